@@ -1,11 +1,9 @@
-/* Times the CPU's library operations at the shapes that training spends its time in: microseconds,
- * GFLOP/s and what was chosen, once with oneDNN (where built in) and once without, on 1 thread and
- * more.
+/* Times the CPU's library operations at shapes that are common in training: microseconds, GFLOP/s
+ * and the chosen implementation, with oneDNN (if built in) and without, on 1 thread and more.
  *
  *     cpu_lib_bench [threads] [part of a name]
  *
- * Each figure is the best of several short runs.  Not here: whether results are right
- * (tests/cpu/cpu_lib.c). */
+ * Each figure is the best of several short runs.  tests/cpu/cpu_lib.c checks the results. */
 #include "backend/cpu/lib.h"
 
 #include <stdio.h>
@@ -47,7 +45,7 @@ static void report(const char *name, wb__cpu_op *op, void *const *buffers, doubl
     op->destroy(op);
 }
 
-/* layout: 'n' row-major, 't' transposed; x·W' is "nt", dy'·x is "tn" */
+/* layout: 'n' row-major, 't' transposed, for each operand: x·W' is "nt", dy'·x is "tn" */
 static void matmul(int64_t batch, int64_t m, int64_t n, int64_t k, const char *layout)
 {
     char name[64];
@@ -81,7 +79,8 @@ static void conv(int n, int c, int k, int side, int taps, int stride, int pad)
     float *y = filled((int64_t)n * k * out * out), *bias = filled(k);
     for (int kind = 0; kind < 3; kind++) {
         char name[64];
-        snprintf(name, sizeof name, "conv %s %d %d>%d %d %dx%d/%d", kinds[kind], n, c, k, side, taps, taps, stride);
+        snprintf(name, sizeof name, "conv %s %d %d>%d %d %dx%d/%d", kinds[kind], n, c, k, side,
+                 taps, taps, stride);
         if ((kind == 1 && c <= 3) || (only && !strstr(name, only))) continue;
         wb__conv_desc d = { .dtype = WB_F32,
                             .kind = (wb__conv_kind)kind,
@@ -130,7 +129,7 @@ static void pool(int n, int c, int side, bool nhwc)
                             .ow = side / 2,
                             .stride = { 2, 2 },
                             .nhwc = nhwc };
-        const bool three = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_TAKE;
+        const bool three = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_GATHER;
         wb__cpu_op *op;
         if (!wb__cpu_pool(&d, &op))
             report(name, op, (void *[]){ a, three ? b : to, to }, (double)n * c * side * side);

@@ -1,7 +1,7 @@
-/* Speed of tile programs: a fused chain in each cache, softmax, layer norm, Adam, small kernels,
- * reductions.
+/* The speed of tile programs: a fused chain in each cache, softmax, layer norm, Adam, small
+ * kernels, reductions.
  *
- *   cpu_tile_bench [part of a name]        WEBER_NUM_THREADS, WEBER_ISA as everywhere */
+ *   cpu_tile_bench [part of a name]        reads WEBER_NUM_THREADS and WEBER_ISA */
 #include "backend/cpu/cpu.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int add(program *p, wb__instr i)
     return p->f.n_instr++;
 }
 
-/* A dense view that does not vary along the dimensions of the mask. */
+/* A dense view that does not vary along the dimensions of the bit set `flat`. */
 static int view(program *p, unsigned flat, int same_buffer)
 {
     wb__view *v = &p->views[p->f.n_views];
@@ -81,7 +81,7 @@ static int row(program *p, wb__op op, int a, int b)
     int level = p->instr[a].level;
     if (b >= 0) level = WB__MAX(level, p->instr[b].level);
     return add(p,
-               (wb__instr){.kind = WB__ROW, .op = (uint16_t)op, .reg = WB__REG_F32,
+               (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = (uint16_t)op, .reg = WB__REG_F32,
                            .level = (uint8_t)level,
                               .dtype = WB_F32, .a = a, .b = b, .c = -1});
 }
@@ -90,7 +90,7 @@ static int fold(program *p, wb__op op, int a)
 {
     return add(p,
                (wb__instr){.kind = WB__REDUCE_COLUMNS, .op = (uint16_t)op, .reg = WB__REG_F32,
-                           .level = WB__LEVEL_ROW,
+                           .level = WB__LEVEL_PER_ROW,
                               .dtype = WB_F32, .a = a, .b = -1, .c = -1});
 }
 
@@ -199,7 +199,7 @@ static void adam(const char *name, int64_t n)
     measure(&p, name);
 }
 
-/* dy, x -> the sums over rows of dy and of dy x */
+/* From dy and x, the sums over rows of dy and of dy x. */
 static void row_sums(const char *name, int64_t rows, int64_t cols)
 {
     static program p;
@@ -229,7 +229,8 @@ static void bias_relu(const char *name, int64_t rows, int64_t cols)
     measure(&p, name);
 }
 
-/* mean and inverse deviation of each channel of [n, c, h*w], and its normalised values */
+/* The mean and inverse standard deviation of each channel of [n, c, h*w], and the normalised
+ * values. */
 static void batch_norm(const char *name, int64_t n, int64_t c, int64_t hw)
 {
     static program p;

@@ -1,13 +1,13 @@
-/* What a GPU's backend costs beside the CPU's, and beside its driver: both sides in turn, in one
- * run.
+/* The overhead of a GPU backend relative to the CPU and to its driver.  Both sides are measured
+ * alternately in one run.
  *
  *   device_bench [BACKEND [ROUNDS]]        OpenCL, 9 rounds
  *
- * 1. bandwidth: a chain of elementwise operations over 64 MiB and 256 MiB, fused into one kernel, on
- *    the CPU and on the device: bytes read and written a second, and their ratio (median of rounds).
- *    On PoCL both are the same silicon.
- * 2. host: a compiled function of many tiny kernels, microseconds a kernel, beside a bare loop of
- *    enqueue calls of the driver's with a kernel of the same size (OpenCL only). */
+ * 1. bandwidth: a chain of elementwise operations over 64 MiB and 256 MiB, fused into one kernel,
+ *    on the CPU and on the device: bytes read and written per second, and the ratio (median of
+ *    the rounds).  On PoCL both are the same processor.
+ * 2. host: a compiled function of many tiny kernels, in microseconds per kernel, and a bare loop of
+ *    the driver's enqueue calls with a kernel of the same size (OpenCL only). */
 #include "backend/opencl/cl.h"
 #include "base/base.h"
 
@@ -93,7 +93,7 @@ static void bandwidth(const wb_device *device, int64_t bytes, int rounds)
     wb_scope_close(scope);
 }
 
-/* ---- the host's share ------------------------------------------------------------------------ */
+/* ---- overhead on the host -------------------------------------------------------------------- */
 
 static int many_kernels(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
@@ -118,7 +118,7 @@ static bool open_driver(wb__cl_functions *cl)
     return true;
 }
 
-/* The driver alone: a queue, and a kernel that copies 16 numbers.  False: it cannot be had. */
+/* Only the driver: a queue, and a kernel that copies 16 numbers.  false: not available. */
 static bool bare_driver(bare *b, int ordinal)
 {
     static const char *text =
@@ -172,7 +172,8 @@ static void host(const wb_device *device, int rounds)
         bare_loop[i] = 1e6 * bare_seconds(&b) / KERNELS;
         more[i] = ours[i] - bare_loop[i];
     }
-    printf("host, %d kernels: %.2f us a kernel, a bare loop of enqueue calls %.2f us, %.2f us more\n",
+    printf("host, %d kernels: %.2f us a kernel, a bare loop of enqueue calls %.2f us,"
+           " %.2f us more\n",
            KERNELS, median(ours, rounds), median(bare_loop, rounds), median(more, rounds));
     wb_scope_close(scope);
 }

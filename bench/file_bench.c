@@ -1,10 +1,10 @@
-/* Saving and loading, timed in a process of its own: one line of JSON.  The driver is files.py.
+/* Times saving and loading in a process of its own; prints one line of JSON.  files.py runs it.
  *
- *   file_bench save PATH MB                 weights of MB megabytes; the path's ending tells the format
+ *   file_bench save PATH MB                 weights of MB megabytes; the suffix is the format
  *   file_bench load PATH                    a model, from a cold cache
  *   file_bench checkpoint PATH MB           a model and Adam's moments, MB in all
- *   file_bench resume PATH MB               back into others like them, from a cold cache
- *   file_bench cool PATH                    nothing but the cold cache */
+ *   file_bench resume PATH MB               loads into a new model and optimiser, from a cold cache
+ *   file_bench cool PATH                    only makes the cache cold */
 #include "base/base.h"
 #include "base/map.h"
 #include "io/formats.h"
@@ -40,12 +40,13 @@ static int made(wb_tensor *x, const char *path, void *ctx)
     return !wb_data(x);
 }
 
-/* What the system has of the file in memory is let go. */
+/* Removes the file from the system's page cache. */
 static int64_t cool(const char *path)
 {
     struct stat about;
     int file = open(path, O_RDONLY);
-    if (file < 0 || fstat(file, &about) || fsync(file) || posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED)) {
+    if (file < 0 || fstat(file, &about) || fsync(file) ||
+        posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED)) {
         perror(path);
         exit(1);
     }

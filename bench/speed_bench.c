@@ -1,11 +1,12 @@
-/* What the parts of a device can do: one JSON line.  torch_parts.py measures the same on PyTorch.
+/* The speed of a device's components, as one line of JSON.  torch_parts.py measures the same with
+ * PyTorch.
  *
  *   speed_bench [DEVICE [PRODUCTS [MIB]]]        CUDA, all, 1024
  *
- * "copy": a tensor copied within the device, and "chain": elementwise operations fused into one kernel
- * that reads two tensors and writes one, in GB/s read and written; others: matrix products in TFLOP/s,
- * named by dtype and sizes, x [m,k] times w [n,k] transposed, as a dense layer has it.  PRODUCTS 0: none
- * are measured.  MIB: of a tensor that is copied. */
+ * "copy": a tensor copied within the device.  "chain": elementwise operations fused into one kernel
+ * that reads two tensors and writes one.  Both are in GB/s, read and written.  The others are
+ * matrix products in TFLOP/s, named by dtype and sizes: x [m,k] times w [n,k] transposed, as in a
+ * dense layer.  PRODUCTS 0: no products.  MIB: size of the copied tensor. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,10 @@ static void must(bool good, const char *what)
     exit(1);
 }
 
-/* ---- what is measured ------------------------------------------------------------------------- */
+/* ---- measurements ---------------------------------------------------------------------------- */
 
 typedef struct {
-    wb_compiled *step;              /* NULL: a copy of the first operand */
+    wb_compiled *step;              /* NULL: copies the first operand */
     wb_tensor *in[2];
 } job;
 
@@ -59,7 +60,7 @@ static void once(const job *j)
     must(!wb_scope_close(scope), "a call");
 }
 
-/* Seconds a call: the least of five blocks of about 50 ms, after three that warm up. */
+/* Seconds per call: the least of five blocks of about 50 ms, after three blocks to warm up. */
 static double time_of(const job *j)
 {
     double best = 1e30;
@@ -75,7 +76,7 @@ static double time_of(const job *j)
     return best;
 }
 
-/* Random on the device itself: large ones would take long to make on the CPU. */
+/* Random numbers created on the device: large tensors would take long on the CPU. */
 static wb_tensor *made(wb_dtype dtype, int64_t rows, int64_t columns)
 {
     wb_tensor *x = wb_astype(wb_randn(rows, columns), dtype);

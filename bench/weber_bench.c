@@ -1,19 +1,19 @@
-/* One workload of the benchmark on Weber: one run, one JSON line.  torch_twin.py and jax_twin.py do
- * the same on PyTorch and on JAX; run.py and gpu.py run them in turn.
+/* One workload of the benchmark on Weber: one run, one line of JSON.  torch_twin.py and jax_twin.py
+ * do the same with PyTorch and JAX; run.py and gpu.py run them alternately.
  *
  *   weber_bench --workload W3 [--mode weber|weber-compiled] [--device CPU|CUDA|OpenCL|...]
  *               [--dtype f32|tf32|bf16|f64] [--threads 1] [--seconds 2] [--batch N] [--length N]
  *               [--losses N] [--hold]
  *
- * A training step is forward, loss, gradient, update on one of a few batches made beforehand; an
- * inference is forward.  On the CPU the loss (the result) is read at every step; elsewhere it is
- * read, and the device waited for, at the end of a block of steps.
+ * A training step computes forward pass, loss, gradient and update on one of a few batches created
+ * beforehand; an inference step computes the forward pass.  On the CPU, every step reads the loss
+ * (or the result); on other devices, only the last step of a block reads it and waits.
  *
- * tf32: products may be made with it; bf16: mixed precision, f32 masters; f64: model and data in
- * it, from the same initial values.  --length: tokens a sequence.  --losses: trains that many
- * steps, all seeds fixed, and prints each loss and a sum of the parameters' bits, to compare
- * devices and runs.  --hold: a line when it is ready, then for each line with a number of seconds
- * that is read, a line of figures. */
+ * --dtype: tf32 allows TF32 in products; bf16 is mixed precision with f32 masters; f64 converts
+ * model and data, from the same initial values.  --length: tokens per sequence.  --losses: trains
+ * this many steps with fixed seeds, and prints each loss and a checksum of the parameters' bits, to
+ * compare devices and runs.  --hold: prints a line when it is ready; then, for each line with a
+ * number of seconds that it reads, prints a line of figures. */
 #include "workloads.h"
 
 #include <inttypes.h>
@@ -42,26 +42,27 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* ---- what is asked ---------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *workload, *mode, *device, *dtype;
     int threads, losses;
-    int64_t batch, length;          /* 0: the workload's own */
+    int64_t batch, length;          /* 0: the workload's default */
     double seconds;
     bool hold;
-} wishes;
+} arguments;
 
 static int usage(const char *wrong)
 {
     if (wrong) fprintf(stderr, "weber_bench: %s\n", wrong);
-    fprintf(stderr, "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
-                    "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
-                    "            [--length N] [--losses N] [--hold]\n");
+    fprintf(stderr,
+            "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
+            "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
+            "            [--length N] [--losses N] [--hold]\n");
     return 2;
 }
 
-static bool read_wishes(int argc, char **argv, wishes *w)
+static bool read_wishes(int argc, char **argv, arguments *w)
 {
     for (int i = 1; i < argc; i++) {
         const char *key = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -87,23 +88,23 @@ static bool read_wishes(int argc, char **argv, wishes *w)
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* By then every batch was met by every set of buffers that takes turns. */
+/* By then, every batch has been used with every alternating set of buffers. */
 enum { STEADY = 20 };
 
 typedef struct {
     workload work;
     const wb_device *device;
-    bool waits;                     /* the device runs beside the program: read at the end of a block */
+    bool waits;  /* steps are asynchronous: only the last step of a block is read */
     wb_layer *model;
     wb_opt_state *state;
-    wb_compiled *compiled;          /* NULL: graph building at every step */
+    wb_compiled *compiled;          /* NULL: builds the graph at every step */
     wb_batch batches[MOST_BATCHES];
-    int64_t steps;                  /* done so far */
+    int64_t steps;                  /* completed so far */
     double first_loss, last_loss, first_step;
-    int64_t held;                   /* bytes of the device after STEADY steps; 0 before */
+    int64_t held;  /* device memory in use after STEADY steps, in bytes; 0 before */
 } run;
 
-/* Records a step; what comes back is the loss, or the result of an inference. */
+/* Records a step; the output is the loss, or the result of an inference. */
 static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
 {
     run *r = ctx;
@@ -145,7 +146,7 @@ static wb_device_memory device_memory(const run *r)
     return m;
 }
 
-/* Steps up to one that is read and waited for. */
+/* Runs steps; the last is read and waited for. */
 static void block_of(run *r, int64_t steps)
 {
     for (int64_t k = 1; k <= steps; k++) step(r, !r->waits || k == steps);
@@ -157,8 +158,8 @@ static void block_of(run *r, int64_t steps)
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Seconds since the process began: by whoever started it, to the microsecond, else by the kernel,
- * to 10 ms. */
+/* Seconds since the process began: from the environment, to the microsecond, or from the kernel, to
+ * 10 ms. */
 static double age(void)
 {
     const char *born = getenv("BENCH_STARTED_AT");      /* CLOCK_MONOTONIC, seconds */
@@ -185,7 +186,7 @@ static double peak_mb(void)
 }
 
 typedef struct {
-    double checksum;                /* of absolute values */
+    double checksum;                /* sum of absolute values */
     uint64_t bits;                  /* FNV-1a of all bytes */
 } sums;
 
@@ -193,11 +194,12 @@ static int add_up(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
     sums *s = ctx;
-    wb_tensor *exact = wb_astype(x, WB_F32);    /* f32 and narrower: nothing is lost */
+    wb_tensor *exact = wb_astype(x, WB_F32);    /* exact for f32 and narrower dtypes */
     const float *p = wb_data(exact);
     const unsigned char *byte = (const void *)p;
     for (int64_t i = 0; p && i < wb_size(x); i++) s->checksum += fabs((double)p[i]);
-    for (int64_t i = 0; p && i < 4 * wb_size(x); i++) s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
+    for (int64_t i = 0; p && i < 4 * wb_size(x); i++)
+        s->bits = (s->bits ^ byte[i]) * 0x100000001B3u;
     return p ? 0 : 1;
 }
 
@@ -216,7 +218,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Microseconds that one step keeps the host, from a device at rest: the median of a few. */
+/* The median time that one step occupies the host, in microseconds, starting from an idle
+ * device. */
 static double host_us(run *r)
 {
     enum { MOST = 51 };
@@ -234,15 +237,15 @@ static double host_us(run *r)
 }
 
 typedef struct {
-    double step, p10, host, faults;             /* seconds; microseconds; page faults a step */
+    double step, p10, host, faults;             /* seconds; microseconds; page faults per step */
     int64_t steps;
 } figures;
 
-/* Warms up, then times blocks of about 20 ms, each at least one step. */
+/* Warms up, then times blocks of about 20 ms, each of at least one step. */
 static figures measure(run *r, double seconds, double warm)
 {
     static double times[MOST_BLOCKS];
-    memset(times, 0, sizeof times);             /* touch its pages now, not while timing */
+    memset(times, 0, sizeof times);             /* touches its pages before the measurement */
     figures f = {.host = NAN};
     struct rusage before, after;
     double begun = clock_now();
@@ -250,7 +253,7 @@ static figures measure(run *r, double seconds, double warm)
     for (; clock_now() < begun + warm || warmed < 5; warmed++) block_of(r, 1);
     double each = (clock_now() - begun) / (double)warmed;
     int64_t block = (int64_t)fmax(1, 0.02 / each);
-    if (r->waits) {                             /* without the waits they are shorter */
+    if (r->waits) {                             /* without waiting, steps are shorter */
         begun = clock_now();
         block_of(r, block);
         block = (int64_t)fmax(1, 0.02 / ((clock_now() - begun) / (double)block));
@@ -273,7 +276,7 @@ static figures measure(run *r, double seconds, double warm)
     return f;
 }
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void print_number(const char *key, double value, int digits)
 {
@@ -281,15 +284,15 @@ static void print_number(const char *key, double value, int digits)
     else printf(", \"%s\": null", key);
 }
 
-static void print_head(const run *r, const wishes *w)
+static void print_head(const run *r, const arguments *w)
 {
     printf("{\"workload\": \"%s\", \"side\": \"%s\", \"device\": \"%s\", \"dtype\": \"%s\", "
-           "\"threads\": %d, \"batch\": %lld", w->workload, w->mode, w->device, w->dtype, w->threads,
-           (long long)r->work.dims[0]);
+           "\"threads\": %d, \"batch\": %lld", w->workload, w->mode, w->device, w->dtype,
+           w->threads, (long long)r->work.dims[0]);
     printf(", \"parameters\": %lld", (long long)wb_parameter_count(r->model));
 }
 
-static void print_figures(run *r, const wishes *w, const figures *f)
+static void print_figures(run *r, const arguments *w, const figures *f)
 {
     wb_device_memory m = device_memory(r);
     double a_step = (double)(r->work.tokens ? r->work.dims[0] * r->work.dims[1] : r->work.dims[0]);
@@ -313,7 +316,7 @@ static void print_figures(run *r, const wishes *w, const figures *f)
     fflush(stdout);
 }
 
-static void print_losses(run *r, const wishes *w)
+static void print_losses(run *r, const arguments *w)
 {
     print_head(r, w);
     printf(", \"losses\": [");
@@ -324,9 +327,9 @@ static void print_losses(run *r, const wishes *w)
     printf("], \"bits\": \"%016" PRIx64 "\"}\n", parameter_sums(r).bits);
 }
 
-/* ---- making it ready ------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
-static int open_device(run *r, const wishes *w)
+static int open_device(run *r, const arguments *w)
 {
     wb_using(w->device);
     r->device = wb_device_at(w->device, 0);
@@ -334,8 +337,8 @@ static int open_device(run *r, const wishes *w)
     return r->device ? 0 : 1;
 }
 
-/* Initial values and batches are made on the CPU, so that they are the same everywhere. */
-static void make(run *r, const wishes *w)
+/* Initial values and batches are created on the CPU, so that they are the same on every device. */
+static void make(run *r, const arguments *w)
 {
     wb_dtype mixed = strcmp(w->dtype, "bf16") ? WB_DTYPE_DEFAULT : WB_BF16;
     const bool wide = !strcmp(w->dtype, "f64");
@@ -363,8 +366,8 @@ static void first_steps(run *r)
     block_of(r, 1);
 }
 
-/* Answers a line with a line until there are no more. */
-static void serve(run *r, const wishes *w)
+/* Answers each input line with a line of figures. */
+static void serve(run *r, const arguments *w)
 {
     char line[64];
     double warm = 0.2;
@@ -382,8 +385,8 @@ static void serve(run *r, const wishes *w)
 
 int main(int argc, char **argv)
 {
-    wishes w = {.workload = "", .mode = "weber", .device = "CPU", .dtype = "f32", .threads = 1,
-                .seconds = 2};
+    arguments w = {.workload = "", .mode = "weber", .device = "CPU", .dtype = "f32", .threads = 1,
+                   .seconds = 2};
     if (!read_wishes(argc, argv, &w)) return usage(NULL);
     const workload *work = workload_named(w.workload);
     if (!work) return usage("no such workload");

@@ -1,11 +1,11 @@
-/* The benchmark's models, made from public layers, and the table of its workloads. */
+/* The benchmark's models, built from public layers, and the table of its workloads. */
 #include "workloads.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- small ones ------------------------------------------------------------------------------ */
+/* ---- small models ---------------------------------------------------------------------------- */
 
 static wb_layer *small_mlp(void) { return wb_Chain(wb_Dense(2, 3, wb_tanh), wb_Dense(3, 2)); }
 static wb_layer *mlp(void) { return wb_Chain(wb_Dense(784, 256, wb_relu), wb_Dense(256, 10)); }
@@ -28,12 +28,12 @@ static wb_layer *vgg(void)
                     wb_Flatten(), wb_Dense(2048, 256, wb_relu), wb_Dense(256, 10));
 }
 
-/* One bias where PyTorch has two that are only ever added. */
+/* One bias; PyTorch has two, which are only ever added. */
 static wb_layer *lstm(void) { return wb_Chain(wb_LSTM(64, 128, .last = true), wb_Dense(128, 10)); }
 
 /* ---- residual networks ----------------------------------------------------------------------- */
 
-/* Every other pixel, and zeros for the channels that are new: the shortcut without parameters. */
+/* Every other pixel, and zeros for the additional channels: the shortcut without parameters. */
 static wb_tensor *halve(wb_tensor *x)
 {
     if (!x) return NULL;
@@ -71,7 +71,8 @@ static wb_layer *resnet20(void)
     return wb_Chain_array(n, layers);
 }
 
-/* 1x1 down to `width` channels, 3x3, 1x1 up to four times as many; a 1x1 shortcut where shapes differ. */
+/* 1x1 down to `width` channels, 3x3, 1x1 up to 4 * width channels; if the shapes differ, a 1x1
+ * shortcut. */
 static wb_layer *bottleneck(int64_t in, int64_t width, int64_t stride)
 {
     int64_t out = 4 * width;
@@ -126,8 +127,9 @@ static wb_layer *transformer_block(int64_t width, int64_t heads)
     return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
 }
 
-/* `words` is that of the table's rows, `length` of the longest sequence. */
-static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t length, int64_t words)
+/* `words`: rows of the embedding table; `length`: of the longest sequence. */
+static wb_layer *transformer(int blocks, int64_t heads, int64_t width, int64_t length,
+                             int64_t words)
 {
     wb_layer *layers[16];
     char head[32];
@@ -189,7 +191,7 @@ static wb_tensor *classes_of(int64_t n, int64_t classes)
     return t;
 }
 
-/* 1 where exactly one of two coordinates is positive. */
+/* 1 if exactly one of the two coordinates is positive, else 0. */
 static wb_tensor *exclusive_or(wb_tensor *points)
 {
     int64_t n = wb_dim(points, 0);

@@ -1,4 +1,4 @@
-/* What the benchmark trains and runs.  torch_twin.py and jax_twin.py have the same.
+/* The workloads of the benchmark.  torch_twin.py and jax_twin.py have the same.
  *
  *   W1   MLP 2-3(tanh)-2, batch 64, Adam 1e-2
  *   W2   MLP 784-256(relu)-10, batch 64, Adam 1e-3
@@ -9,11 +9,12 @@
  *   W6   LSTM 64-128, T 50, batch 32, Adam 1e-3
  *   W7a  inference of W2, batch 1
  *   W7b  inference of W3, batch 1
- *   G1   GPT-2 124M: 12 layers, 12 heads, d 768, T 1024, 50257 words, tied head, batch 16, AdamW 3e-4
+ *   G1   GPT-2 124M: 12 layers, 12 heads, d 768, T 1024, 50257 words, tied head, batch 16,
+ *        AdamW 3e-4
  *   G2   ResNet-50 v1.5 (its strides are in the 3x3 convolutions), 224x224, batch 128, as W4
  *
- * The loss is cross-entropy with class numbers.  G1's table of words has 50304 rows, of which the
- * last 47 are never asked for: products like multiples of 64. */
+ * The loss is cross-entropy with class indices.  The embedding table of G1 has 50304 rows, since
+ * products are faster with multiples of 64; the last 47 rows are never used. */
 #ifndef BENCH_WORKLOADS_H
 #define BENCH_WORKLOADS_H
 
@@ -24,19 +25,19 @@ typedef struct {
     wb_layer *(*model)(void);
     wb_rule *(*rule)(void);         /* NULL: inference */
     int ndim;
-    int64_t dims[4];                /* of a batch */
-    int64_t classes;                /* that data have */
-    int64_t scores;                 /* that the model gives: as many, or more */
-    bool tokens;                    /* x and y are class numbers, one a position */
-    int batches;                    /* made beforehand, in rotation */
+    int64_t dims[4];                /* shape of a batch */
+    int64_t classes;                /* number of classes in the data */
+    int64_t scores;                 /* number of the model's scores: classes, or more */
+    bool tokens;                    /* x and y are class indices, one per position */
+    int batches;                    /* created beforehand, used in rotation */
 } workload;
 
 enum { MOST_BATCHES = 8 };
 
-/* NULL: none of that name. */
+/* NULL: there is no workload of this name. */
 const workload *workload_named(const char *name);
 
-/* x and y of a batch, computed, on the CPU; x NULL: failed. */
+/* x and y of a batch, evaluated, on the CPU; x NULL: failed. */
 wb_batch workload_batch(const workload *w);
 
 /* The loss of a model on a batch, for wb_withgradient; ctx is the workload. */

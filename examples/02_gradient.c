@@ -1,4 +1,4 @@
-/* Step 2: gradients.  Of a function of numbers, of a function of a matrix, and gradients of
+/* Step 2: gradients of a function of a number, of a function of a matrix, and gradients of
  * gradients.
  *
  * Prints:
@@ -6,8 +6,7 @@
  *   gradient with respect to W: [2,5] f32, to b: [2] f32
  *   loss before 200 steps: ..., after: ...
  *   found: y = 2.000 x + -1.000
- *   Hessian of x0^2 x1 at (3, 5): 10 6 6 0
- */
+ *   Hessian of x0^2 x1 at (3, 5): 10 6 6 0 */
 #include <stdio.h>
 #include <weber.h>
 
@@ -15,8 +14,8 @@ int main(void)
 {
     wb_seed(1);
 
-    /* f(x) = 3x^2 + 2x + 1.  A gradient is made of ordinary operations, so it has a gradient too.
-     */
+    /* f(x) = 3x^2 + 2x + 1. A gradient is made of ordinary operations, so it has a gradient
+     * itself. */
     wb_tensor *x = wb_variable(wb_scalar(2));
     wb_tensor *f =
         wb_add(wb_add(wb_mul(wb_scalar(3), wb_square(x)), wb_mul(wb_scalar(2), x)), wb_scalar(1));
@@ -24,14 +23,14 @@ int main(void)
     printf("f(2) = %g, f'(2) = %g, f''(2) = %g\n", wb_item(f), wb_item(slope),
            wb_item(wb_gradient(slope, x)));
 
-    /* With respect to several things at once: what comes back mirrors what was asked for. */
+    /* A gradient with respect to several tensors is a tree with the structure of the tuple. */
     wb_tensor *W = wb_variable(wb_rand(2, 5)), *b = wb_variable(wb_rand(2));
     wb_tensor *error = wb_sub(wb_add(wb_matmul(W, wb_rand(5)), b), wb_rand(2));
     wb_tree *g = wb_gradient(wb_sum(wb_square(error)), wb_tuple(W, b));
     printf("gradient with respect to W: %s, to b: %s\n", wb_describe(wb_get(g, "0")),
            wb_describe(wb_get(g, "1")));
 
-    /* Descent by hand: fit a line through points of y = 2x - 1. */
+    /* Gradient descent by hand: fits a line to points of y = 2x - 1. */
     wb_tensor *xs = wb_rand(100), *ys = wb_sub(wb_mul(wb_scalar(2), xs), wb_scalar(1));
     wb_tensor *a = wb_variable(wb_zeros(1)), *c = wb_variable(wb_zeros(1));
     double first = 0, last = 0;

@@ -18,7 +18,7 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), wb_onehotbatch(batch.y, 2));
 }
 
-static void tell(const char *when, wb_layer *model, wb_tensor *x)
+static void print_answers(const char *when, wb_layer *model, wb_tensor *x)
 {
     wb_tensor *p = wb_softmax(wb_call(model, x));
     printf("%s:", when);
@@ -41,9 +41,9 @@ int main(void)
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), .batchsize = 4, .shuffle = true);
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.05), model);
 
-    tell("before", model, x);
+    print_answers("before", model, x);
     if (wb_train(loss, model, loader, state, .epochs = 300))
         return fprintf(stderr, "%s\n", wb_error()), 1;
-    tell("after", model, x);
+    print_answers("after", model, x);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Step 4: a training loop written out.  Two spirals, told apart by a multi-layer perceptron:
- * batches, dropout, a learning rate that falls, data held out, a model saved when it got better.
+/* Step 4: a training loop written out. A multi-layer perceptron classifies points of two spirals:
+ * batches, dropout, a decreasing learning rate, held-out data, and the best model saved.
  *
  *   04_mlp [EPOCHS]          60 unless given
  *
@@ -10,8 +10,7 @@
  *   epoch 60: loss ..., held out 100.0 % right
  *   ...
  *   the map that it learned (o and . are its two classes):
- *   ...
- */
+ *   ... */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +24,8 @@ static int complain(void)
     return 1;
 }
 
-/* Point i of two spirals around the origin, one the other turned by half a circle; a little noise.
- */
+/* Points of two spirals around the origin with a little noise; the second spiral is rotated by half
+ * a turn. */
 static wb_dataset *spirals(void)
 {
     static float x[POINTS][2];
@@ -50,7 +49,7 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), wb_onehotbatch(batch.y, 2));
 }
 
-/* The fraction that the model gets right. */
+/* The fraction of the dataset that the model classifies correctly. */
 static double accuracy(wb_layer *model, wb_dataset *data)
 {
     wb_tensor *right = wb_eq(wb_onecold(wb_call(model, wb_dataset_x(data))), wb_dataset_y(data));

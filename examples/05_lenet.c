@@ -1,13 +1,15 @@
-/* Step 5: a convolutional network that reads handwriting.  LeNet-5 (LeCun et al. 1998, with ReLU and max-pooling),
- * Adam with a learning rate that rises and falls, images shifted at random; then what it learned: accuracy, the
- * confusion matrix, digits drawn in the terminal, the training curve as SVG, the model saved and read back.
+/* Step 5: a convolutional network that reads handwritten digits. LeNet-5 (LeCun et al. 1998, with
+ * ReLU and max-pooling) is trained by Adam, with a learning rate that rises and falls, on randomly
+ * shifted images. Then: accuracy, the confusion matrix, digits drawn in the terminal, the training
+ * curve as SVG, the model saved and loaded.
  *
  *   05_lenet [--seed N] [--epochs N] [--drawn N] [--out FOLDER]
  *
- * Digits, the first of these that there is:
- *   $WEBER_DATA, a folder with MNIST's files (the 60,000 and the 10,000; or the 10,000 alone, of which the first 8,000
- *   are then learned and the last 2,000 tested) or with digits.csv.gz (1,797 of 8x8 pixels), or that file itself;
- *   the cache, $XDG_CACHE_HOME/weber or ~/.cache/weber, the same;
+ * The digits are the first of these that exists:
+ *   $WEBER_DATA, a folder with MNIST's files (the 60,000 and the 10,000; or the 10,000 only, of
+ *   which the first 8,000 are then for training and the last 2,000 for testing), or with
+ *   digits.csv.gz (1,797 of 8x8 pixels), or that file itself;
+ *   the cache, $XDG_CACHE_HOME/weber or ~/.cache/weber, with the same files;
  *   digits that this program draws (--drawn N asks for N of them).
  *
  * Tested with: --drawn 2500 --epochs 3
@@ -18,8 +20,7 @@
  *   trained in ... s: 3 epochs, 93 steps of 64 images
  *   held out: ... % right (... of 500)
  *   ...
- *   read back from ./lenet.safetensors: all 500 predictions are the same
- */
+ *   read back from ./lenet.safetensors: all 500 predictions are the same */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,8 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Numbers in [0, 1) from a counter (splitmix64), for what is not the network's own chance. */
+/* Random numbers in [0, 1) for the data, from a counter (splitmix64); wb_seed is for the
+ * network. */
 static uint64_t chance;
 static double random_unit(void)
 {
@@ -53,10 +55,10 @@ static double random_unit(void)
 }
 static double between(double low, double high) { return low + (high - low) * random_unit(); }
 
-/* ---- digits that are drawn ------------------------------------------------------------------------------ */
+/* ---- drawing digits -------------------------------------------------------------------------- */
 
-/* Strokes in a unit square, y downwards: a line from (a, b) to (c, d), or an arc around (a, b) with radii c and d
- * from one angle to another, in turns clockwise from the right. */
+/* Strokes in a unit square, y downwards: a line from (a, b) to (c, d), or an arc around (a, b) with
+ * radii c and d between two angles, in turns clockwise from the right. */
 typedef struct { char kind; float a, b, c, d, from, to; } stroke;
 static const stroke shapes[10][4] = {
     {{'a', .50f, .50f, .30f, .45f, 0, 1}},
@@ -64,7 +66,8 @@ static const stroke shapes[10][4] = {
     {{'a', .50f, .30f, .28f, .25f, .5f, 1.1f}, {'l', .73f, .45f, .22f, .95f, 0, 0},
      {'l', .22f, .95f, .80f, .95f, 0, 0}},
     {{'a', .47f, .28f, .26f, .23f, .55f, 1.25f}, {'a', .47f, .73f, .30f, .23f, .75f, 1.45f}},
-    {{'l', .60f, .05f, .20f, .65f, 0, 0}, {'l', .20f, .65f, .85f, .65f, 0, 0}, {'l', .65f, .35f, .65f, .95f, 0, 0}},
+    {{'l', .60f, .05f, .20f, .65f, 0, 0}, {'l', .20f, .65f, .85f, .65f, 0, 0},
+     {'l', .65f, .35f, .65f, .95f, 0, 0}},
     {{'l', .75f, .06f, .30f, .06f, 0, 0}, {'l', .30f, .06f, .27f, .45f, 0, 0},
      {'a', .48f, .66f, .29f, .28f, .62f, 1.42f}},
     {{'a', .50f, .68f, .27f, .26f, 0, 1}, {'a', .76f, .66f, .53f, .58f, .5f, .72f}},
@@ -86,8 +89,10 @@ static void stamp(float *image, double x, double y, double thickness)
 
 static void draw(int digit, float *image)
 {
-    double turn = between(-.25, .25), lean = between(-.2, .2), wide = between(13, 20), tall = between(16, 21);
-    double left = 14 + between(-1.5, 1.5), top = 14 + between(-1.5, 1.5), thickness = between(.9, 1.6);
+    double turn = between(-.25, .25), lean = between(-.2, .2);
+    double wide = between(13, 20), tall = between(16, 21);
+    double left = 14 + between(-1.5, 1.5), top = 14 + between(-1.5, 1.5);
+    double thickness = between(.9, 1.6);
     double wave = between(0, .03), phase = between(0, 6.28);
     memset(image, 0, PIXELS * sizeof *image);
     for (const stroke *s = shapes[digit]; s < shapes[digit] + 4 && s->kind; s++)
@@ -97,15 +102,16 @@ static void draw(int digit, float *image)
             double y = s->kind == 'l' ? s->b + t * (s->d - s->b) : s->b + s->d * sin(angle);
             x = (x - .5 + wave * sin(7 * y + phase) + lean * (.5 - y)) * wide;
             y = (y - .5 + wave * sin(9 * x / wide + phase)) * tall;
-            stamp(image, left + x * cos(turn) - y * sin(turn), top + x * sin(turn) + y * cos(turn), thickness);
+            stamp(image, left + x * cos(turn) - y * sin(turn),
+                  top + x * sin(turn) + y * cos(turn), thickness);
         }
 }
 
-/* ---- where the digits come from ------------------------------------------------------------------------- */
+/* ---- finding digits -------------------------------------------------------------------------- */
 
 typedef struct {
     wb_dataset *train, *test;       /* x [N,1,28,28] f32 in 0..1, y [N] i32 */
-    int epochs;                     /* that suit it */
+    int epochs;                     /* the number that suits the data */
 } digits;
 
 static bool found(char *path, const char *folder, const char *name)
@@ -120,13 +126,15 @@ static bool found(char *path, const char *folder, const char *name)
     return false;
 }
 
-static void say(const digits *d, const char *what, const char *where)
+static void print_source(const digits *d, const char *what, const char *where)
 {
     long long train = wb_dataset_length(d->train), test = wb_dataset_length(d->test);
-    printf("%lld %s%s: %lld to learn from, %lld held out\n", train + test, what, where, train, test);
+    printf("%lld %s%s: %lld to learn from, %lld held out\n", train + test, what, where, train,
+           test);
 }
 
-/* n grey images of any size (values 0..1) to 28 x 28: enlarged bilinearly to 20 x 20, a margin of 4 around. */
+/* n grey images of any size, values 0..1, to 28 x 28: enlarged bilinearly to 20 x 20 with a margin
+ * of 4. */
 static void enlarge(const float *from, int64_t n, int side, float *to)
 {
     enum { INNER = 20, MARGIN = (SIDE - INNER) / 2 };
@@ -138,9 +146,11 @@ static void enlarge(const float *from, int64_t n, int side, float *to)
                 double x = fmin(side - 1, fmax(0, (c + .5) * side / INNER - .5));
                 int y0 = (int)y, x0 = (int)x, y1 = y0 + (y0 < side - 1), x1 = x0 + (x0 < side - 1);
                 const float *p = from + i * side * side;
-                double upper = p[y0 * side + x0] + (x - x0) * (p[y0 * side + x1] - p[y0 * side + x0]);
-                double lower = p[y1 * side + x0] + (x - x0) * (p[y1 * side + x1] - p[y1 * side + x0]);
-                to[i * PIXELS + (r + MARGIN) * SIDE + c + MARGIN] = (float)(upper + (y - y0) * (lower - upper));
+                const float *upper = p + y0 * side, *lower = p + y1 * side;
+                double a = upper[x0] + (x - x0) * (upper[x1] - upper[x0]);
+                double b = lower[x0] + (x - x0) * (lower[x1] - lower[x0]);
+                to[i * PIXELS + (r + MARGIN) * SIDE + c + MARGIN] =
+                    (float)(a + (y - y0) * (b - a));
             }
 }
 
@@ -153,35 +163,41 @@ static bool digits_from_csv(const char *path, digits *d)
     float *large = small && wb_dim(x, 1) == 64 ? malloc((size_t)n * PIXELS * sizeof *large) : NULL;
     if (!large) return false;
     enlarge(small, n, 8, large);
-    all = wb_dataset_of(wb_from(large, WB_F32, 4, (int64_t[]){n, 1, SIDE, SIDE}), wb_dataset_y(all));
+    all = wb_dataset_of(wb_from(large, WB_F32, 4, (int64_t[]){n, 1, SIDE, SIDE}),
+                        wb_dataset_y(all));
     free(large);
-    if (wb_splitobs(all, 0.8, true, &d->train, &d->test)) return false;      /* a fifth, drawn by chance */
+    /* A random fifth is held out. */
+    if (wb_splitobs(all, 0.8, true, &d->train, &d->test)) return false;
     d->epochs = 60;
-    say(d, "real digits of 8x8 pixels from ", path);
+    print_source(d, "real digits of 8x8 pixels from ", path);
     return true;
 }
 
-/* True if digits were found there and could be read; what was found and cannot be read is an error. */
+/* Whether digits were found in a folder and read. False with the error set: found, but not
+ * readable. */
 static bool digits_from(const char *place, digits *d)
 {
     char images[PATHS], labels[PATHS], csv[PATHS];
-    if (found(images, place, "train-images-idx3-ubyte") && found(labels, place, "train-labels-idx1-ubyte")) {
+    if (found(images, place, "train-images-idx3-ubyte") &&
+        found(labels, place, "train-labels-idx1-ubyte")) {
         d->train = wb_load_idx(images, labels);
-        if (!found(images, place, "t10k-images-idx3-ubyte") || !found(labels, place, "t10k-labels-idx1-ubyte"))
+        if (!found(images, place, "t10k-images-idx3-ubyte") ||
+            !found(labels, place, "t10k-labels-idx1-ubyte"))
             return false;
         d->test = wb_load_idx(images, labels);
         d->epochs = 6;
         if (!d->train || !d->test) return false;
-        say(d, "MNIST digits from ", place);
+        print_source(d, "MNIST digits from ", place);
         return true;
     }
-    if (found(images, place, "t10k-images-idx3-ubyte") && found(labels, place, "t10k-labels-idx1-ubyte")) {
+    if (found(images, place, "t10k-images-idx3-ubyte") &&
+        found(labels, place, "t10k-labels-idx1-ubyte")) {
         wb_dataset *all = wb_load_idx(images, labels);
         d->train = wb_subset(all, 0, 8000);
         d->test = wb_subset(all, 8000, 10000);
         d->epochs = 40;
         if (!d->train || !d->test) return false;
-        say(d, "digits of MNIST's test set alone, from ", place);
+        print_source(d, "digits of MNIST's test set alone, from ", place);
         return true;
     }
     if (found(csv, place, "digits.csv")) return digits_from_csv(csv, d);
@@ -203,18 +219,20 @@ static bool digits_drawn(int n, digits *d)
     free(y);
     if (wb_splitobs(all, 0.8, false, &d->train, &d->test)) return false;
     d->epochs = 10;
-    say(d, "digits drawn by this program", "");
+    print_source(d, "digits drawn by this program", "");
     return true;
 }
 
 static bool find_digits(int drawn, digits *d)
 {
     char cache[PATHS];
-    const char *asked = getenv("WEBER_DATA"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *asked = getenv("WEBER_DATA"), *base = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     if (drawn > 0) return digits_drawn(drawn, d);
     if (asked && *asked) {
         if (digits_from(asked, d)) return true;
-        if (!wb_error_code()) fprintf(stderr, "WEBER_DATA=%s: no MNIST files and no digits.csv.gz there\n", asked);
+        if (!wb_error_code())
+            fprintf(stderr, "WEBER_DATA=%s: no MNIST files and no digits.csv.gz there\n", asked);
         return false;
     }
     if (base && *base) snprintf(cache, PATHS, "%s/weber", base);
@@ -222,7 +240,7 @@ static bool find_digits(int drawn, digits *d)
     return digits_from(cache, d) || (!wb_error_code() && digits_drawn(12000, d));
 }
 
-/* ---- the network and its training ----------------------------------------------------------------------- */
+/* ---- the network and its training ------------------------------------------------------------ */
 
 static wb_layer *lenet(void)
 {
@@ -237,7 +255,8 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), wb_onehotbatch(batch.y, 10));
 }
 
-/* Every image of a batch moved by up to SHIFT pixels either way; called by the loader while it makes the batch. */
+/* Collate function of the loader: shifts each image of a batch by up to SHIFT pixels along each
+ * axis. */
 static int shift(wb_batch *batch, void *ctx)
 {
     (void)ctx;
@@ -257,14 +276,15 @@ static int shift(wb_batch *batch, void *ctx)
     return batch->x ? 0 : 1;
 }
 
-/* Up over the first tenth of the training, then down along a cosine. */
+/* Rises over the first tenth of the training, then falls along a cosine. `done` is in [0, 1]. */
 static double learning_rate(double done)
 {
     const double peak = 3e-3;
-    return done < .1 ? peak * fmax(.02, done / .1) : peak * fmax(.005, .5 * (1 + cos(3.14159265 * (done - .1) / .9)));
+    if (done < .1) return peak * fmax(.02, done / .1);
+    return peak * fmax(.005, .5 * (1 + cos(3.14159265 * (done - .1) / .9)));
 }
 
-/* What the network makes of a dataset. */
+/* The network's predictions for a dataset. */
 typedef struct {
     int64_t n, right;
     double loss;
@@ -289,7 +309,8 @@ static bool judge(wb_layer *model, wb_dataset *data, verdict *v)
         wb_tensor *scores = wb_call(model, b.x), *guess = wb_onecold(scores);
         wb_tensor *l = wb_logitcrossentropy(scores, wb_onehotbatch(b.y, 10));
         size_t count = (size_t)b.n;
-        if (wb_eval(scores, guess, l) || wb_copy_out(scores, v->scores + 10 * at, 10 * count * sizeof(float)) ||
+        if (wb_eval(scores, guess, l) ||
+            wb_copy_out(scores, v->scores + 10 * at, 10 * count * sizeof(float)) ||
             wb_copy_out(guess, v->guess + at, count * sizeof(int32_t)) ||
             wb_copy_out(b.y, v->truth + at, count * sizeof(int32_t)))
             return false;
@@ -307,7 +328,7 @@ static void forget(verdict *v)
     free(v->guess);
 }
 
-/* ---- what it learned, for people ------------------------------------------------------------------------ */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void print_confusion(const verdict *v)
 {
@@ -330,7 +351,8 @@ static double probability(const verdict *v, int64_t i)
     return 1 / sum;
 }
 
-/* Three digits side by side, two rows of pixels a line: an upper and a lower half-block. */
+/* Draws three digits side by side. Each line of text has two rows of pixels, drawn with
+ * half-blocks. */
 static void draw_three(const verdict *v, const float *x, const int64_t *which)
 {
     enum { CROP = 2, SHOWN = SIDE - 2 * CROP };
@@ -338,8 +360,11 @@ static void draw_three(const verdict *v, const float *x, const int64_t *which)
     for (int k = 0; k < 3; k++) {
         int64_t i = which[k];
         char text[40];
-        if (v->truth[i] == v->guess[i]) snprintf(text, sizeof text, "%d, sure to %.3f", v->guess[i], probability(v, i));
-        else snprintf(text, sizeof text, "a %d, taken for %d (%.2f)", v->truth[i], v->guess[i], probability(v, i));
+        if (v->truth[i] == v->guess[i])
+            snprintf(text, sizeof text, "%d, sure to %.3f", v->guess[i], probability(v, i));
+        else
+            snprintf(text, sizeof text, "a %d, taken for %d (%.2f)", v->truth[i], v->guess[i],
+                     probability(v, i));
         printf("%-*s", SHOWN + 2, text);
     }
     printf("\n");
@@ -347,14 +372,15 @@ static void draw_three(const verdict *v, const float *x, const int64_t *which)
         for (int k = 0; k < 3; k++) {
             const float *image = x + which[k] * PIXELS;
             for (int c = CROP; c < SIDE - CROP; c++)
-                printf("%s", blocks[(image[r * SIDE + c] > .4f) + 2 * (image[(r + 1) * SIDE + c] > .4f)]);
+                printf("%s", blocks[(image[r * SIDE + c] > .4f) +
+                                    2 * (image[(r + 1) * SIDE + c] > .4f)]);
             printf("  ");
         }
         printf("\n");
     }
 }
 
-/* Six digits: as many mistakes as there are, up to three, then some that were right. */
+/* Draws six digits: up to three mistakes, then correct ones. */
 static void draw_some(const verdict *v, wb_dataset *data)
 {
     const float *x = wb_data(wb_dataset_x(data));
@@ -369,7 +395,7 @@ static void draw_some(const verdict *v, wb_dataset *data)
     draw_three(v, x, which + 3);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 typedef struct { uint64_t seed; int epochs, drawn; const char *out; } settings;
 
@@ -388,8 +414,8 @@ static bool read_settings(int argc, char **argv, settings *s)
 
 static bool train(wb_layer *model, const digits *d, int epochs, const char *svg)
 {
-    wb_loader *loader = wb_dataloader(d->train, .batchsize = BATCH, .shuffle = true, .drop_last = true,
-                                      .collate = shift);
+    wb_loader *loader = wb_dataloader(d->train, .batchsize = BATCH, .shuffle = true,
+                                      .drop_last = true, .collate = shift);
     wb_opt_state *state = wb_setup(wb_Adam(), model);
     int64_t per_epoch = wb_loader_length(loader), steps = per_epoch * epochs, step = 0;
     double *curve = calloc(4 * (size_t)epochs, sizeof *curve);
@@ -420,7 +446,8 @@ static bool train(wb_layer *model, const digits *d, int epochs, const char *svg)
         printf("trained in %.1f s: %d epochs, %lld steps of %d images\n",
                seconds() - begun, epochs, (long long)steps, BATCH);
     wb_series lines[] = {{"learned from", epochs, at, learned}, {"held out", epochs, at, held_out}};
-    good = good && wb_svg_curves(svg, "LeNet-5 on handwritten digits", "epoch", "loss", 2, lines) == 0;
+    good = good &&
+           wb_svg_curves(svg, "LeNet-5 on handwritten digits", "epoch", "loss", 2, lines) == 0;
     free(curve);
     return good;
 }
@@ -456,8 +483,11 @@ int main(int argc, char **argv)
     int64_t same = 0;
     for (int64_t i = 0; i < v.n; i++)
         same += memcmp(v.scores + 10 * i, again.scores + 10 * i, 10 * sizeof(float)) == 0;
-    if (same == v.n) printf("read back from %s: all %lld predictions are the same\n", file, (long long)v.n);
-    else printf("read back from %s: only %lld of %lld are the same\n", file, (long long)same, (long long)v.n);
+    if (same == v.n)
+        printf("read back from %s: all %lld predictions are the same\n", file, (long long)v.n);
+    else
+        printf("read back from %s: only %lld of %lld are the same\n", file, (long long)same,
+               (long long)v.n);
     forget(&v);
     forget(&again);
     return same == v.n ? 0 : 1;

@@ -1,21 +1,21 @@
-/* Step 6: a small GPT that learns to write, one character after the other, from any text file.
+/* Step 6: a small GPT that learns to write a text file, character by character.
  *
- *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N] [--write N]
- *               [--seed N] [--bf16 1]
+ *   06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N] [--heads N]
+ *               [--write N] [--seed N] [--bf16 1]
  *
- * Four blocks of four heads, width 128, context 128 unless told otherwise; layer norm in front of attention and of
- * the perceptron (Radford et al. 2019); the last product shares its weights with the embedding.  AdamW, with a
- * learning rate that rises and then falls.  The last tenth of the text is held out.  With --bf16 1 the model is trained in
- * mixed precision: its parameters are bf16, and the optimiser's state keeps them in f32.
+ * Defaults: four blocks of four heads, width 128, context 128. Layer norm comes before attention
+ * and before the perceptron (Radford et al. 2019); the last product shares its weight with the
+ * embedding. AdamW with a learning rate that rises and then falls. The last tenth of the text is
+ * held out. --bf16 1 trains in mixed precision: the parameters are bf16, with f32 masters in the
+ * optimiser's state.
  *
- * Tested with: {source}/06_char_gpt.c --steps 12 --batch 4 --context 32 --width 32 --layers 2 --heads 2 --write 40
+ * Tested with: {source}/06_char_gpt.c --steps 12 --batch 4 --context 32 --width 32 --write 40
  * Prints:
  *   ... characters, ... different; ... parameters
  *   step 0: held out loss ...
  *   step 12: held out loss ...
  *   ---
- *   ...
- */
+ *   ... */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,14 +28,14 @@ static int complain(void)
     return 1;
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------------- */
 
 typedef struct {
     int64_t n;
     int classes;
-    unsigned char *letters;         /* [n], each a class */
+    unsigned char *letters;         /* [n], the class of each character */
     unsigned char names[256];       /* class to character */
-    int64_t context, start;         /* of the part that a dataset serves */
+    int64_t context, start;         /* of this dataset's part of the text */
 } text;
 
 static bool read_text(const char *path, text *t)
@@ -62,7 +62,8 @@ static bool read_text(const char *path, text *t)
     return true;
 }
 
-/* Observation i: the characters from i on, and the same one further, which is what is to be foreseen. */
+/* Observation i: x = the characters from i on, y = the same one further, which the model
+ * predicts. */
 static int window(int64_t i, void *x, void *y, void *ctx)
 {
     const text *t = ctx;
@@ -77,40 +78,44 @@ static int window(int64_t i, void *x, void *y, void *ctx)
 static wb_dataset *windows(const text *t, int64_t n)
 {
     wb_dataset_source source = {
-        .size = sizeof source, .n = n - t->context, .x_dtype = WB_I32, .y_dtype = WB_I32, .x_ndim = 1, .y_ndim = 1,
+        .size = sizeof source, .n = n - t->context,
+        .x_dtype = WB_I32, .y_dtype = WB_I32, .x_ndim = 1, .y_ndim = 1,
         .x_dims = {t->context}, .y_dims = {t->context}, .get = window, .ctx = (void *)t,
     };
     return wb_dataset_from(&source);
 }
 
-/* ---- the model ------------------------------------------------------------------------------------------ */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static wb_tensor *small_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(0.02));
 }
 
-/* 0, 1, ..., T-1 for x [N, T] */
+/* 0, 1, ..., T-1 for x [N, T]. */
 static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), WB_I32) : NULL; }
 
 static wb_layer *block(int64_t width, int64_t heads)
 {
-    wb_layer *attention = wb_MultiHeadAttention(width, heads, .causal = true, .bias = true, .init = small_normal);
+    wb_layer *attention = wb_MultiHeadAttention(width, heads, .causal = true, .bias = true,
+                                                .init = small_normal);
     wb_layer *attend = wb_Chain(wb_LayerNorm({width}), attention);
-    wb_layer *think = wb_Chain(wb_LayerNorm({width}), wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
+    wb_layer *perceptron = wb_Chain(wb_LayerNorm({width}),
+                               wb_Dense(width, 4 * width, wb_gelu, .init = small_normal),
                                wb_Dense(4 * width, width, .init = small_normal));
-    return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
+    return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(perceptron, wb_add));
 }
 
-/* x [N, T] of characters -> [N, T, classes] */
+/* x [N, T], classes of characters -> [N, T, classes]. */
 static wb_layer *gpt(int64_t classes, int64_t context, int64_t width, int64_t heads, int n_blocks)
 {
     enum { MOST = 28 };
     wb_layer *layers[MOST + 3];
     int n = 0;
-    layers[n++] = wb_named("embed", wb_Parallel(wb_add, wb_Embedding(classes, width, .init = small_normal),
-                                                wb_Chain(wb_function_layer("positions", positions),
-                                                         wb_Embedding(context, width, .init = small_normal))));
+    wb_layer *characters = wb_Embedding(classes, width, .init = small_normal);
+    wb_layer *places = wb_Chain(wb_function_layer("positions", positions),
+                                wb_Embedding(context, width, .init = small_normal));
+    layers[n++] = wb_named("embed", wb_Parallel(wb_add, characters, places));
     for (int i = 0; i < n_blocks && i < MOST; i++) {
         char name[16];
         snprintf(name, sizeof name, "block%d", i);
@@ -142,7 +147,7 @@ static double mean_loss(wb_layer *model, wb_dataset *data, int64_t classes)
     return n ? total / n : NAN;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static double random_unit(void)
 {
@@ -151,7 +156,7 @@ static double random_unit(void)
     return (double)(state >> 11) / 9007199254740992.0;
 }
 
-/* A character by its probability, sharpened a little. */
+/* Draws a character by its probability, at a temperature of 0.8. */
 static int choose(const float *scores, int classes)
 {
     double p[256], sum = 0, most = scores[0];
@@ -163,7 +168,8 @@ static int choose(const float *scores, int classes)
     return classes - 1;
 }
 
-/* Attention looks back only, so what stands behind the last character does not matter: the shape can stay the same. */
+/* Attention sees only earlier characters, so characters behind the last do not matter. The line
+ * keeps its length, so that all steps use one plan. */
 static bool write_on(wb_layer *model, const text *t, int length)
 {
     int32_t *line = calloc((size_t)t->context, sizeof *line);
@@ -189,16 +195,16 @@ static bool write_on(wb_layer *model, const text *t, int length)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------------------ */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 typedef struct { int64_t steps, batch, context, width, layers, heads, write, seed, bf16; } settings;
 
 static bool read_settings(int argc, char **argv, settings *s)
 {
     const struct { const char *name; int64_t *value; } known[] = {
-        {"--steps", &s->steps}, {"--batch", &s->batch}, {"--context", &s->context}, {"--width", &s->width},
-        {"--layers", &s->layers}, {"--heads", &s->heads}, {"--write", &s->write}, {"--seed", &s->seed},
-        {"--bf16", &s->bf16},
+        {"--steps", &s->steps}, {"--batch", &s->batch}, {"--context", &s->context},
+        {"--width", &s->width}, {"--layers", &s->layers}, {"--heads", &s->heads},
+        {"--write", &s->write}, {"--seed", &s->seed}, {"--bf16", &s->bf16},
     };
     enum { N = sizeof known / sizeof *known };
     if (argc < 2 || argc % 2) return false;
@@ -223,8 +229,8 @@ int main(int argc, char **argv)
     settings s = {2000, 8, 128, 128, 4, 4, 500, 1, 0};
     text t = {0};
     if (!read_settings(argc, argv, &s)) {
-        fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N] [--layers N]\n"
-                        "            [--heads N] [--write N] [--seed N] [--bf16 1]\n");
+        fprintf(stderr, "06_char_gpt FILE [--steps N] [--batch N] [--context N] [--width N]\n"
+                        "            [--layers N] [--heads N] [--write N] [--seed N] [--bf16 1]\n");
         return 2;
     }
     if (!read_text(argv[1], &t)) return 1;
@@ -235,8 +241,10 @@ int main(int argc, char **argv)
     wb_dataset *train = windows(&t, tail.start), *held_out = windows(&tail, t.n - tail.start - 1);
     int64_t classes = t.classes;
     wb_layer *model = gpt(classes, s.context, s.width, s.heads, (int)s.layers);
-    wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model, .mixed = s.bf16 ? WB_BF16 : WB_DTYPE_DEFAULT);
-    wb_loader *loader = wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
+    wb_opt_state *state = wb_setup(wb_AdamW(.beta = {0.9, 0.99}), model,
+                                   .mixed = s.bf16 ? WB_BF16 : WB_DTYPE_DEFAULT);
+    wb_loader *loader =
+        wb_dataloader(train, .batchsize = s.batch, .shuffle = true, .drop_last = true);
     if (!held_out || !loader || !state) return complain();
     printf("%lld characters, %d different; %lld parameters\n",
            (long long)t.n, t.classes, (long long)wb_parameter_count(model));
@@ -255,7 +263,8 @@ int main(int argc, char **argv)
         if (wb_loader_status(loader)) return complain();
     }
     wb_progress_end(bar);
-    printf("step %lld: held out loss %.3f\n---\n", (long long)s.steps, mean_loss(model, held_out, classes));
+    printf("step %lld: held out loss %.3f\n---\n", (long long)s.steps,
+           mean_loss(model, held_out, classes));
     if (!write_on(model, &t, (int)s.write)) return complain();
     free(t.letters);
     return wb_error_code() ? complain() : 0;

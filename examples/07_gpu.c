@@ -1,8 +1,8 @@
-/* Step 7: a GPU.  The device to use, and things moved to it: tensors, a layer, a whole model.
+/* Step 7: a GPU: choosing a device, and moving tensors, a layer and a model to it.
  *
- * A program that moves what it has with wb_gpu runs the same with a GPU and without: where there is
- * none, wb_gpu gives back its argument.  Which backend it is, among those that work, says
- * LocalPreferences.toml beside the program,
+ * A program that moves its objects with wb_gpu runs with and without a GPU: where there is none,
+ * wb_gpu returns its argument. If several backends work, LocalPreferences.toml beside the program
+ * chooses one,
  *
  *   [Flux]
  *   gpu_backend = "OpenCL"
@@ -21,13 +21,12 @@
  *     softmax,
  *   )                   # Total: 4 arrays, 67 parameters, 268 bytes.
  *   on the device: 0.627 + 0.373 = 1.000
- *   on the CPU the same, within 1e-5: yes
- */
+ *   on the CPU the same, within 1e-5: yes */
 #include <math.h>
 #include <stdio.h>
 #include <weber.h>
 
-/* Nothing in here knows where its tensors are. */
+/* These functions work on any device. */
 static wb_tensor *predict(wb_tensor *W, wb_tensor *b, wb_tensor *x)
 {
     return wb_add(wb_matmul(W, x), b);
@@ -63,7 +62,7 @@ int main(void)
     printf("it is device 0 of its backend: %s\n",
            wb_device_at(wb_device_backend(dev), 0) == dev ? "yes" : "no");
 
-    /* By hand: parameters and data both, and then as in step 2. */
+    /* Tensors: parameters and data are moved, then training is as in step 2. */
     wb_tensor *W = wb_variable(wb_to(wb_rand(2, 5), dev)), *b = wb_variable(wb_to(wb_rand(2), dev));
     wb_tensor *x = wb_to(wb_rand(5), dev), *y = wb_to(wb_rand(2), dev);
     printf("loss before: %.3f", wb_item(loss(W, b, x, y)));
@@ -71,12 +70,12 @@ int main(void)
         if (descend(W, b, x, y)) return fprintf(stderr, "%s\n", wb_error()), 1;
     printf(", after 30 steps: %.3f\n", wb_item(loss(W, b, x, y)));
 
-    /* A layer, tensor by tensor. */
+    /* A layer, by a function of each tensor. */
     wb_layer *d = wb_fmap(to_gpu, wb_Dense(10, 5, wb_sigmoid), NULL);
     wb_show(d);
     printf("weight %s\n", wb_describe(wb_get(d, "weight")));
 
-    /* A model, at once.  The functions in it are as they were, and so is the model that was moved. */
+    /* A whole model. wb_gpu returns a new model; `here` is unchanged. */
     wb_layer *here = wb_Chain(wb_Dense(10, 5, wb_sigmoid), wb_Dense(5, 2), wb_softmax);
     wb_layer *m = wb_gpu(here);
     wb_show(m);

@@ -1,5 +1,5 @@
-/* Step 8: a struct of the program's own.  WB_FUNCTOR names the fields that are objects of the
- * library; then the struct can be moved, mapped, trained and saved like a layer.
+/* Step 8: a struct of the program. WB_FUNCTOR names the fields that are objects of the library;
+ * then the struct can be moved, mapped, trained and saved like a layer.
  *
  * Prints:
  *   actor_critic(
@@ -8,18 +8,17 @@
  *   )
  *   gamma is still 0.9
  *   moved with its fields: yes, and only the actor: yes
- *   after a step: actor 1, critic 0.625
- */
+ *   after a step: actor 1, critic 0.625 */
 #include <stdio.h>
 #include <weber.h>
 
 typedef struct {
     wb_tensor *actor, *critic;
-    double gamma;                       /* no object: copied as it is */
+    double gamma;                       /* not an object: copied */
 } actor_critic;
 WB_FUNCTOR(actor_critic, actor, critic)
 
-/* The same, of which only one field is a parameter: the other stays where and what it is. */
+/* The same struct with one field named: the other field is copied and not moved. */
 typedef struct {
     wb_tensor *actor, *critic;
 } half_known;
@@ -43,7 +42,8 @@ int main(void)
            wb_device_of(moved.actor) == dev && wb_device_of(moved.critic) == dev ? "yes" : "no",
            wb_device_of(half.actor) == dev && half.critic == m.critic ? "yes" : "no");
 
-    /* One step of descent, where it is; what the loss does not depend on has no gradient. */
+    /* One step of descent on the device. A parameter that the loss does not depend on has no
+     * gradient. */
     wb_opt_state *state = wb_setup(wb_Descent(.eta = 0.5), tree);
     wb_tensor *value = wb_sum(wb_mul(moved.critic, wb_scalar(0.75)));
     if (wb_update(state, tree, wb_gradient(value, tree)))

@@ -1,14 +1,13 @@
-/* Step 9: training on a GPU.  The data goes there in one of three ways: batch by batch, by a loader
- * that uploads ahead, or all of it first.  They give the same numbers; which is best depends on how
- * much data there is.
+/* Step 9: training on a GPU. The data is moved in one of three ways: batch by batch, by a loader
+ * that moves batches ahead of their use, or all at once before. The results are the same; which is
+ * fastest depends on the size of the data.
  *
  * Prints:
  *   batch by batch:  loss 0.00...
  *   by the loader:   loss 0.00...
  *   all data first:  loss 0.00...
  *   the same in the end: yes
- *   saved, and loaded on the CPU: 0.8 squared is 0.63...
- */
+ *   saved, and loaded on the CPU: 0.8 squared is 0.63... */
 #include <math.h>
 #include <stdio.h>
 #include <weber.h>
@@ -43,14 +42,14 @@ static wb_layer *train(style how)
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.01), model);   /* on the model's device */
 
     wb_dataset *data = parabola();
-    if (how == ALL_FIRST) data = wb_gpu(data);          /* batches are gathered there */
+    if (how == ALL_FIRST) data = wb_gpu(data);          /* batches are gathered on the GPU */
     wb_loader *loader = wb_dataloader(data, .batchsize = 32, .shuffle = true, .seed = 7);
-    if (how == BY_LOADER) loader = wb_gpu(loader);      /* the next batches are under way */
+    if (how == BY_LOADER) loader = wb_gpu(loader);      /* the next batches are moved ahead */
 
     double last = 0;
     for (int epoch = 0; epoch < EPOCHS; epoch++) {
         WB_EACH_BATCH(b, loader) {
-            if (how == BY_BATCH) b = wb_gpu(b);         /* now, this one */
+            if (how == BY_BATCH) b = wb_gpu(b);         /* this batch is moved */
             wb_tree *grads;
             wb_tensor *l = wb_withgradient(loss, model, b, &grads);
             if (!l || wb_update(state, model, grads)) return NULL;
@@ -75,10 +74,11 @@ int main(void)
     for (style how = BY_BATCH; how <= ALL_FIRST; how++)
         if (!(model[how] = train(how))) return fprintf(stderr, "%s\n", wb_error()), 1;
     printf("the same in the end: %s\n", at(model[0], 0.3f) == at(model[1], 0.3f) &&
-                                                at(model[1], 0.3f) == at(model[2], 0.3f) ? "yes" : "no");
+                                            at(model[1], 0.3f) == at(model[2], 0.3f)
+                                        ? "yes" : "no");
 
-    /* A file knows nothing of devices: it can be written from the GPU as well.  But a model that is
-     * used on after training wants to be moved back. */
+    /* Files do not depend on devices: wb_save also works with a model on the GPU. Here the model is
+     * moved back first, as a program does that goes on using it. */
     if (wb_save("parabola.safetensors", wb_cpu(model[0])))
         return fprintf(stderr, "%s\n", wb_error()), 1;
     wb_layer *loaded = wb_load("parabola.safetensors");

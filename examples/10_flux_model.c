@@ -1,10 +1,13 @@
-/* Step 10: a model from Flux.  A file that a Julia program wrote in 2020 with BSON.jl is loaded and runs: layers, weights,
- * activations, and the closure that flattens, all come from the file.  It then reads MNIST's 10,000 test digits.
+/* Step 10: a model from Flux. Loads and runs a file that a Julia program wrote in 2020 with
+ * BSON.jl: layers, weights, activations and the closure that flattens all come from the file. The
+ * model then classifies MNIST's 10,000 test digits.
  *
- *   10_flux_model MODEL.bson FOLDER      the folder has MNIST's t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz
+ *   10_flux_model MODEL.bson FOLDER      the folder has MNIST's t10k-images-idx3-ubyte.gz and
+ *                                        t10k-labels-idx1-ubyte.gz
  *
- * A Julia array is the same bytes as ours with its dimensions reversed, so an image's first axis there is its last here.  This
- * model was trained on images whose first axis was the row: they are transposed for it.
+ * A Julia array has the same bytes as Weber's array with reversed dimensions, so the first axis of
+ * an image there is the last axis here. This model was trained on images whose first axis was the
+ * row: they are transposed for it.
  *
  * Tested with: {shared}/flux-models/juliacon2020-model_conv.bson {shared}/mnist-t10k
  * Prints:
@@ -16,12 +19,13 @@
  *     softmax,
  *   )                   # Total: 8 arrays, 16_938 parameters, 66.164 KiB.
  *   right: 0.9874 of 10000 images
- *   logits of image 0, a 7: -7.450 -3.084 1.276 -2.135 -13.655 -13.481 -32.299 15.995 -7.945 0.914
- */
+ *   logits of image 0, a 7: -7.450 -3.084 1.276 -2.135 -13.655 -13.481 -32.299 15.995 -7.945
+ * 0.914 */
 #include <stdio.h>
 #include <weber.h>
 
-enum { BATCH = 500, LOGITS = 8, CLASSES = 10 };         /* the model's ninth layer, softmax, makes chances of the logits */
+/* The model's ninth layer, softmax, turns the logits into probabilities. */
+enum { BATCH = 500, LOGITS = 8, CLASSES = 10 };
 
 static int complain(void)
 {
@@ -40,7 +44,7 @@ static double accuracy(wb_layer *model, wb_dataset *digits)
     return right / (double)wb_dataset_length(digits);
 }
 
-/* The layers can be called one by one, too. */
+/* The result of the first LOGITS layers: layers can also be called one by one. */
 static wb_tensor *logits(wb_layer *model, wb_tensor *x)
 {
     for (int i = 0; i < LOGITS; i++) {
@@ -62,7 +66,8 @@ int main(int argc, char **argv)
     wb_dataset *digits = wb_load_idx(images, labels);   /* [10000,1,28,28], from 0 to 1 */
     if (!model || !digits) return complain();
     wb_show(model);
-    printf("right: %.4f of %lld images\n", accuracy(model, digits), (long long)wb_dataset_length(digits));
+    printf("right: %.4f of %lld images\n", accuracy(model, digits),
+           (long long)wb_dataset_length(digits));
 
     wb_dataset *first = wb_subset(digits, 0, 1);
     const float *values = wb_data(logits(model, wb_transpose(wb_dataset_x(first))));

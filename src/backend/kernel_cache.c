@@ -1,7 +1,7 @@
-/* Compiled kernels on disk: one file each, named by a hash of its kind and key.  A file tells its
- * key again, its length and a checksum; whatever is wrong with it, it counts as absent.  Files are
- * written beside and renamed, so any number of processes may share a folder.  When the folder grows
- * past MOST bytes, those that were used least recently go. */
+/* Compiled kernels on disk.  Each has one file, named by a hash of its kind and key.  The file
+ * contains the key, its lengths and a checksum; a file with any error counts as absent.  Files are
+ * written under a temporary name and renamed, so several processes may share a folder.  When the
+ * folder exceeds its limit, the least recently used files are removed. */
 #include "backend/kernel_cache.h"
 
 #include "base/files/file.h"
@@ -16,15 +16,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t most = (int64_t)256 << 20;       /* bytes of the folder */
+static int64_t most = (int64_t)256 << 20;       /* the limit of the folder, in bytes */
 
 enum {
-    NAME = 32,                          /* characters of a file's name, before its ending */
-    DAY = 24 * 60 * 60                  /* seconds: a use is noted once in that time */
+    NAME = 32,                          /* characters of a file's name, without the suffix */
+    DAY = 24 * 60 * 60                  /* seconds; a use is recorded at most once in this time */
 };
 static const char ending[] = ".kernel", unfinished[] = ".part";
 
-/* The file: this, the kind with its 0, the key, the data. */
+/* A file is this header, the kind with its terminating 0, the key and the data. */
 typedef struct {
     char magic[8];
     uint64_t kind_bytes, key_bytes, data_bytes, checksum;
@@ -44,7 +44,7 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
     return h ^ h >> 29;
 }
 
-/* The folder is `base` with `below` behind it; false: nothing is kept. */
+/* The folder is `base` followed by `below`.  false: the cache is disabled. */
 static bool folder_path(const char **base, const char **below)
 {
     const char *chosen = getenv("WEBER_CACHE_DIR"), *cache = getenv("XDG_CACHE_HOME");
@@ -53,7 +53,7 @@ static bool folder_path(const char **base, const char **below)
     return *base && **base;
 }
 
-/* Allocated; NULL, without an error, where nothing is kept. */
+/* The caller frees the path.  NULL without an error: the cache is disabled. */
 static char *file_path(const char *kind, const char *key, size_t key_bytes)
 {
     const char *base, *below;
@@ -68,7 +68,8 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* The data at the front of the file's contents; false: the file is of something else, or damaged. */
+/* Moves the data to the front of the file's contents.  false: the file has another key or is
+ * damaged. */
 static bool find_data(char *all, uint64_t n, const char *kind, const char *key, size_t key_bytes,
                       size_t *bytes)
 {
@@ -124,7 +125,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* Nanoseconds. */
+/* In nanoseconds. */
 static int64_t last_use(const struct stat *s)
 {
 #ifdef __APPLE__
@@ -134,7 +135,7 @@ static int64_t last_use(const struct stat *s)
 #endif
 }
 
-/* Lists the kept files; removes what a process that ended early left behind. */
+/* Lists the kept files, and removes temporary files that an interrupted process left. */
 static entry *list(DIR *folder, int *n, int64_t *bytes)
 {
     entry *all = NULL;
@@ -175,7 +176,8 @@ static void shrink(const char *path)
     closedir(folder);
 }
 
-/* Looked at when a process puts its first file, and then after each sixteenth of what may be. */
+/* Whether to check the folder's size: at a process's first put, and then whenever it has written
+ * another sixteenth of the limit. */
 static bool time_to_shrink(int64_t bytes)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -190,7 +192,7 @@ static bool time_to_shrink(int64_t bytes)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Makes the folders of a file's path. */
+/* Creates the folders of a file's path. */
 static void make_folders(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {

@@ -1,8 +1,8 @@
-/* The one allocator behind all host memory: replaceable, counted, and able to fail on demand.
- * Small objects that come and go are kept by pool.c, which takes its blocks from here.
+/* The allocator of all host memory: replaceable, counted, and able to fail on demand.  pool.c keeps
+ * small objects that are freed and reused; it takes its blocks from here.
  *
  *   base            block - 16        block
- *   | (alignment)   | size, distance  | what the caller has ... | */
+ *   | (alignment)   | size, distance  | the caller's bytes ... | */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 typedef struct {
     size_t total;               /* bytes taken from the allocator */
-    size_t distance;            /* from its block to ours */
+    size_t distance;            /* from the allocator's block to the caller's */
 } header;
 
 enum { HEADER = 16, ALIGN = 64, LARGE = 8 << 20 };
@@ -70,7 +70,8 @@ static void read_environment(void)
 
 void wb__alloc_fail_at(int64_t n)
 {
-    pthread_once(&environment_once, read_environment); /* or it would come later and undo this */
+    pthread_once(&environment_once, read_environment); /* read first, so that it does not undo this
+                                                          call later */
     atomic_store(&count, 0);
     atomic_store(&fail_at, n);
     atomic_store(&wb__alloc_watched, n != 0);
@@ -96,7 +97,7 @@ static void *no_memory(size_t bytes)
 
 static header *header_of(void *block) { return (header *)((char *)block - HEADER); }
 
-static void *place(char *base, size_t total, size_t distance)
+static void *finish(char *base, size_t total, size_t distance)
 {
     char *block = base + distance;
     *header_of(block) = (header){total, distance};
@@ -109,7 +110,7 @@ void *wb__alloc(size_t bytes)
     size_t total = bytes + HEADER;
     char *base =
         total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
-    return base ? place(base, total, HEADER) : no_memory(bytes);
+    return base ? finish(base, total, HEADER) : no_memory(bytes);
 }
 
 void *wb__alloc_zero(size_t n, size_t size)
@@ -118,20 +119,22 @@ void *wb__alloc_zero(size_t n, size_t size)
         return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
                              size);
     size_t bytes = n * size;
-    if (allocator.reallocate == system_reallocate) { /* fresh pages are zero: not touched twice */
+    /* Fresh pages are zero already, so they need not be written. */
+    if (allocator.reallocate == system_reallocate) {
         char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
-        return base ? place(base, bytes + HEADER, HEADER) : no_memory(bytes);
+        return base ? finish(base, bytes + HEADER, HEADER) : no_memory(bytes);
     }
     void *block = wb__alloc(bytes);
     return block ? memset(block, 0, bytes) : NULL;
 }
 
-/* Large blocks get huge pages where the system gives them to those who ask: touching fresh memory page by
- * page takes several times longer than filling it. */
+/* Asks the system for huge pages for large blocks: touching fresh memory in small pages takes
+ * several times longer than filling it. */
 static void prefer_huge_pages(char *base, size_t total)
 {
 #ifdef MADV_HUGEPAGE
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = ((uintptr_t)base + page - 1) & ~(page - 1),
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    begin = ((uintptr_t)base + page - 1) & ~(page - 1),
                     end = ((uintptr_t)base + total) & ~(page - 1);
     if (total >= LARGE && allocator.reallocate == system_reallocate)
         (void)!madvise((void *)begin, end - begin, MADV_HUGEPAGE);
@@ -148,7 +151,7 @@ void *wb__alloc_aligned(size_t bytes)
     if (!base) return no_memory(bytes);
     prefer_huge_pages(base, total);
     uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
-    return place(base, total, first - (uintptr_t)base);
+    return finish(base, total, first - (uintptr_t)base);
 }
 
 void *wb__realloc(void *block, size_t bytes)
@@ -158,20 +161,20 @@ void *wb__realloc(void *block, size_t bytes)
     size_t total = bytes + HEADER;
     char *base = total < bytes || must_fail()
         ? NULL : allocator.reallocate(allocator.context, (char *)block - old.distance, total);
-    if (!base) return no_memory(bytes);                     /* the old block stands */
+    if (!base) return no_memory(bytes);                     /* the old block stays valid */
     account(-(int64_t)old.total);
-    return place(base, total, old.distance);
+    return finish(base, total, old.distance);
 }
 
-bool wb__make_wider(void *list, int *room, int want, size_t each)
+bool wb__grow(void *list, int *capacity, int want, size_t each)
 {
-    int wider = *room ? 2 * *room : 32;
+    int wider = *capacity ? 2 * *capacity : 32;
     void *old, *more;
     while (wider < want) wider *= 2;
     memcpy(&old, list, sizeof old);
     if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
     memcpy(list, &more, sizeof more);
-    *room = wider;
+    *capacity = wider;
     return true;
 }
 

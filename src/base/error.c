@@ -1,42 +1,43 @@
-/* Errors: one message and one code for each thread, in memory that is there beforehand, so that running out of memory
- * can be told too. Who fails calls wb__fail; who is handed a NULL keeps the error that is there. Next:
- * alloc.c. */
+/* Errors: one message and one code for each thread, in memory that is allocated beforehand, so that
+ * running out of memory can be reported too.  A failing function calls wb__fail; a function that
+ * receives NULL keeps the error that is set. */
 #include "base/base.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { ROOM = WB__ROOM_FOR_ERROR };      /* a list of what does not fit a model is the longest */
+enum { BYTES = WB__ERROR_BYTES };      /* enough for a list of the entries that do not fit a
+                                          model */
 static _Thread_local int code;
 static _Thread_local unsigned failures;
-static _Thread_local bool placed;           /* the message begins with a place in a model */
+static _Thread_local bool has_path;           /* the message begins with a position in a model */
 
-static const char *const sentences[WB_ERROR_COUNT] = {
+static const char *const meanings[WB_ERROR_COUNT] = {
     "",
 #define SENTENCE(NAME, text) text,
     WB_ERRORS(SENTENCE)
 #undef SENTENCE
 };
 
-static const char *sentence(int c)
+static const char *meaning(int c)
 {
-    return c > WB_OK && c < WB_ERROR_COUNT ? sentences[c] : "failed";
+    return c > WB_OK && c < WB_ERROR_COUNT ? meanings[c] : "failed";
 }
 
-/* The new message may quote the old one, so it is put together beside it. */
+/* The new message may quote the old one, so it is formatted in another buffer first. */
 static int fail(int c, const char *format, va_list arguments)
 {
-    char text[ROOM];
+    char text[BYTES];
     int n = format ? vsnprintf(text, sizeof text, format, arguments) : 0;
-    if (n <= 0) n = snprintf(text, sizeof text, "%s", sentence(c));
-    if (n >= ROOM) {
-        memcpy(text + ROOM - 4, "...", 4);
-        n = ROOM - 1;
+    if (n <= 0) n = snprintf(text, sizeof text, "%s", meaning(c));
+    if (n >= BYTES) {
+        memcpy(text + BYTES - 4, "...", 4);
+        n = BYTES - 1;
     }
-    memcpy(wb__room(WB__ROOM_ERROR), text, (size_t)n + 1);
+    memcpy(wb__thread_text(WB__TEXT_ERROR), text, (size_t)n + 1);
     code = c;
     failures++;
-    placed = false;
+    has_path = false;
     return c;
 }
 
@@ -66,7 +67,8 @@ bool wb__null(const char *function, const char *argument)
     function += strncmp(function, "wb_", 3) ? 0 : 3;
     const char *with = strstr(function, "_with");
     const int n = with ? (int)(with - function) : (int)strlen(function);
-    wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function, argument);
+    wb__fail(WB_ERROR_ARGUMENT, "%.*s: %s is NULL, and nothing failed before", n, function,
+             argument);
     return true;
 }
 
@@ -74,14 +76,14 @@ unsigned wb__failures(void) { return failures; }
 
 void wb__failed_in(const char *folder, const char *part)
 {
-    char text[ROOM];
+    char text[BYTES];
     const char *dot = *part ? "." : "";
-    snprintf(text, sizeof text, "%s%s%s%s%s", folder, dot, part, placed ? "." : ": ", wb_error());
-    memcpy(wb__room(WB__ROOM_ERROR), text, sizeof text);
-    placed = true;
+    snprintf(text, sizeof text, "%s%s%s%s%s", folder, dot, part, has_path ? "." : ": ", wb_error());
+    memcpy(wb__thread_text(WB__TEXT_ERROR), text, sizeof text);
+    has_path = true;
 }
 
-const char *wb_error(void) { return code ? wb__room(WB__ROOM_ERROR) : ""; }
+const char *wb_error(void) { return code ? wb__thread_text(WB__TEXT_ERROR) : ""; }
 
 wb_status wb_error_code(void) { return (wb_status)code; }
 

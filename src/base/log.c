@@ -1,4 +1,4 @@
-/* What the library says: the log in Julia's shape, the topics of WEBER_DEBUG, the clock, the
+/* Output of the library: the log in the format of Julia, the topics of WEBER_DEBUG, the clock, the
  * version. */
 #include "base/base.h"
 
@@ -27,9 +27,9 @@ void wb_set_log(wb_log_handler call, void *context)
     pthread_mutex_unlock(&handler_lock);
 }
 
-/* One line "[ Info: text"; several:  ┌ Warning: first
- *                                    │ next
- *                                    └ last           */
+/* One line: "[ Info: text".  Several lines:  ┌ Warning: first
+ *                                           │ next
+ *                                           └ last */
 static void print(wb_log_level level, const char *text)
 {
     static const char *const names[] = {"Debug", "Info", "Warning", "Error"};
@@ -60,7 +60,7 @@ void wb__log(wb_log_level level, const char *format, ...)
     va_copy(again, arguments);
     int n = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (n >= (int)sizeof text) {            /* without memory for it, the beginning is said */
+    if (n >= (int)sizeof text) {            /* if this fails the beginning is printed */
         char *longer = wb__alloc((size_t)n + 1);
         if (longer) vsnprintf(all = longer, (size_t)n + 1, format, again);
     }

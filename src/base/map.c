@@ -12,8 +12,8 @@
 
 #define AHEAD_MOST ((int64_t)1 << 30)
 
-/* A plain file that is not compressed; false, without an error, if it cannot be mapped.  A pipe is not
- * opened, since its writer would see it close again. */
+/* Maps a plain file that is not compressed.  Returns false, without an error, if it cannot be
+ * mapped.  A pipe is not opened: its writer would notice that it is closed again. */
 static bool map_plain(wb__mapping *m)
 {
     struct stat about;
@@ -21,7 +21,8 @@ static bool map_plain(wb__mapping *m)
     int file = open(m->path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
     bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 1;
-    void *map = plain ? mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    void *map = MAP_FAILED;
+    if (plain) map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
     close(file);
     if (map == MAP_FAILED) return false;
     const uint8_t *data = map;
@@ -50,7 +51,7 @@ wb__mapping *wb__map_begin(const char *path)
     return NULL;
 }
 
-/* The block is the mapping's from here on. */
+/* Takes over the reader's block and closes the reader. */
 static int complete(wb__mapping *m)
 {
     if (!m->rest) return 0;

@@ -1,10 +1,8 @@
-/* The pool of threads behind wb__parallel, and how many threads there are.
+/* The pool of threads behind wb__parallel, and the number of threads.
  *
- * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses that one and two pools would fight
- * for the cores; elsewhere it is a small one of our own.  Not here: what to run in parallel, and
- * from which size on - each caller knows its own work.
- *
- * Next: backend/cpu/product/gemm.c, the first user. */
+ * With WB_HAVE_OPENMP the pool is OpenMP's: oneDNN uses it, and two pools would compete for the
+ * processors.  Otherwise it is a small pool of the library's own.  Each caller decides what to run
+ * in parallel, and from which size on. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT */
 #endif
@@ -27,7 +25,7 @@
 
 enum { MOST_THREADS = 256 };
 
-/* How many threads. */
+/* ---- number of threads ----------------------------------------------------------------------- */
 
 static int from_environment(const char *name)
 {
@@ -35,12 +33,13 @@ static int from_environment(const char *name)
     if (!text || !*text) return 0;
     char *end;
     long n = strtol(text, &end, 10);
-    if (end == text || n < 1) return 0; /* OMP_NUM_THREADS may be a list: its first counts */
+    /* OMP_NUM_THREADS may be a list: the first entry counts. */
+    if (end == text || n < 1) return 0;
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
 #ifdef __linux__
-/* quota / period of one cgroup, rounded up; 0 where there is no limit */
+/* The quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
 static int quota_of(const char *folder)
 {
     char path[PATH_MAX + 32];
@@ -67,7 +66,7 @@ static int quota_of(const char *folder)
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
-/* The least quota from this process's cgroup up to the root. */
+/* The smallest quota of this process's cgroup and its parents. */
 static int quota(void)
 {
     int least = 0;
@@ -114,9 +113,10 @@ static int count_cores(void)
     return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
 }
 
-static atomic_int threads_now;          /* 0: not asked for yet */
+static atomic_int threads_now;          /* 0: not determined yet */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void prepare(void);              /* for fork; before the first region, whoever opens it */
+/* Registers the handler for fork, before the first parallel region of any thread. */
+static void prepare(void);
 
 int wb__threads(void)
 {
@@ -146,8 +146,8 @@ static void serially(int64_t from, int64_t to, void (*body)(void *ctx, int64_t i
 
 #ifdef WB_HAVE_OPENMP
 
-/* A child of fork has none of OpenMP's threads, and libgomp would wait for them for ever: it stays
- * serial. */
+/* After fork the child has none of OpenMP's threads, and libgomp would wait for them forever.  So
+ * the child runs everything serially. */
 static atomic_bool forked;
 static void in_child(void)
 {
@@ -178,21 +178,21 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 
 #else
 
-/* Our own pool.  `state` holds everything that a worker must see at once:
+/* The library's own pool.  `state` holds everything that a worker must read at once:
  *
  *     epoch (48 bits) | workers inside (15 bits) | open (1 bit)
  *
- * The caller fills in the job and opens it; a worker enters by adding one "inside" to an open
- * state, takes shares of the indices until none is left, and leaves.  The caller takes part, then
- * closes the job and waits until nobody is inside: a worker that woke too late never entered and is
- * not waited for. */
+ * The caller fills in the job and opens it.  A worker enters by adding one to "inside" while the
+ * state is open, takes shares of the indices until none is left, and leaves.  The caller takes
+ * part, then closes the job and waits until no worker is inside.  A worker that wakes up too late
+ * does not enter, and the caller does not wait for it. */
 enum { SPINS = 4000, CLOSED = 0, OPEN = 1, ONE_INSIDE = 2, INSIDE = 0xfffe, EPOCH = 1 << 16 };
 
 static struct {
-    pthread_mutex_t owner;              /* held by the caller whose job runs */
-    pthread_mutex_t bed;                /* guards going to sleep */
+    pthread_mutex_t owner;              /* held by the caller whose job is running */
+    pthread_mutex_t sleep_lock;                /* guards `asleep` and `wake` */
     pthread_cond_t wake;
-    int workers;                        /* started so far; only the owner looks */
+    int workers;                        /* number of workers started; only the owner reads it */
     atomic_int asleep;
     _Alignas(64) atomic_uint_fast64_t state;
     void (*body)(void *ctx, int64_t i);
@@ -200,7 +200,7 @@ static struct {
     int64_t n, share;
     int most;                           /* workers wanted for this job */
     _Alignas(64) atomic_int_fast64_t next;
-} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .bed = PTHREAD_MUTEX_INITIALIZER,
+} pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER };
 
 static inline void relax(void)
@@ -237,12 +237,12 @@ static void *work(void *unused)
         int spins = 0;
         while (!is_news(s = atomic_load(&pool.state), seen) && spins < SPINS) relax(), spins++;
         if (!is_news(s, seen)) {
-            pthread_mutex_lock(&pool.bed);
+            pthread_mutex_lock(&pool.sleep_lock);
             atomic_fetch_add(&pool.asleep, 1);
             while (!is_news(s = atomic_load(&pool.state), seen))
-                pthread_cond_wait(&pool.wake, &pool.bed);
+                pthread_cond_wait(&pool.wake, &pool.sleep_lock);
             atomic_fetch_sub(&pool.asleep, 1);
-            pthread_mutex_unlock(&pool.bed);
+            pthread_mutex_unlock(&pool.sleep_lock);
         }
         while (is_news(s, seen)) {
             if (!atomic_compare_exchange_weak(&pool.state, &s, s + ONE_INSIDE)) continue;
@@ -254,12 +254,12 @@ static void *work(void *unused)
     return NULL;
 }
 
-/* The child of fork has only the thread that forked: it starts workers of its own when it needs
- * them. */
+/* After fork the child has only the thread that called fork.  It starts workers of its own when it
+ * needs them. */
 static void in_child(void)
 {
     pthread_mutex_init(&pool.owner, NULL);
-    pthread_mutex_init(&pool.bed, NULL);
+    pthread_mutex_init(&pool.sleep_lock, NULL);
     pthread_cond_init(&pool.wake, NULL);
     pool.workers = 0;
     atomic_store(&pool.asleep, 0);
@@ -283,7 +283,7 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
 {
     int threads = n > 1 && !inside ? wb__threads() : 1;
     if (threads > n) threads = (int)n;
-    if (threads <= 1 || pthread_mutex_trylock(&pool.owner)) {   /* another caller has the pool */
+    if (threads <= 1 || pthread_mutex_trylock(&pool.owner)) {   /* another caller uses the pool */
         serially(0, n, body, ctx);
         return;
     }
@@ -297,9 +297,9 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
     uint64_t epoch = atomic_load(&pool.state) / EPOCH + 1;
     atomic_store(&pool.state, epoch * EPOCH | OPEN);
     if (atomic_load(&pool.asleep)) {
-        pthread_mutex_lock(&pool.bed);
+        pthread_mutex_lock(&pool.sleep_lock);
         pthread_cond_broadcast(&pool.wake);
-        pthread_mutex_unlock(&pool.bed);
+        pthread_mutex_unlock(&pool.sleep_lock);
     }
     take_shares();
     atomic_fetch_sub(&pool.state, OPEN);

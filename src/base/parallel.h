@@ -1,16 +1,16 @@
-/* One pool of threads for everything: OpenMP's where oneDNN (which uses it) is built in, ours
- * elsewhere. */
+/* One pool of threads for everything: the pool of OpenMP if oneDNN, which uses it, is built in;
+ * else the library's own. */
 #ifndef WB__PARALLEL_H
 #define WB__PARALLEL_H
 
 #include <stdint.h>
 
-/* Calls body(ctx, i) for i in [0, n), spread over at most wb__threads() threads, and returns when
- * all are done.  From inside a body, or with n = 1, or with one thread: serial. */
+/* Calls body(ctx, i) for each i in [0, n) on at most wb__threads() threads, and returns when all
+ * calls have returned.  Inside a body, with n = 1, or with one thread, the calls are serial. */
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
-/* Threads in use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the cores this process may run on.
- */
+/* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors
+ * that this process may use. */
 int wb__threads(void);
 int wb__set_threads(int n);      /* returns the count in force */
 

@@ -1,4 +1,4 @@
-/* A map is at most half full. */
+/* The hash map of pointer_map.h.  It is at most half full. */
 #include "base/pointer_map.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static bool grow(wb__pointer_map *m)
     wider.keys = (const void **)(wider.values + n);
     for (int i = 0; i < m->capacity; i++) {
         if (!m->keys[i]) continue;
-        const int to = wb__pointer_map_slot(&wider, m->keys[i]);
+        const int to = wb__pointer_map_index(&wider, m->keys[i]);
         wider.keys[to] = m->keys[i];
         wider.values[to] = m->values[i];
     }
@@ -25,7 +25,7 @@ static bool grow(wb__pointer_map *m)
 void **wb__pointer_map_at(wb__pointer_map *m, const void *key)
 {
     if (wb__unlikely(2 * (m->n + 1) > m->capacity) && !grow(m)) return NULL;
-    const int i = wb__pointer_map_slot(m, key);
+    const int i = wb__pointer_map_index(m, key);
     if (!m->keys[i]) {
         m->keys[i] = key;
         m->values[i] = NULL;

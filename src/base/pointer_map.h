@@ -1,4 +1,4 @@
-/* A hash map from addresses to addresses, or to small numbers. */
+/* A hash map from addresses to addresses, or to small integers. */
 #ifndef WB__POINTER_MAP_H
 #define WB__POINTER_MAP_H
 
@@ -11,14 +11,15 @@ typedef struct {
     int n, capacity;                    /* capacity: a power of two */
 } wb__pointer_map;
 
-/* The place of a key's value, added as NULL where the key is new; valid until the next one is added.
- * NULL: out of memory, with the error set. */
+/* Returns the address of a key's value; a new key is added with value NULL.  Valid until the next
+ * key is added.  NULL: out of memory, with the error set. */
 void **wb__pointer_map_at(wb__pointer_map *m, const void *key);
 void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
 void wb__pointer_map_free(wb__pointer_map *m);
 
-/* The slot that holds a key, or the free one where it would go: open addressing, linear probing. */
-static inline int wb__pointer_map_slot(const wb__pointer_map *m, const void *key)
+/* Index of the entry that has the key, or of the free entry where it would be added: open
+ * addressing with linear probing. */
+static inline int wb__pointer_map_index(const wb__pointer_map *m, const void *key)
 {
     const uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;
     int i = (int)(h >> 33) & (m->capacity - 1);
@@ -26,11 +27,11 @@ static inline int wb__pointer_map_slot(const wb__pointer_map *m, const void *key
     return i;
 }
 
-/* The number that wb__pointer_map_put gave a key; -1: absent. */
+/* The value that wb__pointer_map_put stored for a key; -1: the key is not in the map. */
 static inline int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
 {
     if (!m->n) return -1;
-    const int i = wb__pointer_map_slot(m, key);
+    const int i = wb__pointer_map_index(m, key);
     return m->keys[i] ? (int)(intptr_t)m->values[i] : -1;
 }
 

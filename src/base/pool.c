@@ -1,10 +1,11 @@
-/* Small objects of few sizes, kept on lists of the thread that gave them back: tensors, scopes,
- * graph nodes.
+/* Small objects of few sizes (tensors, scopes, graph nodes), kept on lists of the thread that freed
+ * them.
  *
- * A list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a time and may
- * be given back by another thread than the one that took them; a list that grows past LONGEST gives
- * its blocks back at once. Under AddressSanitizer and while allocations are watched
- * (wb__alloc_fail_at) nothing is kept, so that use after free and every failure show. */
+ * There is a list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a
+ * time, and may be freed by another thread than the one that allocated them.  A list that is longer
+ * than LONGEST frees further blocks at once.  Under AddressSanitizer, and while allocations are
+ * watched (wb__alloc_fail_at), no block is kept, so that use after free and every failure are
+ * found. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -23,19 +24,19 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-#if defined(__GLIBC__) /* a few hundred bytes of the room that glibc reserves for libraries opened \
-                          late */
+/* glibc reserves a few hundred bytes of static thread-local memory for libraries loaded late. */
+#if defined(__GLIBC__)
 #define FAST_TLS __attribute__((tls_model("initial-exec")))
 #else
 #define FAST_TLS
 #endif
 
-/* The first word stays what it was: that of an object names its class. */
+/* The first word is not overwritten: the first word of an object is its class. */
 typedef struct link { void *first; struct link *next; } link;
 static _Thread_local FAST_TLS struct {
     link *first[CLASSES];
     uint16_t length[CLASSES];
-    bool noted;                 /* the key will empty the lists when the thread ends */
+    bool noted;                 /* the key's destructor will empty the lists when the thread ends */
 } mine;
 
 static pthread_key_t key;
@@ -53,8 +54,8 @@ void wb__pool_trim(void)
     }
 }
 
-/* Other keys' destructors may still give blocks back after this one ran: they note the key again,
- * and the system comes round again. */
+/* Destructors of other keys may free blocks after this one ran.  They set the key again, and the
+ * system calls this destructor again. */
 static void thread_end(void *set)
 {
     (void)set;

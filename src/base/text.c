@@ -1,24 +1,24 @@
-/* Text that grows, for everything that prints. */
+/* Text that grows, for all functions that print. */
 #include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool room_for(wb__text *t, size_t more)
+static bool reserve(wb__text *t, size_t more)
 {
     if (t->failed) return false;
-    if (t->length + more + 1 <= t->room) return true;
-    size_t room = WB__MAX(2 * t->room, t->length + more + 64);
-    char *text = wb__realloc(t->text, room);
+    if (t->length + more + 1 <= t->capacity) return true;
+    size_t capacity = WB__MAX(2 * t->capacity, t->length + more + 64);
+    char *text = wb__realloc(t->text, capacity);
     if (!text) return t->failed = true, false;
     t->text = text;
-    t->room = room;
+    t->capacity = capacity;
     return true;
 }
 
 void wb__text_raw(wb__text *t, const char *bytes, size_t n)
 {
-    if (!room_for(t, n)) return;
+    if (!reserve(t, n)) return;
     memcpy(t->text + t->length, bytes, n);
     t->length += n;
     t->text[t->length] = 0;
@@ -87,7 +87,8 @@ int wb__utf8_put(uint32_t c, char *to)
     return n;
 }
 
-/* Bytes of a character that may be printed as it is, 0 if there is none: U+0080 to U+009F command the terminal too. */
+/* Number of bytes of a character that can be printed as it is, else 0.  U+0080 to U+009F are
+ * control characters of terminals too. */
 static int printable(const char *at)
 {
     const uint8_t *c = (const uint8_t *)at;
@@ -119,7 +120,7 @@ void wb__text_list(wb__text *t, const char *format, va_list list)
     va_list again;
     va_copy(again, list);
     int n = vsnprintf(NULL, 0, format, list);
-    if (n >= 0 && room_for(t, (size_t)n)) {
+    if (n >= 0 && reserve(t, (size_t)n)) {
         vsnprintf(t->text + t->length, (size_t)n + 1, format, again);
         t->length += (size_t)n;
     }

@@ -1,24 +1,27 @@
-/* Text that grows; after a failure nothing more is added and wb__text_take gives NULL. */
+/* Text that grows.  After a failure nothing more is added, and wb__text_take returns NULL. */
 #ifndef WB__TEXT_H
 #define WB__TEXT_H
 
 #include "base/base.h"
 
-typedef struct { char *text; size_t length, room; bool failed; } wb__text;
+typedef struct { char *text; size_t length, capacity; bool failed; } wb__text;
 void wb__text_add(wb__text *t, const char *format, ...) WB__PRINTF(2, 3);
 void wb__text_list(wb__text *t, const char *format, va_list list) WB__PRINTF(2, 0);
 void wb__text_raw(wb__text *t, const char *bytes, size_t n);
 void wb__text_spaces(wb__text *t, int n);
 void wb__text_count(wb__text *t, int64_t n);                    /* "1_234" */
 void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "3.004 KiB" */
-/* What others wrote, for a terminal: control characters as in C, what is not UTF-8 as \xff. */
+/* Adds text from outside for a terminal: control characters as in C, bytes that are not UTF-8 as
+ * \xff. */
 void wb__text_foreign(wb__text *t, const char *text);
-int wb__characters(const char *text);                           /* of UTF-8 */
-char *wb__text_take(wb__text *t);           /* allocated; the text is empty again */
+int wb__characters(const char *text);                           /* number of characters of UTF-8 */
+char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts
+                                               a new one */
 
-/* The bytes of the character there, at most so many; 0: it is not UTF-8. */
+/* Number of bytes of the UTF-8 character at `at`, which has at most `most` bytes; 0: not UTF-8. */
 int wb__utf8(const char *at, size_t most);
 bool wb__is_utf8(const char *text);
-int wb__utf8_put(uint32_t c, char *to);         /* writes a character of Unicode: its bytes */
+int wb__utf8_put(uint32_t c, char *to);         /* writes a Unicode character and returns its
+                                                   bytes */
 
 #endif

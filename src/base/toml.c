@@ -1,5 +1,5 @@
-/* Reading and changing TOML: keys, tables, arrays.  Strings, numbers and dates are read by
- * toml_value.c.  Functions that return int return 0 or the code of the error that they set. */
+/* Parsing and editing TOML: keys, tables, arrays. toml_value.c parses strings, numbers and dates.
+ * Functions that return int return 0 or the code of the error that they set. */
 #include "base/toml_parse.h"
 
 #include "base/text.h"
@@ -9,7 +9,7 @@
 
 enum { MOST_DEPTH = 64, MOST_PARTS = 64 };
 
-/* Counts characters, not bytes. */
+/* Lines and columns in messages count characters, not bytes. */
 int wb__toml_fail(const wb__toml *t, int at, const char *format, ...)
 {
     char reason[256];
@@ -32,7 +32,7 @@ int wb__toml_fail(const wb__toml *t, int at, const char *format, ...)
 
 static bool blank(int c) { return c == ' ' || c == '\t'; }
 
-/* Blanks, and the comment behind them. */
+/* Skips blanks and the comment after them. */
 static int skip_comment(wb__toml *t)
 {
     while (blank(peek(t, 0))) t->at++;
@@ -62,7 +62,7 @@ static int skip_lines(wb__toml *t)
     return e;
 }
 
-/* The next character that is not blank; if it is `c`, it is skipped, and the blanks behind it. */
+/* Skips blanks.  If the next character is `c`, skips it and the blanks after it. */
 static bool take(wb__toml *t, int c)
 {
     while (blank(peek(t, 0))) t->at++;
@@ -74,9 +74,9 @@ static bool take(wb__toml *t, int c)
 
 /* ---- nodes --------------------------------------------------------------------------------- */
 
-typedef struct { const char *name; int at, bytes; } part;       /* of a key */
+typedef struct { const char *name; int at, bytes; } part;       /* part of a dotted key */
 
-/* The list on which a name in a table is. */
+/* The hash list of a name in a table. */
 static int list_of(int parent, const char *name, int bytes)
 {
     uint32_t h = (uint32_t)parent;
@@ -99,14 +99,14 @@ static int find_part(const wb__toml *t, int parent, const part *p)
     return find(t, parent, p->name, p->bytes);
 }
 
-/* -1 and the error without memory. */
+/* Returns the index, or -1 with the error set if out of memory. */
 static int add_node(wb__toml *t, int parent, const part *p, int kind)
 {
-    if (!wb__reserve(&t->nodes, &t->room, t->n + 1, sizeof *t->nodes)) return -1;
+    if (!wb__reserve(&t->nodes, &t->capacity, t->n + 1, sizeof *t->nodes)) return -1;
     int *first = &t->first[list_of(parent, p->name, p->bytes)];
     t->nodes[t->n] = (wb__toml_node){.parent = parent, .next = *first, .name = p->name,
                                      .name_bytes = p->bytes, .kind = kind, .key_at = p->at};
-    if (parent >= 0) *first = t->n;             /* others are found by no name */
+    if (parent >= 0) *first = t->n;             /* no name finds the others */
     return t->n++;
 }
 
@@ -137,7 +137,7 @@ static int read_part(wb__toml *t, part *p)
     return e;
 }
 
-/* Into the table of *table that a part of a key names; it is made where it is new. */
+/* Sets *table to the table that a part of a key names, which is created if it is new. */
 static int enter(wb__toml *t, bool header, int *table, const part *p)
 {
     int next = find_part(t, *table, p);
@@ -156,7 +156,7 @@ static int enter(wb__toml *t, bool header, int *table, const part *p)
     return 0;
 }
 
-/* From *table on; all parts but the last name tables. */
+/* Parses a key relative to *table: all parts but the last name tables. */
 static int read_key(wb__toml *t, bool header, int *table, part *last)
 {
     for (int n = 0; n < MOST_PARTS; n++) {
@@ -186,7 +186,7 @@ static int read_array(wb__toml *t)
     }
 }
 
-/* Inside an array there is no node yet: its table can be found by no name. */
+/* In an array a table has no node: no name finds it. */
 static int read_inline(wb__toml *t, int node)
 {
     const int open = t->at;
@@ -204,7 +204,7 @@ static int read_inline(wb__toml *t, int node)
                : wb__toml_fail(t, t->at, "a comma or } was expected in this table");
 }
 
-/* Into a node, or, in an array, nowhere. */
+/* Parses a value into a node; in an array there is none (-1). */
 static int read_value(wb__toml *t, int node)
 {
     const int c = peek(t, 0), at = t->at, decoded = t->n_decoded;
@@ -227,7 +227,7 @@ static int read_value(wb__toml *t, int node)
     return 0;
 }
 
-/* key = value */
+/* Parses key = value. */
 static int read_pair(wb__toml *t, int table)
 {
     part last;
@@ -244,7 +244,7 @@ static int read_pair(wb__toml *t, int table)
 
 /* ---- the text ------------------------------------------------------------------------------ */
 
-/* [a.b] or [[a.b]]: the lines that follow belong to *table. */
+/* Parses [a.b] or [[a.b]] and sets *table for the lines that follow. */
 static int read_header(wb__toml *t, int *table)
 {
     const bool several = peek(t, 1) == '[';
@@ -304,7 +304,7 @@ wb__toml *wb__toml_parse(const char *file, const char *text, size_t bytes)
     t->file = file;
     t->text = text;
     t->bytes = (int)bytes;
-    t->decoded = wb__alloc(bytes + 1);          /* no escape is shorter than its character */
+    t->decoded = wb__alloc(bytes + 1);          /* an escape is never shorter than its character */
     if (bytes >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) t->at = 3;
     if (t->decoded && !check_utf8(t) && !read_text(t)) return t;
     wb__toml_free(t);
@@ -335,12 +335,12 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
     return is_string ? WB__TOML_STRING : n->kind == WB__AT_INLINE ? WB__TOML_TABLE : WB__TOML_OTHER;
 }
 
-/* ---- changing ------------------------------------------------------------------------------ */
+/* ---- editing --------------------------------------------------------------------------------- */
 
-/* The bytes [from, to) of the text become `by`. */
+/* Replaces the bytes [from, to) of the text by `by`. */
 typedef struct { int from, to; wb__text by; } change;
 
-/* A key with its value is added to the table, which may be missing (-1). */
+/* Adds a key with its value to a table; -1: the table does not exist yet. */
 static int add(const wb__toml *t, int table, const char *name, const char *key, const char *value,
                change *c)
 {
@@ -357,7 +357,7 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
         wb__text_add(&c->by, "%s%s = \"%s\"%s", empty ? " " : ", ", key, value, empty ? " " : "");
     } else {
         if (at > 0 && text[at - 1] != '\n') wb__text_add(&c->by, "%s", newline);
-        if (kind == WB__AT_IMPLICIT) {          /* behind an empty line */
+        if (kind == WB__AT_IMPLICIT) {          /* after an empty line */
             const int before = at - (int)strlen(newline);
             const bool ended = at > 0 && text[at - 1] == '\n';
             const bool spaced = ended && (!before || text[before - 1] == '\n');
@@ -370,7 +370,8 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
     return 0;
 }
 
-/* A pair of an inline table, with the comma behind it; the last pair with the comma before it. */
+/* Removes a pair of an inline table and the comma after it; for the last pair the comma before
+ * it. */
 static void remove_inside(const wb__toml *t, change *c)
 {
     int after = c->to, before = c->from;
@@ -384,7 +385,7 @@ static void remove_inside(const wb__toml *t, change *c)
     }
 }
 
-/* A pair with its line; a comment behind it stays. */
+/* Removes a pair and its line.  A comment after it stays. */
 static void remove_line(const wb__toml *t, change *c)
 {
     while (c->to < t->bytes && blank(t->text[c->to])) c->to++;

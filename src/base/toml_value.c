@@ -1,4 +1,4 @@
-/* TOML's values that hold no others: strings with their escapes, numbers, booleans, dates. */
+/* TOML values without children: strings with escapes, numbers, booleans, dates. */
 #include "base/toml_parse.h"
 
 #include "base/text.h"
@@ -35,7 +35,7 @@ static int read_code_point(wb__toml *t, int from, int digits)
     return 0;
 }
 
-/* A backslash at the end of a line: blanks and line ends up to the next word are left out. */
+/* After a backslash at the end of a line: skips blanks and line ends up to the next character. */
 static bool skip_to_next_line(wb__toml *t)
 {
     const int from = t->at;
@@ -46,7 +46,7 @@ static bool skip_to_next_line(wb__toml *t)
     return ended;
 }
 
-/* At the backslash. */
+/* Parses an escape; t->at is at the backslash. */
 static int read_escape(wb__toml *t, bool is_long)
 {
     static const char letters[] = "btnfr\"\\", meanings[] = "\b\t\n\f\r\"\\";
@@ -60,7 +60,8 @@ static int read_escape(wb__toml *t, bool is_long)
     return 0;
 }
 
-/* At a quotation mark in a long string: three end it, one or two more before them belong to it. */
+/* Whether a quotation mark in a long string ends it: three marks do, and up to two more before them
+ * belong to the string. */
 static bool ends_long(wb__toml *t, int quote)
 {
     int n = 0;
@@ -96,10 +97,10 @@ int wb__toml_string(wb__toml *t, bool may_be_long)
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-/* A word of a text: what is left of it. */
+/* The rest of a word that is being parsed. */
 typedef struct { const char *at, *end; } word;
 
-/* One of the characters. */
+/* Skips one of the given characters. */
 static bool take(word *w, const char *any)
 {
     if (w->at == w->end || !strchr(any, *w->at)) return false;
@@ -112,7 +113,8 @@ static bool is(const word *w, const char *text)
     return (size_t)(w->end - w->at) == strlen(text) && !memcmp(w->at, text, strlen(text));
 }
 
-/* Digits with single underscores between them.  Sets *too_large for a number above `most`. */
+/* Skips digits with single underscores between them.  Sets *too_large if the number is above
+ * `most`. */
 static bool digits(word *w, int base, uint64_t most, bool *too_large)
 {
     bool any = false;
@@ -160,7 +162,7 @@ static int read_number(wb__toml *t, int from, word w)
 
 /* ---- dates and times ----------------------------------------------------------------------- */
 
-/* Numbers, each of as many digits as `shape` has there, and between them its other characters. */
+/* Parses numbers with as many digits as `shape` has; its other characters must be equal. */
 static bool fields(word *w, const char *shape, int *values)
 {
     for (; *shape; shape++) {
@@ -198,7 +200,7 @@ static bool read_date(word *w)
     return v[2] >= 1 && v[2] <= days[v[1] - 1] + (v[1] == 2 && leap);
 }
 
-/* A date, a time, or a date and a time with an offset from UTC or, a local time, without. */
+/* Whether the word is a date, a time, or both, with or without an offset from UTC. */
 static bool is_moment(word w, bool has_date)
 {
     int v[2];
@@ -226,7 +228,7 @@ int wb__toml_plain(wb__toml *t)
     int year;
     word w = {.at = t->text + from, .end = t->text + t->bytes}, start = w;
     const bool has_date = fields(&start, "4-", &year);
-    while (of_word(peek(t, 0)) ||       /* or the blank between date and time */
+    while (of_word(peek(t, 0)) ||       /* the blank between date and time belongs to the word */
            (has_date && t->at == from + 10 && peek(t, 0) == ' ' && peek(t, 1) >= '0' &&
             peek(t, 1) <= '9'))
         t->at++;

@@ -1,18 +1,21 @@
-/* The commands that are more than a few lines.  Each returns the status to exit with. */
+/* The commands of the `weber` program. Each function returns the exit status; -1 prints the
+ * usage. */
 #ifndef WB__CLI_H
 #define WB__CLI_H
 
 #include "base/base.h"
 #include "io/table.h"
 
-/* show.c: `weber show FILE`; and the library's error on standard error, for which it returns 1. */
+/* show.c: `weber show FILE`. */
 int wb__cli_show(const char *path);
-int wb__cli_complain(void);
+/* Prints the library's error to standard error and returns 1. */
+int wb__cli_print_error(void);
 
-/* Whether a safetensors file of ours describes a layer; of a BSON file only loading it tells. */
+/* Whether a safetensors file written by Weber describes a layer. (A BSON file must be loaded to
+ * find out.) */
 bool wb__cli_describes_layer(const wb__table *table);
 
-/* show_bson.c: a BSON file of Flux's as a tree, a line a part; the status to exit with. */
+/* show_bson.c: prints a BSON file of Flux as a tree, a line for each value. */
 struct wb__mapping;
 int wb__cli_show_bson(const struct wb__mapping *m);
 
@@ -22,16 +25,19 @@ int wb__cli_convert(int n, char **words);
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 
-/* probe.c: looks at one backend in this process, and tells the one that asked over PROBE_FILE. */
+/* probe.c: starts one backend in this process and writes the result to file descriptor
+ * PROBE_FILE. */
 enum { PROBE_FILE = 3 };
 int wb__cli_probe(const char *backend);
 
-/* What such a process told, or what became of it. */
+/* The result of a probing process, or how the process ended. */
 typedef struct {
     bool answered, loaded, works;
     char state[64];                     /* "works" */
-    char *devices, *parts, *why;        /* a line each; allocated, or NULL: none */
+    char *devices, *libraries, *reason; /* one line for each; allocated; NULL: none */
 } wb__probe;
+/* Starts `self` as a probing process and reads its result, for at most `seconds`. `noisy`: shows
+ * the output of drivers. */
 void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double seconds, bool noisy);
 void wb__probe_free(wb__probe *p);
 

@@ -1,5 +1,6 @@
-/* `weber convert IN OUT`: from one format to another, by OUT's ending.  A model stays one where both formats have models;
- * else its tensors go over by name, straight from the mapped file. */
+/* `weber convert IN OUT`: converts a file; the ending of OUT chooses the format. A model stays a
+ * model if both formats can hold models; otherwise its tensors are converted by name, read from the
+ * mapped file. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -14,7 +15,7 @@ typedef struct {
     wb_save_options save;
 } conversion;
 
-/* ---- words --------------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static int parse(conversion *c, int n, char **words)
 {
@@ -33,27 +34,33 @@ static int parse(conversion *c, int n, char **words)
     return c->out ? 0 : -1;
 }
 
-static int look(conversion *c)
+static int find_formats(conversion *c)
 {
     wb__mapping *m = wb__map(c->in);
-    if (!m) return wb__cli_complain();
+    if (!m) return wb__cli_print_error();
     c->from = wb__format_of(m);
-    if (!c->from) c->from = wb__format_named(c->in);    /* then its reader tells what is wrong */
+    if (!c->from) c->from = wb__format_named(c->in);    /* its reader reports what is wrong */
     wb__unmap(m);
     c->to = wb__format_named(c->out);
     if (!c->from)
-        wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", c->in);
+        wb__fail(WB_ERROR_FORMAT,
+                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", c->in);
     else if (!c->to || c->to == WB__FORMAT_IDX)
-        wb__fail(WB_ERROR_ARGUMENT, "%s: what it is to be is told by its ending: .safetensors, .bson, .npz or .npy", c->out);
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
+                 c->out);
     else if (c->to != WB__FORMAT_BSON && (c->save.structs || c->save.flux))
         wb__fail(WB_ERROR_ARGUMENT, "%s: --structs and --flux are for BSON files", c->out);
     else return 0;
-    return wb__cli_complain();
+    return wb__cli_print_error();
 }
 
-static bool has_models(wb__format f) { return f == WB__FORMAT_SAFETENSORS || f == WB__FORMAT_BSON; }
 
-/* ---- a model ------------------------------------------------------------------------------------- */
+static bool has_models(wb__format f)
+{
+    return f == WB__FORMAT_SAFETENSORS || f == WB__FORMAT_BSON;
+}
+/* ---- a model --------------------------------------------------------------------------------- */
 
 static bool may_be_model(const conversion *c)
 {
@@ -67,7 +74,7 @@ static bool may_be_model(const conversion *c)
     return layer;
 }
 
-/* 1: there is no model in it, and why stands in the error. */
+/* 0: converted; 1: the file has no model, and the error has the reason; -1: failed. */
 static int convert_model(const conversion *c)
 {
     wb_layer *model = wb_load(c->in, .key = c->key);
@@ -77,16 +84,19 @@ static int convert_model(const conversion *c)
     return 0;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Where it lies, if it lies well: the table outlives it. */
+/* A tensor of the entry's values: in the mapped file if they are aligned, else a copy. The table
+ * outlives the tensor. */
 static wb_tensor *tensor_of(const wb__entry *e)
 {
     void *block;
     const void *values = wb__entry_values(e, &block);
     if (!values && e->bytes) return NULL;
-    bool as_it_is = e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
-    if (as_it_is) return wb_borrow((void *)(uintptr_t)values, e->dtype, e->ndim, e->dims, NULL, NULL);
+    const bool in_place =
+        e->bytes && !block && (uintptr_t)values % wb__dtype_size(e->dtype) == 0;
+    if (in_place)
+        return wb_borrow((void *)(uintptr_t)values, e->dtype, e->ndim, e->dims, NULL, NULL);
     wb_tensor *x = wb_from(values, e->dtype, e->ndim, e->dims);
     wb__free(block);
     return x;
@@ -102,14 +112,17 @@ static wb_tree *tree_of(const wb__table *t)
     return tree;
 }
 
-/* The one of --tensor, or the only one. */
+/* Saves one array: the tensor of --tensor, or the only tensor of the file. */
 static int save_one(const conversion *c, const wb__table *t)
 {
     const wb__entry *e = t->n == 1 ? t->entries : NULL;
     if (c->tensor) e = wb__table_find(t, c->tensor);
-    if (!e && c->tensor) wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
+    if (!e && c->tensor)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: holds no tensor \"%s\"", c->in, c->tensor);
     if (!e && !c->tensor)
-        wb__fail(WB_ERROR_ARGUMENT, "%s: one array alone; %s holds %d: say which with --tensor NAME", c->out, c->in, t->n);
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "%s: an NPY file holds one array, and %s has %d: choose one with --tensor NAME",
+                 c->out, c->in, t->n);
     if (!e) return -1;
     wb__table one = *t;
     one.n = 1;
@@ -133,7 +146,8 @@ static int convert_tensors(const conversion *c)
     const int n = one ? 1 : t.n;
     const int status = one ? save_one(c, &t) : save_all(c, &t);
     if (!status && layers && !has_models(c->to))
-        fprintf(stderr, "weber: %s: tensors alone; %s has no place for layers\n", c->out, wb__format_name(c->to));
+        fprintf(stderr, "weber: %s: only the tensors; %s files cannot hold layers\n", c->out,
+                wb__format_name(c->to));
     const char *by_name = one || t.nameless ? "" : " by name";
     if (!status) printf("%s: %d tensor%s%s\n", c->out, n, n == 1 ? "" : "s", by_name);
     wb__table_free(&t);
@@ -144,20 +158,22 @@ int wb__cli_convert(int n, char **words)
 {
     conversion c = {.save = {.size = sizeof c.save}};
     if (parse(&c, n, words)) return -1;
-    if (look(&c)) return 1;
-    c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;      /* what was a part is a whole then */
+    if (find_formats(&c)) return 1;
+    /* A key with a dot selects a part of a variable; the new file has that part alone. */
+    c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;
     if (may_be_model(&c)) {
-        if ((status = convert_model(&c)) < 0) return wb__cli_complain();
+        if ((status = convert_model(&c)) < 0) return wb__cli_print_error();
         if (status > 0) {
-            wb__cli_complain();
-            fprintf(stderr, "weber: %s: going on with its tensors by name\n", c.in);
+            wb__cli_print_error();
+            fprintf(stderr, "weber: %s: converting its tensors by name\n", c.in);
             wb_clear_error();
         }
     } else if (c.save.names == WB_NAMES_TORCH) {
-        wb__fail(WB_ERROR_ARGUMENT, "%s: no model: only a model's tensors have other names with --torch", c.in);
-        return wb__cli_complain();
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "%s: no model: only a model's tensors have other names with --torch", c.in);
+        return wb__cli_print_error();
     }
-    if (status > 0 && convert_tensors(&c)) return wb__cli_complain();
+    if (status > 0 && convert_tensors(&c)) return wb__cli_print_error();
     return 0;
 }

@@ -1,5 +1,5 @@
-/* `weber devices`: a line a device, then what is missing and how to get it.  Looking itself is
- * probe.c's. */
+/* `weber devices`: a line for each device, then the backends that do not work and how to get them.
+ * probe.c probes each backend. */
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
@@ -16,7 +16,7 @@ static int width_of(const wb__probe *p)
     return width;
 }
 
-/* The lines of a text, each with the same in front. */
+/* Prints the lines of a text, the first after `first`, the others after `others`. */
 static void print_lines(const char *text, const char *first, const char *others)
 {
     for (const char *line = text; line && *line;) {
@@ -45,17 +45,17 @@ static void print_table(const wb__probe *p)
 static void print_cure(int row, const wb__probe *p)
 {
     if (!p->answered)
-        printf("%s: the process that looked at it came to no good end, and so would any that uses "
-               "it.\n    Another version of its driver may help.\n", wb__rows[row].name);
-    else if (p->why)
-        print_lines(p->why, wb__row_in_front(row, p->why), "    ");
+        printf("%s: the process that probed it failed, and so would any process that uses it.\n"
+               "    Another version of its driver may help.\n", wb__rows[row].name);
+    else if (p->reason)
+        print_lines(p->reason, wb__row_label(row, p->reason), "    ");
 }
 
-static void print_parts(const wb__row *row, const wb__probe *p)
+static void print_libraries(const wb__row *row, const wb__probe *p)
 {
     char first[64];
     snprintf(first, sizeof first, "%s, ", row->name);
-    print_lines(p->parts, first, first);
+    print_lines(p->libraries, first, first);
 }
 
 static void print_preference(bool verbose)
@@ -88,7 +88,7 @@ int wb__cli_devices(int n, char **arguments, const char *self)
     for (int i = 0; i < WB__ROWS; i++)
         if (!probes[i].works) print_cure(i, &probes[i]);
     printf("\n");
-    for (int i = 0; i < WB__ROWS && verbose; i++) print_parts(&wb__rows[i], &probes[i]);
+    for (int i = 0; i < WB__ROWS && verbose; i++) print_libraries(&wb__rows[i], &probes[i]);
     print_preference(verbose);
     for (int i = 0; i < WB__ROWS; i++) wb__probe_free(&probes[i]);
     return 0;

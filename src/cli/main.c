@@ -1,4 +1,4 @@
-/* The `weber` command: what is here, and what is in a file.  A thin face over the library. */
+/* The `weber` command, a small program over the library. */
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
@@ -9,12 +9,14 @@
 
 static int help(FILE *to, int status)
 {
-    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, checkpoints\n"
-          "weber convert IN OUT          from one of these formats to another, by OUT's ending; a model stays\n"
-          "                              one in .safetensors and .bson, else its tensors go over by name\n"
-          "                              --torch: by PyTorch's names; --tensor NAME: one alone, to .npy;\n"
-          "                              BSON: --key NAME: the variable (model); --structs: the layers\n"
-          "                              themselves, for the Flux of --flux VERSION (0.16)\n"
+    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX,\n"
+          "                              checkpoints\n"
+          "weber convert IN OUT          from one of these formats to another, by OUT's ending; a\n"
+          "                              model stays a model in .safetensors and .bson, else its\n"
+          "                              tensors are written by name\n"
+          "                              --torch: by PyTorch's names; --tensor NAME: one, to .npy\n"
+          "                              BSON: --key NAME: the variable (model); --structs: the\n"
+          "                              layers themselves, for the Flux of --flux VERSION (0.16)\n"
           "weber devices [--verbose]     what is here to compute on, what is missing and how to\n"
           "                              get it; --verbose: paths, parts, what drivers print;\n"
           "                              --wait SECONDS for each driver's answer (20)\n"

@@ -1,5 +1,5 @@
-/* Looking at a backend in a process of its own: a driver that crashes or hangs takes nobody with
- * it, and two drivers that cannot live in one process never meet. */
+/* Probes a backend in its own process: a driver that crashes or hangs affects no other process, and
+ * drivers that conflict are never loaded together. */
 #include "cli/cli.h"
 #include "device/registry.h"
 #include "tree/tree.h"
@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the one that looks -------------------------------------------------------------------- */
+/* ---- the probing process ------------------------------------------------------------------- */
 
-/* A word and a text a line; "end" is the last. */
-static void tell(FILE *to, const char *word, const char *text)
+/* Writes a line "word text" for each line of the text. The line with the word "end" is the last. */
+static void put_lines(FILE *to, const char *word, const char *text)
 {
     do {
         const size_t n = strcspn(text, "\n");
@@ -35,42 +35,44 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-/* In this process, which has only looked: what it holds is what starting the backend takes. */
-static void tell_memory(FILE *to, int i, const wb_device_memory *m)
+/* Memory as this process sees it. It only starts the backend, so its use is the cost of
+ * starting. */
+static void put_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];
-    snprintf(line, sizeof line, "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
+    snprintf(line, sizeof line,
+             "%d: memory %s in all, %s free, %s used by this process, %s cached", i,
              size_text(m->total, all), size_text(m->free, free), size_text(m->used, used),
              size_text(m->cached, cached));
-    tell(to, "part", line);
+    put_lines(to, "part", line);
 }
 
-static void tell_devices(FILE *to, int row)
+static void put_devices(FILE *to, int row)
 {
     wb_device_list list = wb__row_devices(row);
     for (int i = 0; i < list.n; i++) {
         const wb_device *d = list.device[i];
         wb_device_memory m;
         char size[64] = "", threads[64], line[512];
-        const bool told = !wb_device_memory_of(d, &m);
-        if (told) tell_memory(to, i, &m);
-        if (told && m.total >= 0)
+        const bool known = !wb_device_memory_of(d, &m);
+        if (known) put_memory(to, i, &m);
+        if (known && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));
         snprintf(threads, sizeof threads, "%d thread%s", wb_threads(),
                  wb_threads() == 1 ? "" : "s");
         snprintf(line, sizeof line, "%d. %s%s", i, row == WB__CPU_ROW ? threads : d->name, size);
-        tell(to, "device", line);
+        put_lines(to, "device", line);
     }
 }
 
-static void tell_parts(FILE *to, int row)
+static void put_libraries(FILE *to, int row)
 {
-    for (const char *const *part = wb__rows[row].parts; *part; part++) {
-        const int have = wb__row_backend(row)->part(*part);
-        char line[WB__WHY];
+    for (const char *const *library = wb__rows[row].libraries; *library; library++) {
+        const int have = wb__row_backend(row)->part(*library);
+        char line[WB__REASON_BYTES];
         if (have < 0) continue;
-        snprintf(line, sizeof line, "%s: %s", *part, have ? "works" : wb_error());
-        tell(to, "part", line);
+        snprintf(line, sizeof line, "%s: %s", *library, have ? "works" : wb_error());
+        put_lines(to, "part", line);
     }
 }
 
@@ -79,27 +81,27 @@ int wb__cli_probe(const char *backend)
     const int row = wb__row_exactly(backend);
     FILE *to = row < 0 ? NULL : fdopen(PROBE_FILE, "w");
     if (!to) return 2;
-    unsetenv("WEBER_BACKENDS");         /* this one alone */
+    unsetenv("WEBER_BACKENDS");         /* probe this backend only */
     wb_using(backend);
     wb__registry_lock();
-    if (wb__row_loaded(row)) tell(to, "loaded", "yes");
+    if (wb__row_loaded(row)) put_lines(to, "loaded", "yes");
     fflush(to);
     if (wb__row_works(row)) {
-        tell(to, "works", "yes");
-        tell_devices(to, row);
-        tell_parts(to, row);
+        put_lines(to, "works", "yes");
+        put_devices(to, row);
+        put_libraries(to, row);
     } else {
-        tell(to, "why", wb__row_why(row));
+        put_lines(to, "why", wb__row_reason(row));
     }
     wb__registry_unlock();
-    tell(to, "end", "");
+    put_lines(to, "end", "");
     fflush(to);
-    _Exit(0);                           /* what a driver does at the end is not looked at */
+    _Exit(0);                           /* skips whatever the driver does at exit */
 }
 
-/* ---- the one that asks --------------------------------------------------------------------- */
+/* ---- the asking process -------------------------------------------------------------------- */
 
-static void become(const char *self, const char *backend, int pipe_end, bool noisy)
+static void exec_probe(const char *self, const char *backend, int pipe_end, bool noisy)
 {
     const int nowhere = open("/dev/null", O_RDWR);
     dup2(nowhere, 0);
@@ -113,9 +115,9 @@ static void become(const char *self, const char *backend, int pipe_end, bool noi
 
 static void add_line(wb__text *t, const char *text) { wb__text_add(t, "%s\n", text); }
 
-typedef struct { wb__text devices, parts, why; } answer;
+typedef struct { wb__text devices, libraries, reason; } answer;
 
-static void hear(wb__probe *p, answer *a, char *line)
+static void parse_line(wb__probe *p, answer *a, char *line)
 {
     char *text = strchr(line, ' ');
     if (!text) return;
@@ -123,16 +125,16 @@ static void hear(wb__probe *p, answer *a, char *line)
     if (!strcmp(line, "loaded")) p->loaded = true;
     else if (!strcmp(line, "works")) p->works = true;
     else if (!strcmp(line, "device")) add_line(&a->devices, text);
-    else if (!strcmp(line, "part")) add_line(&a->parts, text);
-    else if (!strcmp(line, "why")) add_line(&a->why, text);
+    else if (!strcmp(line, "part")) add_line(&a->libraries, text);
+    else if (!strcmp(line, "why")) add_line(&a->reason, text);
     else if (!strcmp(line, "end")) p->answered = true;
 }
 
-/* Lines until "end", the end of the pipe, or the time; false: the time was up. */
-static bool listen_to(int file, wb__probe *p, answer *a, double seconds)
+/* Reads lines until "end", the end of the pipe, or the time limit; false: the time limit. */
+static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
 {
     const double until = wb__now() + seconds;
-    char line[WB__WHY + 16];
+    char line[WB__REASON_BYTES + 16];
     size_t n = 0;
     while (!p->answered) {
         const double left = until - wb__now();
@@ -147,7 +149,7 @@ static bool listen_to(int file, wb__probe *p, answer *a, double seconds)
         if (c == '\n') {
             line[n] = 0;
             n = 0;
-            hear(p, a, line);
+            parse_line(p, a, line);
         } else if (n < sizeof line - 1) {
             line[n++] = c;
         }
@@ -155,7 +157,7 @@ static bool listen_to(int file, wb__probe *p, answer *a, double seconds)
     return true;
 }
 
-static void judge(wb__probe *p, bool in_time, int status, double seconds)
+static void set_state(wb__probe *p, bool in_time, int status, double seconds)
 {
     const char *state = p->works ? "works" : p->loaded ? "no device" : "not built in";
     if (p->answered) snprintf(p->state, sizeof p->state, "%s", state);
@@ -176,23 +178,23 @@ void wb__cli_ask(wb__probe *p, const char *self, const char *backend, double sec
     fcntl(ends[1], F_SETFD, FD_CLOEXEC);
     fflush(NULL);
     const pid_t child = fork();
-    if (child == 0) become(self, backend, ends[1], noisy);
+    if (child == 0) exec_probe(self, backend, ends[1], noisy);
     close(ends[1]);
     if (child > 0) {
-        const bool in_time = listen_to(ends[0], p, &a, seconds);
+        const bool in_time = read_answer(ends[0], p, &a, seconds);
         if (!in_time) kill(child, SIGKILL);
         while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-        judge(p, in_time, status, seconds);
+        set_state(p, in_time, status, seconds);
     }
     close(ends[0]);
     p->devices = wb__text_take(&a.devices);
-    p->parts = wb__text_take(&a.parts);
-    p->why = wb__text_take(&a.why);
+    p->libraries = wb__text_take(&a.libraries);
+    p->reason = wb__text_take(&a.reason);
 }
 
 void wb__probe_free(wb__probe *p)
 {
     wb__free(p->devices);
-    wb__free(p->parts);
-    wb__free(p->why);
+    wb__free(p->libraries);
+    wb__free(p->reason);
 }

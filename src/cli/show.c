@@ -1,5 +1,5 @@
-/* `weber show FILE`: what is in a file, of whatever format, from its headers.  Nothing that the file describes is made but a
- * model of moderate size, whose values are then looked at as wb_show does. */
+/* `weber show FILE`: the contents of a file of any known format, from its headers. Only a model of
+ * moderate size is built, because wb_show looks at its values. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A model with more bytes of values than this is shown as a list of its tensors. */
+/* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
 
-/* Messages quote what files say of themselves. */
-int wb__cli_complain(void)
+/* Escapes control characters, because messages quote text from files. */
+int wb__cli_print_error(void)
 {
     wb__text t = {0};
     char lines[4096];
@@ -32,13 +32,13 @@ int wb__cli_complain(void)
 static int print(wb__text *t)
 {
     char *text = wb__text_take(t);
-    if (!text) return wb__cli_complain();
+    if (!text) return wb__cli_print_error();
     fputs(text, stdout);
     wb__free(text);
     return 0;
 }
 
-/* ---- tensors as a table -------------------------------------------------------------------------- */
+/* ---- tensors as a table ---------------------------------------------------------------------- */
 
 typedef struct { char *cell[4]; } row;              /* name, dtype, shape, bytes */
 enum { NAME, DTYPE, SHAPE, BYTES, COLUMNS };
@@ -76,7 +76,8 @@ static void add_table(wb__text *t, const wb__table *table)
     bool good = rows != NULL;
     for (int i = 0; good && i < table->n; i++) {
         good = make_row(&table->entries[i], &rows[i]);
-        for (int c = 0; good && c < BYTES; c++) width[c] = WB__MAX(width[c], wb__characters(rows[i].cell[c]));
+        for (int c = 0; good && c < BYTES; c++)
+            width[c] = WB__MAX(width[c], wb__characters(rows[i].cell[c]));
     }
     for (int i = -1; good && i < table->n; i++) {
         for (int c = 0; c < COLUMNS; c++) add_cell(t, i < 0 ? heads[c] : rows[i].cell[c], width[c]);
@@ -98,7 +99,7 @@ static void add_head(wb__text *t, const char *path, const char *what, const wb__
     wb__text_add(t, "\n");
 }
 
-/* What a file says of itself, a line a note; a long one is cut. */
+/* The notes of a file, one on each line; a long note is cut. */
 static void add_notes(wb__text *t, const wb__table *table)
 {
     enum { LONGEST = 200 };
@@ -113,7 +114,7 @@ static void add_notes(wb__text *t, const wb__table *table)
     }
 }
 
-/* The table is given up. */
+/* Prints the table and frees it. */
 static int show_table(const char *path, const char *what, wb__table *table, bool notes)
 {
     wb__text t = {0};
@@ -124,20 +125,20 @@ static int show_table(const char *path, const char *what, wb__table *table, bool
     return print(&t);
 }
 
-/* ---- safetensors ----------------------------------------------------------------------------------- */
+/* ---- safetensors ----------------------------------------------------------------------------- */
 
 static int show_model(const char *path)
 {
     wb_layer *model = wb_load(path);
-    if (!model) return wb__cli_complain();
+    if (!model) return wb__cli_print_error();
     wb_show(model);
-    return wb_error_code() == WB_OK ? 0 : wb__cli_complain();
+    return wb_error_code() == WB_OK ? 0 : wb__cli_print_error();
 }
 
 static wb__json *json_note(const wb__table *table, const char *key)
 {
-    const char *why, *text = wb__table_note(table, key);
-    return text ? wb__json_read(text, &why) : NULL;
+    const char *reason, *text = wb__table_note(table, key);
+    return text ? wb__json_read(text, &reason) : NULL;
 }
 
 bool wb__cli_describes_layer(const wb__table *table)
@@ -158,7 +159,7 @@ static void add_json(wb__text *t, const wb__json *value)
     else wb__text_add(t, wb__json_is(value, WB__JSON_FALSE) ? "no" : "?");
 }
 
-/* Adam(eta = 0.001, ...), a part of the rule. */
+/* A part of the rule, such as Adam(eta = 0.001, ...). */
 static void add_rule(wb__text *t, const wb__json *part)
 {
     const wb__json *value;
@@ -212,7 +213,7 @@ static int show_checkpoint(const char *path, wb__table *table)
     wb__json *note = json_note(table, "weber_checkpoint");
     add_head(&t, path, "a checkpoint, safetensors", table);
     if (wb__json_is(note, WB__JSON_OBJECT)) add_checkpoint(&t, note);
-    else wb__text_add(&t, "  (what it says of itself cannot be read)\n");
+    else wb__text_add(&t, "  (its note cannot be read)\n");
     wb__free(note);
     add_table(&t, table);
     wb__table_free(table);
@@ -222,40 +223,42 @@ static int show_checkpoint(const char *path, wb__table *table)
 static int show_safetensors(const char *path)
 {
     wb__table table;
-    if (wb__st_load(path, false, &table)) return wb__cli_complain();
+    if (wb__st_load(path, false, &table)) return wb__cli_print_error();
     if (wb__table_note(&table, "weber_checkpoint")) return show_checkpoint(path, &table);
     const bool own = wb__table_note(&table, "weber") != NULL;
     if (!own || !wb__cli_describes_layer(&table))
         return show_table(path, "safetensors", &table, !own);
-    if (wb__table_bytes(&table) > BUILT_MOST) return show_table(path, "a model, safetensors", &table, false);
+    if (wb__table_bytes(&table) > BUILT_MOST)
+        return show_table(path, "a model, safetensors", &table, false);
     wb__table_free(&table);
     return show_model(path);
 }
 
-/* ---- the others -------------------------------------------------------------------------------------- */
+/* ---- other formats --------------------------------------------------------------------------- */
 
-/* The mapping is given up. */
+/* Shows a file of arrays and releases the mapping. */
 static int show_arrays(const char *path, wb__format format, wb__mapping *m)
 {
     wb__table table;
     if (!wb__table_of(m, NULL, false, &table))
         return show_table(path, wb__format_name(format), &table, false);
     wb__unmap(m);
-    return wb__cli_complain();
+    return wb__cli_print_error();
 }
 
 int wb__cli_show(const char *path)
 {
     wb__mapping *m = wb__map(path);
-    if (!m) return wb__cli_complain();
+    if (!m) return wb__cli_print_error();
     wb__format format = wb__format_of(m);
-    if (!format) format = wb__format_named(path);       /* then its reader tells what is wrong */
+    if (!format) format = wb__format_named(path);       /* its reader reports what is wrong */
     if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
         return show_arrays(path, format, m);
     const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
-    wb__fail(WB_ERROR_FORMAT, "%s: of no format that is known here: safetensors, BSON, NPZ, NPY, IDX", path);
-    return wb__cli_complain();
+    wb__fail(WB_ERROR_FORMAT,
+             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", path);
+    return wb__cli_print_error();
 }

@@ -1,11 +1,12 @@
-/* `weber show` for BSON files: the outline that io/flux/flux.h gives, a line a part as it comes, so that nothing is kept.
+/* `weber show` of BSON files: prints the outline from io/flux/flux.h, one line for each value as it
+ * is read, so that nothing is stored.
  *
  *   model.bson: BSON, 84.324 KiB
  *     model: Chain                                  # 79.422 KiB
  *       0: Conv, relu                               # 640 bytes
  *         weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes
  *
- * Shapes are the array's own with its dimensions reversed: of the same bytes, row by row. */
+ * Shapes are row-major: Julia's dimensions reversed, for the same bytes. */
 #include "cli/cli.h"
 
 #include "base/map.h"
@@ -19,7 +20,7 @@ enum { COLUMN = 48, LISTED = 20, LONGEST = 100 };
 
 typedef struct { int n_unknown; wb__text unknown; } showing;
 
-/* At most so many bytes of it, whole characters. */
+/* Adds at most LONGEST bytes of a text, without splitting a character. */
 static void add_short(wb__text *t, const char *text)
 {
     char some[LONGEST + 1];
@@ -40,7 +41,8 @@ static void add_remark(wb__text *t, const wb__flux_row *r)
     wb__text_add(t, "# %s", unknown ? "unknown here, " : "");
     if (r->kind == WB__FLUX_ARRAY) {
         wb__text_add(t, r->dtype ? "%s [" : "no dtype of Weber's, [", wb_dtype_name(r->dtype));
-        for (int i = 0; i < r->ndim; i++) wb__text_add(t, i ? ",%lld" : "%lld", (long long)r->dims[i]);
+        for (int i = 0; i < r->ndim; i++)
+            wb__text_add(t, i ? ",%lld" : "%lld", (long long)r->dims[i]);
         wb__text_add(t, "], ");
     } else if (unknown || r->kind == WB__FLUX_LIST) {
         wb__text_add(t, r->fields == 1 ? "1 part, " : "%d parts, ", r->fields);
@@ -92,11 +94,14 @@ int wb__cli_show_bson(const wb__mapping *m)
     wb__free(line);
     line = wb__text_take(&s.unknown);
     if (!status && s.n_unknown) {
-        printf("%d part%s unknown here.  A program that loads this can give layers for %s (.substitute of wb_load), which takes\n"
-               "a closure between images and a Dense for the flattening that it nearly always is:\n%s", s.n_unknown,
-               s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them", line ? line : "");
+        printf("%d part%s unknown here.  A program that loads this can give layers for %s "
+               "(.substitute of wb_load), which takes\n"
+               "a closure between images and a Dense for the flattening that it nearly always "
+               "is:\n%s",
+               s.n_unknown, s.n_unknown == 1 ? " is" : "s are", s.n_unknown == 1 ? "it" : "them",
+               line ? line : "");
         if (s.n_unknown > LISTED) printf("  and %d more\n", s.n_unknown - LISTED);
     }
     wb__free(line);
-    return status ? wb__cli_complain() : 0;
+    return status ? wb__cli_print_error() : 0;
 }

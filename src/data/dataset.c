@@ -1,5 +1,5 @@
-/* Making datasets and asking about them.  How their observations are fetched is fetch.c, batches
- * are loader.c, moving is move.c. */
+/* Creation and properties of datasets. fetch.c fetches observations, loader.c has batches, move.c
+ * moving. */
 #include "data/dataset.h"
 
 #include "base/options.h"
@@ -23,13 +23,13 @@ static void destroy(void *object)
     wb__object_end(d, sizeof *d);
 }
 
-static const char *describe_field(const wb__field *f, char *text, size_t room)
+static const char *describe_field(const wb__field *f, char *text, size_t bytes)
 {
     if (!f->present) return "none";
-    size_t n = (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < f->ndim && n < room; i++)
-        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)f->dims[i]);
-    if (n < room) snprintf(text + n, room - n, "] %s", wb_dtype_name(f->dtype));
+    size_t n = (size_t)snprintf(text, bytes, "[");
+    for (int i = 0; i < f->ndim && n < bytes; i++)
+        n += (size_t)snprintf(text + n, bytes - n, i ? ",%lld" : "%lld", (long long)f->dims[i]);
+    if (n < bytes) snprintf(text + n, bytes - n, "] %s", wb_dtype_name(f->dtype));
     return text;
 }
 
@@ -49,7 +49,7 @@ static char *format(void *object)
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
                                      .to = wb__dataset_to, .device_of = wb__dataset_device};
 
-/* Else the error is set; a NULL after another error keeps that one. */
+/* Whether d is a dataset; otherwise sets the error. A NULL keeps the error of an earlier call. */
 static bool is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");
@@ -60,7 +60,7 @@ static bool is_dataset(const wb_dataset *d, const char *what)
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-/* The bytes of an observation; -1 with the error set. */
+/* The bytes of one observation; -1 with the error set. */
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
@@ -81,17 +81,17 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Takes a reference to x; to a copy beside it where its values may change under the dataset; to the
- * values alone where x would keep alive what it was made of. */
-static bool take_array(wb_dataset *d, int part, wb_tensor *x)
+/* Stores x in the dataset with a reference. If x is a variable, which may change, stores a copy; if
+ * x has inputs, stores a tensor on the same memory, so that the inputs can be freed. */
+static bool take_array(wb_dataset *d, int xy, wb_tensor *x)
 {
-    wb__field *f = &d->field[part];
+    wb__field *f = &d->field[xy];
     if (wb_eval_array(1, &x)) return false;
     const wb_tensor *bound = wb__bind(x);
     if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
-    else if (x->n_in || !x->device) x = wb__alone(x);
+    else if (x->n_in || !x->device) x = wb__as_constant(x);
     if (!x) return false;
-    if (part == Y && x->device != d->device) {
+    if (xy == Y && x->device != d->device) {
         wb__fail(WB_ERROR_DEVICE,
                  "dataset_of: x is on %s:%d and y on %s:%d: move one to the other, as in "
                  "y = wb_to(y, wb_device_of(x))",
@@ -100,12 +100,12 @@ static bool take_array(wb_dataset *d, int part, wb_tensor *x)
         return false;
     }
     d->device = x->device;
-    if (d->device == &wb__cpu && !(d->data[part] = wb_data(x))) return false;
+    if (d->device == &wb__cpu && !(d->data[xy] = wb_data(x))) return false;
     *f = (wb__field){.present = true, .dtype = (wb_dtype)x->dtype, .ndim = x->ndim - 1};
     memcpy(f->dims, x->dims + 1, (size_t)f->ndim * sizeof *f->dims);
-    f->bytes = field_bytes("dataset_of", part == X ? "x" : "y", f);
+    f->bytes = field_bytes("dataset_of", xy == X ? "x" : "y", f);
     if (f->bytes < 0) return false;
-    d->tensor[part] = wb__ref(x);
+    d->tensor[xy] = wb__ref(x);
     return true;
 }
 
@@ -151,9 +151,9 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
         (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
     memcpy(d->field[X].dims, s.x_dims, sizeof s.x_dims);
     memcpy(d->field[Y].dims, s.y_dims, sizeof s.y_dims);
-    for (int part = X; part <= Y; part++) {
-        d->field[part].bytes = field_bytes("dataset_from", part == X ? "x" : "y", &d->field[part]);
-        if (d->field[part].bytes >= 0) continue;
+    for (int xy = X; xy <= Y; xy++) {
+        d->field[xy].bytes = field_bytes("dataset_from", xy == X ? "x" : "y", &d->field[xy]);
+        if (d->field[xy].bytes >= 0) continue;
         wb_object_free(d);
         return NULL;
     }
@@ -178,9 +178,9 @@ wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
     if (start < 0 || stop < start || stop > d->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "subset: %lld .. %lld of %lld observations",
                              (long long)start, (long long)stop, (long long)d->n);
-    wb_dataset *part = wb__dataset_over(d, WB__DATA_VIEW, stop - start);
-    if (part) part->start = start;
-    return part;
+    wb_dataset *view = wb__dataset_over(d, WB__DATA_VIEW, stop - start);
+    if (view) view->start = start;
+    return view;
 }
 
 static uint32_t *random_order(int64_t n)
@@ -234,24 +234,24 @@ wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
     return mapped;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 int64_t wb_dataset_length(const wb_dataset *d)
 {
     return is_dataset(d, "dataset_length") ? d->n : -1;
 }
 
-/* Copied, or computed by a source's function, into memory of the batch's own. */
+/* All observations, copied or computed by a source's function into memory owned by the batch. */
 static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
     void *to[2] = {NULL, NULL};
     int made = 0, status = 0;
-    for (int part = X; part <= Y && !status; part++) {
-        int64_t bytes = root->field[part].present ? root->field[part].bytes : 0;
+    for (int xy = X; xy <= Y && !status; xy++) {
+        int64_t bytes = root->field[xy].present ? root->field[xy].bytes : 0;
         if (bytes && d->n > INT64_MAX / bytes)
             status =
                 wb__fail(WB_ERROR_MEMORY, "the whole dataset: %lld observations", (long long)d->n);
-        else if (!(to[part] = wb__alloc_aligned((size_t)(d->n * bytes))))
+        else if (!(to[xy] = wb__alloc_aligned((size_t)(d->n * bytes))))
             status = WB_ERROR_MEMORY;
     }
     if (!status) status = wb__dataset_fill(d, d->n, index, to, true);
@@ -277,18 +277,18 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     return status;
 }
 
-static wb_tensor *whole(wb_dataset *d, int part, const char *what)
+static wb_tensor *whole(wb_dataset *d, int xy, const char *what)
 {
     if (!is_dataset(d, what)) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
-    if (!root->field[part].present && !wb__dataset_mapped(d)) return WB_NONE;
-    if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[part]));
+    if (!root->field[xy].present && !wb__dataset_mapped(d)) return WB_NONE;
+    if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[xy]));
     if (wb__unrecordable(what, WB__READS)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_batch batch;
     int status = wb__dataset_all(d, &batch);
-    wb_tensor *result = status ? NULL : part == X ? batch.x : batch.y;
+    wb_tensor *result = status ? NULL : xy == X ? batch.x : batch.y;
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;
 }

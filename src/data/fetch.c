@@ -1,5 +1,5 @@
-/* From numbers of observations to a batch: views translated, arrays copied or gathered or functions
- * called, maps applied. */
+/* From observation indices to a batch: translates views, copies or gathers arrays or calls
+ * functions, applies maps. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "data/dataset.h"
@@ -25,15 +25,15 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* One call of the program's function for each observation; of several failures the first in the
- * batch is told. */
+/* Calls of the program's function, one for each observation. If several fail, the first in the
+ * batch is reported. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
     char *to[2];
     pthread_mutex_t lock;
     _Atomic bool failed;
-    int64_t first;                      /* position of the failure kept below */
+    int64_t first;                      /* position of the failure kept here */
     int code;
     char message[256];
 } calls;
@@ -44,8 +44,8 @@ static void call_one(void *ctx, int64_t i)
     const wb_dataset *d = c->root;
     if (c->failed) return;
     void *at[2];
-    for (int part = X; part <= Y; part++)
-        at[part] = d->field[part].present ? c->to[part] + i * d->field[part].bytes : NULL;
+    for (int xy = X; xy <= Y; xy++)
+        at[xy] = d->field[xy].present ? c->to[xy] + i * d->field[xy].bytes : NULL;
     wb_clear_error();
     int code = d->get(c->index[i], at[X], at[Y], d->ctx);
     if (!code) return;
@@ -74,7 +74,7 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
                     c.code);
 }
 
-/* Numbers of a view's observations become those of the root's, which is returned. */
+/* Replaces indices of d's observations by indices of the root's; returns the root. */
 static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) {
@@ -90,12 +90,12 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 {
     d = translate(d, n, index);
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
-    for (int part = X; part <= Y; part++) {
-        size_t bytes = (size_t)d->field[part].bytes;
-        if (!d->field[part].present || !bytes) continue;
-        for (int64_t i = 0, run; i < n; i += run) {         /* neighbours go together */
+    for (int xy = X; xy <= Y; xy++) {
+        size_t bytes = (size_t)d->field[xy].bytes;
+        if (!d->field[xy].present || !bytes) continue;
+        for (int64_t i = 0, run; i < n; i += run) {         /* consecutive rows at once */
             for (run = 1; i + run < n && index[i + run] == index[i] + run;) run++;
-            memcpy((char *)to[part] + (size_t)i * bytes, d->data[part] + (size_t)index[i] * bytes,
+            memcpy((char *)to[xy] + (size_t)i * bytes, d->data[xy] + (size_t)index[i] * bytes,
                    (size_t)run * bytes);
         }
     }
@@ -104,7 +104,7 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Row numbers beside the arrays: four bytes each where they fit. */
+/* Row indices on the device of the arrays, as i32 if they fit. */
 static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     const wb_dtype dtype = root->n > INT32_MAX ? WB_I64 : WB_I32;
@@ -131,18 +131,18 @@ static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_
     return NULL;
 }
 
-/* The dataset's own tensor may be part of the program's graph on another thread: what is taken from
- * is one of this thread's, on the same memory. */
+/* The dataset's tensor may belong to a graph on another thread, so rows are gathered from a tensor
+ * of this thread on the same memory. */
 static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 {
-    wb_tensor *mine = wb__alone(x);
+    wb_tensor *mine = wb__as_constant(x);
     return mine ? wb_take(mine, rows) : NULL;
 }
 
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
 {
     const wb_dataset *root = translate(d, n, index);
-    wb_tensor *rows = NULL, *part[2] = {NULL, WB_NONE};
+    wb_tensor *rows = NULL, *both[2] = {NULL, WB_NONE};
     int64_t run = 1;
     while (run < n && index[run] == index[0] + run) run++;
     const bool together = run >= n;
@@ -151,15 +151,15 @@ int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch 
         const wb__field *f = &root->field[k];
         if (!f->present) continue;
         if (together || !f->bytes) {
-            part[k] = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
+            both[k] = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
         } else {
             if (!rows) rows = upload_index(root, n, index);
-            part[k] = rows ? take_rows(root->tensor[k], rows) : NULL;
+            both[k] = rows ? take_rows(root->tensor[k], rows) : NULL;
         }
-        if (!part[k]) return wb_error_code();
+        if (!both[k]) return wb_error_code();
     }
-    batch->x = part[X];
-    batch->y = part[Y];
+    batch->x = both[X];
+    batch->y = both[Y];
     return 0;
 }
 
@@ -215,8 +215,9 @@ int wb__dataset_apply(const wb_dataset *d, wb_batch *batch)
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 
-/* A variable is replaced by what it holds now: the batch must not change later. */
-static wb_tensor *settled(wb_tensor *x)
+/* The value of x, detached from its graph; for a variable a copy, since the batch must not change
+ * later. */
+static wb_tensor *detached(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;
     if (x->op == WB__OP_variable || x->variable)
@@ -227,14 +228,14 @@ static wb_tensor *settled(wb_tensor *x)
 
 int wb__batch_evaluate(wb_batch *batch)
 {
-    wb_tensor *wanted[2];
+    wb_tensor *pending[2];
     int n = 0;
-    if (!wb_is_none(batch->x) && !batch->x->storage) wanted[n++] = batch->x;
-    if (!wb_is_none(batch->y) && !batch->y->storage) wanted[n++] = batch->y;
-    int status = n ? wb_eval_array(n, wanted) : 0;
+    if (!wb_is_none(batch->x) && !batch->x->storage) pending[n++] = batch->x;
+    if (!wb_is_none(batch->y) && !batch->y->storage) pending[n++] = batch->y;
+    int status = n ? wb_eval_array(n, pending) : 0;
     if (status) return status;
-    batch->x = settled(batch->x);
-    batch->y = batch->x ? settled(batch->y) : NULL;
+    batch->x = detached(batch->x);
+    batch->y = batch->x ? detached(batch->y) : NULL;
     return batch->y ? 0 : (int)wb_error_code();
 }
 
@@ -242,16 +243,16 @@ int wb__batch_evaluate(wb_batch *batch)
 
 void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
 {
-    uint64_t key =
-        seed ^ 0x73687566666c6521u; /* apart from the draws of a wb_seed of the same number */
+    /* Differs from the draws of wb_seed with the same number. */
+    uint64_t key = seed ^ 0x73687566666c6521u;
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
     for (int64_t i = n - 1; i > 0; i--) {
-        uint64_t step = (uint64_t)(n - 1 - i), room = (uint64_t)i + 1;
+        uint64_t step = (uint64_t)(n - 1 - i), range = (uint64_t)i + 1;
         if (step % 2 == 0) wb__philox_block(key, epoch << 32 | step / 2, words);
         const uint32_t *w = words + 2 * (step % 2);
-        /* the upper half of 64 random bits times room: even to 2^-32 */
-        uint64_t j = ((uint64_t)w[0] * room + ((uint64_t)w[1] * room >> 32)) >> 32;
+        /* j = 64 random bits times range, shifted right by 64: uniform to 2^-32. */
+        uint64_t j = ((uint64_t)w[0] * range + ((uint64_t)w[1] * range >> 32)) >> 32;
         uint32_t other = order[j];
         order[j] = order[i];
         order[i] = other;

@@ -1,5 +1,4 @@
-/* Loaders as the program sees them: epochs, order, a scope for each batch.  Batches come from
- * prefetcher.c. */
+/* Loaders: epochs, order, a scope for each batch. prefetcher.c prepares the batches. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -11,22 +10,24 @@
 
 struct wb_loader {
     wb__object object;
-    wb_dataset *dataset;                /* counted */
+    wb_dataset *dataset;                /* reference */
     wb_dataloader_options options;
     wb__target target;                  /* of wb_to */
     int64_t batches;
     wb__prefetcher *prefetcher;
-    uint32_t *order;                    /* of a shuffled epoch */
+    uint32_t *order;                    /* of the current epoch, if shuffled */
     bool running;                       /* in an epoch */
-    int64_t epoch, position;            /* ended; batches handed out of the present one */
-    int status, late;                   /* late: a failure that the next call shall tell */
-    wb_scope *scope; /* of the batch in the program's hands; NULL once it is closed */
-    wb__thread *owner;                  /* the thread it is open on */
-    wb__object mark;                    /* an object of that scope: tells when it closes */
+    /* epochs completed; batches returned in the current epoch */
+    int64_t epoch, position;
+    int status, late;                   /* late: an error for the next wb_loader_next to return */
+    wb_scope *scope;                    /* of the current batch; NULL once it is closed */
+    wb__thread *owner;                  /* the thread that opened the scope */
+    wb__object mark;                    /* an object of the scope; destroyed when it closes */
 };
 
-/* The scope of a batch may be closed by others (with an enclosing one, after break).  The mark is
- * among its objects, keeps the loader alive, and takes note. */
+/* The program may close the scope of a batch itself, or close an enclosing scope after `break`.
+ * The mark is an object of the scope: it keeps the loader alive, and its destruction clears
+ * l->scope. */
 static void mark_destroyed(void *object)
 {
     wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
@@ -75,8 +76,8 @@ static bool is_loader(const wb_loader *l, const char *what)
     return false;
 }
 
-/* A map or the collate function of a loader must not advance or stop that loader: it would wait for
- * itself.  Nor may a function that wb_compile records. */
+/* A map or collate function must not advance or stop its own loader, which would wait for itself. A
+ * function that wb_compile records must not either. */
 static int check_outside(const wb_loader *l, const char *what)
 {
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
@@ -85,7 +86,7 @@ static int check_outside(const wb_loader *l, const char *what)
                     "which is preparing one of its batches", what);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static int check(const wb_dataloader_options *o, const wb_dataset *d)
 {
@@ -99,8 +100,8 @@ static int check(const wb_dataloader_options *o, const wb_dataset *d)
                         "dataloader: %lld observations are too many to shuffle", (long long)d->n);
     const wb_dataset *root = wb__dataset_root(d);
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
-    for (int part = 0; part < 2; part++) {
-        const wb__field *f = &root->field[part];
+    for (int xy = 0; xy < 2; xy++) {
+        const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
             continue;
         return wb__fail(WB_ERROR_SHAPE,
@@ -161,27 +162,28 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* The target of a loader on its way to a device: what earlier moves made of its dtypes remains. */
-static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype wanted)
+/* The target of the loader moved to d; dtypes of earlier moves are kept. */
+static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
     const bool there = loader_device((void *)(uintptr_t)l) == d;
     t.device = d;
-    if (wanted && wanted != WB_KEEP) t.dtype = wanted;
-    else if (!wanted && !there && d->backend->is_gpu) t.narrow = true;
+    if (requested && requested != WB_KEEP) t.dtype = requested;
+    else if (!requested && !there && d->backend->is_gpu) t.narrow = true;
     return t;
 }
 
-/* Does a batch come out other than before?  -1: the device cannot have it.  What functions of the
- * program leave is seen only when they have run. */
+/* Whether the batches of target t differ in dtype from this loader's; -1: the device lacks a dtype.
+ * Dtypes of collate functions and maps are unknown before they run, so only the options are
+ * compared. */
 static int changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
     if (l->options.collate || wb__dataset_mapped(l->dataset))
         return t->dtype != l->target.dtype || t->narrow != l->target.narrow;
     int other = 0;
-    for (int part = 0; part < 2; part++) {
-        const wb__field *f = &root->field[part];
+    for (int xy = 0; xy < 2; xy++) {
+        const wb__field *f = &root->field[xy];
         if (!f->present) continue;
         const wb_dtype to = wb__target_dtype(t, f->dtype);
         if (!wb__dtype_on(t->device, to, WB_KEEP)) return -1;
@@ -190,11 +192,12 @@ static int changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* A loader of its own in the same place of the same epochs; this one goes on as before. */
-static void *loader_to(void *object, const wb_device *d, wb_dtype wanted)
+/* wb_to of a loader: a new loader at the same position of the same epochs. The old loader is
+ * unchanged. */
+static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
-    const wb__target t = target_on(l, d, wanted);
+    const wb__target t = target_on(l, d, requested);
     const int other = changes(l, &t);
     if (other < 0) return NULL;
     if (!other && loader_device(l) == d) return l;
@@ -207,7 +210,7 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype wanted)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* Closes the scope of the last batch, which computes what is pending. */
+/* Closes the scope of the last batch, which evaluates pending assignments. */
 static int close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
@@ -224,7 +227,7 @@ static int begin(wb_loader *l)
     return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);
 }
 
-/* Ends the epoch; false, for wb_loader_next to return. */
+/* Ends the epoch; returns false, the result of wb_loader_next. */
 static bool end(wb_loader *l, int status)
 {
     l->status = status;
@@ -236,13 +239,13 @@ static bool end(wb_loader *l, int status)
     return false;
 }
 
-/* The next batch in a scope of its own.  0, or an error code and no scope. */
+/* Opens a scope with the next batch. 0, or an error code and no scope. */
 static int open_batch(wb_loader *l, wb_batch *batch)
 {
-    wb__feed feed = wb__prefetcher_next(l->prefetcher);
-    wb_scope *s = feed.code ? NULL : wb_scope_open();
-    int status = feed.code || s ? 0 : (int)wb_error_code();
-    if (!status) status = wb__feed_open(l->prefetcher, &feed, batch);
+    wb__prefetched fetched = wb__prefetcher_next(l->prefetcher);
+    wb_scope *s = fetched.code ? NULL : wb_scope_open();
+    int status = fetched.code || s ? 0 : (int)wb_error_code();
+    if (!status) status = wb__prefetched_open(l->prefetcher, &fetched, batch);
     if (!status) {
         atomic_store_explicit(&l->mark.counts, 1, memory_order_relaxed);
         wb__ref(l);
@@ -251,7 +254,7 @@ static int open_batch(wb_loader *l, wb_batch *batch)
         if (wb__scope_give(&l->mark)) return 0;
         status = wb_error_code();
     }
-    wb__feed_drop(&feed);
+    wb__prefetched_drop(&fetched);
     *batch = (wb_batch){0};
     if (s) wb_scope_close(s);
     return status;
@@ -273,24 +276,25 @@ static bool advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* The batch's scope may hold the last reference to its loader: then that one goes here, not in the
- * middle. */
+/* The batch's scope may hold the last reference to the loader; the reference here keeps it alive
+ * until the call ends. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     if (batch) *batch = (wb_batch){0};
-    if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next")) return false;
+    if (!is_loader(l, "loader_next") || WB__NULL(batch) || check_outside(l, "loader_next"))
+        return false;
     wb__ref(l);
     bool more = advance(l, batch);
     wb__unref(l);
     return more;
 }
 
-static int stop(wb_loader *l, bool tell_later)
+static int stop(wb_loader *l, bool report_later)
 {
     wb__ref(l);
     int status = close_batch(l);
     if (l->running) end(l, status);
-    if (tell_later && status) l->late = status;
+    if (report_later && status) l->late = status;
     wb__unref(l);
     return status;
 }
@@ -334,7 +338,7 @@ int wb__loader_restore(wb_loader *l, const uint64_t state[4])
         (state[2] && state[3] != (uint64_t)l->options.batchsize))
         return wb__fail(
             WB_ERROR_ARGUMENT,
-            "loader: batch %llu of %llu observations is no place in %lld batches of %lld",
+            "loader: batch %llu of %llu observations is outside of %lld batches of %lld",
             (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
             (long long)l->options.batchsize);
     int status = wb_loader_stop(l);

@@ -1,11 +1,11 @@
-/* A loader's place in its epochs, for checkpoints.  What loaders do is in weber/data.h. */
+/* The position of a loader in its epochs, for checkpoints. weber/data.h documents loaders. */
 #ifndef WB__LOADER_H
 #define WB__LOADER_H
 
 #include "base/base.h"
 
-/* Seed, epochs ended, batches handed out of the present one, batch size.  Restoring ends the epoch
- * under way; the next batch is the one that would have come next. */
+/* state: seed, completed epochs, batches returned in the current epoch, batch size. Restoring ends
+ * the current epoch; the next batch is the batch that would have followed. */
 void wb__loader_state(const wb_loader *l, uint64_t state[4]);
 int wb__loader_restore(wb_loader *l, const uint64_t state[4]);
 

@@ -1,5 +1,5 @@
-/* Datasets on other devices: the arrays at the root are moved whole, views and maps stand over them
- * as before.  What a function of the program makes is computed first, all of it. */
+/* wb_to of datasets: the arrays of the root are moved as a whole, and views and maps are rebuilt
+ * over them. All observations of a source are computed first. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -11,39 +11,39 @@ const wb_device *wb__dataset_device(void *dataset)
     return wb__dataset_root(dataset)->device;
 }
 
-/* 1: some part becomes another dtype or leaves its device; 0: none does; -1: the device has no such
- * dtype. */
-static int has_to_go(const wb_dataset *root, const wb_device *d, wb_dtype wanted)
+/* 1: the arrays must be moved or converted; 0: neither; -1: the device lacks a dtype. */
+static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;
-    for (int part = X; part <= Y; part++) {
-        const wb__field *f = &root->field[part];
-        if (!f->present || (root->device == d && !wanted)) continue;
-        const wb_dtype t = wb__dtype_on(d, f->dtype, wanted);
+    for (int xy = X; xy <= Y; xy++) {
+        const wb__field *f = &root->field[xy];
+        if (!f->present || (root->device == d && !requested)) continue;
+        const wb_dtype t = wb__dtype_on(d, f->dtype, requested);
         if (!t) return -1;
         if (t != f->dtype) go = 1;
     }
     return go;
 }
 
-static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype wanted)
+static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     wb_batch all = {.x = root->tensor[X],
                     .y = root->field[Y].present ? root->tensor[Y] : WB_NONE};
     if (root->kind == WB__DATA_SOURCE && wb__dataset_all(root, &all)) return NULL;
-    wb_tensor *x = wb__tensor_to(all.x, d, wanted), *y = x ? wb__tensor_to(all.y, d, wanted) : NULL;
+    wb_tensor *x = wb__tensor_to(all.x, d, requested);
+    wb_tensor *y = x ? wb__tensor_to(all.y, d, requested) : NULL;
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-/* Only the dataset leaves the scope in which it was made. */
-static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype wanted)
+/* The moved root of a dataset. Other objects created here are freed. */
+static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
-    const int go = has_to_go(root, d, wanted);
+    const int go = must_move(root, d, requested);
     if (go <= 0) return go ? NULL : root;
     if (wb__unrecordable("to", WB__READS)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
-    wb_dataset *made = move_root(root, d, wanted);
+    wb_dataset *made = move_root(root, d, requested);
     if (made) made = wb_object_keep(made);
     return wb_scope_close(s) ? NULL : made;
 }
@@ -65,11 +65,11 @@ static wb_dataset *rebuilt(const wb_dataset *from, wb_dataset *under)
     return made;
 }
 
-void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype wanted)
+void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype requested)
 {
     wb_dataset *from = dataset;
-    if (!from->under) return root_to(from, d, wanted);
-    wb_dataset *under = wb__dataset_to(from->under, d, wanted);
+    if (!from->under) return root_to(from, d, requested);
+    wb_dataset *under = wb__dataset_to(from->under, d, requested);
     if (!under || under == from->under) return under ? from : NULL;
     return rebuilt(from, under);
 }

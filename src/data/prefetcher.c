@@ -1,12 +1,12 @@
-/* The thread that prepares batches.  Everything shared stands under wb__data_lock:
+/* The thread that prepares batches. wb__data_lock guards all shared fields:
  *
- *   next .. last-1    batches nobody took up yet
- *   busy              the thread is preparing one
- *   ready             a ring of at most `ahead` prepared ones, oldest at `head`
+ *   next .. last-1    batches that are not started yet
+ *   busy              the thread is preparing a batch
+ *   ready             a ring of at most `ahead` prefetched batches, the oldest at `head`
  *
- * The thread is started by the first epoch and sleeps between epochs.  A child of fork has none: it
- * finds that the process is another one and starts its own.  When the process exits, threads are
- * told to end and waited for a moment, so that none reads what is being destroyed. */
+ * The first epoch starts the thread; it sleeps between epochs. A child of fork has no thread: it
+ * compares process ids and starts its own. At exit of the process all threads are asked to end and
+ * are joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
 
 #include <pthread.h>
@@ -22,49 +22,50 @@ struct wb__prefetcher {
     wb_collate collate;
     void *ctx;
     wb__target target;
-    bool on_host;                       /* batches begin in buffers, not on another device */
-    bool finished_tensors;              /* they are made on the thread */
+    bool on_host;                       /* batches begin in buffers; false: on another device */
+    bool finished_tensors;              /* batches are evaluated tensors, not just buffers */
     int64_t batchsize;
-    int64_t *index;                     /* numbers of one batch's observations */
-    wb__slots *slots;
+    int64_t *index;                     /* observation indices of one batch */
+    wb__buffer_pool *pool;
     const uint32_t *order;
     int64_t next, last;
     int ahead, head, count;
-    wb__feed *ready;
-    char message[1024];                 /* of the failed batch, which is the last of its epoch */
-    bool started, alive, busy, quit;    /* started: to be joined */
-    pid_t process;                      /* that the thread belongs to */
+    wb__prefetched *ready;
+    char message[1024];                 /* of the failed batch, the last of its epoch */
+    bool started, alive, busy, quit;    /* started: must be joined */
+    pid_t process;                      /* the process that started the thread */
     pthread_t thread;
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;
 };
 
-static wb__prefetcher *all_alive;           /* for exit */
+static wb__prefetcher *all_alive;           /* for at_exit */
 static _Thread_local bool is_prefetcher;
-static _Thread_local const wb__prefetcher *preparing;    /* a batch, on this thread */
+static _Thread_local const wb__prefetcher *preparing;   /* whose batch this thread prepares */
 static bool exiting;
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-static void fill_index(wb__prefetcher *f, wb__feed *feed)
+static void fill_index(wb__prefetcher *f, wb__prefetched *fetched)
 {
-    int64_t first = feed->index * f->batchsize;
-    feed->n = WB__MIN(f->batchsize, f->dataset->n - first);
-    for (int64_t i = 0; i < feed->n; i++)
+    int64_t first = fetched->index * f->batchsize;
+    fetched->n = WB__MIN(f->batchsize, f->dataset->n - first);
+    for (int64_t i = 0; i < fetched->n; i++)
         f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Tensors around the buffer, in the current scope; the buffer belongs to them from here on,
- * whatever comes. */
-static int wrap(const wb_dataset *root, wb__feed *feed, wb_batch *batch)
+/* Tensors around the buffer, in the current scope. They own the buffer, also if this function
+ * fails. */
+static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
-    wb__slot *slot = feed->slot;
+    wb__batch_buffer *buffer = fetched->buffer;
     int made;
-    feed->slot = NULL;
-    slot->holders = 2;
-    int status = wb__dataset_wrap(root, feed->n, slot->data, wb__slot_release, slot, batch, &made);
-    batch->index = feed->index;
-    for (; made < 2; made++) wb__slot_release(NULL, slot);
+    fetched->buffer = NULL;
+    buffer->holders = 2;
+    int status = wb__dataset_wrap(root, fetched->n, buffer->data, wb__buffer_release, buffer,
+                                  batch, &made);
+    batch->index = fetched->index;
+    for (; made < 2; made++) wb__buffer_release(NULL, buffer);
     return status;
 }
 
@@ -74,12 +75,13 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
     return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
 }
 
-/* A batch where it is wanted, in memory of its own: nobody writes there while somebody has it. */
-static int make_tensors(wb__prefetcher *f, wb__feed *feed, wb_batch *batch)
+/* The batch on the target device, after maps and the collate function, in memory that only it
+ * uses. */
+static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
-    int status = f->on_host ? wrap(f->root, feed, batch)
-                            : wb__dataset_gather(f->dataset, feed->n, f->index, batch);
-    batch->index = feed->index;
+    int status = f->on_host ? wrap(f->root, fetched, batch)
+                            : wb__dataset_gather(f->dataset, fetched->n, f->index, batch);
+    batch->index = fetched->index;
     if (!status) status = wb__dataset_apply(f->dataset, batch);
     if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
     if (!status && f->target.device) {
@@ -90,61 +92,64 @@ static int make_tensors(wb__prefetcher *f, wb__feed *feed, wb_batch *batch)
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* Functions of the program run where the data is: what they make of nothing is made there too. */
-static int finish_tensors(wb__prefetcher *f, wb__feed *feed)
+/* Runs functions of the program with the dataset's device as default device, so that tensors they
+ * create are there too. */
+static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     wb_batch batch;
     const wb_device *was = wb__use_device(f->root->device);
-    int status = make_tensors(f, feed, &batch);
+    int status = make_tensors(f, fetched, &batch);
     wb__use_device(was);
     if (!status) {
-        feed->x = wb__ref(batch.x);
-        feed->y = wb__ref(batch.y);
-        feed->n = batch.n;
+        fetched->x = wb__ref(batch.x);
+        fetched->y = wb__ref(batch.y);
+        fetched->n = batch.n;
     }
     int closed = wb_scope_close(s);
     return status ? status : closed;
 }
 
-static wb__feed prepare(wb__prefetcher *f, int64_t index, bool parallel)
+static wb__prefetched prepare(wb__prefetcher *f, int64_t index, bool parallel)
 {
-    wb__feed feed = {.index = index, .slot = f->on_host ? wb__slot_take(f->slots) : NULL};
-    fill_index(f, &feed);
-    int status = f->on_host && !feed.slot ? WB_ERROR_MEMORY : 0;
+    wb__prefetched fetched = {
+        .index = index, .buffer = f->on_host ? wb__buffer_take(f->pool) : NULL};
+    fill_index(f, &fetched);
+    int status = f->on_host && !fetched.buffer ? WB_ERROR_MEMORY : 0;
     const wb__prefetcher *outer = preparing;
     preparing = f;
-    if (feed.slot) status = wb__dataset_fill(f->dataset, feed.n, f->index, feed.slot->data, parallel);
-    if (!status && f->finished_tensors) status = finish_tensors(f, &feed);
+    if (fetched.buffer)
+        status = wb__dataset_fill(f->dataset, fetched.n, f->index, fetched.buffer->data, parallel);
+    if (!status && f->finished_tensors) status = finish_tensors(f, &fetched);
     preparing = outer;
-    if (!status) return feed;
-    wb__feed_drop(&feed);
+    if (!status) return fetched;
+    wb__prefetched_drop(&fetched);
     snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)index, wb_error());
-    return (wb__feed){.index = index, .code = status, .message = f->message};
+    return (wb__prefetched){.index = index, .code = status, .message = f->message};
 }
 
 bool wb__prefetcher_prepares(const wb__prefetcher *f) { return preparing == f; }
 
-void wb__feed_drop(wb__feed *feed)
+void wb__prefetched_drop(wb__prefetched *fetched)
 {
-    wb__slot_give(feed->slot);
-    wb__unref(feed->x);
-    wb__unref(feed->y);
-    feed->slot = NULL;
-    feed->x = feed->y = NULL;
+    wb__buffer_give(fetched->buffer);
+    wb__unref(fetched->x);
+    wb__unref(fetched->y);
+    fetched->buffer = NULL;
+    fetched->x = fetched->y = NULL;
 }
 
-int wb__feed_open(const wb__prefetcher *f, wb__feed *feed, wb_batch *batch)
+int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
-    if (feed->code) return wb__fail(feed->code, "%s", feed->message);
-    if (feed->slot) return wrap(f->root, feed, batch);
-    *batch = (wb_batch){.n = feed->n, .index = feed->index};
-    batch->x = wb__scope_give(feed->x);
-    feed->x = NULL;
-    if (!batch->x) return wb__feed_drop(feed), wb_error_code();
-    batch->y = wb__scope_give(feed->y);
-    feed->y = NULL;
+    if (fetched->code) return wb__fail(fetched->code, "%s", fetched->message);
+    if (fetched->buffer) return wrap(f->root, fetched, batch);
+    *batch = (wb_batch){.n = fetched->n, .index = fetched->index};
+    batch->x = wb__scope_give(fetched->x);
+    fetched->x = NULL;
+    if (!batch->x) return wb__prefetched_drop(fetched), wb_error_code();
+    batch->y = wb__scope_give(fetched->y);
+    fetched->y = NULL;
     return batch->y ? 0 : (int)wb_error_code();
 }
 
@@ -165,11 +170,11 @@ static void *run(void *given)
         int64_t index = f->next++;
         f->busy = true;
         wb__data_unlock();
-        wb__feed feed = prepare(f, index, false);
+        wb__prefetched fetched = prepare(f, index, false);
         wb__data_lock();
         f->busy = false;
-        f->ready[(f->head + f->count++) % f->ahead] = feed;
-        if (feed.code) f->last = f->next;
+        f->ready[(f->head + f->count++) % f->ahead] = fetched;
+        if (fetched.code) f->last = f->next;
         pthread_cond_broadcast(&f->news);
     }
     f->alive = false;
@@ -180,7 +185,7 @@ static void *run(void *given)
 
 static void at_exit(void)
 {
-    if (is_prefetcher) return; /* the program's function called exit on the thread itself */
+    if (is_prefetcher) return;      /* a function of the program called exit on this thread */
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += 1;
@@ -196,14 +201,14 @@ static void at_exit(void)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         f->started = false;
-        wb__data_unlock(); /* its last act takes the lock; nobody else changes the list by now */
+        wb__data_unlock();          /* the thread takes the lock last; the list is stable here */
         pthread_join(f->thread, NULL);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-/* The thread keeps no signals from the program's own threads. */
+/* Blocks all signals on the thread, so that the program's threads receive them. */
 static bool start_thread(wb__prefetcher *f)
 {
     sigset_t all, old;
@@ -223,13 +228,13 @@ static void unlist(wb__prefetcher *f)
         }
 }
 
-/* Under the lock: a thread of this process is there, or it is not to be had and the caller does the
- * work. */
+/* Starts the thread unless it runs in this process; called under the lock. If it cannot be started,
+ * the caller's thread prepares the batches. */
 static void ensure_thread(wb__prefetcher *f)
 {
     static bool registered;
-    if (f->process !=
-        getpid()) { /* the parent's thread did not come along; what it was doing is undone */
+    if (f->process != getpid()) {
+        /* After fork: the parent's thread is not here; the batch that it was preparing is next. */
         if (f->process && f->started) {
             if (f->busy) f->next--;
             pthread_cond_init(&f->work, NULL);
@@ -251,8 +256,8 @@ static void ensure_thread(wb__prefetcher *f)
 
 /* ---- an epoch -------------------------------------------------------------------------------- */
 
-wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
-                           void *ctx, const wb__target *target)
+wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead,
+                                   wb_collate collate, void *ctx, const wb__target *target)
 {
     wb__prefetcher *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
@@ -270,9 +275,9 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int a
     const wb__field *x = &f->root->field[0], *y = &f->root->field[1];
     f->index = wb__alloc_zero((size_t)batchsize, sizeof *f->index);
     f->ready = wb__alloc_zero((size_t)WB__MAX(ahead, 1), sizeof *f->ready);
-    f->slots =
-        wb__slots_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes), ahead + 1);
-    if (f->index && f->ready && f->slots) return f;
+    f->pool = wb__buffer_pool_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes),
+                                  ahead + 1);
+    if (f->index && f->ready && f->pool) return f;
     wb__prefetcher_free(f);
     return NULL;
 }
@@ -287,12 +292,13 @@ void wb__prefetcher_free(wb__prefetcher *f)
     unlist(f);
     wb__data_unlock();
     if (join) pthread_join(f->thread, NULL);
-    for (int i = 0; i < f->count; i++) wb__feed_drop(&f->ready[(f->head + i) % f->ahead]);
-    if (ours) {                         /* else the parent's thread may seem to wait on them */
+    for (int i = 0; i < f->count; i++) wb__prefetched_drop(&f->ready[(f->head + i) % f->ahead]);
+    /* in a child of fork the parent's thread may seem to wait */
+    if (ours) {
         pthread_cond_destroy(&f->work);
         pthread_cond_destroy(&f->news);
     }
-    wb__slots_close(f->slots);
+    wb__buffer_pool_close(f->pool);
     wb__free(f->index);
     wb__free(f->ready);
     wb__free(f);
@@ -300,7 +306,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
 
 int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last)
 {
-    const int status = f->on_host ? wb__slots_fill(f->slots) : 0;
+    const int status = f->on_host ? wb__buffer_pool_fill(f->pool) : 0;
     if (status) return status;
     wb__data_lock();
     f->order = order;
@@ -312,11 +318,11 @@ int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first
     return 0;
 }
 
-/* Under the lock.  False where none is ready. */
-static bool pop(wb__prefetcher *f, wb__feed *feed)
+/* Takes the oldest prefetched batch; called under the lock. False: none is ready. */
+static bool pop(wb__prefetcher *f, wb__prefetched *fetched)
 {
     if (!f->count) return false;
-    *feed = f->ready[f->head];
+    *fetched = f->ready[f->head];
     f->head = (f->head + 1) % f->ahead;
     f->count--;
     return true;
@@ -328,24 +334,24 @@ void wb__prefetcher_stop(wb__prefetcher *f)
     ensure_thread(f);
     f->last = f->next;
     while (f->busy && f->alive) pthread_cond_wait(&f->news, &wb__data_mutex);
-    for (wb__feed feed; pop(f, &feed);) {
-        wb__data_unlock();              /* dropping takes the lock */
-        wb__feed_drop(&feed);
+    for (wb__prefetched fetched; pop(f, &fetched);) {
+        wb__data_unlock();              /* wb__prefetched_drop takes the lock */
+        wb__prefetched_drop(&fetched);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-wb__feed wb__prefetcher_next(wb__prefetcher *f)
+wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
 {
-    wb__feed feed;
+    wb__prefetched fetched;
     wb__data_lock();
     ensure_thread(f);
     while (!f->count && f->alive && !f->quit && (f->busy || f->next < f->last))
         pthread_cond_wait(&f->news, &wb__data_mutex);
-    bool ready = pop(f, &feed);
+    bool ready = pop(f, &fetched);
     int64_t index = ready ? 0 : f->next++;
     if (ready) pthread_cond_broadcast(&f->work);
     wb__data_unlock();
-    return ready ? feed : prepare(f, index, true);
+    return ready ? fetched : prepare(f, index, true);
 }

@@ -1,24 +1,25 @@
-/* The batches of one epoch in order, prepared ahead on a thread of their own: fetched, changed by
- * maps and the collate function, and sent to where they are wanted. */
-#ifndef WB__FEEDER_H
-#define WB__FEEDER_H
+/* Prepares the batches of one epoch in order, ahead of their use, on its own thread: fetches them,
+ * applies maps and the collate function, and moves them to the target device. */
+#ifndef WB__PREFETCHER_H
+#define WB__PREFETCHER_H
 
 #include "data/dataset.h"
-#include "data/slots.h"
 
-/* A prepared batch: a filled buffer, or finished tensors (of a mapped dataset, a collate function or
- * another device; a reference each), or a failure whose message is wb__prefetcher's. */
+#include "data/buffers.h"
+/* A prefetched batch: a filled buffer; or evaluated tensors (of a mapped dataset, a collate
+ * function or another device; with a reference each); or an error, whose message the prefetcher
+ * owns. */
 typedef struct {
     int64_t n, index;
-    wb__slot *slot;
+    wb__batch_buffer *buffer;
     wb_tensor *x, *y;
     int code;
     const char *message;
-} wb__feed;
+} wb__prefetched;
 
-/* Where batches are wanted; device NULL: they stay where they were made.  Floating parts become
- * `dtype`; where that is WB_DTYPE_DEFAULT they stay as they are, but for f64, which `narrow` makes
- * f32. */
+/* The target of batches. device NULL: they stay on the dataset's device. Floating fields are
+ * converted to `dtype`; with WB_DTYPE_DEFAULT they keep their dtype, except that `narrow` converts
+ * f64 to f32. */
 typedef struct { const wb_device *device; wb_dtype dtype; bool narrow; } wb__target;
 static inline wb_dtype wb__target_dtype(const wb__target *t, wb_dtype from)
 {
@@ -28,28 +29,29 @@ static inline wb_dtype wb__target_dtype(const wb__target *t, wb_dtype from)
 
 typedef struct wb__prefetcher wb__prefetcher;
 
-/* Batches of `batchsize` observations of `d` in the order given at wb__prefetcher_start, at most
- * `ahead` (0: none, all on the caller's thread).  The dataset is the caller's to keep alive. */
-wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead, wb_collate collate,
-                           void *ctx, const wb__target *target);
-void wb__prefetcher_free(wb__prefetcher *f);            /* joins the thread; takes NULL */
+/* Prefetches batches of `batchsize` observations of `d`, at most `ahead` of them; 0: all batches
+ * are prepared on the caller's thread. The caller keeps the dataset alive. */
+wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead,
+                                   wb_collate collate, void *ctx, const wb__target *target);
+/* Joins the thread; NULL is allowed. */
+void wb__prefetcher_free(wb__prefetcher *f);
 
-/* Batches first .. last-1; batch i holds observations order[i*batchsize], ..., or i*batchsize, ...
- * where order is NULL.  Nothing may be under way.  0, or an error code. */
+/* Starts with batches first .. last-1. Batch i has the observations order[i*batchsize], ..., or
+ * i*batchsize, ... if order is NULL. The prefetcher must be stopped or new. 0, or an error code. */
 int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last);
 
-/* Forgets what is prepared and waits until nothing is under way. */
+/* Drops all prefetched batches and waits until the thread is idle. */
 void wb__prefetcher_stop(wb__prefetcher *f);
 
-/* Is this thread preparing one of its batches, in a map or the collate function? */
+/* Whether this thread is preparing a batch of f: then the caller is a map or a collate function. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
-/* The next batch: one that exists must be asked for. */
-wb__feed wb__prefetcher_next(wb__prefetcher *f);
-void wb__feed_drop(wb__feed *feed);
+/* The next batch; the caller checks that there is one. */
+wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
+void wb__prefetched_drop(wb__prefetched *fetched);
 
-/* Its tensors, in the current scope of the calling thread.  0, or its failure.  The feed is used
- * up. */
-int wb__feed_open(const wb__prefetcher *f, wb__feed *feed, wb_batch *batch);
+/* Creates the batch's tensors in the current scope, and uses the prefetched batch up. 0, or its
+ * error. */
+int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

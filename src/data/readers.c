@@ -1,10 +1,10 @@
-/* Files as datasets.  The formats themselves are read in src/io. */
+/* Files as datasets. src/io reads the formats. */
 #include "base/options.h"
 #include "data/dataset.h"
 #include "io/borrow.h"
 #include "io/dataset/csv.h"
 
-/* u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
+/* Images: u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
 static wb_tensor *images_of(const char *path)
 {
     wb_tensor *raw = wb_read_idx(path);
@@ -21,7 +21,7 @@ static wb_tensor *images_of(const char *path)
     return x;
 }
 
-/* Integers [N] as i32. */
+/* Labels: integers [N] as i32. */
 static wb_tensor *labels_of(const char *path)
 {
     wb_tensor *raw = wb_read_idx(path);
@@ -55,8 +55,8 @@ static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
     return wb__csv_read(path, o, &x, &y) ? NULL : wb_dataset_of(x, y);
 }
 
-/* Only the dataset leaves the scope in which it was made. */
-static wb_dataset *leave(wb_scope *s, wb_dataset *d)
+/* Closes the scope and keeps only the dataset. */
+static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);
     return wb_scope_close(s) ? NULL : d;
@@ -65,7 +65,7 @@ static wb_dataset *leave(wb_scope *s, wb_dataset *d)
 wb_dataset *wb_load_idx(const char *images, const char *labels)
 {
     wb_scope *s = wb_scope_open();
-    return s ? leave(s, idx_dataset(images, labels)) : NULL;
+    return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
 }
 
 wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
@@ -73,8 +73,9 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
     wb_load_csv_options o;
     wb__read_options(&o, sizeof o, given);
     if (!o.has_label && (o.label_given_ || o.label))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "load_csv: .label = %d without .has_label = true: is column %d the "
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "load_csv: .label = %d without .has_label = true: is column %d the "
                              "label?", o.label, o.label);
     wb_scope *s = wb_scope_open();
-    return s ? leave(s, csv_dataset(path, &o)) : NULL;
+    return s ? close_keeping(s, csv_dataset(path, &o)) : NULL;
 }

@@ -1,4 +1,4 @@
-/* Choosing a device, for the library's own use: where wb_gpu moves to, and the preference. */
+/* Which device to use: the target of wb_gpu, and the preferred backend. */
 #ifndef WB__DEVICE_H
 #define WB__DEVICE_H
 
@@ -6,26 +6,26 @@
 
 #include <limits.h>
 
-/* The device that wb_gpu moves to, or NULL: everything stays where it is, and why was said
- * once. */
+/* The device that wb_gpu moves to. NULL: objects are not moved; the reason has been logged once. */
 const wb_device *wb__gpu_for_move(void);
 
-/* Devices are gone after wb_shutdown: the one that wb_gpu_device remembers must go too. */
+/* Forgets the device that wb_gpu_device remembers, since devices do not outlive wb_shutdown. */
 void wb__selection_forget_device(void);
 
-/* The preference as it was when it was first asked for. */
+/* The preferred backend, as it was when it was first read. */
 typedef struct {
     bool set;
-    bool failed;                        /* the file could not be read: that was said */
-    int row;                            /* of the registry; -1: not the name of a backend */
-    char name[64];                      /* what the file says */
-    char table[32];                     /* which table says so */
+    bool failed;                        /* the file could not be read; this has been logged */
+    int row;                            /* in the registry; -1: the name is not a backend */
+    char name[64];                      /* the value in the file */
+    char table[32];                     /* the table of the file that has the value */
     char path[PATH_MAX];                /* the file that was read, or "" */
 } wb__preference;
-const wb__preference *wb__preference_read(void);         /* with the registry's lock taken */
 
-/* For tests: as when the process started.  The preference is read again, what is said once may be
- * said again; what is loaded stays. */
+/* Call with the registry's lock held. */
+const wb__preference *wb__preference_read(void);
+/* For tests: resets the selection to the state at the start of the process. The preference is read
+ * again and messages are logged again; loaded backends stay loaded. */
 void wb__device_forget(void);
 void wb__preference_forget(void);
 

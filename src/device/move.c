@@ -1,4 +1,4 @@
-/* wb_gpu: wb_to with a device that need not be there. */
+/* wb_gpu: wb_to that returns the object itself if there is no GPU. */
 #include "device/device.h"
 
 void *wb_object_gpu(void *x, const wb_to_options *o)

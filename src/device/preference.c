@@ -1,4 +1,4 @@
-/* The preferred backend, in LocalPreferences.toml: found, read once, and written. */
+/* The preferred backend in LocalPreferences.toml: finds the file, reads it once, and writes it. */
 #include "device/device.h"
 #include "device/registry.h"
 
@@ -16,9 +16,9 @@
 static const char key[] = "gpu_backend";
 static const char *const tables[] = {"Flux", "MLDataDevices", "LuxDeviceUtils"};
 
-/* ---- where --------------------------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------------------------ */
 
-typedef struct { char path[PATH_MAX]; bool exists; } place;
+typedef struct { char path[PATH_MAX]; bool exists; } location;
 
 static bool join(char *path, const char *folder, const char *name)
 {
@@ -31,13 +31,14 @@ static bool is_there(char *path, const char *folder, const char *name)
     return join(path, folder, name) && access(path, F_OK) == 0;
 }
 
-/* From the working directory upwards, the first folder that has one or is a project; if there is
- * none, the working directory is where one would be written. */
-static int find(place *p)
+/* Finds the file: from the working directory upwards, in the first folder that has such a file or
+ * is a project; without one, a new file goes to the working directory. */
+static int find(location *p)
 {
     char folder[PATH_MAX], here[PATH_MAX];
     if (!getcwd(here, sizeof here))
-        return wb__fail(WB_ERROR_FILE, "the working directory cannot be told: %s", strerror(errno));
+        return wb__fail(WB_ERROR_FILE, "the working directory cannot be found: %s",
+                        strerror(errno));
     strcpy(folder, here);
     for (;;) {
         p->exists = is_there(p->path, folder, "JuliaLocalPreferences.toml") ||
@@ -58,7 +59,8 @@ static int find(place *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* The file may be a stranger's: what would command a terminal is escaped.  0, or an error code. */
+/* Copies a name from the file with control characters escaped, since it will be logged to a
+ * terminal. 0, or an error code. */
 static int name_preference(wb__preference *p, const char *name, size_t n)
 {
     char bytes[sizeof p->name];
@@ -71,7 +73,7 @@ static int name_preference(wb__preference *p, const char *name, size_t n)
     return text ? 0 : WB_ERROR_MEMORY;
 }
 
-/* What the text says, by the first of the tables that says anything. */
+/* Reads the preference from the first table that has one. */
 static int look(wb__preference *p, const char *path, const char *text, size_t bytes)
 {
     wb__toml *t = wb__toml_parse(path, text, bytes);
@@ -89,7 +91,7 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
     return e;
 }
 
-/* A pipe would be waited for, and a device may never end. */
+/* Refuses pipes, which would block, and devices, which may be endless. */
 static int check_file(const char *path)
 {
     struct stat about;
@@ -103,7 +105,7 @@ static int check_file(const char *path)
     return 0;
 }
 
-static int read_file(const place *where, wb__preference *p, char **text, int64_t *bytes)
+static int read_file(const location *where, wb__preference *p, char **text, int64_t *bytes)
 {
     int e = where->exists ? check_file(where->path) : 0;
     if (e) return e;
@@ -125,7 +127,7 @@ void wb__preference_forget(void)
 static void read_once(void)
 {
     wb__error_kept kept;
-    place where;
+    location where;
     char *text = NULL;
     int64_t bytes = 0;
     wb__error_keep(&kept);
@@ -133,7 +135,7 @@ static void read_once(void)
     int e = find(&where);
     if (!e && where.exists) e = read_file(&where, &preference, &text, &bytes);
     wb__free(text);
-    was_read = e != WB_ERROR_MEMORY;    /* then it is tried again */
+    was_read = e != WB_ERROR_MEMORY;    /* out of memory: the next call tries again */
     if (!e && where.exists) memcpy(preference.path, where.path, sizeof where.path);
     preference.failed = e != 0;
     if (e && e != WB_ERROR_MEMORY)
@@ -159,26 +161,28 @@ const char *wb_gpu_backend(void)
 
 /* ---- writing ------------------------------------------------------------------------------- */
 
-static int write_file(const place *where, const char *text, int64_t bytes, const char *value,
+static int write_file(const location *where, const char *text, int64_t bytes, const char *value,
                       wb__preference *after)
 {
     size_t changed_bytes;
     char *changed = wb__toml_edit(where->path, text, (size_t)bytes, tables[0], key, value,
                                   &changed_bytes);
     if (!changed) return wb_error_code();
-    char real[PATH_MAX];                /* where the path is a link, the file behind it changes */
+    char real[PATH_MAX];                /* a link stays; the file that it points to is replaced */
     int e = look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))
         e = wb__fail(WB_ERROR_FORMAT, "%s: %s.%s cannot be changed there", where->path, tables[0],
                      key);
-    if (!e) e = wb__file_write(realpath(where->path, real) ? real : where->path, changed, (int64_t)changed_bytes);
+    if (!e)
+        e = wb__file_write(realpath(where->path, real) ? real : where->path, changed,
+                           (int64_t)changed_bytes);
     wb__free(changed);
     return e;
 }
 
-/* The other tables are other libraries': what they say stays. */
-static int set(const place *where, const char *backend)
+/* Changes the first table only; the others belong to other libraries. */
+static int set(const location *where, const char *backend)
 {
     wb__preference before = {0}, after = {0};
     char *text = NULL;
@@ -210,12 +214,12 @@ static int set(const place *where, const char *backend)
 
 int wb_set_gpu_backend(const char *backend)
 {
-    place where;
+    location where;
     if (backend && wb__row_exactly(backend) < 0) return wb_error_code();
     wb__registry_lock();
     int e = find(&where);
     if (!e) {
-        wb__preference_read();          /* what is in force stays so */
+        wb__preference_read();          /* so that the value in use does not change */
         e = set(&where, backend);
     }
     wb__registry_unlock();

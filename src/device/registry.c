@@ -1,4 +1,4 @@
-/* The one table that names the backends, and what is known of each.  See registry.h. */
+/* The table of all known backends, and their state. See registry.h. */
 #include "device/registry.h"
 
 #include "device/device.h"
@@ -15,27 +15,27 @@
 #define BUILT_WITHOUT(name, option) \
     "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
 
-/* In order of preference; behind them, the CPU. */
+/* In order of preference; the CPU comes last. */
 #define GPU_BACKENDS(X) X("CUDA") X("AMDGPU") X("Metal") X("OpenCL")
-#define NAMED(name_) .name = name_, .in_front = name_ ": ", .prefix = name_ "Device"
-#define PARTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
+#define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
 enum { CUDA_ROW = 0, OPENCL_ROW = 3 };
 const wb__row wb__rows[WB__ROWS] = {
     {NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
-     .parts = PARTS("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
+     .libraries = LIBRARIES("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
     {NAMED("AMDGPU"), .alias = "AMD", .missing = NOT_OF_THIS_VERSION("AMDGPU"),
-     .parts = PARTS("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
+     .libraries = LIBRARIES("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {NAMED("Metal"), .missing = NOT_OF_THIS_VERSION("Metal"), .parts = PARTS(NULL),
+    {NAMED("Metal"), .missing = NOT_OF_THIS_VERSION("Metal"), .libraries = LIBRARIES(NULL),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
     {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
-     .parts = PARTS("CLBlast"),
+     .libraries = LIBRARIES("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
                    "(Debian: pocl-opencl-icd)."},
-    {NAMED("CPU"), .missing = "", .deviceless = "", .parts = PARTS(NULL)},
+    {NAMED("CPU"), .missing = "", .deviceless = "", .libraries = LIBRARIES(NULL)},
 };
 
 #define ENTRY(name) name,
@@ -49,19 +49,19 @@ const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
 /* ---- state --------------------------------------------------------------------------------- */
 
-typedef enum { NOT_STARTED, STARTING, WORKS, DOES_NOT } condition;
+typedef enum { NOT_STARTED, STARTING, WORKS, FAILED } condition;
 
-/* Reasons are kept in fixed memory, as errors are. */
+/* Reasons are in fixed memory, so that they are available when memory is short. */
 static struct {
     const wb__backend *backend;
     condition condition;
     const wb_device **devices;
     int n;
-    bool started;                       /* ever */
-    char why[WB__WHY];
+    bool started;                       /* has worked at least once */
+    char reason[WB__REASON_BYTES];
 } state[WB__ROWS] = {[WB__CPU_ROW] = {.backend = &wb__cpu_backend}};
 
-/* The tables that this library has, by row. */
+/* The backends that are built in, by row. */
 static const wb__backend *built[WB__ROWS] = {
 #ifdef WB_HAVE_CUDA
     [CUDA_ROW] = &wb__cu_backend,
@@ -74,24 +74,24 @@ static const wb__backend *built[WB__ROWS] = {
 
 static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool asked_environment;
-static bool alias_said;
+static bool environment_read;
+static bool alias_logged;
 
 static void stop_all(void);
 
 static void prepare(void)
 {
-    pthread_mutexattr_t again;
-    pthread_mutexattr_init(&again);
-    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
-    pthread_mutex_init(&lock, &again);
-    pthread_mutexattr_destroy(&again);
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
     wb__at_shutdown = stop_all;
 }
 
 static void load_from_environment(void)
 {
-    asked_environment = true;
+    environment_read = true;
     const char *at = getenv("WEBER_BACKENDS");
     wb__error_kept kept;
     wb__error_keep(&kept);
@@ -112,7 +112,7 @@ void wb__registry_lock(void)
 {
     pthread_once(&once, prepare);
     pthread_mutex_lock(&lock);
-    if (!asked_environment) load_from_environment();
+    if (!environment_read) load_from_environment();
 }
 
 void wb__registry_unlock(void) { pthread_mutex_unlock(&lock); }
@@ -137,10 +137,10 @@ int wb__row_find(const char *name)
         if (!strcmp(name, wb__rows[i].name)) return i;
         if (!wb__rows[i].alias || strcmp(name, wb__rows[i].alias) != 0) continue;
         wb__registry_lock();
-        bool said = alias_said;
-        alias_said = true;
+        bool was_logged = alias_logged;
+        alias_logged = true;
         wb__registry_unlock();
-        if (!said)
+        if (!was_logged)
             wb__log(WB_LOG_WARN, "\"%s\" backend is deprecated. Please use \"%s\" instead.", name,
                     wb__rows[i].name);
         return i;
@@ -195,30 +195,30 @@ static bool list_devices(int row)
     return true;
 }
 
-/* Once: what a driver says does not change while a process lives.  Only for want of memory it is
- * tried again. */
+/* Starts a backend once: drivers do not change during a process. Only if memory was short, the next
+ * call tries again. */
 static void start(int row)
 {
     wb__error_kept kept;
     wb__error_keep(&kept);
     wb_clear_error();
     state[row].condition = STARTING;
-    snprintf(state[row].why, WB__WHY, "%s is being started.", wb__rows[row].name);
+    snprintf(state[row].reason, WB__REASON_BYTES, "%s is being started.", wb__rows[row].name);
     if (state[row].backend->start() == 0) {
         if (list_devices(row)) state[row].condition = WORKS;
         else state[row].backend->stop();
         state[row].started |= state[row].condition == WORKS;
     }
     if (state[row].condition != WORKS) {
-        bool again = wb_error_code() == WB_ERROR_MEMORY;
-        state[row].condition = again ? NOT_STARTED : DOES_NOT;
-        snprintf(state[row].why, WB__WHY, "%s",
+        bool retry = wb_error_code() == WB_ERROR_MEMORY;
+        state[row].condition = retry ? NOT_STARTED : FAILED;
+        snprintf(state[row].reason, WB__REASON_BYTES, "%s",
                  *wb_error() ? wb_error() : wb__rows[row].deviceless);
     }
     if (wb__debug("load"))
         wb__log(WB_LOG_DEBUG, "load: %s: %d device%s%s%s", wb__rows[row].name, state[row].n,
                 state[row].n == 1 ? "" : "s", state[row].n ? "" : ": ",
-                state[row].n ? "" : state[row].why);
+                state[row].n ? "" : state[row].reason);
     wb__error_restore(&kept);
 }
 
@@ -229,19 +229,19 @@ bool wb__row_works(int row)
     return state[row].condition == WORKS;
 }
 
-const char *wb__row_why(int row)
+const char *wb__row_reason(int row)
 {
     if (wb__row_works(row)) return "";
-    if (!state[row].backend && !*state[row].why)
-        snprintf(state[row].why, WB__WHY, "%s is not loaded: wb_using(\"%s\").",
+    if (!state[row].backend && !*state[row].reason)
+        snprintf(state[row].reason, WB__REASON_BYTES, "%s is not loaded: wb_using(\"%s\").",
                  wb__rows[row].name, wb__rows[row].name);
-    return state[row].why;
+    return state[row].reason;
 }
 
-const char *wb__row_in_front(int row, const char *why)
+const char *wb__row_label(int row, const char *reason)
 {
     const char *name = wb__rows[row].name;
-    return strncmp(why, name, strlen(name)) == 0 ? "" : wb__rows[row].in_front;
+    return strncmp(reason, name, strlen(name)) == 0 ? "" : wb__rows[row].label;
 }
 
 wb_device_list wb__row_devices(int row)
@@ -250,8 +250,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* The last thing of wb_shutdown.  What is loaded stays so, and starts again when asked for; or without
- * being asked, where the program holds tensors of its: then it runs on, and is stopped next time. */
+/* Stops all backends; the last step of wb_shutdown. They stay loaded and start again on demand.
+ * A backend whose tensors the program still holds may run on without a start, so `started` stays
+ * set and the next shutdown stops the backend again. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);
@@ -262,7 +263,7 @@ static void stop_all(void)
         wb__free(state[i].devices);
         state[i].devices = NULL;
         state[i].n = 0;
-        state[i].why[0] = 0;
+        state[i].reason[0] = 0;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -282,7 +283,7 @@ int wb_using(const char *backend)
     wb__registry_lock();
     if (!state[row].backend && !(state[row].backend = built[row])) {
         status = wb__fail(WB_ERROR_DEVICE, "%s", wb__rows[row].missing);
-        snprintf(state[row].why, WB__WHY, "%s", wb_error());
+        snprintf(state[row].reason, WB__REASON_BYTES, "%s", wb_error());
     }
     wb__registry_unlock();
     return status;
@@ -313,13 +314,13 @@ bool (wb_functional)(const char *backend, const char *part)
 
 const char *wb_why_not(const char *backend)
 {
-    char *text = wb__room(WB__ROOM_WHY);
+    char *text = wb__thread_text(WB__TEXT_REASON);
     int row = wb__row_named(backend);
     if (row < 0) {
-        snprintf(text, WB__ROOM, "%s", wb_error());
+        snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb_error());
     } else {
         wb__registry_lock();
-        snprintf(text, WB__ROOM, "%s", wb__row_why(row));
+        snprintf(text, WB__THREAD_TEXT_BYTES, "%s", wb__row_reason(row));
         wb__registry_unlock();
     }
     return text;

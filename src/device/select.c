@@ -1,5 +1,5 @@
-/* Which device to use: by preference, by order, by number; and the accessors of devices.  The
- * texts are promised in docs and tests, word for word. */
+/* Selection of devices: by preference, by order, by index; and properties of devices. Documentation
+ * and tests contain these messages word for word. */
 #include "device/device.h"
 #include "device/registry.h"
 
@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* All guarded by the registry's lock. */
-static const wb_device *remembered;     /* by wb_gpu_device */
+/* Guarded by the registry's lock. */
+static const wb_device *remembered;     /* the result of wb_gpu_device */
 static struct {
     bool not_allowed, not_loaded, not_functional;       /* of the preference */
     bool nothing_loaded, nothing_works;                 /* of wb_gpu */
-} said;
+} logged;
 
 void wb__selection_forget_device(void) { remembered = NULL; }
 
@@ -22,12 +22,12 @@ void wb__device_forget(void)
 {
     wb__registry_lock();
     remembered = NULL;
-    memset(&said, 0, sizeof said);
+    memset(&logged, 0, sizeof logged);
     wb__preference_forget();
     wb__registry_unlock();
 }
 
-static bool say(bool *flag)
+static bool first_time(bool *flag)
 {
     bool first = !*flag;
     *flag = true;
@@ -36,14 +36,14 @@ static bool say(bool *flag)
 
 static const wb_device *first_of(int row) { return wb__row_devices(row).device[0]; }
 
-/* ---- the preference, else the order -------------------------------------------------------- */
+/* ---- preferred device ---------------------------------------------------------------------- */
 
-/* `once`: what is wrong with the preference is said at most once. */
+/* The first device of the preferred backend; NULL: none. `once`: problems are logged only once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return NULL;
     if (p->row < 0) {
-        if (say(&said.not_allowed))
+        if (first_time(&logged.not_allowed))
             wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
         return NULL;
@@ -51,16 +51,16 @@ static const wb_device *preferred(const wb__preference *p, bool verbose, bool on
     const char *name = wb__rows[p->row].name;
     if (verbose) wb__log(WB_LOG_INFO, "Using backend set in preferences: %s.", name);
     if (!wb__row_loaded(p->row)) {
-        if (say(&said.not_loaded) || !once)
+        if (first_time(&logged.not_loaded) || !once)
             wb__log(WB_LOG_WARN, "Trying to use backend: %s but it's trigger package is not "
                     "loaded.\nPlease load the package and call this function again to respect the "
                     "preferences backend: wb_using(\"%s\").", name, name);
         return NULL;
     }
     if (wb__row_works(p->row)) return first_of(p->row);
-    if (say(&said.not_functional) || !once)
+    if (first_time(&logged.not_functional) || !once)
         wb__log(WB_LOG_WARN, "Backend: %s from the set preferences is not functional. Defaulting "
-                "to automatic device selection.\n%s", name, wb__row_why(p->row));
+                "to automatic device selection.\n%s", name, wb__row_reason(p->row));
     return NULL;
 }
 
@@ -79,7 +79,7 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     const wb_device *d = preferred(wb__preference_read(), o.verbose, false);
     if (!d) {
         int row = first_working(0, WB__ROWS);
-        if (row < 0) row = WB__CPU_ROW; /* without memory for the list of its devices */
+        if (row < 0) row = WB__CPU_ROW; /* no memory for its list of devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
         d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
     }
@@ -97,8 +97,8 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* NULL: there is none, or the CPU is preferred.  A GPU is remembered; that there is none is not, so
- * that one which is loaded later is found. */
+/* NULL: there is no GPU, or the CPU is preferred. Only a GPU is remembered, so that a backend that
+ * is loaded later is found. */
 static const wb_device *gpu(void)
 {
     if (remembered) return remembered;
@@ -110,20 +110,20 @@ static const wb_device *gpu(void)
     return remembered;
 }
 
-/* A line a backend, after the sentence. */
+/* The error of a missing GPU, with a line for each backend. */
 static void *no_gpu(void)
 {
-    char text[WB__WHY];
+    char text[WB__REASON_BYTES];
     int n = snprintf(text, sizeof text, "No functional GPU device found!");
     const wb__preference *p = wb__preference_read();
     if (p->set && p->row == WB__CPU_ROW)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "\nThe gpu_backend preference is CPU: no other backend is used.");
     for (int row = 0; row < WB__CPU_ROW && n < (int)sizeof text; row++) {
-        const char *why = wb__row_why(row);
-        if (*why)
-            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_in_front(row, why),
-                          why);
+        const char *reason = wb__row_reason(row);
+        if (*reason)
+            n += snprintf(text + n, sizeof text - (size_t)n, "\n%s%s", wb__row_label(row, reason),
+                          reason);
     }
     return wb__fail_null(WB_ERROR_DEVICE, "%s", text);
 }
@@ -144,12 +144,13 @@ void wb_reset_gpu_device(void)
 {
     wb__registry_lock();
     remembered = NULL;
-    said.not_loaded = said.not_functional = false;
+    logged.not_loaded = logged.not_functional = false;
     wb__registry_unlock();
 }
 
-/* Of a backend that was asked for: the preferred one, else the first loaded, else the first. */
-static void say_nothing_works(void)
+/* Logs once that a backend does not work: the preferred backend, else the first loaded, else the
+ * first. */
+static void log_nothing_works(void)
 {
     const wb__preference *p = wb__preference_read();
     int row = p->set ? p->row : -1;
@@ -159,7 +160,7 @@ static void say_nothing_works(void)
     }
     const wb__row *r = &wb__rows[row];
     const bool loaded = wb__row_loaded(row);
-    if (!say(loaded ? &said.nothing_works : &said.nothing_loaded)) return;
+    if (!first_time(loaded ? &logged.nothing_works : &logged.nothing_loaded)) return;
     if (loaded)
         wb__log(WB_LOG_INFO, "The %s function is being called but %s is not functional.\n"
                 "Defaulting back to the CPU. (No action is required if you want to run on the "
@@ -176,13 +177,13 @@ const wb_device *wb__gpu_for_move(void)
     if (!d && !prefers_cpu()) {
         const wb__preference *p = wb__preference_read();
         if (p->set && p->row < 0) preferred(p, false, true);
-        say_nothing_works();
+        log_nothing_works();
     }
     wb__registry_unlock();
     return d;
 }
 
-/* ---- by name and number -------------------------------------------------------------------- */
+/* ---- by name and index --------------------------------------------------------------------- */
 
 wb_device_list wb_devices(const char *backend)
 {
@@ -203,7 +204,7 @@ static const wb_device *numbered(int row, int ordinal)
     wb_device_list list = wb__row_devices(row);
     if (!list.n)
         return wb__fail_null(WB_ERROR_DEVICE, "Backend: %s is not functional.\n%s", name,
-                             wb__row_why(row));
+                             wb__row_reason(row));
     if (ordinal >= 0 && ordinal < list.n) return list.device[ordinal];
     return wb__fail_null(WB_ERROR_DEVICE, "%s has no device %d: there %s %d, numbered from 0.",
                          name, ordinal, list.n == 1 ? "is" : "are", list.n);
@@ -219,7 +220,7 @@ const wb_device *wb_device_at(const char *backend, int ordinal)
     return d;
 }
 
-/* ---- of a device --------------------------------------------------------------------------- */
+/* ---- properties ---------------------------------------------------------------------------- */
 
 int wb_device_ordinal(const wb_device *d) { return d ? d->ordinal : -1; }
 const char *wb_device_backend(const wb_device *d) { return d ? d->backend->name : ""; }
@@ -235,7 +236,7 @@ const char *wb_device_describe(const wb_device *d)
     enum { RING = 8, ROOM = 256 };
     static _Thread_local unsigned next;
     if (!d) return "";
-    char *text = wb__room(WB__ROOM_DEVICES) + next++ % RING * ROOM;
+    char *text = wb__thread_text(WB__TEXT_DEVICES) + next++ % RING * ROOM;
     const char *prefix = wb__rows[wb__row_of(d->backend)].prefix;
     if (wb_device_is_gpu(d))
         snprintf(text, ROOM, "%s(%d): %s", prefix, d->ordinal, d->name);
@@ -256,7 +257,7 @@ int wb_device_memory_of(const wb_device *d, wb_device_memory *m)
 {
     if (m) *m = (wb_device_memory){-1, -1, -1, -1, -1};
     if (!given_device(d, "device_memory_of")) return wb_error_code();
-    if (!m) return wb__fail(WB_ERROR_ARGUMENT, "device_memory_of: nowhere to put the answer");
+    if (!m) return wb__fail(WB_ERROR_ARGUMENT, "device_memory_of: no struct for the result");
     return d->backend->memory(d, m);
 }
 

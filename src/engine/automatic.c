@@ -1,34 +1,34 @@
-/* Evaluations that the program did not ask for.  Where no scope is open nothing ends a step, so that
- * a loop would only build: the second write to a variable ends the step before, and a graph that
- * outgrows all measure is computed.  Neither makes a value unreadable that the program may still
- * build on. */
+/* Evaluations that the program did not ask for.  Without an open scope no call ends a step, and a
+ * training loop would only build a graph.  So the second write to a variable evaluates the previous
+ * step, and a graph that grows too large is evaluated.  All values that the program may still use
+ * stay readable. */
 #include "engine/graph.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_OF_STEPS = 2048 };  /* tensors of the latest steps; more are a graph that only grows */
+enum { MOST_OF_STEPS = 2048 };  /* more tensors in the latest steps: the graph only grows */
 
-static bool handed(const wb_tensor *x)
+static bool is_held(const wb_tensor *x)
 {
     return wb__refs(x) > wb__consumers(x);
 }
 
 /* ---- a step ends ----------------------------------------------------------------------------- */
 
-/* Pending writes are as good as made: what reads them is safe. */
+/* Pending writes count as evaluated: tensors that read them are safe. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
-/* A version that the writes before this step overwrite. */
+/* Whether x is a version that the writes before this step overwrite. */
 static bool is_replaced(const wb_tensor *x)
 {
     if (x->flags & WB__PENDING) return x->variable && x->variable->current != x;
     return wb__overwritten(x);
 }
 
-/* Finds what these values are made of and the program was handed, and would lose: the first
- * *n_carried tensors of the order afterwards. */
-static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_carried)
+/* Finds the operands of these values that the program holds and that the writes would make
+ * unreadable.  They become the first *n_carried tensors of the order. */
+static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
     for (int i = 0; i < n; i++)
@@ -43,14 +43,14 @@ static int find_carried(wb__order *o, int n, wb_tensor *const *values, int *n_ca
     }
     for (int i = 0; i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (reads[i] && !is_made(x) && handed(x)) o->node[(*n_carried)++] = x;
+        if (reads[i] && !is_made(x) && is_held(x)) o->node[(*n_kept)++] = x;
     }
     wb__free(reads);
     return 0;
 }
 
-/* How many pending writes come before the latest ones of layers, which write running statistics
- * while their step is still being built. */
+/* Number of pending writes without the last ones by layers, which write running statistics while
+ * their step is still being built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;
@@ -61,33 +61,35 @@ static int writes_of_the_program(const wb__thread *t)
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 {
     wb__order order = {0};
-    int n_carried = 0, status = find_carried(&order, n, values, &n_carried);
+    int n_kept = 0, status = find_kept(&order, n, values, &n_kept);
     if (!status)
-        status = wb__evaluate_first(t, writes_of_the_program(t), n_carried, order.node);
+        status = wb__evaluate_first(t, writes_of_the_program(t), n_kept, order.node);
     wb__order_free(&order);
     return status;
 }
 
-/* ---- letting go ------------------------------------------------------------------------------ */
+/* ---- detaching stale tensors ----------------------------------------------------------------- */
 
-static bool has_no_past(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
+static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-enum { STALE = 1, LOST = 2 }; /* made of a version that is gone; so that it has no value either */
+/* Depends on a version that is gone; and so has no value. */
+enum { STALE = 1, LOST = 2 };
 
-/* Of each tensor of the order: its state, and the name of a version that is gone below it. */
-typedef struct { uint8_t state; const char *name; } past;
+/* For each tensor of the order: its state, and the variable's name of a gone version that it
+ * depends on. */
+typedef struct { uint8_t state; const char *name; } history;
 
-static void look_below(const wb__order *o, past *p)
+static void find_stale(const wb__order *o, history *p)
 {
     for (int i = 0; i < o->n; i++) {
         const wb_tensor *x = o->node[i];
-        p[i] = (past){0};
-        if (has_no_past(x)) {
-            if (x->flags & WB__GONE) p[i] = (past){STALE | LOST, x->name};
+        p[i] = (history){0};
+        if (has_no_inputs(x)) {
+            if (x->flags & WB__GONE) p[i] = (history){STALE | LOST, x->name};
             continue;
         }
         for (uint32_t j = 0; j < x->n_in; j++) {
-            const past *in = &p[wb__order_index(o, x->in[j], has_no_past)];
+            const history *in = &p[wb__order_index(o, x->in[j], has_no_inputs)];
             if (in->state & ~p[i].state) p[i].name = in->name;
             p[i].state |= in->state;
         }
@@ -95,7 +97,7 @@ static void look_below(const wb__order *o, past *p)
     }
 }
 
-static void cut(wb_tensor *x, const past *p)
+static void cut(wb_tensor *x, const history *p)
 {
     x->flags |= WB__CUT;
     if (!x->name) x->name = p->name ? p->name : "a parameter";
@@ -104,24 +106,24 @@ static void cut(wb_tensor *x, const past *p)
     wb__tensor_detach(x);
 }
 
-static bool has_past(const void *object)
+static bool has_history(const void *object)
 {
     const wb_tensor *x = object;
-    return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_past(x);
+    return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
-/* Steps that go on from one another without a parameter, as an average of data, are never complete:
- * their graph only grows.  Tensors of it that are about to be old are computed, and lose what they
- * were made of. */
+/* Steps that continue one another without a parameter, such as a running average of data, are never
+ * complete, so their graph only grows.  Evaluates the tensors that are about to leave the recent
+ * part of the list, and detaches them. */
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
-    int n = 0, room = 0;
+    int n = 0, capacity = 0;
     bool good = true;
-    for (int i = s->looked[WB__LOOKS - 1]; good && i < s->looked[WB__LOOKS - 2]; i++) {
+    for (int i = s->past_n[WB__PAST - 1]; good && i < s->past_n[WB__PAST - 2]; i++) {
         wb_tensor *x = s->objects[i];
-        if (!x || !has_past(x) || x->storage || !wb__consumers(x)) continue;
-        good = wb__reserve(&old, &room, n + 1, sizeof *old);
+        if (!x || !has_history(x) || x->storage || !wb__consumers(x)) continue;
+        good = wb__reserve(&old, &capacity, n + 1, sizeof *old);
         if (good) old[n++] = wb__ref(x);
     }
     if (good && n) good = !wb__evaluate_keeping(n, old);
@@ -135,50 +137,50 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Only what was handed out lately is looked at: older tensors had their turns, and keep what they
- * have. */
-void wb__let_go(wb__thread *t)
+/* Only considers recent tensors.  Older ones were considered before and stay as they are. */
+void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
     while (s && s->outer) s = s->outer;
     if (!s || t->busy || t->recording) return;
     wb__order order = {0};
-    past *p = NULL;
+    history *p = NULL;
     bool good = true;
     wb__order_begin(&order);
-    const int first = s->looked[WB__LOOKS - 1], n = s->n;
+    const int first = s->past_n[WB__PAST - 1], n = s->n;
     for (int i = first; good && i < n; i++)
-        if (s->objects[i] && has_past(s->objects[i]))
-            good = wb__order_add(&order, s->objects[i], has_no_past);
+        if (s->objects[i] && has_history(s->objects[i]))
+            good = wb__order_add(&order, s->objects[i], has_no_inputs);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
-    if (p) look_below(&order, p);
-    for (int i = 0; p && i < order.n; i++) { /* positions are of the walk: found before any is cut */
-        order.node[i] = p[i].state && handed(order.node[i]) && has_past(order.node[i])
+    if (p) find_stale(&order, p);
+    /* Indices are of the walk, so all are used before the first tensor is detached. */
+    for (int i = 0; p && i < order.n; i++) {
+        order.node[i] = p[i].state && is_held(order.node[i]) && has_history(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;
     }
     for (int i = 0; p && i < order.n; i++) {
         wb_tensor *x = order.node[i];
         if (!x) continue;
-        t->letting_go = true;   /* else the ring would grow by what each step was made of */
+        t->cutting = true;   /* the inputs of a detached tensor do not become unconsumed results */
         if (x->storage || p[i].state & LOST) cut(x, &p[i]);
         wb__unref(x);
-        t->letting_go = false;
+        t->cutting = false;
     }
     if (good && order.n > MOST_OF_STEPS) {
-        t->letting_go = true;
+        t->cutting = true;
         compute_old(s);
-        t->letting_go = false;
+        t->cutting = false;
     }
     wb__free(p);
     wb__order_free(&order);
-    memmove(s->looked + 1, s->looked, (WB__LOOKS - 1) * sizeof *s->looked);
-    s->looked[0] = n;
-    if (!good) wb_clear_error(); /* memory was not there: they are looked at again */
+    memmove(s->past_n + 1, s->past_n, (WB__PAST - 1) * sizeof *s->past_n);
+    s->past_n[0] = n;
+    if (!good) wb_clear_error(); /* out of memory: the next call considers them again */
 }
 
-/* ---- overgrown ------------------------------------------------------------------------------- */
+/* ---- graphs that grow too large -------------------------------------------------------------- */
 
-/* Everything that nobody consumed and that can still be computed; counted. */
+/* Collects all unconsumed results that can still be evaluated; counted. */
 static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
 {
     wb__order order = {0};
@@ -186,12 +188,12 @@ static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
     int status = 0;
     wb__order_begin(&order);
     do {
-        if (!wb__order_add(&order, unconsumed, has_no_past)) status = WB_ERROR_MEMORY;
+        if (!wb__order_add(&order, unconsumed, has_no_inputs)) status = WB_ERROR_MEMORY;
         unconsumed = unconsumed->next_unconsumed;
     } while (!status && unconsumed != t->unconsumed);
-    past *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
+    history *p = status ? NULL : wb__alloc(((size_t)order.n + 1) * sizeof *p);
     *all = p ? wb__alloc(((size_t)order.n + 1) * sizeof **all) : NULL;
-    if (*all) look_below(&order, p);
+    if (*all) find_stale(&order, p);
     for (int i = 0; *all && i < order.n; i++)
         if (order.node[i]->flags & WB__IS_UNCONSUMED && !(p[i].state & LOST))
             (*all)[(*n)++] = wb__ref(order.node[i]);
@@ -205,7 +207,7 @@ int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     int status = 0;
-    t->busy++; /* the tensors that are made of versions start no evaluation of their own */
+    t->busy++; /* creating tensors for versions starts no evaluation */
     for (int i = 0; i < t->n_pending && !status; i++)
         if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);
     if (!status) status = wb__evaluate(n, tensors, NULL);
@@ -215,11 +217,11 @@ int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 
 int wb__evaluate_overgrown(wb__thread *t)
 {
-    static _Atomic bool said;
+    static _Atomic bool reported;
     if (t->busy || t->recording || !wb__in_root(t)) return 0;
     t->made = 0;
     if (!t->unconsumed && !t->n_pending) return 0;
-    if (!atomic_exchange(&said, true))
+    if (!atomic_exchange(&reported, true))
         wb__log(WB_LOG_WARN,
                 "A graph of more than %d tensors was built outside any scope, and is evaluated.\n"
                 "Open a scope for each step (wb_scope_open, wb_scope_close).",

@@ -1,4 +1,4 @@
-/* Plans by structure, arenas by need, and the running of a plan. */
+/* The plan cache, the arenas, and the running of plans. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -7,10 +7,10 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wb__plan **plans;
-static int n_plans, plans_room, limit = 64;
+static int n_plans, plans_capacity, limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats stats;
-static _Atomic int64_t arena_bytes;     /* changed outside the lock too, around allocations */
+static _Atomic int64_t arena_bytes;     /* also changed without the lock, around allocations */
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -44,7 +44,8 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
     return NULL;
 }
 
-/* The plan unused for longest goes; one that runs is freed when it is done. */
+/* Removes the least recently used plan from the cache.  A running plan is freed when its run
+ * ends. */
 static void evict(void)
 {
     int oldest = 0;
@@ -55,11 +56,11 @@ static void evict(void)
     if (--p->uses == 0) wb__plan_free(p);
 }
 
-static bool keep(wb__plan *p)
+static bool add_plan(wb__plan *p)
 {
     while (n_plans >= limit) evict();
-    if (!wb__reserve(&plans, &plans_room, n_plans + 1, sizeof *plans)) return false;
-    p->uses = 2;                                    /* the cache's and the caller's */
+    if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
+    p->uses = 2;                                    /* references of the cache and of the caller */
     p->last_used = ++clock_now;
     plans[n_plans++] = p;
     return true;
@@ -73,11 +74,11 @@ wb__plan *wb__plan_find(const wb__request *r)
     if (p) stats.plan_hits++;
     pthread_mutex_unlock(&lock);
     if (p) return p;
-    p = wb__plan_make(r, hash); /* two threads may make the same one: both are right */
+    p = wb__plan_make(r, hash); /* two threads may build the same plan; both plans are valid */
     if (!p) return NULL;
     pthread_mutex_lock(&lock);
     stats.plans_built++;
-    bool kept = keep(p);
+    bool kept = add_plan(p);
     pthread_mutex_unlock(&lock);
     if (kept) return p;
     wb__plan_free(p);
@@ -92,8 +93,8 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* A plan that cannot be run any more leaves the cache; its runs keep it until they are done. */
-static void forget(wb__plan *p)
+/* Removes a plan that cannot run from the cache.  Its runs keep it until they end. */
+static void remove_plan(wb__plan *p)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n_plans; i++) {
@@ -105,12 +106,12 @@ static void forget(wb__plan *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- arenas: the plans of a device share them, one for each run under way -------------------- */
+/* ---- arenas, shared by the plans of a device; each run has its own --------------------------- */
 
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
 
-/* One that no plan is using, of a device (NULL: of any), taken out of the list; false: none. */
+/* Frees an idle arena of a device (NULL: any device).  False: there is none. */
 static bool drop_idle(const wb_device *d)
 {
     pthread_mutex_lock(&lock);
@@ -137,8 +138,8 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* A plan that needs next to nothing, such as a loader's that gathers a batch, leaves large arenas to
- * the training that runs at the same time, which would make itself another one. */
+/* Small plans (for example a loader's, which gathers a batch) must not take a large arena: a
+ * concurrent training step would have to allocate another one. */
 enum { LITTLE = 4096, LARGE = 4 * LITTLE };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
@@ -162,7 +163,8 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     }
     pthread_mutex_unlock(&lock);
     if (memory && *got >= bytes) return memory;
-    if (memory) {                                   /* too small for this plan: it grows, once */
+    if (memory) {                                   /* too small for this plan: replaced by a larger
+                                                       one */
         d->backend->release(d, memory, (size_t)*got);
         arena_bytes -= *got;
     }
@@ -172,7 +174,7 @@ static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
     return memory;
 }
 
-static void arena_give(const wb_device *d, void *memory, int64_t bytes)
+static void arena_release(const wb_device *d, void *memory, int64_t bytes)
 {
     if (!memory) return;
     pthread_mutex_lock(&lock);
@@ -189,7 +191,7 @@ static void arena_give(const wb_device *d, void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
-/* ---- need ------------------------------------------------------------------------------------ */
+/* ---- memory needed --------------------------------------------------------------------------- */
 
 static int64_t idle_bytes(const wb_device *d)
 {
@@ -201,7 +203,7 @@ static int64_t idle_bytes(const wb_device *d)
     return bytes;
 }
 
-int wb__plan_room(const wb__plan *p)
+int wb__plan_check_memory(const wb__plan *p)
 {
     const wb_device *d = p->device;
     wb_device_memory m;
@@ -215,7 +217,7 @@ int wb__plan_room(const wb__plan *p)
                     (double)(m.used - idle_bytes(d)) / 1048576);
 }
 
-void wb__plan_tell_need(const wb__plan *p)
+void wb__plan_report_memory(const wb__plan *p)
 {
     if (!p->device->backend->is_gpu) return;
     wb__fail(WB_ERROR_MEMORY,
@@ -240,88 +242,92 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* A device that fails among the last kernels, which write variables in place, leaves some of them
- * written; whatever the caller takes back, their values are not what they were. */
-static void tell_written(int code)
+/* A device failure among the last kernels, which write variables in place, may leave some variables
+ * written.  Their old values are lost, even if the caller cancels the writes. */
+static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
              "them, as from a checkpoint", wb_error());
 }
 
-/* From its second run on a plan is one command, where the device has such a thing and one by one it
- * would be many.  Graphs do not name the kernel that fails, so WEBER_DEBUG=sync does without. */
-static bool wants_graph(const wb__plan *p, wb__part_kind kind)
+/* From its second run on a plan runs as one command (a graph), if the device has graphs and the
+ * plan has several launches.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does
+ * not use them. */
+static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
-    const int n = kind == WB__PART_WHOLE ? p->n_launches
-                : kind == WB__PART_WRITES ? final : p->n_launches - final;
+    const int n = kind == WB__PHASE_WHOLE ? p->n_launches
+                : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
-/* What was made when another one had no memory is not tried again: the plan runs without. */
-static wb__graph *graph_of(wb__plan *p, wb__part_kind kind, int n_numbers)
+/* The graph of a phase; NULL: the kernels are launched one by one.  If building a graph fails it is
+ * not tried again. */
+static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
-    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
-    wb__plan_part *part = &p->part[kind];
-    if (!wants_graph(p, kind)) return NULL;
-    pthread_mutex_lock(&making);
-    if (!part->tried) {
-        const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
-        const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
-        part->tried = true;
-        part->sequence = (wb__sequence){
+    static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
+    wb__plan_phase *phase = &p->phase[kind];
+    if (!pays_as_graph(p, kind)) return NULL;
+    pthread_mutex_lock(&building);
+    if (!phase->tried) {
+        const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
+        const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
+        phase->tried = true;
+        phase->sequence = (wb__sequence){
             .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
             .n_buffers = p->arena + 1, .buffers = p->buffers,
             .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
-            .split = kind != WB__PART_WHOLE};
-        if (p->device->backend->graph(p->device, &part->sequence, &part->graph)) {
-            part->graph = NULL;
+            .split = kind != WB__PHASE_WHOLE};
+        if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
+            phase->graph = NULL;
             if (wb__debug("plan"))
-                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s", part->sequence.n_kernels,
+                wb__log(WB_LOG_DEBUG, "plan: no graph of its %d kernels: %s",
+                        phase->sequence.n_kernels,
                         wb_error_code() ? wb_error() : "the device cannot");
             wb_clear_error();
         }
     }
-    wb__graph *graph = part->graph;
-    pthread_mutex_unlock(&making);
+    wb__graph *graph = phase->graph;
+    pthread_mutex_unlock(&building);
     return graph;
 }
 
-/* What a failing step leaves: `written` where a step before it wrote a variable. */
+/* The error of a failed step.  `written`: an earlier step wrote a variable. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
-        forget(p);
+        remove_plan(p);
         return WB__PLAN_AGAIN;
     }
     if (status == WB_ERROR_UNSUPPORTED) status = WB_ERROR_DEVICE;
-    if (final) tell_written(status);
+    if (final) report_written(status);
     return status;
 }
 
-/* One by one, or as one command: of that nobody knows how far it came. */
-static int run_part(wb__plan *p, wb__part_kind kind, void **buffers, const size_t *places,
+/* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
+ * kernels ran. */
+static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                     const wb__number *numbers, int n_numbers)
 {
     const wb__backend *backend = p->device->backend;
-    const int first = kind == WB__PART_WRITES ? p->n_compute : 0;
-    const int end = kind == WB__PART_COMPUTE ? p->n_compute : p->n_steps;
+    const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
+    const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
     wb__graph *graph = graph_of(p, kind, n_numbers);
     if (graph) {
-        const int status = backend->graph_run(p->device, graph, buffers, places, numbers);
+        const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
         return status ? failed(p, status, false, end > p->n_compute) : 0;
     }
     for (int i = first; i < end; i++) {
         const int status =
-            backend->launch(p->device, p->kernels[i], buffers, places, buffers[p->arena],
+            backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
                             (size_t)p->arena_bytes, numbers);
         if (status) return failed(p, status, i >= p->n_compute, i > p->n_compute);
     }
     return 0;
 }
 
-int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__number *numbers,
-                 int n_numbers, const wb__guard *gate)
+int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__number *numbers,
+                 int n_numbers, const wb__guard *guard)
 {
     wb__number few[64], *all = few;
     int64_t got = 0, need = p->arena_bytes + p->workspace_bytes;
@@ -337,12 +343,12 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *places, const wb__nu
     if (!arena) status = WB_ERROR_MEMORY;
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
-    const bool gated = gate && gate->device;
-    const wb__part_kind first = gated ? WB__PART_COMPUTE : WB__PART_WHOLE;
-    if (!status) status = run_part(p, first, buffers, places, all, n);
-    if (!status && gated) status = wb__guard_check(gate);
-    if (!status && gated) status = run_part(p, WB__PART_WRITES, buffers, places, all, n);
-    arena_give(p->device, arena, got);
+    const bool gated = guard && guard->device;
+    const wb__phase_kind first = gated ? WB__PHASE_COMPUTE : WB__PHASE_WHOLE;
+    if (!status) status = run_phase(p, first, buffers, offsets, all, n);
+    if (!status && gated) status = wb__guard_check(guard);
+    if (!status && gated) status = run_phase(p, WB__PHASE_WRITES, buffers, offsets, all, n);
+    arena_release(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);
     stats.steps++;
@@ -356,7 +362,7 @@ void wb__cache_clear(void)
     while (n_plans) evict();
     wb__free(plans);
     plans = NULL;
-    plans_room = 0;
+    plans_capacity = 0;
     pthread_mutex_unlock(&lock);
     while (drop_idle(NULL)) {}
 }

@@ -1,5 +1,5 @@
-/* Checks of operands and shapes.  Messages begin with the operation's name and tell what was found.
- */
+/* Checks of operands and shapes.  Messages begin with the operation's name and describe the
+ * operand. */
 #include "engine/tensor.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: with zeros as ones, so that no part overflows */
+    int64_t n = 1, bound = 1;           /* bound: product with zeros as ones, which must not
+                                           overflow */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -26,8 +27,8 @@ bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *si
     for (int i = 0; i < ndim; i++) {
         if (dims[i] && bound > (((int64_t)1 << 32) - 1) / dims[i]) {
             wb__fail(WB_ERROR_SHAPE,
-                     "%s: too large: a tensor has fewer than 2^32 elements, and so has each part of "
-                     "an empty one (dimension %d is %lld)", what, i, (long long)dims[i]);
+                     "%s: too large: a tensor has fewer than 2^32 elements, and so has each part "
+                     "of an empty one (dimension %d is %lld)", what, i, (long long)dims[i]);
             return false;
         }
         bound *= WB__MAX(dims[i], 1);
@@ -64,20 +65,20 @@ bool wb__floating(const char *what, const wb_tensor *x)
     return false;
 }
 
-/* The index that is out of range, where it is, and the bound. */
+/* Sets the error of an index out of range: its value, its position and the bound. */
 static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
                     int64_t bound)
 {
-    char place[WB_MAX_DIMS * 24] = "";
+    char position[WB_MAX_DIMS * 24] = "";
     int64_t each = index->size;
     for (int i = 0, n = 0; i < index->ndim; i++) {
         each /= index->dims[i];
-        n += snprintf(place + n, sizeof place - (size_t)n, i ? ",%lld" : "%lld",
+        n += snprintf(position + n, sizeof position - (size_t)n, i ? ",%lld" : "%lld",
                       (long long)(at / each % index->dims[i]));
     }
     return !wb__fail(WB_ERROR_ARGUMENT,
                      "%s: %lld, at [%s] of %s, is not in 0 to %lld (WEBER_DEBUG=check)", what,
-                     (long long)value, place, wb_describe(index), (long long)bound - 1);
+                     (long long)value, position, wb_describe(index), (long long)bound - 1);
 }
 
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)

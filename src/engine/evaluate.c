@@ -1,5 +1,5 @@
-/* Evaluation: what is asked, all pending writes, and every result nobody consumed yet that reads a
- * version about to be overwritten - together, as one plan. */
+/* Evaluation: one plan computes the requested tensors, all pending writes, and every unconsumed
+ * result that reads a version about to be overwritten. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -7,17 +7,18 @@
 
 enum { MOST_DEVICES = 64 };
 
-/* A thread's own arrays, kept from one evaluation to the next. */
+/* A thread's arrays, kept between evaluations. */
 typedef struct {
     wb__request request;
-    wb__order side;                     /* for looking at sinks before the walk proper */
+    wb__order side;                     /* for walks over unconsumed results before the evaluation's
+                                           own walk */
     uint8_t *reads;
-    int reads_room;
+    int reads_capacity;
     wb_tensor **roots;
-    int roots_room;
+    int roots_capacity;
     void **buffers;
-    size_t *places;
-    int buffers_room, places_room;
+    size_t *offsets;
+    int buffers_capacity, offsets_capacity;
 } work;
 static _Thread_local work mine;
 
@@ -34,7 +35,7 @@ wb_tensor *wb__assign(wb_tensor *v, wb_tensor *value)
 {
     wb__thread *t = wb__this_thread();
     if (!value) return NULL;
-    if (!wb__reserve(&t->pending, &t->pending_room, t->n_pending + 1, sizeof *t->pending))
+    if (!wb__reserve(&t->pending, &t->pending_capacity, t->n_pending + 1, sizeof *t->pending))
         return NULL;
     wb_tensor *a = wb__node_with(WB__OP_assign, (wb_dtype)v->dtype, v->ndim, v->dims, 1, &value, 0,
                                  NULL, 0, NULL);
@@ -76,7 +77,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
-/* The version that was in v's memory is gone; takes the reference over. */
+/* Marks the version that was in v's memory as gone.  Takes over the reference. */
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     old->flags |= WB__GONE;
@@ -86,7 +87,8 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* After a plan ran: each variable's new version is the assign; the one before is gone. */
+/* After a plan ran: the assign becomes the variable's version, and the version before it is
+ * gone. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -104,17 +106,22 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* The version that a pending write's variable had before it. */
-static wb_tensor *version_before(const wb_tensor *a) { return a->live ? a->live : a->variable->live; }
+/* The version of a pending write's variable before that write. */
+static wb_tensor *version_before(const wb_tensor *a)
+{
+    return a->live ? a->live : a->variable->live;
+}
 
-/* These writes, the latest, do not take place: each variable is what it was. */
-static void take_back(wb__thread *t, int first)
+/* Cancels the pending writes from index `first` on: their variables get the versions before these
+ * writes. */
+static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
         wb_tensor *a = t->pending[i], *v = a->variable;
-        if (!(a->flags & WB__PENDING)) continue;        /* made before another device failed */
+        /* already written, before another device failed */
+        if (!(a->flags & WB__PENDING)) continue;
         if (v && v->current == a) set_current(v, version_before(a));
-        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__TAKEN_BACK);
+        a->flags = (uint16_t)((a->flags & ~WB__PENDING) | WB__GONE | WB__CANCELLED);
         wb__tensor_detach(a);
     }
 }
@@ -125,12 +132,13 @@ static void end_pending(wb__thread *t, int first)
     t->n_pending = first;
     for (int i = first; i < n; i++) wb__unref(t->pending[i]);
     if (first) return;
-    wb__unref(t->guard);                /* it goes with the writes that it guards */
+    wb__unref(t->guard);                /* a guard is only for the writes that it was set with */
     t->guard = NULL;
 }
 
-/* y where x is finite, else not finite.  The program did not ask for it: a loss that nobody else
- * consumed is a sink still, and can be read after the update. */
+/* Returns y where x is finite, else a value that is not finite.  The new tensor must not count as a
+ * consumer: a loss without other consumers stays an unconsumed result, so that it can be read after
+ * the update. */
 static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
     const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
@@ -147,7 +155,7 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     guard = wb__bind(guard);
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* each device has its guard */
+        const int status = wb__evaluate_keeping(0, NULL);       /* each device has its own guard */
         if (status) return status;
     }
     if (t->guard) {
@@ -167,12 +175,13 @@ int wb__pending_count(void) { return wb__this_thread()->n_pending; }
 void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
-    if (first > t->n_pending) return;           /* evaluated since */
-    take_back(t, first);
+    if (first > t->n_pending) return;           /* already evaluated */
+    cancel(t, first);
     end_pending(t, first);
 }
 
-/* A constant on the variable's memory takes the place of its version; returns that one, counted. */
+/* Replaces the version in v's memory by a new constant on the same memory, and returns the old
+ * version with its reference. */
 static wb_tensor *replace_live(wb_tensor *v)
 {
     wb_tensor *old = v->live, *x = wb__constant_on(v->storage, 0, v);
@@ -200,7 +209,7 @@ int wb__keep_version(wb_tensor *v)
         v->storage = s;
         return status ? status : WB_ERROR_MEMORY;
     }
-    wb__storage_unref(s);               /* the old version keeps its own reference */
+    wb__storage_unref(s);               /* the old version has its own reference */
     old->flags |= WB__KEPT;
     old->name = v->name;
     wb__ref(v);
@@ -208,7 +217,7 @@ int wb__keep_version(wb_tensor *v)
     return 0;
 }
 
-/* A version that only the variable itself knows of is as good as new. */
+/* If only the variable itself refers to its version, no replacement is needed. */
 int wb__new_version(wb_tensor *v)
 {
     wb__storage_written(v->storage);
@@ -231,25 +240,28 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
     return bytes ? v->device->backend->upload(v->device, v->storage->data, 0, values, bytes) : 0;
 }
 
-/* ---- sinks ----------------------------------------------------------------------------------- */
+/* ---- unconsumed results ---------------------------------------------------------------------- */
 
-enum { READS = 1, LOST = 2, VERSIONS = 4 }; /* a version that is about to go; one that is gone already;
-                                               one at all */
+/* A tensor reads: a version that is about to be overwritten; a version that is gone; any
+ * version. */
+enum { READS = 1, LOST = 2, VERSIONS = 4 };
 
-/* What an unevaluated tensor reads: all that hold of these. */
-static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
+/* Sets *answer to the set of READS, LOST and VERSIONS of an unevaluated tensor. */
+static int find_reads(wb_tensor *unconsumed, unsigned *answer)
 {
     int before = mine.side.n;
     if (!wb__order_add_unevaluated(&mine.side, unconsumed)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&mine.reads, &mine.reads_room, mine.side.n, sizeof *mine.reads))
+    if (!wb__reserve(&mine.reads, &mine.reads_capacity, mine.side.n, sizeof *mine.reads))
         return WB_ERROR_MEMORY;
     for (int i = before; i < mine.side.n; i++) {
         const wb_tensor *x = mine.side.node[i];
-        unsigned reads = x->flags & WB__GONE ? LOST : wb__is_leaf(x) && wb__overwritten(x) ? READS : 0;
+        unsigned reads = x->flags & WB__GONE                       ? LOST
+                         : wb__is_leaf(x) && wb__overwritten(x) ? READS
+                                                                   : 0;
         if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (x->flags & WB__PENDING) /* it will stay, unless another write follows */
+        if (x->flags & WB__PENDING) /* it stays readable, unless another write follows */
             reads = (reads & LOST) | VERSIONS |
                     (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
@@ -260,33 +272,35 @@ static int what_it_reads(wb_tensor *unconsumed, unsigned *answer)
 
 static int add_root(wb_tensor *x, int *n_roots)
 {
-    if (!wb__reserve(&mine.roots, &mine.roots_room, *n_roots + 1, sizeof *mine.roots))
+    if (!wb__reserve(&mine.roots, &mine.roots_capacity, *n_roots + 1, sizeof *mine.roots))
         return WB_ERROR_MEMORY;
     mine.roots[(*n_roots)++] = x;
     return 0;
 }
 
-/* Every sink that would lose what it reads.  One that has lost it, or has nothing to lose, leaves the
- * ring. */
-static int add_unconsumed(wb__thread *t, int n_asked, int *n_roots)
+/* Adds each unconsumed result that reads a version about to be overwritten.  A result that reads a
+ * version already gone, or no version at all, leaves the ring. */
+static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 {
     wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
     int status = 0;
     for (bool more = true; more && !status;) {
         wb_tensor *next = unconsumed->next_unconsumed;
         unsigned reads = unconsumed->flags & WB__GONE ? LOST : 0;
-        bool asked = false;
-        for (int i = 0; i < n_asked && i < 8; i++) asked |= mine.roots[i] == unconsumed;
-        if (!asked && !reads) status = what_it_reads(unconsumed, &reads);
+        bool requested = false;
+        for (int i = 0; i < n_requested && i < 8; i++) requested |= mine.roots[i] == unconsumed;
+        if (!requested && !reads) status = find_reads(unconsumed, &reads);
         if (!status && reads == (READS | VERSIONS)) status = add_root(unconsumed, n_roots);
         more = unconsumed != last;
-        if (reads & LOST || (!asked && !status && !(reads & VERSIONS))) wb__unconsumed_remove(unconsumed);
+        if (reads & LOST || (!requested && !status && !(reads & VERSIONS)))
+            wb__unconsumed_remove(unconsumed);
         unconsumed = next;
     }
     return status;
 }
 
-/* The tensors asked for and, where something is to be overwritten, the sinks that would lose it. */
+/* Collects the requested tensors and, if variables are written, the unconsumed results that could
+ * not be evaluated afterwards. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
@@ -297,23 +311,23 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
     return add_unconsumed(t, n, n_roots);
 }
 
-/* Is there a pending write whose value cannot be had any more?  None of them can be made then. */
+/* Whether a pending write reads a version that is gone.  Then no pending write can be evaluated. */
 static bool pending_is_lost(const wb__thread *t)
 {
     wb__order_begin(&mine.side);
     for (int i = 0; i < t->n_pending; i++) {
         unsigned reads = 0;
-        if (what_it_reads(t->pending[i], &reads) || reads & LOST) return true;
+        if (find_reads(t->pending[i], &reads) || reads & LOST) return true;
     }
     return false;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static int bind_buffers(wb__request *r, const wb__plan *p)
 {
-    if (!wb__reserve(&mine.buffers, &mine.buffers_room, p->arena + 1, sizeof *mine.buffers) ||
-        !wb__reserve(&mine.places, &mine.places_room, p->arena + 1, sizeof *mine.places))
+    if (!wb__reserve(&mine.buffers, &mine.buffers_capacity, p->arena + 1, sizeof *mine.buffers) ||
+        !wb__reserve(&mine.offsets, &mine.offsets_capacity, p->arena + 1, sizeof *mine.offsets))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->targets[i] >= 0 ? r->writes[i]->variable : NULL;
@@ -321,28 +335,28 @@ static int bind_buffers(wb__request *r, const wb__plan *p)
         if (status) return status;
     }
     for (int i = 0; i < r->n_leaves; i++)
-        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.places[i]);
-    memset(mine.places + r->n_leaves, 0,
-           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.places);
+        mine.buffers[i] = wb__memory_of(r->leaves[i].tensor, r->leaves[i].at, &mine.offsets[i]);
+    memset(mine.offsets + r->n_leaves, 0,
+           (size_t)(p->arena + 1 - r->n_leaves) * sizeof *mine.offsets);
     for (int i = 0; i < r->n_writes; i++)
         if (r->targets[i] >= r->n_leaves)
             mine.buffers[r->targets[i]] = r->writes[i]->variable->storage->data;
     return 0;
 }
 
-static wb__guard gate_of(const wb_tensor *gate)
+static wb__guard guard_of(const wb_tensor *guard)
 {
-    if (!gate || !gate->storage) return (wb__guard){0};
-    return (wb__guard){gate->storage->device, gate->storage->data, (size_t)gate->offset,
-                      (wb_dtype)gate->dtype};
+    if (!guard || !guard->storage) return (wb__guard){0};
+    return (wb__guard){guard->storage->device, guard->storage->data, (size_t)guard->offset,
+                      (wb_dtype)guard->dtype};
 }
 
-/* Finds the plan and runs it once. */
-static int run_plan(wb__request *r, wb_tensor *gate)
+/* Finds or builds the plan and runs it once. */
+static int run_plan(wb__request *r, wb_tensor *guard)
 {
     wb__plan *p = wb__plan_find(r);
     if (!p) return wb__error_or(WB_ERROR_MEMORY);
-    int status = wb__plan_room(p), made = 0;
+    int status = wb__plan_check_memory(p), made = 0;
     if (!status) status = bind_buffers(r, p);
     int first = r->n_leaves + r->n_targets;
     wb__storage *few[16], **stores = few;
@@ -359,16 +373,17 @@ static int run_plan(wb__request *r, wb_tensor *gate)
         }
         mine.buffers[first + made] = stores[made]->data;
     }
-    wb__guard g = gate_of(gate);
-    for (int i = 0; gate && !status && i < r->n_results; i++)
-        if (r->results[i] == gate)
-            g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)gate->dtype};
+    wb__guard g = guard_of(guard);
+    for (int i = 0; guard && !status && i < r->n_results; i++)
+        if (r->results[i] == guard)
+            g = (wb__guard){p->device, stores[i]->data, 0, (wb_dtype)guard->dtype};
     if (!status)
-        status = wb__plan_run(p, mine.buffers, mine.places, r->numbers, r->n_numbers, &g);
-    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(p);
+        status = wb__plan_run(p, mine.buffers, mine.offsets, r->numbers, r->n_numbers, &g);
+    if (status == WB_ERROR_MEMORY) wb__plan_report_memory(p);
     wb__plan_done(p);
     bool shown =
-        !status || status == WB_ERROR_NUMBER; /* a loss that is not finite may still be read */
+        /* A loss that is not finite can still be read. */
+        !status || status == WB_ERROR_NUMBER;
     for (int i = 0; i < made; i++) {
         if (shown) wb__set_storage(r->results[i], stores[i], 0);
         else wb__storage_unref(stores[i]);
@@ -379,22 +394,22 @@ static int run_plan(wb__request *r, wb_tensor *gate)
     return status;
 }
 
-/* Each refusal of a library makes another plan, of which it has fewer steps. */
-static int run(wb__request *r, wb_tensor *gate)
+/* Each time a library declines a step, another plan is built without that step. */
+static int run(wb__request *r, wb_tensor *guard)
 {
-    int status = run_plan(r, gate);
+    int status = run_plan(r, guard);
     while (status == WB__PLAN_AGAIN) {
         wb_clear_error();
-        status = run_plan(r, gate);
+        status = run_plan(r, guard);
     }
     return status;
 }
 
-static int run_on(const wb_device *d, int n_roots, wb_tensor *gate)
+static int run_on(const wb_device *d, int n_roots, wb_tensor *guard)
 {
     int status = wb__request_fill(&mine.request, d, n_roots, mine.roots, true);
     if (!status && (mine.request.n_results || mine.request.n_writes))
-        status = run(&mine.request, gate);
+        status = run(&mine.request, guard);
     return status;
 }
 
@@ -407,40 +422,41 @@ static bool add_device(const wb_device **list, int *n, const wb_device *d)
     return true;
 }
 
-/* No edge leads from one device to another, so each has a plan of its own.  The gate's comes first:
- * the writes of all wait for it. */
-static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *gate)
+/* No tensor has operands on two devices, so each device has a plan of its own.  The guard's device
+ * comes first: the writes on all devices depend on it. */
+static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     const wb_device *list[MOST_DEVICES];
     int n = 0, status = 0;
     bool fits = true;
-    if (gate) fits = add_device(list, &n, wb__device_of(gate));
+    if (guard) fits = add_device(list, &n, wb__device_of(guard));
     for (int i = 0; i < n_roots; i++) fits &= add_device(list, &n, wb__device_of(mine.roots[i]));
     for (int i = 0; i < t->n_pending; i++) fits &= add_device(list, &n, t->pending[i]->device);
     if (!fits)
         return wb__fail(WB_ERROR_UNSUPPORTED, "one evaluation on more than %d devices",
                         MOST_DEVICES);
     for (int i = 0; i < n && !status; i++) {
-        status = run_on(list[i], n_roots, i ? NULL : gate);
-        if (!status && !i && gate && n > 1) {
-            wb__guard g = gate_of(gate);
+        status = run_on(list[i], n_roots, i ? NULL : guard);
+        if (!status && !i && guard && n > 1) {
+            wb__guard g = guard_of(guard);
             status = wb__guard_check(&g);
         }
     }
     return status;
 }
 
-void wb__tell_guard(const wb_tensor *guard, const char *what)
+void wb__fail_guard(const wb_tensor *guard, const char *what)
 {
     double v = NAN;
     const void *bytes = guard->storage ? wb__storage_read(guard->storage) : NULL;
-    if (bytes) wb__convert(&v, WB_F64, (const char *)bytes + guard->offset, (wb_dtype)guard->dtype, 1);
+    if (bytes)
+        wb__convert(&v, WB_F64, (const char *)bytes + guard->offset, (wb_dtype)guard->dtype, 1);
     wb__fail(WB_ERROR_NUMBER, "update: %s is %s: nothing is written, and the parameters and the "
              "state are what they were (wb_setup(rule, model, .unguarded = true) updates all the "
              "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
 }
 
-static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
+static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     wb__thread *t = wb__this_thread();
     int n_roots = 0, status;
@@ -448,28 +464,28 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
     t->made = 0;
     if (wb__unrecordable("evaluation", WB__READS)) return wb_error_code();
     status = collect(t, n, tensors, &n_roots);
-    const bool guarded = !gate && pending && t->guard;
-    if (guarded) gate = t->guard;
-    if (!status && gate && !gate->storage) status = add_root(gate, &n_roots);
-    if (!status) status = run_everywhere(t, n_roots, gate);
+    const bool guarded = !guard && pending && t->guard;
+    if (guarded) guard = t->guard;
+    if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
+    if (!status) status = run_everywhere(t, n_roots, guard);
     if (!pending) return status;
-    if (guarded && status == WB_ERROR_NUMBER) wb__tell_guard(gate, t->guarded_by);
+    if (guarded && status == WB_ERROR_NUMBER) wb__fail_guard(guard, t->guarded_by);
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;
-    if (status) take_back(t, 0);
+    if (status) cancel(t, 0);
     end_pending(t, 0);
-    if (!status) wb__let_go(t);
+    if (!status) wb__cut_stale(t);
     return status;
 }
 
-int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate)
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
-    return evaluate(n, tensors, gate ? wb__bind(gate) : NULL);
+    return evaluate(n, tensors, guard ? wb__bind(guard) : NULL);
 }
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
 
-/* A closing scope has dropped what it held: sinks that are left belong to outer scopes, and keep
- * their right to the versions they read. */
+/* A closing scope has dropped its references, so the remaining unconsumed results belong to outer
+ * scopes.  They must still be evaluated before the versions that they read are overwritten. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
@@ -477,7 +493,8 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
     return evaluate(n, tensors, NULL);
 }
 
-/* Later writes step aside, and their variables are at the version before. */
+/* Later writes are removed for this evaluation, and their variables have the versions before
+ * them. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
     const int n_later = t->n_pending - n_writes;
@@ -489,7 +506,8 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     }
     t->n_pending = n_writes;
     int status = evaluate(n, tensors, NULL);
-    /* what was refused waits still; what a release function of the program assigned comes last */
+    /* Order afterwards: writes that could not be evaluated, then the later writes.  An assignment
+     * by a release callback of the program comes last. */
     if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
     for (int i = 0; i < n_later; i++) {
         wb_tensor *v = later[i]->variable;
@@ -517,7 +535,8 @@ int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out)
     wb__thread *t = wb__this_thread();
     int n_roots = 0;
     if (!out || n < 0 || (n && !tensors))
-        return wb__fail(WB_ERROR_ARGUMENT, "memory_estimate: %d tensors, %s to write to", n, out ? "a place" : "no place");
+        return wb__fail(WB_ERROR_ARGUMENT, "memory_estimate: %d tensors, %s to write to", n,
+                        out ? "a place" : "no place");
     memset(out, 0, sizeof *out);
     for (int i = 0; i < n; i++)
         if (!wb__operand("memory_estimate", tensors[i]))
@@ -545,7 +564,7 @@ void wb__engine_thread_end(void)
     wb__free(mine.reads);
     wb__free(mine.roots);
     wb__free(mine.buffers);
-    wb__free(mine.places);
+    wb__free(mine.offsets);
     memset(&mine, 0, sizeof mine);
 }
 

@@ -1,7 +1,7 @@
-/* Objects that were freed, and programs that use them all the same.  The first word of an object
- * names its class, and of a freed one that of this file, until its memory is used again.  Under
- * WEBER_DEBUG=check that is put off: the memory is filled with a pattern, with a note of what it
- * was, and waits in a queue. */
+/* Detects programs that use freed objects.  The first word of an object is its class; a freed
+ * object has wb__freed_class until its memory is used again.  With WEBER_DEBUG=check the memory is
+ * filled with a pattern, keeps a description of the object, and waits in a queue before it is used
+ * again. */
 #include "engine/object.h"
 
 #include <pthread.h>
@@ -17,15 +17,16 @@ typedef struct freed {
     wb__object object;
     struct freed *next;
     size_t bytes;
-    int64_t scope;                      /* that was being closed; 0: given back otherwise */
+    int64_t scope;                      /* id of the scope whose closing freed it; 0: freed
+                                           otherwise */
     char was[];
 } freed;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { freed *first, *last; size_t bytes; } queue;
 
-/* What a block has after the note's own fields. */
-static size_t room_of(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
+/* Bytes of the block after the fields of `freed`. */
+static size_t note_bytes(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
 
 static void leave_queue(void)
 {
@@ -48,7 +49,7 @@ void wb__quarantine(void *object, size_t bytes)
     f->next = NULL;
     f->bytes = bytes;
     f->scope = wb__this_thread()->closing;
-    snprintf(f->was, room_of(bytes), "%s", was);
+    snprintf(f->was, note_bytes(bytes), "%s", was);
     pthread_mutex_lock(&lock);
     if (queue.last) queue.last->next = f;
     else queue.first = f;
@@ -82,9 +83,10 @@ const char *wb__kind(const void *object)
     if (!wb__checks)
         return "freed object (its scope was closed, or wb_free or wb_release gave it back; "
                "WEBER_DEBUG=check names it)";
-    if (f->scope) snprintf(when, sizeof when, "it went when scope %lld was closed", (long long)f->scope);
-    snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)", (int)room_of(f->bytes),
-             f->was, when, open, open == 1 ? " is" : "s are");
+    if (f->scope)
+        snprintf(when, sizeof when, "it went when scope %lld was closed", (long long)f->scope);
+    snprintf(text, sizeof text, "freed object (%.*s; %s; %d scope%s open now)",
+             (int)note_bytes(f->bytes), f->was, when, open, open == 1 ? " is" : "s are");
     return text;
 }
 

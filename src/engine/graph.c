@@ -1,4 +1,4 @@
-/* Walking a graph without recursion, each tensor once. */
+/* Walks over a graph, without recursion, each tensor once. */
 #include "engine/graph.h"
 
 #include <string.h>
@@ -38,22 +38,22 @@ void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x))
 
 static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
 {
-    if (!wb__reserve(&o->node, &o->room, o->n + 1, sizeof *o->node)) return false;
+    if (!wb__reserve(&o->node, &o->capacity, o->n + 1, sizeof *o->node)) return false;
     if (leaf && !wb__pointer_map_put(&o->leaves, x, o->n)) return false;
     if (!leaf) x->index = (uint32_t)o->n;
     o->node[o->n++] = x;
     return true;
 }
 
-/* Depth first.  A tensor on the stack is marked; `index` counts the inputs already walked until it
- * is appended. */
+/* Depth first.  Tensors on the stack are marked; until a tensor is appended its `index` counts the
+ * inputs already walked. */
 static inline __attribute__((always_inline)) bool add(wb__order *o, wb_tensor *root,
                                                       bool (*is_leaf)(const wb_tensor *x))
 {
     int depth = 0;
     if (is_leaf(root)) return wb__pointer_map_get(&o->leaves, root) >= 0 || append(o, root, true);
     if (root->mark == o->mark) return true;
-    if (!wb__reserve(&o->stack, &o->stack_room, 1, sizeof *o->stack)) return false;
+    if (!wb__reserve(&o->stack, &o->stack_capacity, 1, sizeof *o->stack)) return false;
     root->mark = o->mark;
     root->index = 0;
     o->stack[depth++] = root;
@@ -68,7 +68,7 @@ static inline __attribute__((always_inline)) bool add(wb__order *o, wb_tensor *r
         if (is_leaf(in)) {
             if (wb__pointer_map_get(&o->leaves, in) < 0 && !append(o, in, true)) return false;
         } else if (in->mark != o->mark) {
-            if (!wb__reserve(&o->stack, &o->stack_room, depth + 1, sizeof *o->stack))
+            if (!wb__reserve(&o->stack, &o->stack_capacity, depth + 1, sizeof *o->stack))
                 return false;
             in->mark = o->mark;
             in->index = 0;

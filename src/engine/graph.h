@@ -1,36 +1,36 @@
-/* Walking a graph: an order in which inputs come before their users, and numbers for tensors. */
+/* Walks over a graph: orders in which inputs come before the tensors that use them. */
 #ifndef WB__GRAPH_H
 #define WB__GRAPH_H
 
 #include "base/pointer_map.h"
 #include "engine/tensor.h"
 
-/* An order of everything reachable from some tensors, inputs first.  A leaf has no inputs for this
- * walk. */
+/* All tensors reachable from some tensors, inputs first.  The walk does not enter the inputs of a
+ * leaf. */
 typedef struct {
     wb_tensor **node;
-    int n, room;
+    int n, capacity;
     uint32_t mark;
-    /* Tensors that several threads may walk over at once, such as parameters: their `mark` is not
-     * written. */
+    /* Leaves, such as parameters, may be in walks of several threads at once, so their `mark` is
+     * not written. */
     wb__pointer_map leaves;
     wb_tensor **stack;
-    int stack_room;
+    int stack_capacity;
 } wb__order;
 
 void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory */
 void wb__order_free(wb__order *o);
-/* Adds what is reachable from x and not there yet; false on lack of memory. */
+/* Adds the tensors reachable from x that are not in the order yet.  False: out of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-/* wb__order_add with wb__is_leaf, inlined: each evaluation walks in this way. */
+/* wb__order_add with wb__is_leaf, inlined: used by each evaluation. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
-                                  bool (*is_leaf)(const wb_tensor *x)) /* -1 if absent */
+                                  bool (*is_leaf)(const wb_tensor *x)) /* -1: absent */
 {
     if (is_leaf(x)) return wb__pointer_map_get(&o->leaves, x);
     return x->mark == o->mark ? (int)x->index : -1;
 }
-/* Numbers its tensors as they were, after another walk went over them. */
+/* Writes the marks and indices of this walk again, after another walk over the same tensors. */
 void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x));
 
 #endif

@@ -1,5 +1,5 @@
-/* Values from device to device.  A move takes place when it is called; what it gives knows where it
- * came from, so that gradients find their way back. */
+/* Copies between devices.  wb_to copies at once; the result has its source as an input, so that
+ * gradients pass through. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
@@ -32,15 +32,16 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
     return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
 }
 
-/* Evaluated: x, or what stands for it now.  What floats does not settle here because it was moved. */
+/* x, bound and evaluated.  A tensor without a device is copied, so that the move does not bind x to
+ * a device. */
 static wb_tensor *known(wb_tensor *x)
 {
-    wb_tensor *bound = wb__placed(wb__bind(x), wb_default_device());
+    wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
     if (!bound) return NULL;
     return bound->storage || !wb__evaluate(1, &bound, NULL) ? bound : NULL;
 }
 
-wb_tensor *wb__alone(const wb_tensor *x)
+wb_tensor *wb__as_constant(const wb_tensor *x)
 {
     return wb__constant_on(x->storage, x->offset, x);
 }
@@ -78,7 +79,8 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
         return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
                              wb_dtype_name(wanted));
     const bool there = x->device == d;
-    wb_dtype t = there && !wanted ? (wb_dtype)x->dtype : wb__dtype_on(d, (wb_dtype)x->dtype, wanted);
+    wb_dtype t = (wb_dtype)x->dtype;
+    if (!there || wanted) t = wb__dtype_on(d, t, wanted);
     if (!t) return NULL;
     if (there && t == (wb_dtype)x->dtype) return x;
     if (there) return wb_astype(x, t);
@@ -88,7 +90,8 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     wb_tensor *made = narrow ? wb__copied(narrow, d) : NULL;
     wb__use_device(was);
     if (!made) return NULL;
-    wb_tensor *moved = wb__node_with(WB__OP_moved, t, x->ndim, x->dims, 1, &narrow, 0, NULL, 0, NULL);
+    wb_tensor *moved =
+        wb__node_with(WB__OP_moved, t, x->ndim, x->dims, 1, &narrow, 0, NULL, 0, NULL);
     if (!moved) return NULL;
     moved->device = d;
     wb__set_storage(moved, wb__storage_ref(made->storage), 0);
@@ -96,7 +99,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     return moved;
 }
 
-/* The gradient goes back to where the value came from, and there it is needed at once. */
+/* The gradient is moved to the source's device.  As wb_to does, this evaluates it at once. */
 void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
                     wb_tensor **out)
 {
@@ -110,7 +113,8 @@ int wb__take_memory(wb_tensor *v)
 {
     wb__storage *lent = v->storage, *s = wb__storage_new(v->device, lent->bytes);
     if (!s) return WB_ERROR_MEMORY;
-    const int status = wb__copy_bytes(v->device, s->data, 0, lent->device, lent->data, 0, lent->bytes);
+    const int status =
+        wb__copy_bytes(v->device, s->data, 0, lent->device, lent->data, 0, lent->bytes);
     if (status) {
         wb__storage_unref(s);
         return status;

@@ -1,5 +1,5 @@
-/* How exact products are, and whether every run gives the same bits: one setting for the process,
- * which plans are made with (request.c) and steps are asked for with (plan/programs.c). */
+/* The precision of products and whether runs are deterministic.  One setting for the process; it is
+ * part of a plan's key (request.c) and of its steps (plan/programs.c). */
 #include "engine/request.h"
 
 #include <pthread.h>
@@ -15,7 +15,7 @@ static _Atomic int precision = WB__PRECISION_HIGHEST;
 static _Atomic bool deterministic;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static int number_of(const char *name)
+static int index_of(const char *name)
 {
     for (int i = 0; i < (int)WB__COUNT(names); i++)
         if (!strcmp(name, names[i])) return i;
@@ -24,13 +24,13 @@ static int number_of(const char *name)
 
 static void read_environment(void)
 {
-    const char *wish = getenv("WEBER_MATMUL_PRECISION"), *same = getenv("WEBER_DETERMINISTIC");
-    const int found = wish && *wish ? number_of(wish) : WB__PRECISION_HIGHEST;
+    const char *name = getenv("WEBER_MATMUL_PRECISION"), *same = getenv("WEBER_DETERMINISTIC");
+    const int found = name && *name ? index_of(name) : WB__PRECISION_HIGHEST;
     if (found >= 0) precision = found;
     else
         wb__log(WB_LOG_WARN,
                 "WEBER_MATMUL_PRECISION is \"%s\": it is highest, high or medium.\n"
-                "The precision stays highest.", wish);
+                "The precision stays highest.", name);
     deterministic = same && *same && strcmp(same, "0") != 0;
 }
 
@@ -39,12 +39,12 @@ static void begin(void) { pthread_once(&once, read_environment); }
 int wb_set_matmul_precision(const char *name)
 {
     begin();
-    const int wanted = name ? number_of(name) : -1;
-    if (wanted < 0)
+    const int index = name ? index_of(name) : -1;
+    if (index < 0)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "set_matmul_precision: \"%s\" is none of highest, high, medium",
                         name ? name : "NULL");
-    precision = wanted;
+    precision = index;
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* Counted objects and the memory of a thread.  Scopes are in scope.c. */
+/* Reference-counted objects and the state of a thread.  Scopes are in scope.c. */
 #include "engine/object.h"
 
 #include "engine/tensor.h"
@@ -16,14 +16,14 @@ static void close_all(wb__thread *t)
     while (t->scope) wb_scope_close(t->scope);
     wb__free(t->pending);
     t->pending = NULL;
-    t->n_pending = t->pending_room = 0;
+    t->n_pending = t->pending_capacity = 0;
     wb__scope_spare_free(t);
 }
 
 static void thread_end(void *memory)
 {
     wb__thread *t = memory;
-    wb__thread_now = t; /* the key's destructor runs after thread-local variables may be reset */
+    wb__thread_now = t; /* thread-local variables may be reset before the key's destructor runs */
     close_all(t);
     wb__engine_thread_end();
     wb__thread_now = NULL;
@@ -32,12 +32,12 @@ static void thread_end(void *memory)
 
 static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
-/* A thread's memory is the only block that is not the allocator's: it must exist before the first
- * error. */
+/* The state of a thread is the only block that does not come from the allocator: it must exist
+ * before the first error. */
 wb__thread *wb__thread_start(void)
 {
     static wb__thread
-        spare; /* if even this fails: shared, and everything that needs memory fails anyway */
+        spare; /* shared by threads for which even this allocation failed */
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
@@ -76,7 +76,7 @@ void wb__object_end(void *object, size_t bytes)
     wb__pool_put(object, bytes);
 }
 
-/* Whoever has the only reference is alone: nobody else can add one. */
+/* A thread that holds all references is the only user, so the count needs no atomic change. */
 static inline uint64_t drop(wb__object *o, uint64_t counts)
 {
     uint64_t left = 0;
@@ -107,7 +107,7 @@ void wb_release(void *object)
     if (object && wb__alive("release", object)) wb__unref(object);
 }
 
-/* ---- the end ---------------------------------------------------------------------------------- */
+/* ---- shutdown -------------------------------------------------------------------------------- */
 
 void (*wb__at_shutdown)(void);
 

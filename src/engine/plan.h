@@ -1,71 +1,75 @@
-/* A plan: what one evaluation does, as kernels over buffers, made once and run many times.
- * request.c fills requests, plan/plan.c makes plans, cache.c keeps and runs them. */
+/* A plan: the kernels and buffers of one evaluation.  It is built once and run many times.
+ * request.c fills requests, plan/plan.c builds plans, cache.c keeps and runs them. */
 #ifndef WB__PLAN_H
 #define WB__PLAN_H
 
 #include "backend/backend.h"
 #include "engine/graph.h"
 
-/* A tensor that a plan reads, or a window of it (window.c). */
+/* A tensor that a plan reads, or a slice of it that is read in place (leaf_slice.c). */
 typedef struct {
     wb_tensor *tensor;
-    int64_t at, bytes;              /* the first byte that is read, from the tensor's; how far */
-    int granule;                    /* of a window: what divides `at`, as in wb__view; else 0 */
+    int64_t at, bytes;              /* first byte read, counted from the tensor's first; number of
+                                       bytes */
+    int granule;                    /* of a slice: a divisor of `at`, as in wb__view; else 0 */
     bool scattered;                 /* as in wb__buffer */
 } wb__plan_leaf;
 
-/* A chain of views, the last one first, down to a known tensor. */
+/* A chain of views from a slice (the first link) down to an evaluated tensor, the base. */
 enum { WB__MOST_LINKS = 8, WB__ALIGNED = 64 };
 typedef struct {
     wb_tensor *base;
     int n, granule;
     struct {
         const wb_tensor *x;
-        int64_t attr[2 * WB_MAX_DIMS];      /* of a slice, from the window's own beginning */
+        int64_t attr[2 * WB_MAX_DIMS];      /* of a slice: relative to the first element that the
+                                               chain reads */
     } link[WB__MOST_LINKS];
     int64_t at, bytes;              /* as in wb__plan_leaf */
-} wb__window;
+} wb__leaf_slice;
 
-/* Is x, a slice, a window of a known tensor that this evaluation does not write to? */
-bool wb__window_of(wb_tensor *x, wb__window *w);
+/* Whether x, a slice, is a chain of views of an evaluated tensor that this evaluation does not
+ * write.  If so, fills w. */
+bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w);
 
-/* What a plan is made from: a walked graph.  `words` is its structure, the key of the cache. */
+/* The input of the plan builder: a walked graph.  `words` encodes its structure and is the key of
+ * the plan cache. */
 typedef struct {
     const wb_device *device;
     wb__order order;
     uint64_t *words;
-    int n_words, words_room;
+    int n_words, words_capacity;
     wb__number *numbers;
-    int n_numbers, numbers_room;
+    int n_numbers, numbers_capacity;
     wb__plan_leaf *leaves;
-    int n_leaves, leaves_room;
-    bool *asked;                        /* of the order's tensors: is it a result? */
-    int n_asked, asked_room;
+    int n_leaves, leaves_capacity;
+    bool *is_result;                      /* of each tensor of the order: it is a result */
+    int n_is_result, is_result_capacity;
     wb_tensor **results;            /* tensors that get storage */
-    int n_results, results_room;
+    int n_results, results_capacity;
     wb_tensor **writes;             /* pending assigns, oldest first */
-    int n_writes, writes_room;
-    int *targets; /* of each write: the buffer of its variable, or -1 where a later write follows */
-    int targets_room, n_targets;
-    int *leaf_of; /* of each tensor of the order: its number among the leaves, as the window that
-                     it is if it is not known; -1: neither */
-    int leaf_of_room;
-    bool refused;                   /* what was asked for cannot be had, whatever is pending */
-    uint8_t precision;              /* wb__precision, as it was set when this was written down */
+    int n_writes, writes_capacity;
+    int *targets; /* of each write: the buffer of its variable; -1: a later write replaces it */
+    int targets_capacity, n_targets;
+    int *leaf_of; /* of each tensor of the order: index of its leaf, also where it is a slice read
+                     in place; -1: no leaf */
+    int leaf_of_capacity;
+    bool refused;                   /* the request itself fails, whatever else is pending */
+    uint8_t precision;              /* wb__precision at the time of the request */
     bool deterministic;
 } wb__request;
 
-/* A plan may run as one command of the device's; with a gate it is two, since the host looks at the
- * gate's number before variables are written. */
-typedef enum { WB__PART_WHOLE, WB__PART_COMPUTE, WB__PART_WRITES, WB__PARTS } wb__part_kind;
+/* A plan may run as one command (graph) of the device.  With a guard it is two commands, since the
+ * host reads the guard's number before variables are written. */
+typedef enum { WB__PHASE_WHOLE, WB__PHASE_COMPUTE, WB__PHASE_WRITES, WB__PHASES } wb__phase_kind;
 typedef struct {
     wb__sequence sequence;
-    wb__graph *graph;               /* NULL: its kernels are launched one by one */
+    wb__graph *graph;               /* NULL: the kernels are launched one by one */
     bool tried;
-} wb__plan_part;
+} wb__plan_phase;
 
-/* Buffers of a running plan, in this order: leaves, memory of variables no leaf stands for,
- * results, the arena. */
+/* Buffers of a running plan, in this order: leaves, variables that are no leaf, results, the
+ * arena. */
 typedef struct {
     uint64_t hash;
     uint64_t *words;
@@ -73,16 +77,18 @@ typedef struct {
     const wb_device *device;
     int n_steps, n_compute;         /* steps before n_compute write no variable */
     wb__kernel **kernels;
-    char **text;                    /* one line a step, for WEBER_DEBUG=plan */
-    int arena;                      /* its buffer number */
+    char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
+    int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
-    wb__number *constants;          /* behind the request's numbers */
+    wb__number *constants;          /* literals; their indices follow the request's numbers */
     int n_constants;
-    wb__buffer *buffers;            /* what each is for */
-    int n_launches, n_final_launches;   /* at least so many, one by one; of those that write variables */
+    wb__buffer *buffers;            /* kind and size of each buffer */
+    /* lower bounds of the launches without graphs: of all kernels; of kernels that write
+     * variables */
+    int n_launches, n_final_launches;
     _Atomic int runs;
-    wb__plan_part part[WB__PARTS];
-    int uses;                       /* runs under way, and the cache */
+    wb__plan_phase phase[WB__PHASES];
+    int uses;                       /* references: runs under way, and the cache */
     uint64_t last_used;
 } wb__plan;
 
@@ -90,6 +96,7 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash);
 void wb__plan_free(wb__plan *p);
 void wb__plan_print(const wb__plan *p);
 
-bool wb__literal_fixed(const wb_tensor *x);      /* is a literal's value part of the structure? */
+bool wb__literal_fixed(const wb_tensor *x);      /* whether a literal's value is part of the
+                                                    structure */
 
 #endif

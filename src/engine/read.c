@@ -1,12 +1,13 @@
-/* Reading values, which evaluates them, and fetches them from where they are. */
+/* Reading values: evaluates them and copies them to the host. */
 #include "engine/tensor.h"
 
 #include <math.h>
 #include <stdatomic.h>
 
-enum { PART_BYTES = 1 << 20 };          /* of what is read in parts */
+enum { PART_BYTES = 1 << 20 };          /* size of a part for wb__read_in_parts */
 
-static _Atomic int scalar_reads = 1;    /* of a GPU's tensors: 0 refused, 1 warned of, 2 done */
+static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU: 0 fail, 1 warn once,
+                                           2 are allowed */
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
@@ -42,7 +43,8 @@ static double element(const wb_tensor *bound, int64_t index)
     return v;
 }
 
-/* Element by element is no way to read from a GPU: said once, or refused. */
+/* Reading a GPU's tensor element by element is slow: the first read is logged, or all fail
+ * (wb_allow_scalar). */
 static bool scalar_allowed(const wb_tensor *bound)
 {
     if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;
@@ -56,7 +58,8 @@ static bool scalar_allowed(const wb_tensor *bound)
     scalar_reads = 2;
     wb__log(WB_LOG_WARN,
             "Performing scalar indexing on a tensor of a GPU, %s: each element is a transfer.\n"
-            "Read the whole with wb_data or wb_copy_out; wb_allow_scalar(false) makes this an error.",
+            "Read the whole with wb_data or wb_copy_out; wb_allow_scalar(false) makes this an "
+            "error.",
             wb_describe(bound));
     return true;
 }
@@ -124,7 +127,8 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
     for (int64_t i = 0; !status && i < x->size; i += most) {
         const int64_t n = WB__MIN(most, x->size - i);
         status = s->device->backend->download(s->device, part, s->data,
-                                              (size_t)(from->offset + i * each), (size_t)(n * each));
+                                              (size_t)(from->offset + i * each),
+                                              (size_t)(n * each));
         if (!status) status = f(part, n, ctx);
     }
     wb__free(part);

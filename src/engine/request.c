@@ -1,5 +1,5 @@
-/* Writing down what is asked for.  This runs at every step, for every tensor of the graph: nothing
- * here allocates once the arrays have grown. */
+/* Fills requests.  This runs at every step for every tensor of the graph, so it does not allocate
+ * once the arrays have grown. */
 #include "base/parallel.h"
 #include "engine/request.h"
 
@@ -12,7 +12,7 @@ void wb__request_free(wb__request *r)
     wb__free(r->numbers);
     wb__free(r->leaves);
     wb__free(r->results);
-    wb__free(r->asked);
+    wb__free(r->is_result);
     wb__free(r->writes);
     wb__free(r->targets);
     wb__free(r->leaf_of);
@@ -24,7 +24,8 @@ int wb__gone(const wb_tensor *x)
     if (x->flags & WB__CUT)
         return wb__fail(WB_ERROR_VERSION,
                         "%s was asked for, which was made from a value of %s that has been "
-                        "overwritten since: read it before the update, or open a scope for each step",
+                        "overwritten since: read it before the update, or open a scope for each "
+                        "step",
                         wb_describe(x), x->name ? x->name : "a parameter");
     return wb__fail(WB_ERROR_VERSION,
                     "a value of %s, %s, was asked for that has been overwritten since: evaluate it "
@@ -34,37 +35,38 @@ int wb__gone(const wb_tensor *x)
 
 static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
 {
-    if (!wb__reserve(&r->leaves, &r->leaves_room, r->n_leaves + 1, sizeof *r->leaves))
+    if (!wb__reserve(&r->leaves, &r->leaves_capacity, r->n_leaves + 1, sizeof *r->leaves))
         return false;
     r->leaf_of[at] = r->n_leaves;
     r->leaves[r->n_leaves++] = leaf;
     return true;
 }
 
-/* A slice is its steps, and its starts where it is no window, of which the key has a bit. */
-static bool write_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
+/* Encodes a slice: its steps, and its starts unless it is read in place.  A bit of the first word
+ * is set if it is read in place. */
+static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
-    enum { WINDOW = 63 };
-    wb__window window;
-    const bool moves = wb__window_of(x, &window);
-    for (int i = moves ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
-    if (!moves) return true;
-    r->words[r->n_words] |= (uint64_t)1 << WINDOW;
+    enum { IN_PLACE = 63 };
+    wb__leaf_slice slice;
+    const bool in_place = wb__leaf_slice_of(x, &slice);
+    for (int i = in_place ? x->ndim : 0; i < 2 * x->ndim; i++) *(*w)++ = (uint64_t)x->attr[i];
+    if (!in_place) return true;
+    r->words[r->n_words] |= (uint64_t)1 << IN_PLACE;
     const int64_t dense = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
-    return add_leaf(r, at, (wb__plan_leaf){.tensor = window.base, .at = window.at,
-                                           .bytes = window.bytes, .granule = window.granule,
-                                           .scattered = window.bytes > 2 * dense});
+    return add_leaf(r, at, (wb__plan_leaf){.tensor = slice.base, .at = slice.at,
+                                           .bytes = slice.bytes, .granule = slice.granule,
+                                           .scattered = slice.bytes > 2 * dense});
 }
 
-/* One tensor as words: its operation, shape, inputs and attributes.  Numbers that may change from
- * run to run go to the side; literals' values that may not are part of the words. */
-static bool write_down(wb__request *r, wb_tensor *x, int at)
+/* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
+ * between runs go to `numbers`; values of fixed literals are part of the words. */
+static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
     int n_attr = leaf ? 0 : x->n_attr;
-    if (!wb__reserve(&r->words, &r->words_room, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
-              sizeof *r->words))
+    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
+                     sizeof *r->words))
         return false;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)(leaf ? WB__OP_constant : x->op) | (uint64_t)x->dtype << 16 |
@@ -78,12 +80,13 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
         for (uint32_t i = 0; i < n_in; i++)
             *w++ = (uint64_t)wb__order_index(&r->order, x->in[i], wb__is_leaf);
         if (x->op == WB__OP_slice) {
-            if (!write_slice(r, x, at, &w)) return false;
+            if (!encode_slice(r, x, at, &w)) return false;
         } else {
             for (int i = 0; i < n_attr; i++) *w++ = (uint64_t)x->attr[i];
         }
         if (x->n_numbers) {
-            if (!wb__reserve(&r->numbers, &r->numbers_room, r->n_numbers + 2, sizeof *r->numbers))
+            if (!wb__reserve(&r->numbers, &r->numbers_capacity, r->n_numbers + 2,
+                             sizeof *r->numbers))
                 return false;
             bool fixed =
                 x->op == WB__OP_normalise || (x->op == WB__OP_literal && wb__literal_fixed(x));
@@ -96,33 +99,33 @@ static bool write_down(wb__request *r, wb_tensor *x, int at)
     return true;
 }
 
-/* x is the last that was added to the order, or was there before: each tensor is a result once. */
+/* x was the last tensor added to the order, or was in it before.  Each tensor is a result once. */
 static bool add_result(wb__request *r, wb_tensor *x)
 {
     if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
-    const int known = r->n_asked;
-    if (!wb__reserve(&r->asked, &r->asked_room, r->order.n, sizeof *r->asked)) return false;
-    if (r->order.n > known) memset(r->asked + known, 0, (size_t)(r->order.n - known));
-    r->n_asked = WB__MAX(known, r->order.n);
-    if (r->asked[x->index]) return true;
-    r->asked[x->index] = true;
-    if (!wb__reserve(&r->results, &r->results_room, r->n_results + 1, sizeof *r->results))
+    const int known = r->n_is_result;
+    if (!wb__reserve(&r->is_result, &r->is_result_capacity, r->order.n, sizeof *r->is_result))
+        return false;
+    if (r->order.n > known) memset(r->is_result + known, 0, (size_t)(r->order.n - known));
+    r->n_is_result = WB__MAX(known, r->order.n);
+    if (r->is_result[x->index]) return true;
+    r->is_result[x->index] = true;
+    if (!wb__reserve(&r->results, &r->results_capacity, r->n_results + 1, sizeof *r->results))
         return false;
     r->results[r->n_results++] = x;
     return true;
 }
 
-/* The buffer of each write's variable: the leaf that stands for it, or one of its own behind the
- * leaves. */
+/* Finds the buffer of each write's variable: its leaf, or a buffer of its own after the leaves. */
 static bool find_targets(wb__request *r)
 {
-    if (!wb__reserve(&r->targets, &r->targets_room, r->n_writes + 1, sizeof *r->targets))
+    if (!wb__reserve(&r->targets, &r->targets_capacity, r->n_writes + 1, sizeof *r->targets))
         return false;
     r->n_targets = 0;
     for (int i = 0; i < r->n_writes; i++) {
         wb_tensor *v = r->writes[i]->variable;
         r->targets[i] = -1;
-        if (v->current != r->writes[i]) continue;   /* a later write follows */
+        if (v->current != r->writes[i]) continue;   /* a later write replaces it */
         int at = wb__pointer_map_get(&r->order.leaves, v->live);
         r->targets[i] = at >= 0 ? r->leaf_of[at] : r->n_leaves + r->n_targets++;
     }
@@ -137,7 +140,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     r->device = device;
     r->precision = numerics.precision;
     r->deterministic = numerics.deterministic;
-    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_asked = 0;
+    r->n_words = r->n_numbers = r->n_leaves = r->n_results = r->n_writes = r->n_is_result = 0;
     r->refused = true;
     wb__order_begin(&r->order);
     for (int i = 0; i < n; i++) {
@@ -155,26 +158,27 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
         wb_tensor *a = t->pending[i];
         if (!a->variable || a->device != device) continue;
         if (!wb__order_add_unevaluated(&r->order, a) ||
-            !wb__reserve(&r->writes, &r->writes_room, r->n_writes + 1, sizeof *r->writes))
+            !wb__reserve(&r->writes, &r->writes_capacity, r->n_writes + 1, sizeof *r->writes))
             return WB_ERROR_MEMORY;
         r->writes[r->n_writes++] = a;
     }
-    if (!wb__reserve(&r->leaf_of, &r->leaf_of_room, r->order.n + 1, sizeof *r->leaf_of))
+    if (!wb__reserve(&r->leaf_of, &r->leaf_of_capacity, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {
         wb_tensor *x = r->order.node[i];
         if (x->flags & WB__GONE) return wb__gone(x);
-        if (!write_down(r, x, i)) return WB_ERROR_MEMORY;
+        if (!encode(r, x, i)) return WB_ERROR_MEMORY;
     }
     if (!find_targets(r)) return WB_ERROR_MEMORY;
-    if (!wb__reserve(&r->words, &r->words_room, r->n_words + r->n_results + 2 * r->n_writes + 5,
-              sizeof *r->words))
+    if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + r->n_results + 2 * r->n_writes + 5,
+                     sizeof *r->words))
         return WB_ERROR_MEMORY;
     uint64_t *w = r->words + r->n_words;
     *w++ = (uint64_t)r->n_results << 32 | (uint64_t)r->n_writes;
-    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for so many, */
+    *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for a number of
+                                                       threads, */
     *w++ = (uint64_t)(uintptr_t)device;             /* for one device, */
-    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and as exact as is wished */
+    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and for one precision */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;
@@ -190,7 +194,7 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
     return h ^ h >> 32;
 }
 
-/* Four chains, so that the multiplications overlap. */
+/* Four independent chains, so that the multiplications overlap. */
 uint64_t wb__request_hash(const wb__request *r)
 {
     uint64_t h[4] = {0x243F6A8885A308D3u, 0x13198A2E03707344u, 0xA4093822299F31D0u,

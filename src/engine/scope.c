@@ -1,20 +1,20 @@
-/* Scopes: what a program was handed, and when it is dropped.  What closing a scope computes is in
- * evaluate.c. */
+/* Scopes: the objects that a program received, and when their references are dropped.  The
+ * evaluation at the end of a scope is in evaluate.c. */
 #include "engine/tensor.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 enum {
-    MOST_SPARES = 8,        /* closed scopes that a thread keeps for the next ones, */
-    MOST_SPARE_ROOM = 4096, /* and how long their lists may be */
-    FEW_HOLES = 32,         /* not worth closing */
-    MOST_ROUNDS = 64        /* of dropping what release functions of the program made meanwhile */
+    MOST_SPARES = 8,        /* closed scopes that a thread keeps for reuse, */
+    MOST_SPARE_CAPACITY = 4096, /* and the longest list of such a scope */
+    FEW_HOLES = 32,         /* too few to compact the list */
+    MOST_ROUNDS = 64        /* of dropping objects that release callbacks created */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool watched(void)
+static bool allocations_watched(void)
 {
     return atomic_load_explicit(&wb__alloc_watched, memory_order_relaxed);
 }
@@ -22,10 +22,10 @@ static bool watched(void)
 static wb_scope *open_in(wb__thread *t)
 {
     wb_scope *s = t->spare;
-    if (wb__likely(s && !watched())) {
+    if (wb__likely(s && !allocations_watched())) {
         t->spare = s->outer;
         t->spares--;
-        *s = (wb_scope){.objects = s->objects, .room = s->room};
+        *s = (wb_scope){.objects = s->objects, .capacity = s->capacity};
     } else {
         s = wb__pool_get(sizeof *s);
         if (!s) return NULL;
@@ -46,9 +46,9 @@ static void scope_free(wb_scope *s)
     wb__pool_put(s, sizeof *s);
 }
 
-static void put_away(wb__thread *t, wb_scope *s)
+static void keep_spare(wb__thread *t, wb_scope *s)
 {
-    if (t->spares == MOST_SPARES || s->room > MOST_SPARE_ROOM || watched()) {
+    if (t->spares == MOST_SPARES || s->capacity > MOST_SPARE_CAPACITY || allocations_watched()) {
         scope_free(s);
         return;
     }
@@ -81,9 +81,9 @@ wb_scope *wb_scope_open(void)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static bool note(wb_scope *s, void *object)
+static bool add_object(wb_scope *s, void *object)
 {
-    if (!wb__reserve(&s->objects, &s->room, s->n + 1, sizeof *s->objects)) return false;
+    if (!wb__reserve(&s->objects, &s->capacity, s->n + 1, sizeof *s->objects)) return false;
     s->objects[s->n++] = object;
     return true;
 }
@@ -92,12 +92,12 @@ void *wb__scope_give(void *object)
 {
     if (!object) return NULL;
     wb_scope *s = wb_is_none(object) ? NULL : current(wb__this_thread());
-    if (s && note(s, object)) return object;
+    if (s && add_object(s, object)) return object;
     wb__unref(object);
     return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
 }
 
-/* Newest first: what is given back early is nearly always young. */
+/* Newest first, since most objects that are freed early are young. */
 static void **find(wb_scope *s, const void *object)
 {
     for (int i = s->n - 1; i >= 0; i--)
@@ -112,31 +112,32 @@ bool wb__scope_has(const void *object)
     return false;
 }
 
-/* Holes at the end go; where half of the list is holes and nobody remembers a position, all do. */
-static void tidy(wb_scope *s)
+/* Removes holes at the end.  Compacts the list if at least half of it is holes and no position is
+ * in use. */
+static void compact(wb_scope *s)
 {
     if (s->pinned) return;
     for (; s->n && !s->objects[s->n - 1]; s->n--) s->holes--;
     if (wb__likely(s->holes < FEW_HOLES || 2 * s->holes < s->n)) return;
     int n = 0;
     for (int i = 0; i < s->n; i++) {
-        for (int k = 0; k < WB__LOOKS; k++)
-            if (s->looked[k] == i) s->looked[k] = n;
+        for (int k = 0; k < WB__PAST; k++)
+            if (s->past_n[k] == i) s->past_n[k] = n;
         if (s->objects[i]) s->objects[n++] = s->objects[i];
     }
-    for (int k = 0; k < WB__LOOKS; k++) s->looked[k] = WB__MIN(s->looked[k], n);
+    for (int k = 0; k < WB__PAST; k++) s->past_n[k] = WB__MIN(s->past_n[k], n);
     s->n = n;
     s->holes = 0;
 }
 
-static void leave_hole(wb_scope *s, void **place)
+static void leave_hole(wb_scope *s, void **entry)
 {
-    *place = NULL;
+    *entry = NULL;
     s->holes++;
-    tidy(s);
+    compact(s);
 }
 
-/* Is it the scope of the function that wb_compile records now? */
+/* Whether s is the scope of the function that wb_compile is recording. */
 static bool recorded_in(const wb_scope *s)
 {
     const wb__recording *r = wb__this_thread()->recording;
@@ -149,16 +150,16 @@ void *wb_object_keep(void *object)
     if (!wb__alive("keep", object)) return NULL;
     wb__hold(object);
     wb_scope *s = wb__this_thread()->scope;
-    if (!s || !s->outer) return object; /* in the root scope it lives as long as can be */
-    void **place = find(s, object);
-    if (!place) { /* another's: the enclosing scope takes a reference of its own */
+    if (!s || !s->outer) return object; /* the root scope is the last to be closed */
+    void **entry = find(s, object);
+    if (!entry) { /* of another scope: the outer scope gets a reference of its own */
         if (find(s->outer, object)) return object;
-        if (note(s->outer, object)) return wb__ref(object);
+        if (add_object(s->outer, object)) return wb__ref(object);
         return NULL;
     }
     if (recorded_in(s) && wb__unrecordable("keep", WB__ACTS)) return NULL;
-    if (!note(s->outer, object)) return NULL;
-    leave_hole(s, place);
+    if (!add_object(s->outer, object)) return NULL;
+    leave_hole(s, entry);
     return object;
 }
 
@@ -166,9 +167,9 @@ void wb_object_free(void *object)
 {
     if (!object || wb_is_none(object) || !wb__alive("free", object)) return;
     for (wb_scope *s = wb__this_thread()->scope; s; s = s->outer) {
-        void **place = find(s, object);
-        if (!place) continue;
-        leave_hole(s, place);
+        void **entry = find(s, object);
+        if (!entry) continue;
+        leave_hole(s, entry);
         wb__unref(object);
         return;
     }
@@ -185,8 +186,8 @@ wb__frame wb__frame_begin(void)
     return (wb__frame){s, s->number, t->program_calls, s->n};
 }
 
-/* Is the frame's scope the innermost, as it was?  A function of the program may have changed that;
- * where the scope is still open its positions are given free again. */
+/* Whether the frame's scope is still the innermost one and no callback ran.  If the scope is still
+ * open, unpins its list. */
 static bool still_inside(const wb__thread *t, const wb__frame *f)
 {
     wb_scope *s = t->scope;
@@ -196,8 +197,8 @@ static bool still_inside(const wb__thread *t, const wb__frame *f)
     return s == t->scope && t->program_calls == f->program_calls;
 }
 
-/* Many results are told from the rest by a mark, where they are still to be computed: the tensors of
- * others are not written to. */
+/* Unevaluated tensors can be marked, which makes the search among many results fast.  Other objects
+ * cannot: marks of leaves are not written. */
 static bool markable(const void *object)
 {
     return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
@@ -211,7 +212,7 @@ static bool among(int n, void *const *list, uint32_t mark, const void *object)
     return false;
 }
 
-/* The results gather at the end of the list; returns where they begin. */
+/* Moves the results to the end of the list and returns the index of the first. */
 static int gather(wb_scope *s, int first, int n, void *const *results)
 {
     const uint32_t mark = n > 8 ? wb__next_mark() : 0;
@@ -240,7 +241,8 @@ void wb__frame_end_many(wb__frame f, int n, void *const *results)
         if (o) wb__unref(o);
         else s->holes--;
     }
-    if (wb__unlikely(i >= f.n)) { /* a release function ran: what is left waits for the scope */
+    if (wb__unlikely(i >= f.n)) { /* a release callback ran: the remaining objects stay until the
+                                     scope is closed */
         s->holes += kept - 1 - i;
         return;
     }
@@ -256,15 +258,15 @@ void *wb__frame_end(wb__frame f, void *result)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* What outlives a scope and is to be computed, or to lose what it was made of; counted. */
+/* Tensors that outlive the scope and must be evaluated, or detached from their inputs; counted. */
 typedef struct {
     wb_tensor **x;
-    int n, room, status;
+    int n, capacity, status;
 } survivors;
 
 static bool add(survivors *list, wb_tensor *x)
 {
-    if (!wb__reserve(&list->x, &list->room, list->n + 1, sizeof *list->x)) {
+    if (!wb__reserve(&list->x, &list->capacity, list->n + 1, sizeof *list->x)) {
         list->status = WB_ERROR_MEMORY;
         return false;
     }
@@ -272,7 +274,7 @@ static bool add(survivors *list, wb_tensor *x)
     return true;
 }
 
-/* Does closing have anything to do with a tensor that lives on? */
+/* Whether a tensor that outlives the scope must be evaluated or detached. */
 static bool unfinished(const wb_tensor *x)
 {
     if (!wb__is(x, &wb__tensor_class) || wb_is_none(x) || x->op == WB__OP_variable) return false;
@@ -280,15 +282,14 @@ static bool unfinished(const wb_tensor *x)
     return !x->storage || x->n_in;
 }
 
-/* Is a tensor held by anything but this scope, the tensors made of it and, where it guards pending
- * writes, the thread? */
+/* Whether the tensor has other references than those of this scope, of its consumers, and of this
+ * thread (for its guard). */
 static bool outlives(const wb_tensor *x)
 {
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
-/* A tensor that was returned twice is in the list twice: one reference is enough, at its first
- * place. */
+/* A tensor that was returned twice is in the list twice.  Drops the second reference. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -303,8 +304,8 @@ static void drop_repeats(int n, void **objects)
     }
 }
 
-/* Drops the references to all that is not a tensor.  Trees go before the tensors that they hold, which
- * may be newer than the tree. */
+/* Drops the references to objects that are not tensors.  Trees must be dropped before the tensors
+ * that they hold, which may be newer. */
 static void drop_holders(int n, void **objects)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -315,8 +316,8 @@ static void drop_holders(int n, void **objects)
     }
 }
 
-/* Drops the scope's references, newest first, so that results die before what they are made of.
- * Those to tensors that live on go to the list. */
+/* Drops the scope's references, newest first, so that results are freed before their inputs.
+ * References to tensors that outlive the scope move to `list`. */
 static void drop_references(int n, void **objects, survivors *list)
 {
     drop_holders(n, objects);
@@ -328,7 +329,7 @@ static void drop_references(int n, void **objects, survivors *list)
     }
 }
 
-/* What was kept from this scope, in the enclosing one since it was opened. */
+/* Adds tensors of the outer scope that were kept from this scope since it was opened. */
 static void add_kept(const wb_scope *s, survivors *list)
 {
     const wb_scope *outer = s->outer;
@@ -342,11 +343,11 @@ static int finish(survivors *list)
 {
     const wb__thread *t = wb__this_thread();
     int status = list->status;
-    if (status) wb__forget_pending(0);          /* an error writes nothing */
+    if (status) wb__forget_pending(0);          /* nothing is written after an error */
     else if (t->recording) status = wb__recording_close(t->recording, list->n, list->x);
     else status = wb__evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
-        if (list->x[i]->storage) { /* a graph never outgrows a scope */
+        if (list->x[i]->storage) { /* detached: a graph does not extend beyond its scope */
             if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
             wb__tensor_detach(list->x[i]);
         }
@@ -356,17 +357,17 @@ static int finish(survivors *list)
     return status;
 }
 
-/* While the list is dropped, release functions of wb_borrow may run and make objects of their own,
- * which are dropped in further rounds. */
+/* Release callbacks of wb_borrow may create objects while the list is dropped.  These are dropped
+ * in further rounds. */
 static int close_lists(wb_scope *s)
 {
     int status = 0;
     for (int round = 0; (!round || s->n) && round < MOST_ROUNDS; round++) {
         survivors list = {0};
         void **objects = s->objects;
-        const int n = s->n, room = s->room;
+        const int n = s->n, capacity = s->capacity;
         s->objects = NULL;
-        s->n = s->room = s->holes = 0;
+        s->n = s->capacity = s->holes = 0;
         drop_references(n, objects, &list);
         if (!round) add_kept(s, &list);
         int outcome = finish(&list);
@@ -376,7 +377,7 @@ static int close_lists(wb_scope *s)
             continue;
         }
         s->objects = objects;
-        s->room = room;
+        s->capacity = capacity;
     }
     return status;
 }
@@ -403,8 +404,8 @@ int wb_scope_close(wb_scope *scope)
     t->scope = scope->outer;
     if (t->scope) {
         t->scope->pinned--;
-        tidy(t->scope);
+        compact(t->scope);
     }
-    put_away(t, scope);
+    keep_spare(t, scope);
     return status;
 }

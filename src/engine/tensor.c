@@ -1,4 +1,4 @@
-/* Making tensors and telling about them.  Reading them is in read.c, operations are in ops/. */
+/* Creates tensors and describes them.  Reading values is in read.c, operations are in ops/. */
 #include "engine/request.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void tensor_hold(void *object)
 {
     wb_tensor *x = object;
     if (x->storage || !x->n_in || x->flags & (WB__GONE | WB__PENDING)) return;
-    if (!wb__scope_has(x)) return;      /* another thread's, which alone may change it */
+    if (!wb__scope_has(x)) return;      /* only the thread that owns the tensor may change it */
     x->flags |= WB__HELD;
     wb__unconsumed_add(wb__this_thread(), x);
 }
@@ -29,7 +29,8 @@ const wb__class wb__tensor_class = {.name = "tensor", .destroy = tensor_destroy,
                                     .device_of = tensor_device, .brief = tensor_brief,
                                     .hold = tensor_hold};
 
-/* WB_NONE is a static tensor without elements; its count starts so high that it never dies. */
+/* WB_NONE is a static tensor without elements.  Its reference count starts so high that it is never
+ * freed. */
 static wb_tensor none = {.object = {&wb__tensor_class, 1u << 30}, .ndim = 0, .size = 0};
 wb_tensor *const WB_NONE = &none;
 bool wb_is_none(const void *object) { return object == &none; }
@@ -88,11 +89,11 @@ void wb__storage_unref(wb__storage *s)
     wb__pool_put(s, sizeof *s);
 }
 
-/* ---- sinks: unevaluated tensors that nobody consumes, a ring per thread ---------------------- */
+/* ---- unconsumed results: unevaluated tensors without consumers, a ring per thread ------------ */
 
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x)
 {
-    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* a literal has nothing to lose */
+    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* a literal can always be evaluated */
     if (t->unconsumed) {
         x->next_unconsumed = t->unconsumed;
         x->prev_unconsumed = t->unconsumed->prev_unconsumed;
@@ -141,12 +142,12 @@ const wb_device *wb__device_of(const wb_tensor *x)
     return x->device ? x->device : x->storage ? x->storage->device : wb_default_device();
 }
 
-void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place)
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset)
 {
     const wb__storage *s = x->storage;
     const int64_t first = at + (x->op == WB__OP_variable ? 0 : x->offset);
     const bool pointer = s->device->backend->host_visible;
-    *place = pointer ? 0 : (size_t)first;
+    *offset = pointer ? 0 : (size_t)first;
     return pointer ? (char *)s->data + first : s->data;
 }
 
@@ -161,8 +162,8 @@ bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)
     return false;
 }
 
-/* The device of a new node: that of its operands, which must have one; else, for what is not
- * made of numbers alone, the thread's.  False: they have two. */
+/* Finds the device of a new node: its operands' device; without operands the thread's, except for
+ * literals and iota.  False: the operands are on two devices. */
 static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
 {
     const wb_tensor *first = NULL;
@@ -183,15 +184,15 @@ static void drop_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
-        const bool waits = !in->storage && !(in->flags & WB__GONE);  /* so it is this thread's */
+        /* so it belongs to this thread */
+        const bool waits = !in->storage && !(in->flags & WB__GONE);
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
         wb__thread *t = wb__this_thread();
-        if (!t->letting_go) wb__unconsumed_add(t, in);
+        if (!t->cutting) wb__unconsumed_add(t, in);
     }
     x->n_in = 0;
 }
-
 
 static void forget_variable(wb_tensor *v)
 {
@@ -202,8 +203,8 @@ static void forget_variable(wb_tensor *v)
     wb__unref(v->current);
 }
 
-/* A graph is a chain as long as training runs within one scope, so its end must not recurse down
- * it: tensors whose last reference goes while another is being destroyed wait in a list. */
+/* Outside of scopes a graph may be a chain of any length, so freeing it must not recurse.  Tensors
+ * whose last reference is dropped while another tensor is destroyed wait in a list. */
 static void tensor_destroy(void *object)
 {
     static _Thread_local wb_tensor *waiting;
@@ -256,7 +257,8 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
         wb_tensor *bound = wb__bind(in[i]);
         atomic_fetch_add_explicit(&bound->object.counts, WB__CONSUMER, memory_order_relaxed);
         x->in[i] = bound;
-        if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED) wb__unconsumed_remove(bound);
+        if ((bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED)
+            wb__unconsumed_remove(bound);
     }
     wb__thread *t = wb__this_thread();
     x->recorded = t->recorded;
@@ -283,7 +285,7 @@ wb_tensor *wb__unchanged(wb_tensor *x)
     return wb__node(WB__OP_reshape, (wb_dtype)x->dtype, x->ndim, x->dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__placed(wb_tensor *x, const wb_device *d)
+wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
 {
     if (!x || x->device || !d) return x;
     wb_tensor *made =
@@ -292,9 +294,9 @@ wb_tensor *wb__placed(wb_tensor *x, const wb_device *d)
     return made;
 }
 
-/* What floated belongs to where it was computed; but not while something is made of it that may be
- * computed elsewhere. */
-static void settle(wb_tensor *x)
+/* Binds a result without a device to the device it was computed on.  Called only when no other
+ * tensor uses it that may be computed elsewhere. */
+static void bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
         x->device = x->storage->device;
@@ -302,7 +304,7 @@ static void settle(wb_tensor *x)
 
 void wb__tensor_detach(wb_tensor *x)
 {
-    settle(x);
+    bind_device(x);
     drop_inputs(x);
 }
 
@@ -311,7 +313,7 @@ void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset)
     wb__storage_unref(x->storage);
     x->storage = s;
     x->offset = offset;
-    if (!wb__consumers(x)) settle(x);
+    if (!wb__consumers(x)) bind_device(x);
     wb__unconsumed_remove(x);
 }
 
@@ -350,7 +352,7 @@ wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dt
 wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
 wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
 
-/* May the host's data become a tensor of n dimensions?  Else the error is set. */
+/* Whether the host's data can become a tensor of n dimensions.  Else the error is set. */
 static bool host_data(const char *what, const void *data, wb_dtype dtype, int ndim,
                       const int64_t *dims, int64_t *size)
 {
@@ -412,11 +414,12 @@ wb_tensor *wb_variable(wb_tensor *x)
     return wb__variable_on(x, wb__device_of(x));
 }
 
-/* Whose first version is `version`, which may be NULL: then so is the result. */
+/* A variable with the version `version`; NULL if that is NULL. */
 static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 {
     if (!version) return NULL;
-    wb_tensor *v = wb__node(WB__OP_variable, version->dtype, version->ndim, version->dims, 0, NULL, 0, NULL);
+    wb_tensor *v = wb__node(WB__OP_variable, version->dtype, version->ndim, version->dims, 0, NULL,
+                            0, NULL);
     if (!v) return NULL;
     v->device = d;
     v->current = wb__ref(version);
@@ -457,7 +460,7 @@ void wb__retype(wb_tensor *v, wb_tensor *version)
     wb__setting_count(&wb__retyped);
 }
 
-/* ---- telling --------------------------------------------------------------------------------- */
+/* ---- descriptions ---------------------------------------------------------------------------- */
 
 int wb_ndim(const wb_tensor *x) { return x == &none || !wb__alive("ndim", x) ? -1 : x->ndim; }
 const int64_t *wb_dims(const wb_tensor *x) { return wb__alive("dims", x) ? x->dims : NULL; }
@@ -481,13 +484,14 @@ const char *wb_describe(const wb_tensor *x)
     if (!x) return "NULL";
     if (x == &none) return "none";
     if (wb__unlikely(x->object.class == &wb__freed_class)) return wb__kind(x);
-    char *text = wb__room(WB__ROOM_TENSORS) + turn++ % RING * EACH;
-    size_t n = 0, room = EACH;
-    n += (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < x->ndim && n < room; i++)
-        n += (size_t)snprintf(text + n, room - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
-    if (n < room) n += (size_t)snprintf(text + n, room - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
-    if (n < room && x->device && x->device != &wb__cpu)
-        snprintf(text + n, room - n, " %s:%d", x->device->backend->tag, x->device->ordinal);
+    char *text = wb__thread_text(WB__TEXT_TENSORS) + turn++ % RING * EACH;
+    size_t n = 0, capacity = EACH;
+    n += (size_t)snprintf(text, capacity, "[");
+    for (int i = 0; i < x->ndim && n < capacity; i++)
+        n += (size_t)snprintf(text + n, capacity - n, i ? ",%lld" : "%lld", (long long)x->dims[i]);
+    if (n < capacity)
+        n += (size_t)snprintf(text + n, capacity - n, "] %s", wb_dtype_name((wb_dtype)x->dtype));
+    if (n < capacity && x->device && x->device != &wb__cpu)
+        snprintf(text + n, capacity - n, " %s:%d", x->device->backend->tag, x->device->ordinal);
     return text;
 }

@@ -1,38 +1,40 @@
-/* The node of the graph, which is the tensor itself, and the functions that make one.
+/* The node of the graph, which is the tensor itself, and the functions that create tensors.
  *
  * A tensor is in one of these states:
- *   - evaluated: `storage` is set; it stands there row-major at `offset` bytes, contiguous;
- *   - unevaluated: `op` and `in` say how to compute it; it may be asked for later;
- *   - a variable (op variable): what layers hold.  It has no value of its own: `current` is the
- * tensor that stands for its present version (an evaluated constant on the variable's storage, or
- * an unevaluated assign), and every operation given the variable binds that one (wb__bind);
+ *   - evaluated: `storage` is set; the values are row-major and contiguous from byte `offset` on;
+ *   - unevaluated: `op` and `in` describe how it is computed;
+ *   - a variable (op variable): the tensors of layers.  It has no value of its own: `current` is
+ *     its current version (an evaluated constant on the variable's storage, or an unevaluated
+ *     assign), and an operation on the variable gets that version as its operand (wb__bind);
  *   - gone: a version that was overwritten (flag WB__GONE).
  *
- * A tensor has a device, and its operands have the same one.  Literals and counts (iota) have none,
- * nor has what is made of such alone: they float, and are computed wherever they are used.  Once
- * computed for its own sake such a result settles, on the thread's device, unless something is made of
- * it already, which may be elsewhere; a single number never does: it is not read from memory but made
- * anew (wb__known).
+ * Operands of one tensor are on the same device as the tensor.  Literals and counts (iota) have no
+ * device, and neither have tensors computed from these alone: they are computed on the device of
+ * the operation that uses them.  If the program evaluates such a result itself, it is bound to the
+ * thread's device, unless other tensors, which may be on another device, already use it.  A single
+ * number is never bound: its readers generate it (wb__known).
  *
- * Inputs stay attached after evaluation, so that a gradient can still be taken; scopes detach what
- * outlives them. */
+ * Inputs stay attached after evaluation, so that gradients can still be computed.  Closing a scope
+ * detaches the inputs of tensors that outlive it. */
 #ifndef WB__TENSOR_H
 #define WB__TENSOR_H
 
 #include "backend/backend.h"
 #include "engine/compiled/recording.h"
 
-/* Memory on a device, counted. */
+/* Memory on a device, with a reference count. */
 typedef struct {
     _Atomic uint32_t refs;
-    _Atomic uint32_t lent;              /* to other libraries: it is not written to any more */
-    bool borrowed;                      /* of wb_borrow: the program's own memory */
+    _Atomic uint32_t lent;              /* lent to other libraries: the memory is no longer
+                                           written */
+    bool borrowed;                      /* of wb_borrow: the memory belongs to the program */
     const wb_device *device;
-    void *data;                         /* a handle of the device's; a pointer where host_visible */
+    void *data;                         /* a handle of the device; a pointer if host_visible */
     size_t bytes;
     void (*release)(void *data, void *context);     /* of borrowed memory; may be NULL */
     void *context;
-    void *mirror;                       /* the values on the host, once somebody read them there */
+    void *mirror;                       /* a copy of the values on the host, made by the first
+                                           read */
 } wb__storage;
 wb__storage *wb__storage_new(const wb_device *device, size_t bytes);
 static inline wb__storage *wb__storage_ref(wb__storage *s)
@@ -41,15 +43,15 @@ static inline wb__storage *wb__storage_ref(wb__storage *s)
     return s;
 }
 void wb__storage_unref(wb__storage *s);
-/* The values as the host can read them, until the storage is written to or goes; NULL on failure. */
+/* Returns the values for reading on the host, or NULL on failure.  Valid until the storage is
+ * written or freed. */
 const void *wb__storage_read(wb__storage *s);
-void wb__storage_written(wb__storage *s);       /* what was read of it is no longer so */
+void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
-/* x bound and evaluated, of which `what` speaks; NULL on failure. */
+/* Returns x bound and evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
-/* x's values, evaluated, in order and in parts of bounded size: f(part, elements, ctx), whose nonzero
- * return ends it.  Where wb_data would keep a copy of a device's memory on the host, this keeps
- * nothing. */
+/* Evaluates x and calls f(part, elements, ctx) for its values in order, in parts of bounded size.
+ * Stops at a nonzero return and returns it.  Unlike wb_data, it keeps no copy on the host. */
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
 /* wb_tensor.flags */
@@ -57,17 +59,22 @@ enum {
     WB__GONE = 1,           /* this version of a variable was overwritten */
     WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
     WB__IS_UNCONSUMED = 4,
-    WB__PENDING = 8,        /* an assign still to be made */
-    WB__FROZEN = 16,        /* a variable that is not trained: running statistics */
-    WB__FIXED = 32,         /* a literal that is part of a plan's structure: 1/n, a formula's number */
-    WB__RENEWED = 64,       /* a literal that each replay of a recording renews: never part of it */
-    WB__TAKEN_BACK = 128,   /* an assign that was not made, since an evaluation failed */
-    WB__KEPT = 256,         /* a version that lives on in memory of its own: its variable is counted */
-    WB__MIXED = 2048,       /* a variable that is rounded from a wider variable, which is trained */
-    WB__HELD = 1024,        /* kept or retained before it was computed: it stays among the sinks */
-    WB__CUT = 512           /* what it was made of was given up: its scope closed, or that reads a
-                               version that is gone (whose name it has then); with WB__GONE: before
-                               it was evaluated, so it has no value */
+    WB__PENDING = 8,        /* an assign that is not evaluated yet */
+    WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
+    /* WB__FIXED: a literal that is part of a plan's structure: 1/n, a constant of a formula. */
+    WB__FIXED = 32,
+    WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
+    WB__CANCELLED = 128,   /* an assign that was cancelled because an evaluation failed */
+    /* WB__KEPT: a version with memory of its own, since its variable was written; it holds a
+     * reference to the variable. */
+    WB__KEPT = 256,
+    WB__MIXED = 2048,       /* a variable that holds rounded values of a wider variable, which is
+                               trained */
+    WB__HELD = 1024,        /* kept or retained before it was evaluated: it stays an unconsumed
+                               result */
+    WB__CUT = 512           /* its inputs were dropped: its scope was closed, or it was computed
+                               from a version that is gone (then `name` is that variable's).  With
+                               WB__GONE: it was never evaluated, so it has no value. */
 };
 
 struct wb_tensor {
@@ -76,36 +83,37 @@ struct wb_tensor {
     uint8_t dtype, ndim;
     uint16_t flags, n_attr;
     uint32_t n_in;
-    uint32_t mark, index;           /* of the walk under way, by the thread that owns the graph */
+    uint32_t mark, index;           /* written by a walk, in the thread that owns the graph */
     int64_t size;                   /* elements */
     wb_tensor **in;
     int64_t *attr;
     wb__number number[2];           /* run-time arguments of plans */
     wb__storage *storage;
     union {
-        int64_t offset;                 /* bytes, of an evaluated tensor in its storage */
-        struct { int32_t hook, number; } renewed;   /* of a literal with WB__RENEWED: see wb__renewed */
+        int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
+        /* of a literal with WB__RENEWED: see wb__renewed */
+        struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT); once
-                                       gone, only its address */
-    wb_tensor *current;             /* of a variable (counted); its memory is `storage` */
+    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT; once
+                                       the version is gone, only an address) */
+    wb_tensor *current;             /* of a variable: its current version (counted) */
     wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
                                        pending assign: the variable's pending assign before it */
-    const char *name;               /* of a variable, for messages; or of a layer (automatic) */
+    const char *name;               /* of a variable, for messages; or of a layer (op automatic) */
     wb_tensor *prev_unconsumed;
     union {
         wb_tensor *next_unconsumed;
         wb_tensor *next_dead;           /* while it is being destroyed */
     };
-    const wb_device *device;        /* NULL: it floats */
-    uint32_t bytes;                 /* of this block */
-    uint32_t recorded;              /* the recording (its number) in which it was made, or 0 */
+    const wb_device *device;        /* NULL: it has no device */
+    uint32_t bytes;                 /* size of this block */
+    uint32_t recorded;              /* id of the recording in which it was created, or 0 */
     uint8_t n_numbers;
     int64_t dims[WB_MAX_DIMS];
 };
 
-/* Making.  Checks nothing but memory; the new tensor belongs to the current scope.  Inputs are
- * bound (wb__bind) and referenced; attributes are copied.  Under WEBER_EAGER it is evaluated at
+/* Creates a node and checks nothing but memory.  The tensor belongs to the current scope.  Inputs
+ * are bound (wb__bind) and referenced; attributes are copied.  With WEBER_EAGER it is evaluated at
  * once. */
 wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                     wb_tensor *const *in, int n_attr, const int64_t *attr);
@@ -113,37 +121,37 @@ wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dim
                          wb_tensor *const *in, int n_attr, const int64_t *attr, int n_numbers,
                          const wb__number *numbers);
 
-/* The tensor an operation computes with: a variable's current version, else itself. */
+/* Returns the operand for operations: a variable's current version, or x itself. */
 static inline wb_tensor *wb__bind(wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->current : x;
 }
 
-/* The variable whose version a tensor is, unless that has memory of its own. */
+/* The variable of which x is a version, unless x has memory of its own. */
 static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 {
     return x->flags & WB__KEPT ? NULL : x->variable;
 }
 
-/* The flags of a variable that pass on to one that takes its place. */
+/* The flags of x that a variable which replaces x gets. */
 static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
 
-/* Is its value there to be read by a plan? */
+/* Known: evaluated and bound to a device, so that a plan can read x from memory. */
 static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
 
-/* Is x the version in a variable's memory, which a pending write is about to replace? */
+/* Whether x is the version in a variable's memory, and a pending write will replace it. */
 static inline bool wb__overwritten(const wb_tensor *x)
 {
     const wb_tensor *v = x->storage && !(x->flags & (WB__GONE | WB__KEPT)) ? x->variable : NULL;
     return v && v->live == x && v->current != x;
 }
 
-/* Before a variable is written to: where its memory is lent, it gets other memory with the same values.
- * 0, or an error code. */
+/* Called before a variable is written.  If its memory is lent, the variable gets a copy in new
+ * memory.  Returns 0 or an error code. */
 int wb__take_memory(wb_tensor *variable);
 static inline int wb__own_memory(wb_tensor *variable)
 {
@@ -151,54 +159,58 @@ static inline int wb__own_memory(wb_tensor *variable)
     return wb__take_memory(variable);
 }
 
-/* Where x is, or would be if it were computed for its own sake. */
+/* The device of x, or the device on which it would be evaluated. */
 const wb_device *wb__device_of(const wb_tensor *x);
-/* Sets where this thread's new tensors are made, and returns where they were (NULL: the CPU). */
+/* Sets the device of this thread's new tensors and returns the previous one (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
-/* Byte `at` of a known tensor or variable, as backends take it: memory, and the place in it. */
-void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *place);
+/* Byte `at` of a known tensor or variable, in the form that backends take: a memory handle and a
+ * byte offset in it. */
+void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset);
 
-/* The result of an operation that has nothing to do: x, or where that is a variable, its present
- * version for good. */
+/* The result of an operation that changes nothing: x, or a tensor with the value of a variable's
+ * current version. */
 wb_tensor *wb__unchanged(wb_tensor *x);
 
-/* A number for `mark` that no tensor has yet; never 0. */
+/* A value for `mark` that no tensor has yet; never 0. */
 uint32_t wb__next_mark(void);
 
-/* An evaluated tensor on new, uninitialised storage of a device. */
+/* An evaluated tensor on new, uninitialised memory. */
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* A constant of like's shape and dtype, whose values are in `s` from `offset` on. */
+/* A constant with the shape and dtype of `like` and the values in `s` from byte `offset` on. */
 wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like);
 
-/* wb_borrow's on any device, of a handle of its backend's. */
+/* wb_borrow on any device; `memory` is a handle of its backend. */
 wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
                          const int64_t *dims, void (*release)(void *memory, void *context),
                          void *context);
 
-/* move.c: x, evaluated, as a constant on the same memory that knows nothing of x; x's value anew on
- * a device, such a constant too; the same as a variable, with x's flags if it is one; and wb_to,
- * which gives x itself where there is nothing to do, and through which gradients pass. */
-wb_tensor *wb__alone(const wb_tensor *x);
+/* move.c.  wb__as_constant: a constant on the memory of x (evaluated), without the history of x.
+ * wb__copied: a constant with a copy of x's value on a device.  wb__variable_on: a variable with
+ * such a copy; if x is a variable, with x's flags.  wb__tensor_to: wb_to, which returns x itself if
+ * nothing changes; gradients pass through it. */
+wb_tensor *wb__as_constant(const wb_tensor *x);
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
-/* On the default device, with whatever is in its memory: for readers of files, who overwrite all of it. */
+/* A variable on the default device with uninitialised memory.  Readers of files overwrite all of
+ * it. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* What wb_to makes of a dtype on its way to a device; WB_DTYPE_DEFAULT, with the error set, where
- * the device has no such. */
+/* The dtype that a value of dtype `from` gets when wb_to moves it to d.  WB_DTYPE_DEFAULT, with the
+ * error set, if the device does not have that dtype. */
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* Numbers of no dimension: part of a plan's structure; a run-time argument of it; part of it, with a
- * dtype that follows the other operand's. */
+/* 0-d literals.  wb__literal: fixed, part of a plan's structure.  wb__argument: a run-time argument
+ * of the plan.  wb__number_of: fixed, with the dtype of the other operand. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
-bool wb__holds(wb_dtype dtype, double v);      /* exactly */
-/* A recording renews the value of this literal at each replay: it is the i-th number of its hook, or
- * where that is -1, the i-th input. */
+/* Whether the dtype holds v exactly. */
+bool wb__holds(wb_dtype dtype, double v);
+/* Each replay of a recording sets this literal: to the i-th number of its hook, or, if hook is -1,
+ * to the i-th input. */
 static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 {
     literal->flags |= WB__RENEWED;
@@ -206,25 +218,25 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
     literal->renewed.number = i;
 }
 
-void wb__tensor_detach(wb_tensor *x);   /* drops inputs: x must be evaluated */
-void wb__unconsumed_add(wb__thread *t, wb_tensor *x);      /* once; x may have consumers */
+void wb__tensor_detach(wb_tensor *x);   /* drops the inputs of an evaluated tensor */
+/* no effect if x is in the ring; x may have consumers */
+void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
-/* Takes the reference over; x is evaluated from now on. */
+/* Takes over the reference; x is then evaluated. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
-/* Checks.  The name of the operation stands first in messages. */
-/* Fewer than 2^32 elements, sizes of 0 counted as 1: then no product of some of the sizes overflows,
- * and a sum over an empty axis is small enough too. */
+/* Checks.  Messages begin with `what`, the name of the operation. */
+/* Fails for 2^32 elements or more.  Sizes of 0 count as 1, so no product of sizes overflows. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);
-/* Not on two devices; what floats is on any. */
+/* Fails if x and y are on two devices.  A tensor without a device fits any. */
 bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y);
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
-/* 0 .. ndim-1, or -1 with the error set, for what is no operand too. */
+/* Returns 0 .. ndim-1, or -1 with the error set, also if x is no operand. */
 int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
-/* Usable as an operand: a tensor, not NULL, WB_NONE or freed; and floating.  Else the error is set
- * (a NULL after another error keeps that one). */
+/* Whether x can be an operand: a tensor, not NULL, WB_NONE or freed; wb__floating: with a floating
+ * dtype too.  Else sets the error (NULL after another error keeps that error). */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
@@ -234,12 +246,12 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
     return false;
 }
 
-/* Under WEBER_DEBUG=check: each element is in 0 to bound - 1, else the error is set.  Evaluates the
- * index; what a function that is being recorded computes itself is not looked at. */
+/* With WEBER_DEBUG=check: evaluates the index and fails if an element is not in 0 to bound - 1.  An
+ * index that a recorded function computes is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
-/* f16 and bf16 are storage: what has sums in the middle is computed in f32.  x in the dtype that a
- * value of `dtype` is computed in, or in another one: x itself where it is of that. */
+/* wb__computed_in: the dtype in which operations with sums compute: f32 for f16 and bf16.  wb__as:
+ * x in a dtype; x itself if it has that dtype.  wb__wide: x in the dtype that it is computed in. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
 {
     return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : dtype;
@@ -247,84 +259,93 @@ static inline wb_dtype wb__computed_in(wb_dtype dtype)
 wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype);
 wb_tensor *wb__wide(wb_tensor *x);
 
-/* Operations without options, for the engine and layers. */
+/* Operations without options, for the engine and for layers. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
-wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);     /* undoes a broadcast */
+/* sums over broadcast axes */
+wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* The score of a pair that a mask leaves out: far below any score, yet finite: exp gives exactly 0, and a
- * row with nothing kept stays a number. */
+/* The score of a masked pair: finite, but so far below any score that exp gives exactly 0.  A row
+ * in which all pairs are masked then has no NaN. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
-                            const int64_t *step);
-wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
+                        const int64_t *step);
+wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                         const int64_t *starts);
-wb_tensor *wb__zeros_like(wb_tensor *x);       /* where x is */
-/* x itself, or where it floats the same on d, while x floats on; d may be NULL: x. */
-wb_tensor *wb__placed(wb_tensor *x, const wb_device *d);
-/* A variable without pending writes becomes one of another dtype: `version`, a constant of its shape
- * on its device whose memory nothing else has (wb__alone), is its value from now on.  What was made
- * of the one before keeps it; recordings of wb_compile are made anew (wb__retyped counts). */
+/* On the device of x. */
+wb_tensor *wb__zeros_like(wb_tensor *x);
+/* Returns x.  If x has no device, returns a copy of it bound to d (x is unchanged). d == NULL:
+ * returns x. */
+wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
+/* Changes the dtype of a variable without pending writes.  `version` is its new value: a constant
+ * of its shape on its device, whose memory belongs to nothing else (wb__as_constant).  Tensors
+ * computed from the old version keep it.  Recordings of wb_compile are recorded again (wb__retyped
+ * counts). */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
-/* Takes its counters now; on the device of x. */
+/* Uniform random numbers on the device of x.  Reserves their counters at once. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
-/* x, made by a layer in test mode that nobody asked for: a gradient that meets it complains. */
+/* Marks x as computed by a layer that was in test mode automatically.  A gradient through it
+ * fails. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
-/* For rules, of operands of one dtype: x a + y b, or x a + y^2 b, and m eta / (sqrt(v) + eps); x, y, m
- * and v have one shape, the others have no dimension.  They have no gradients. */
+/* Operations of optimiser rules, without gradients: x a + y b, or x a + y^2 b if `squared`; and m
+ * eta / (sqrt(v) + eps). x, y, m and v have one shape and one dtype; the others are 0-d. */
 wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared);
 wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps);
-/* The derivative of gelu, a row of its own. */
+/* The derivative of gelu. */
 wb_tensor *wb_gelu_slope(wb_tensor *x);
 
-/* Gradients of loss with respect to n tensors (variables or any others): grads[i] NULL where there
- * is none.  0, or an error code. */
+/* Sets grads[i] to the gradient of loss with respect to wrt[i] (a variable or any tensor), or to
+ * NULL if the loss does not depend on it.  Returns 0 or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
-void wb__gradient_end(void);            /* gives back this thread's working memory for it */
+void wb__gradient_end(void);            /* frees this thread's working memory */
 
-/* Evaluation.  `gate`, where not NULL, is a tensor of one element: unless it is finite no write
- * takes place, and WB_ERROR_NUMBER is returned with the gate's value in the message. */
-int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *gate);
-/* The pending writes, and those to come until they are evaluated, are made if this tensor of one
- * element is finite: an evaluation without a gate of its own has this one.  `what` names it. */
+/* Evaluates n tensors and the pending writes.  `guard`, if not NULL, is a tensor of one element:
+ * unless it is finite nothing is written, and the call returns WB_ERROR_NUMBER with the value in
+ * the message. */
+int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
+/* Guards the pending writes, and those added until the next evaluation, with a tensor of one
+ * element.  An evaluation that is given no guard uses this one.  `what` names it in messages. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
-void wb__tell_guard(const wb_tensor *guard, const char *what);          /* the error that it was not */
+/* Sets the error that the guard is not finite. */
+void wb__fail_guard(const wb_tensor *guard, const char *what);
 int wb__evaluate_pending(void);
-/* Of a closing scope: these, and pending writes. */
+/* For a scope that is being closed: evaluates these tensors and the pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 
-/* automatic.c: what is computed outside any scope, where no scope ends a step.
- * Before n values are written to variables, some of which wait for an earlier write: a step begins,
- * so the writes of the one before are made.  Of what the values are made of, all that the program
- * was handed stays readable.  0, or an error code. */
+/* automatic.c: evaluations outside of any scope.
+ * wb__end_step: called before n values are written to variables, some of which have a pending
+ * write.  The new write begins a step, so the writes of the previous step are evaluated.  Operands
+ * of the values that the program holds stay readable.  Returns 0 or an error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
-/* After versions were overwritten: what the program was handed lately and can no longer be computed
- * or differentiated gives up what it was made of. */
-void wb__let_go(wb__thread *t);
-/* Past so many tensors since the last evaluation everything nobody consumed is computed, and said
- * once, by wb__evaluate_keeping: every version that something was made of stays readable. */
+/* Called after versions were overwritten: detaches recent tensors that the program holds and that
+ * can no longer be evaluated or differentiated. */
+void wb__cut_stale(wb__thread *t);
+/* After this many tensors without an evaluation, all unconsumed results are evaluated by
+ * wb__evaluate_keeping, with one warning in the log.  It keeps all versions that tensors were
+ * computed from readable. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
 
-/* The first n pending writes and these tensors; later writes go on waiting. */
+/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
-/* Before a variable is written to: who reads its present version goes on doing so. */
+/* Called before a variable is written: gives its current version memory of its own, so that it
+ * stays readable. */
 int wb__keep_version(wb_tensor *variable);
-void wb__engine_thread_end(void);       /* gives back this thread's working memory */
-void wb__engine_shutdown(void);         /* and the plans */
+void wb__engine_thread_end(void);       /* frees this thread's working memory */
+void wb__engine_shutdown(void);         /* also frees the plans */
 
-/* x <- value without checks of shape, recorded. */
+/* Adds a pending write x <- value, without checks of shape. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
-/* All or nothing: this thread's pending writes from number `first` on do not take place. */
+/* Cancels this thread's pending writes from index `first` on. */
 int wb__pending_count(void);
 void wb__forget_pending(int first);
-/* Its memory was written to by a replay: who held the old version finds it gone. */
+/* A replay wrote the variable's memory: marks tensors with the old version WB__GONE. */
 int wb__new_version(wb_tensor *variable);
-/* Host values into a variable at once (loading files): bytes must be what it holds; pending writes
- * are made first. */
+/* Writes host values to a variable at once (for loading files), after evaluating pending writes.
+ * `bytes` must be the variable's size. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif

@@ -1,5 +1,4 @@
-/* A tensor that owns a block of wb__alloc or wb__alloc_aligned: how readers hand over what they
- * read. */
+/* Tensors that own a block of memory or a mapping, for readers of files. */
 #ifndef WB__BORROW_H
 #define WB__BORROW_H
 
@@ -18,7 +17,8 @@ static inline void wb__free_mapping(void *data, void *mapping)
     wb__unmap(mapping);
 }
 
-/* The block is the tensor's from here on, and freed on failure too.  NULL is passed on. */
+/* A tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned. The block is freed
+ * on failure too; NULL returns NULL. */
 static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim,
                                           const int64_t *dims)
 {

@@ -1,9 +1,9 @@
-/* Tensors for other libraries, and theirs for us, by DLPack and without a copy.
+/* DLPack: gives tensors to other libraries and takes tensors from them, without copies.
  *
- * What is handed out is the storage itself, held until its deleter is called and marked as lent: a
- * variable that is about to be written to then takes memory of its own first (wb__own_memory), so that
- * nobody sees values change.  What comes in is a borrowed storage whose end calls the producer's
- * deleter. */
+ * wb_to_dlpack gives out the tensor's storage, which is held until the consumer calls the deleter,
+ * and marked as lent: before a variable is written in place it then gets its own memory
+ * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage;
+ * releasing it calls the producer's deleter. */
 #include "io/dlpack.h"
 
 #include "device/registry.h"
@@ -13,15 +13,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };                /* what a device's memory has at least */
+enum { ALIGNMENT = 64 };                /* guaranteed for memory of a device */
 
-/* The codes of kinds of numbers are 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
+/* Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
 static const struct { wb_dtype dtype; wb__dl_type type; } types[] = {
     {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
     {WB_F16, {2, 16, 1}}, {WB_F32, {2, 32, 1}}, {WB_F64, {2, 64, 1}}, {WB_BF16, {4, 16, 1}},
     {WB_BOOL, {6, 8, 1}}};
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- giving tensors -------------------------------------------------------------------------- */
 
 typedef struct {
     union {
@@ -52,7 +52,8 @@ static wb__shared shared(const wb__storage *s, size_t at)
 static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
 {
     const wb__shared place = shared(x->storage, (size_t)x->offset);
-    *out = (wb__dl_tensor){.data = x->size ? place.data : NULL, .device = {place.kind, place.ordinal},
+    *out = (wb__dl_tensor){.data = x->size ? place.data : NULL,
+                           .device = {place.kind, place.ordinal},
                            .ndim = x->ndim, .shape = l->shape, .strides = l->strides,
                            .byte_offset = place.at};
     for (size_t i = 0; i < WB__COUNT(types); i++)
@@ -65,7 +66,7 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
     }
 }
 
-/* x's memory, on which everything has ended, held and lent. */
+/* Evaluates x, waits for its device, and marks its storage as held and lent. */
 static lent *lend(wb_tensor *x, const wb_tensor **from)
 {
     *from = wb__evaluated("to_dlpack", x);
@@ -73,8 +74,10 @@ static lent *lend(wb_tensor *x, const wb_tensor **from)
     wb__storage *s = (*from)->storage;
     const wb__backend *backend = s->device->backend;
     if (backend->is_gpu && !backend->share)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to_dlpack: %s:%d has no memory that other libraries "
-                             "know; move it first (wb_cpu)", backend->tag, s->device->ordinal);
+        return wb__fail_null(WB_ERROR_UNSUPPORTED,
+                             "to_dlpack: %s:%d has no memory that other libraries know; move it "
+                             "first (wb_cpu)",
+                             backend->tag, s->device->ordinal);
     if (backend->is_gpu && backend->wait(s->device)) return NULL;
     lent *l = wb__alloc_zero(1, sizeof *l);
     if (!l) return NULL;
@@ -111,9 +114,9 @@ struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
     return m;
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- taking tensors -------------------------------------------------------------------------- */
 
-/* What is to be called when nobody needs the memory any more. */
+/* The producer's struct, whose deleter is called when the memory is released. One field is NULL. */
 typedef struct {
     struct DLManagedTensorVersioned *versioned;
     struct DLManagedTensor *unversioned;        /* one of the two */
@@ -130,7 +133,7 @@ typedef struct {
     wb_dtype dtype;
     size_t each;                        /* bytes of an element */
     int64_t size;
-    const wb_device *device;            /* NULL: the host's memory */
+    const wb_device *device;            /* NULL: host memory */
     char *data;                         /* the first element */
     bool row_major, aligned;
 } incoming;
@@ -162,8 +165,8 @@ static const char *check_shape(incoming *in)
     return in->size && !t->data ? "no data" : NULL;
 }
 
-/* The device of a backend that is loaded, by DLPack's numbers; NULL: there is none. */
-static const wb_device *device_of(const wb__dl_device *wanted)
+/* The device of a loaded backend with DLPack's kind and ordinal; NULL: none. */
+static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;
     wb__registry_lock();
@@ -174,7 +177,8 @@ static const wb_device *device_of(const wb__dl_device *wanted)
         for (int i = 0; i < list.n && !found; i++) {
             wb__shared s;
             b->share(list.device[i], NULL, 0, &s);
-            if (s.kind == wanted->kind && s.ordinal == wanted->ordinal) found = list.device[i];
+            if (s.kind == requested->kind && s.ordinal == requested->ordinal)
+                found = list.device[i];
         }
     }
     wb__registry_unlock();
@@ -187,23 +191,27 @@ static int check(const wb__dl_tensor *t, incoming *in)
     const char *reason = check_type(in);
     if (!reason) reason = check_shape(in);
     if (reason)
-        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: %s (%d dimensions, dtype code %d with %d bits, "
-                        "%d lanes)", reason, t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes);
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "from_dlpack: %s (%d dimensions, dtype code %d with %d bits, %d lanes)",
+                        reason, t->ndim, t->dtype.code, t->dtype.bits, t->dtype.lanes);
     const int kind = t->device.kind;
     if (kind != WB__DL_CPU && kind != WB__DL_PINNED && kind != WB__DL_PINNED_2 &&
         !(in->device = device_of(&t->device)))
-        return wb__fail(WB_ERROR_DEVICE, "from_dlpack: memory of a device of DLPack's kind %d, number %d: "
-                        "no backend that is loaded takes it; load its backend (wb_using), or copy it to "
-                        "the CPU there", kind, t->device.ordinal);
+        return wb__fail(WB_ERROR_DEVICE,
+                        "from_dlpack: memory of a device of DLPack's kind %d, number %d: no "
+                        "backend that is loaded takes it; load its backend (wb_using), or copy it "
+                        "to the CPU there",
+                        kind, t->device.ordinal);
     if (in->device && !in->row_major)
-        return wb__fail(WB_ERROR_ARGUMENT, "from_dlpack: strides in memory of %s:%d: make it contiguous "
-                        "there first", in->device->backend->tag, in->device->ordinal);
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "from_dlpack: strides in memory of %s:%d: make it contiguous there first",
+                        in->device->backend->tag, in->device->ordinal);
     in->data = in->size ? (char *)t->data + t->byte_offset : NULL;
     in->aligned = (uintptr_t)in->data % (in->device ? (size_t)ALIGNMENT : in->each) == 0;
     return 0;
 }
 
-/* Element by element into a block of ours. */
+/* A contiguous copy in host memory. */
 static wb_tensor *gathered(const incoming *in)
 {
     const wb__dl_tensor *t = in->t;
@@ -223,7 +231,7 @@ static wb_tensor *gathered(const incoming *in)
     return wb__borrow_block(block, in->dtype, t->ndim, t->shape);
 }
 
-/* ---- memory of theirs as a storage of ours --------------------------------------------------- */
+/* ---- borrowed storage ------------------------------------------------------------------------ */
 
 typedef struct { owner owner; const wb_device *device; } hold;
 
@@ -234,7 +242,7 @@ static void release_host(void *data, void *context)
     wb__free(context);
 }
 
-/* What was launched may still read it. */
+/* Waits for the device before releasing, because launched kernels may still read the memory. */
 static void release_device(void *memory, void *context)
 {
     hold *h = context;
@@ -247,7 +255,7 @@ static void release_device(void *memory, void *context)
     release_host(memory, context);
 }
 
-/* A constant in memory of theirs on a device; `h` is taken in any case. */
+/* A constant in the producer's device memory. Takes `h` over, also on failure. */
 static wb_tensor *adopted(const incoming *in, hold *h)
 {
     const wb__backend *backend = in->device->backend;
@@ -262,26 +270,27 @@ static wb_tensor *adopted(const incoming *in, hold *h)
         wb_object_free(x);
         return copy;
     }
-    h->owner = (owner){NULL, NULL};         /* who stays the caller's */
+    h->owner = (owner){NULL, NULL};         /* the caller keeps the struct */
     wb_object_free(x);
     return NULL;
 }
 
 static wb_tensor *copied(const incoming *in, const owner *o)
 {
-    static _Atomic bool said;
+    static _Atomic bool logged;
     wb_tensor *x = in->size || !in->device ? gathered(in)
                  : wb__empty_on(in->device, in->dtype, in->t->ndim, in->t->shape);
     if (!x) return NULL;
-    if (in->size && !atomic_exchange(&said, true))
-        wb__log(WB_LOG_INFO, "from_dlpack: %s comes with strides or at an odd address, and is copied.",
+    if (in->size && !atomic_exchange(&logged, true))
+        wb__log(WB_LOG_INFO,
+                "from_dlpack: %s comes with strides or at an odd address, and is copied.",
                 wb_describe(x));
     end_owner(o);
     return x;
 }
 
-/* The producer's struct is freed by its deleter, so nothing of it is looked at behind that. */
-static wb_tensor *take_in(const wb__dl_tensor *t, owner o)
+/* A tensor of the producer's struct. The struct is not read after its deleter has been called. */
+static wb_tensor *take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;
     if (check(t, &in)) return NULL;
@@ -299,12 +308,13 @@ wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m)
 {
     if (WB__NULL(m)) return NULL;
     if (m->version.major != WB__DL_MAJOR)
-        return wb__fail_null(WB_ERROR_UNSUPPORTED, "from_dlpack: version %u.%u of DLPack; %d is understood",
+        return wb__fail_null(WB_ERROR_UNSUPPORTED,
+                             "from_dlpack: version %u.%u of DLPack; %d is understood",
                              m->version.major, m->version.minor, WB__DL_MAJOR);
-    return take_in(&m->tensor, (owner){.versioned = m});
+    return take_tensor(&m->tensor, (owner){.versioned = m});
 }
 
 wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m)
 {
-    return WB__NULL(m) ? NULL : take_in(&m->tensor, (owner){.unversioned = m});
+    return WB__NULL(m) ? NULL : take_tensor(&m->tensor, (owner){.unversioned = m});
 }

@@ -1,5 +1,5 @@
-/* The structs of DLPack, version 1.1, whose definitions programs get from dlpack.h: an interface between
- * binaries, so their layout never changes within a major version. */
+/* The structs of DLPack, version 1.1. Programs have their definitions from dlpack.h. They are a
+ * binary interface: their layout is the same within a major version. */
 #ifndef WB__DLPACK_H
 #define WB__DLPACK_H
 
@@ -7,7 +7,8 @@
 
 enum { WB__DL_MAJOR = 1, WB__DL_MINOR = 1 };
 enum { WB__DL_READ_ONLY = 1 };                              /* a flag */
-enum { WB__DL_CPU = 1, WB__DL_PINNED = 3, WB__DL_PINNED_2 = 11 };   /* kinds of devices with the host's memory */
+/* Kinds of devices whose memory the host can read. */
+enum { WB__DL_CPU = 1, WB__DL_PINNED = 3, WB__DL_PINNED_2 = 11 };
 
 typedef struct { int32_t kind, ordinal; } wb__dl_device;
 typedef struct { uint8_t code, bits; uint16_t lanes; } wb__dl_type;

@@ -1,4 +1,4 @@
-/* Telling formats apart. */
+/* Detecting formats, and loading tables of any format. */
 #include "io/formats.h"
 
 #include "io/dataset/idx.h"
@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON", "NPZ", "NPY", "IDX"};
+static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON",
+                                               "NPZ", "NPY", "IDX"};
 static const struct { const char *ending; wb__format format; } endings[] = {
     {".safetensors", WB__FORMAT_SAFETENSORS}, {".bson", WB__FORMAT_BSON}, {".npz", WB__FORMAT_NPZ},
     {".npy", WB__FORMAT_NPY}, {".idx", WB__FORMAT_IDX}};
@@ -19,16 +20,19 @@ static uint64_t little(const uint8_t *at, int n)
     return value;
 }
 
-/* What begins a file is told from most certain to least: a BSON document has its length in front and ends with a zero, a
- * safetensors file has its header's length in front and then a brace. */
+/* Checks the formats from the most certain to the least. A BSON document begins with its length and
+ * ends with a zero; a safetensors file begins with its header's length and a brace. */
 wb__format wb__format_of(const wb__mapping *m)
 {
     const uint8_t *at = m->data;
     if (m->bytes >= 6 && !memcmp(at, "\x93NUMPY", 6)) return WB__FORMAT_NPY;
-    if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4))) return WB__FORMAT_NPZ;
-    if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1]) return WB__FORMAT_BSON;
+    if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4)))
+        return WB__FORMAT_NPZ;
+    if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1])
+        return WB__FORMAT_BSON;
     if (m->bytes >= 9 && at[8] == '{') return WB__FORMAT_SAFETENSORS;
-    if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8) return WB__FORMAT_IDX;
+    if (m->bytes >= 4 && !at[0] && !at[1] && at[2] >= 8 && at[2] <= 14 && at[3] <= 8)
+        return WB__FORMAT_IDX;
     return WB__FORMAT_UNKNOWN;
 }
 
@@ -63,8 +67,9 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
         return status;
     }
     default:
-        return wb__map_fail(m, 0, "this is no file with tensors: it does not begin as safetensors, "
-                            "BSON, NPZ, NPY or IDX");
+        return wb__map_fail(m, 0,
+                            "this is no file with tensors: it does not begin as safetensors, BSON, "
+                            "NPZ, NPY or IDX");
     }
 }
 

@@ -1,11 +1,11 @@
-/* Which format a file is of, and what is done with each.
+/* File formats, and the functions for each:
  *
- *             a model from it       its tensors             a model into it     tensors into it
- *   safetensors  wb__model_from      wb__st_table            wb__saving_write, with the structure or without
- *   BSON         wb__flux_load       wb__flux_table          wb__flux_save
- *   NPZ          -                   wb__npz_table           wb__npz_save
- *   NPY          -                   wb__npz_table           wb_save_npy
- *   IDX          -                   wb__idx_table           - */
+ *              loading a model     loading tensors    saving a model     saving tensors
+ *   safetensors  wb__model_from     wb__st_table       wb__saving_write   wb__saving_write
+ *   BSON         wb__flux_load      wb__flux_table     wb__flux_save
+ *   NPZ          -                  wb__npz_table      wb__npz_save
+ *   NPY          -                  wb__npz_table      wb_save_npy
+ *   IDX          -                  wb__idx_table      - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 
@@ -22,19 +22,21 @@ typedef enum {
     WB__FORMATS
 } wb__format;
 
-/* By what it begins with. */
+/* By the first bytes of the file. */
 wb__format wb__format_of(const wb__mapping *m);
-/* By the path's ending: .safetensors, .bson, .npz, .npy, .idx. */
+/* By the end of the path: .safetensors, .bson, .npz, .npy, .idx. */
 wb__format wb__format_named(const char *path);
-const char *wb__format_name(wb__format f);      /* "safetensors" */
+/* "safetensors" */
+const char *wb__format_name(wb__format f);
 
-/* The same of a mapped file, and where its beginning tells nothing, by its ending: then it is a damaged one. */
+/* The format of a mapped file by its first bytes; if they match no format, by its path: then the
+ * file is damaged. */
 wb__format wb__format_in(const wb__mapping *m);
 
-/* All tensors of a file of any of these formats, by name; `key`: the variable of a BSON file, or NULL.  Without
- * `values`, what the headers say alone.  On failure nothing is held. */
+/* Loads all tensors of a file of any format, by name. `key`: the variable of a BSON file, or NULL.
+ * `values` false: only from headers. On failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* The same of a mapped file: the mapping is the table's from here on, but stays the caller's on failure. */
+/* The same for a mapped file. On success the table owns the mapping, on failure the caller. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 
 #endif

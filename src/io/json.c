@@ -1,4 +1,4 @@
-/* JSON.  The reader counts first what a text can hold at most, so that nodes and texts have one
+/* JSON. The reader first counts an upper bound of nodes, so that nodes and texts fit in one
  * block. */
 #include "io/json.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* -1 if four hexadecimal digits are not there. */
+/* Reads four hexadecimal digits; -1: there are not four. */
 static int32_t four_digits(const char **at, const char *end)
 {
     int32_t value = 0;
@@ -28,8 +28,9 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* At the character behind a backslash: the bytes it stands for, at most 4, or 0 with the reason. */
-static int read_escape(const char **at, const char *end, char *out, const char **why)
+/* Decodes the escape whose character behind the backslash is at *at. Returns the number of bytes
+ * written, at most 4; 0 with the reason. */
+static int read_escape(const char **at, const char *end, char *out, const char **reason)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     const int c = *at < end ? **at : 0;
@@ -38,7 +39,7 @@ static int read_escape(const char **at, const char *end, char *out, const char *
         out[0] = meant[known - letters];
         return ++*at, 1;
     }
-    if (c != 'u') return *why = "an unknown escape in a text", 0;
+    if (c != 'u') return *reason = "an unknown escape in a text", 0;
     ++*at;
     int32_t first = four_digits(at, end), second = 0;
     const bool pair = first >= 0xd800 && first < 0xdc00;
@@ -49,22 +50,22 @@ static int read_escape(const char **at, const char *end, char *out, const char *
     }
     if (first < 0 || (first >= 0xdc00 && first < 0xe000) ||
         (pair && (second < 0xdc00 || second >= 0xe000)))
-        return *why = "a wrong \\u escape in a text", 0;
-    if (!first) return *why = "a zero in a text; names here end at one", 0;
+        return *reason = "a wrong \\u escape in a text", 0;
+    if (!first) return *reason = "a zero in a text; names here end at one", 0;
     if (pair) first = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
     return wb__utf8_put((uint32_t)first, out);
 }
 
-int64_t wb__json_characters(const char **at, const char *end, char *to, const char **why)
+int64_t wb__json_characters(const char **at, const char *end, char *to, const char **reason)
 {
     char *out = to;
     while (*at < end && **at != '"') {
         const bool control = (unsigned char)**at < ' ';
         int n = control ? 0 : wb__utf8(*at, (size_t)(end - *at));
-        if (!n) return *why = control ? "a control character in a text" : "not UTF-8", -1;
+        if (!n) return *reason = control ? "a control character in a text" : "not UTF-8", -1;
         if (**at == '\\') {
             ++*at;
-            if (!(n = read_escape(at, end, out, why))) return -1;
+            if (!(n = read_escape(at, end, out, reason))) return -1;
         } else {
             memcpy(out, *at, (size_t)n);
             *at += n;
@@ -92,16 +93,16 @@ const char *wb__repeated(int64_t n, const char **texts)
 enum { ROOT = -1 };
 
 typedef struct {
-    const char *at, *end, *why;
+    const char *at, *end, *reason;
     wb__json *nodes;
-    int64_t n, room;
-    int64_t open;                       /* the innermost list or object that has not ended */
-    char *texts;                        /* where the next text goes */
+    int64_t n, capacity;
+    int64_t open;                       /* the innermost list or object that is not complete */
+    char *texts;                        /* position of the next text */
 } parser;
 
-static bool bad(parser *p, const char *why)
+static bool bad(parser *p, const char *reason)
 {
-    p->why = why;
+    p->reason = reason;
     return false;
 }
 
@@ -114,7 +115,7 @@ static char next(parser *p)
 
 static wb__json *new_node(parser *p, wb__json_kind kind)
 {
-    if (p->n == p->room) return bad(p, "more values than commas and brackets"), NULL;
+    if (p->n == p->capacity) return bad(p, "more values than commas and brackets"), NULL;
     p->nodes[p->n] = (wb__json){.span = 1, .kind = kind};
     return &p->nodes[p->n++];
 }
@@ -125,7 +126,7 @@ static bool read_text(parser *p, wb__json_kind kind)
     if (!node) return false;
     node->is.text = p->texts;
     p->at++;
-    const int64_t n = wb__json_characters(&p->at, p->end, p->texts, &p->why);
+    const int64_t n = wb__json_characters(&p->at, p->end, p->texts, &p->reason);
     if (n < 0) return false;
     if (p->at == p->end) return bad(p, "a text without its end");
     p->at++;
@@ -141,7 +142,7 @@ static bool digits(parser *p)
     return p->at > begin;
 }
 
-/* The C library's function takes the decimal point of the program's locale. */
+/* strtod expects the decimal point of the program's locale. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400], point[8];
@@ -216,8 +217,8 @@ static bool keys_differ(parser *p, const wb__json *object)
     return differ ? true : bad(p, "a key is there twice");
 }
 
-/* A list or an object is `open` from its bracket on; `span` holds the index of the one around it
- * until it ends. */
+/* Completes the innermost list or object. While it is open, its `span` holds 1 + the index of the
+ * node around it. */
 static bool close_innermost(parser *p)
 {
     wb__json *node = &p->nodes[p->open];
@@ -228,7 +229,7 @@ static bool close_innermost(parser *p)
     return node->kind == WB__JSON_LIST || keys_differ(p, node);
 }
 
-/* Behind a value: what ends here ends; `more`: a value follows. */
+/* After a value: completes the lists and objects that end here. *more: another value follows. */
 static bool after_value(parser *p, bool *more)
 {
     *more = false;
@@ -260,7 +261,7 @@ static bool read_values(parser *p)
             node->span = (uint32_t)(p->open + 1);
             p->open = p->n - 1;
             p->at++;
-            value = next(p) == (c == '[' ? ']' : '}');              /* nothing is inside */
+            value = next(p) == (c == '[' ? ']' : '}');              /* empty */
             ok = value ? close_innermost(p) : c == '[' || read_key(p);
         } else if (c == '"') ok = read_text(p, WB__JSON_TEXT);
         else ok = c == '-' || (c >= '0' && c <= '9') ? read_number(p) : read_word(p);
@@ -269,7 +270,7 @@ static bool read_values(parser *p)
     return true;
 }
 
-/* Each node but the root follows one of , : [ { outside of a text. */
+/* An upper bound of nodes: each node but the root follows one of , : [ { outside of a text. */
 static int64_t most_nodes(const char *text)
 {
     int64_t n = 1;
@@ -281,24 +282,24 @@ static int64_t most_nodes(const char *text)
     return n;
 }
 
-wb__json *wb__json_read(const char *text, const char **why)
+wb__json *wb__json_read(const char *text, const char **reason)
 {
     const size_t length = strlen(text);
-    *why = "it is longer than 2 GiB";
+    *reason = "it is longer than 2 GiB";
     if (length > INT32_MAX) return NULL;
-    const int64_t room = most_nodes(text);
-    wb__json *nodes = wb__alloc((size_t)room * sizeof *nodes + length + 1);
-    *why = "memory ran out";
+    const int64_t capacity = most_nodes(text);
+    wb__json *nodes = wb__alloc((size_t)capacity * sizeof *nodes + length + 1);
+    *reason = "memory ran out";
     if (!nodes) return NULL;
     parser p = {.at = text,
                 .end = text + length,
                 .nodes = nodes,
-                .room = room,
+                .capacity = capacity,
                 .open = ROOT,
-                .texts = (char *)(nodes + room)};
+                .texts = (char *)(nodes + capacity)};
     if (read_values(&p)) return nodes;
     wb__free(nodes);
-    *why = p.why;
+    *reason = p.reason;
     return NULL;
 }
 
@@ -311,7 +312,10 @@ int64_t wb__json_integer(const wb__json *v)
 {
     return wb__json_is(v, WB__JSON_INTEGER) ? v->is.integer : 0;
 }
-int64_t wb__json_count(const wb__json *v) { return wb__json_is(v, WB__JSON_LIST) ? v->is.count : 0; }
+int64_t wb__json_count(const wb__json *v)
+{
+    return wb__json_is(v, WB__JSON_LIST) ? v->is.count : 0;
+}
 int64_t wb__json_members(const wb__json *v)
 {
     return wb__json_is(v, WB__JSON_OBJECT) ? v->is.count : 0;
@@ -319,7 +323,7 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* The value that follows this one, or the first one inside it; a key in front of it is skipped. */
+/* The value behind v, or the first value inside it; skips a key in front of that value. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {
     v += inside ? 1 : v->span;
@@ -402,7 +406,7 @@ void wb__json_put_real(wb__json_out *out, double value)
     separate(out);
     if (!isfinite(value) && !out->status)
         out->status = wb__fail(WB_ERROR_ARGUMENT,
-                               "save: a number of a layer is %g, which JSON has not", value);
+                               "save: a number of a layer is %g, which JSON cannot hold", value);
     snprintf(text, sizeof text, "%.17g", value);
     char *point = text + strspn(text, "-0123456789");
     if (*point && *point != 'e') *point = '.';          /* some locales have a comma */

@@ -9,7 +9,7 @@
 
 wb__entry *wb__table_add(wb__table *t, const char *name)
 {
-    if (!wb__reserve(&t->entries, &t->room, t->n + 1, sizeof *t->entries)) return NULL;
+    if (!wb__reserve(&t->entries, &t->capacity, t->n + 1, sizeof *t->entries)) return NULL;
     wb__entry *e = &t->entries[t->n];
     *e = (wb__entry){.name = wb__strdup(name)};
     if (!e->name) return NULL;
@@ -19,7 +19,7 @@ wb__entry *wb__table_add(wb__table *t, const char *name)
 
 int wb__table_add_note(wb__table *t, const char *key, const char *value)
 {
-    if (!wb__reserve(&t->notes, &t->room_notes, t->n_notes + 1, sizeof *t->notes))
+    if (!wb__reserve(&t->notes, &t->note_capacity, t->n_notes + 1, sizeof *t->notes))
         return WB_ERROR_MEMORY;
     wb__note note = {wb__strdup(key), wb__strdup(value)};
     if (!note.key || !note.value) {
@@ -93,7 +93,7 @@ int wb__table_check(const char *path, const wb__table *t)
     if (n > MOST_LISTED) wb__text_add(&list, "\n  and %d more", n - MOST_LISTED);
     if (!n) return 0;
     char *text = wb__text_take(&list);
-    if (text) wb__fail(WB_ERROR_DTYPE, "%s: holds what is no tensor of Weber's:%s", path, text);
+    if (text) wb__fail(WB_ERROR_DTYPE, "%s: has tensors whose dtypes Weber lacks:%s", path, text);
     wb__free(text);
     return wb_error_code();
 }

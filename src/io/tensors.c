@@ -1,8 +1,8 @@
-/* wb_load_tensors: a file's tensors as a flat tree. */
+/* wb_load_tensors: the tensors of a file as a tree of one level. */
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* The entry's own block where it has one that will do, else a copy. */
+/* A tensor of the entry's own block if possible, else of a copy. */
 static wb_tensor *tensor_of(wb__entry *e)
 {
     void *block;

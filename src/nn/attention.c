@@ -4,13 +4,16 @@
 #include <math.h>
 
 #define OPTIONS(X)                                                                              \
-    X(wb_MultiHeadAttention_options, dim, INT, 1) X(wb_MultiHeadAttention_options, heads, INT, 1)                 \
-    X(wb_MultiHeadAttention_options, causal, BOOL, 1) X(wb_MultiHeadAttention_options, bias, BOOL, 1)             \
-    X(wb_MultiHeadAttention_options, dropout, REAL, 1) X(wb_MultiHeadAttention_options, init, INITIALISER, 1)     \
+    X(wb_MultiHeadAttention_options, dim, INT, 1)                                               \
+    X(wb_MultiHeadAttention_options, heads, INT, 1)                                             \
+    X(wb_MultiHeadAttention_options, causal, BOOL, 1)                                           \
+    X(wb_MultiHeadAttention_options, bias, BOOL, 1)                                             \
+    X(wb_MultiHeadAttention_options, dropout, REAL, 1)                                          \
+    X(wb_MultiHeadAttention_options, init, INITIALISER, 1)                                      \
     X(wb_MultiHeadAttention_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* [N, T, dim] -> [N, heads, T, dim / heads] */
+/* One projection, split into heads: [N, T, dim] -> [N, heads, T, dim / heads]. */
 static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
 {
     const wb_MultiHeadAttention_options *o = l->options;
@@ -20,7 +23,7 @@ static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* The same as wb_attention, with dropout of the weights. */
+/* wb_attention with dropout of the attention weights. */
 static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v,
                                   wb_tensor *mask)
 {
@@ -71,8 +74,8 @@ static void print(const wb_layer *l, wb__text *t)
 
 static const wb__torch_kind torch = {.joined = true};
 
-WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, option_table, wb_MultiHeadAttention_with,
-                .call = call, .print = print, .torch = &torch);
+WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, option_table,
+                wb_MultiHeadAttention_with, .call = call, .print = print, .torch = &torch);
 
 wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
 {

@@ -1,4 +1,4 @@
-/* Layers made of layers: Chain, SkipConnection, Parallel. */
+/* Containers: Chain, SkipConnection, Parallel. */
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ static void named_print(const wb_layer *l, wb__text *t)
     wb__print_layer(wb__layer_child(l, 0), t);
 }
 
-static const wb__layer_type named_type = {.name = "Named", .call = named_call, .print = named_print};
+static const wb__layer_type named_type = {
+    .name = "Named", .call = named_call, .print = named_print};
 
 wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
@@ -43,7 +44,8 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* The layers of a container as a tree: by wb_named, by the names given (loading), or by number. */
+/* The tree "layers" of a container. A layer's name is the name from wb_named, names[i] if names is
+ * not NULL (loading), or its index. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
     if (n < 1 || !layers) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no layers", what);
@@ -69,23 +71,23 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
     return NULL;
 }
 
-int wb__layer_parts(const wb_layer *l, wb__child **parts)
+int wb__container_layers(const wb_layer *l, wb__child **layers)
 {
-    *parts = NULL;
+    *layers = NULL;
     if (!l->type->assemble) return 0;
     wb__branch *inner = wb__layer_child(l, 0);
     bool list = wb__is(inner, &wb__tree_class);
-    *parts = list ? inner->children : l->node.children;
+    *layers = list ? inner->children : l->node.children;
     return list ? inner->n : l->node.n;
 }
 
-/* A part on its own inputs; an error in it says where it is. */
-static wb_tensor *call_part(const wb__child *part, bool list, int n, wb_tensor *const *inputs)
+/* Calls one inner layer. Its error message gets the layer's path as a prefix. */
+static wb_tensor *call_inner(const wb__child *layer, bool list, int n, wb_tensor *const *inputs)
 {
     const unsigned failures = wb__failures();
-    wb_tensor *y = wb_call_array(part->object, n, inputs);
+    wb_tensor *y = wb_call_array(layer->object, n, inputs);
     if (wb__likely(y != NULL)) return y;
-    if (failures != wb__failures()) wb__failed_in("layers", list ? part->name : "");
+    if (failures != wb__failures()) wb__failed_in("layers", list ? layer->name : "");
     return NULL;
 }
 
@@ -93,35 +95,35 @@ static wb_tensor *call_part(const wb__child *part, bool list, int n, wb_tensor *
 
 static wb_tensor *chain_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    wb__child *parts;
-    int n_parts = wb__layer_parts(l, &parts);
-    wb_tensor *x = call_part(&parts[0], true, n, inputs);
-    for (int i = 1; x && i < n_parts; i++) x = call_part(&parts[i], true, 1, &x);
+    wb__child *layers;
+    int n_layers = wb__container_layers(l, &layers);
+    wb_tensor *x = call_inner(&layers[0], true, n, inputs);
+    for (int i = 1; x && i < n_layers; i++) x = call_inner(&layers[i], true, 1, &x);
     return x;
 }
 
-static void print_parts(const wb_layer *l, wb__text *t, bool comma)
+static void print_layers(const wb_layer *l, wb__text *t, bool comma)
 {
-    wb__child *parts;
-    int n = wb__layer_parts(l, &parts);
+    wb__child *layers;
+    int n = wb__container_layers(l, &layers);
     for (int i = 0; i < n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
         if (comma || i) wb__text_add(t, ", ");
-        if (wb__is(wb__layer_child(l, 0), &wb__tree_class) && strcmp(number, parts[i].name))
-            wb__text_add(t, "%s = ", parts[i].name);
-        wb__print_layer(parts[i].object, t);
+        if (wb__is(wb__layer_child(l, 0), &wb__tree_class) && strcmp(number, layers[i].name))
+            wb__text_add(t, "%s = ", layers[i].name);
+        wb__print_layer(layers[i].object, t);
     }
 }
 
 static void chain_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "Chain(");
-    print_parts(l, t, false);
+    print_layers(l, t, false);
     wb__text_add(t, ")");
 }
 
-/* With its parts as the tree "layers". */
+/* A container whose layers are children of a tree named "layers". */
 static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
                         const char *const *names, wb_layer *const *layers)
 {
@@ -166,7 +168,7 @@ const char *wb__layer_connection(const wb_layer *l)
 static wb_tensor *skip_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
     if (!wb__one_input(l, n)) return NULL;
-    wb_tensor *y = call_part(&l->node.children[0], false, 1, inputs);
+    wb_tensor *y = call_inner(&l->node.children[0], false, 1, inputs);
     return y ? wb__connect(((const join_options *)l->options)->connection, y, inputs[0]) : NULL;
 }
 
@@ -202,17 +204,18 @@ wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
 
 static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
 {
-    wb__child *parts;
-    int n_parts = wb__layer_parts(l, &parts);
-    if (n != 1 && n_parts != 1 && n != n_parts)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_parts,
+    wb__child *layers;
+    int n_layers = wb__container_layers(l, &layers);
+    if (n != 1 && n_layers != 1 && n != n_layers)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_layers,
                              n);
     wb__connection connection = ((const join_options *)l->options)->connection;
     wb_tensor *y = NULL;
-    for (int i = 0; i < WB__MAX(n, n_parts); i++) {
-        wb_tensor *part = call_part(&parts[n_parts == 1 ? 0 : i], true, 1, &inputs[n == 1 ? 0 : i]);
-        if (!part) return NULL;
-        y = i ? wb__connect(connection, y, part) : part;
+    for (int i = 0; i < WB__MAX(n, n_layers); i++) {
+        const wb__child *layer = &layers[n_layers == 1 ? 0 : i];
+        wb_tensor *result = call_inner(layer, true, 1, &inputs[n == 1 ? 0 : i]);
+        if (!result) return NULL;
+        y = i ? wb__connect(connection, y, result) : result;
         if (!y) return NULL;
     }
     return y;
@@ -221,7 +224,7 @@ static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void parallel_print(const wb_layer *l, wb__text *t)
 {
     wb__text_add(t, "Parallel(%s", wb__layer_connection(l));
-    print_parts(l, t, true);
+    print_layers(l, t, true);
     wb__text_add(t, ")");
 }
 

@@ -1,5 +1,5 @@
-/* Conv: cross-correlation, or with .flip the true convolution, over the last two axes; and
- * ConvTranspose, the adjoint. */
+/* Conv: cross-correlation over the last two axes, with .flip true convolution. ConvTranspose: its
+ * adjoint. */
 #include "nn/window.h"
 
 #include <string.h>
@@ -17,8 +17,8 @@ static const wb__option transpose_table[] = {
     OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 2)};
 extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
 
-/* With .same the odd one of an even kernel goes to the high side.  The adjoint has the padding of the
- * convolution that it undoes, so far as that has any. */
+/* With .same an odd total puts the extra row or column at the end of the axis. A ConvTranspose has
+ * the padding of the convolution whose adjoint it is, but at least 0. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");
@@ -100,7 +100,7 @@ static bool check(const char *what, wb_Conv_options *o)
         return false;
     const int64_t *pad = o->pad + 1;
     if (o->same && (pad[0] || pad[1] || pad[2] || pad[3]))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad are two answers to one question",
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad exclude each other",
                         what),
                false;
     if (o->in < 1 || o->out < 1)
@@ -114,7 +114,7 @@ static bool check(const char *what, wb_Conv_options *o)
     return wb__layer_dtype(what, &o->dtype);
 }
 
-/* A layer with a weight of `first` times `second`/groups kernels. */
+/* A layer whose weight is [first, second / groups, kernel height, kernel width]. */
 static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                           int64_t second)
 {
@@ -139,7 +139,7 @@ wb_layer *wb_Conv_with(const wb_Conv_options *given)
     wb_Conv_options o;
     if (!read_options("Conv", &o, given)) return NULL;
     if (o.outpad[1] || o.outpad[2])
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: .outpad is ConvTranspose's");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: only ConvTranspose has .outpad");
     return layer_of(&wb__conv_type, &o, o.out, o.in);
 }
 

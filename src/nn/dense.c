@@ -43,6 +43,7 @@ wb_layer *wb_Dense_with(const wb_Dense_options *given)
     wb_layer *l = wb__layer_new(&wb__dense_type, &o, 2);
     const int64_t dims[2] = {o.out, o.in};
     return wb__layer_put_parameter(l, 0, "weight", true, init, o.dtype, 2, dims) &&
-                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1, &o.out)
+                   wb__layer_put_parameter(l, 1, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1,
+                                           &o.out)
                ? l : NULL;
 }

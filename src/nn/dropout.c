@@ -1,10 +1,10 @@
-/* Dropout: in train mode, elements (or whole slices) set to zero by chance. */
+/* Dropout: in train mode, sets random elements (or whole slices) to zero. */
 #include "nn/layer.h"
 
 #define OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* One draw for each place on the given axes, for all of the others together. */
+/* One draw for each index of the given axes; all elements with that index share it. */
 static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -56,7 +56,8 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
     if (!wb__ints_read("Dropout", "axes", o.axes, o.has_axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
-            return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: .axes has %lld; an axis is in [-8, 7]",
+            return wb__fail_null(WB_ERROR_ARGUMENT,
+                                 "Dropout: .axes has %lld; an axis is in [-8, 7]",
                                  (long long)o.axes[i]);
     return wb__layer_new(&wb__dropout_type, &o, 0);
 }

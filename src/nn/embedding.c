@@ -1,4 +1,4 @@
-/* Embedding: rows of a matrix by number. */
+/* Embedding: rows of a matrix by index. */
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \

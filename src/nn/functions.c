@@ -1,18 +1,19 @@
-/* Functions by name: what is printed and stored for activations, for functions in chains, and for
- * connections. Weber's own stand in two lists; the program adds its own. */
+/* Registered names of functions: activations, functions as layers, and connections. Names are
+ * printed and stored in files. Each kind has two lists: the library's functions and the
+ * program's. */
 #include "nn/layer.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Beside the one-operand rows of ops.def, which are known by themselves. */
+/* The one-operand rows of ops.def are added below. */
 #define FUNCTIONS(X) X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
-/* A generic function stands for both types; it is cast back before it is called. */
+/* Holds a wb_function or a wb__connection; it is cast back before a call. */
 typedef void (*any)(void);
-enum { NAME = 64, ROOM = 256 };
+enum { NAME = 64, CAPACITY = 256 };
 typedef struct { char name[NAME]; any f; } entry;
 typedef struct {
     const char *kind;
@@ -22,19 +23,19 @@ typedef struct {
     int n_added;
 } registry;
 
-/* Julia's: features after features, which are the last axis here. */
+/* Julia's vcat joins features; they are the last axis here. */
 static wb_tensor *vcat(wb_tensor *y, wb_tensor *x) { return wb_concat(-1, y, x); }
 
 #define ROW(name) {#name, (any)wb_##name},
-#define MADE_ROW(name) {#name, (any)wb__##name},
+#define COMPOSED_ROW(name) {#name, (any)wb__##name},
 #define WB_UNARY(name, accepts, expression, gradient) ROW(name)
 static const entry own_functions[] = {
-    FUNCTIONS(ROW) WB__MADE_ACTIVATIONS(MADE_ROW)
+    FUNCTIONS(ROW) WB__COMPOSED_ACTIVATIONS(COMPOSED_ROW)
 #include "ops/ops.def"
 };
 static const entry own_connections[] = {CONNECTIONS(ROW){"vcat", (any)vcat}};
 #undef ROW
-static entry added_functions[ROOM], added_connections[ROOM];
+static entry added_functions[CAPACITY], added_connections[CAPACITY];
 static registry functions = {"function", own_functions, WB__COUNT(own_functions), added_functions,
                              0};
 static registry connections = {"connection", own_connections, WB__COUNT(own_connections),
@@ -69,8 +70,9 @@ static int add(registry *r, const char *name, any f)
     if (e && e->f != f)
         status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: another %s is named \"%s\"", r->kind,
                           r->kind, name);
-    else if (!e && r->n_added == ROOM)
-        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: there are %d names already", r->kind, ROOM);
+    else if (!e && r->n_added == CAPACITY)
+        status = wb__fail(WB_ERROR_ARGUMENT, "name_%s: there are %d names already", r->kind,
+                          CAPACITY);
     else if (!e) {
         snprintf(r->added[r->n_added].name, NAME, "%s", name);
         r->added[r->n_added++].f = f;
@@ -130,16 +132,17 @@ bool wb__option_named(const wb__option *o, void *at, const char *name)
     return e;
 }
 
-/* Is it the library's?  Asked at every call of a layer: each thread remembers its last answers. */
+/* Counts a call of a function of the program. This runs at every call of a layer, so each thread
+ * caches the last library functions that it saw. */
 static void count_program_call(const entry *own, size_t n, any f)
 {
     enum { LAST = 16 };
     static _Thread_local any known[LAST];
-    const size_t slot = ((uintptr_t)f >> 4) % LAST;
-    if (wb__likely(known[slot] == f)) return;
+    const size_t index = ((uintptr_t)f >> 4) % LAST;
+    if (wb__likely(known[index] == f)) return;
     for (size_t i = 0; i < n; i++) {
         if (own[i].f != f) continue;
-        known[slot] = f;
+        known[index] = f;
         return;
     }
     wb__this_thread()->program_calls++;
@@ -183,9 +186,9 @@ static void print(const wb_layer *l, wb__text *t)
     wb__text_add(t, "%s", name ? name : "function");
 }
 
-static wb_layer *made_of_options(const function_options *o) { return wb_layer_from_function(o->f); }
+static wb_layer *from_options(const function_options *o) { return wb_layer_from_function(o->f); }
 
-WB__PLAIN_LAYER(function, "Function", function_options, option_table, made_of_options,
+WB__PLAIN_LAYER(function, "Function", function_options, option_table, from_options,
                 .call = call, .print = print);
 
 wb_layer *wb_layer_from_function(wb_function f)

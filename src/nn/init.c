@@ -1,10 +1,10 @@
-/* Initial values of parameters.  Draws come from wb_seed. */
+/* Initialisers of parameters. Random numbers come from wb_seed. */
 #include "nn/layer.h"
 
 #include <math.h>
 
-/* A vector of n has fans (1, n), a matrix [out, in] (in, out); a kernel's further dimensions
- * multiply both.  False, with the error set, where there are no such dimensions. */
+/* fan_in and fan_out: of a vector [n] they are 1 and n, of a matrix [out, in] in and out, of a
+ * kernel both are multiplied by its further dimensions. Invalid dims: false, with the error set. */
 static bool fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;

@@ -1,11 +1,12 @@
-/* What every layer does alike: being made, called, copied, put into a mode. */
+/* Common code of all layers: creation, calls, copies, modes. */
 #include "nn/layer.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define LAYERS(X)                                                                               \
-    X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool) X(globalmeanpool) X(flatten)       \
+    X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool)                  \
+    X(globalmeanpool) X(flatten)                                                                \
     X(dropout) X(batchnorm) X(layernorm) X(embedding) X(attention)                              \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
     X(chain) X(skip) X(parallel) X(function)
@@ -32,7 +33,7 @@ void *wb__layer_option(const wb__layer_type *type, const void *options, const ch
     return NULL;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
 static void layer_destroy(void *object)
 {
@@ -47,9 +48,9 @@ static void layer_brief(const void *object, char *text, size_t bytes)
     snprintf(text, bytes, "%s", ((const wb_layer *)object)->type->name);
 }
 
-const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy, .format = wb__format_layer,
-                                    .to = wb__branch_to, .device_of = wb__branch_device,
-                                    .brief = layer_brief};
+const wb__class wb__layer_class = {.name = "layer", .destroy = layer_destroy,
+                                   .format = wb__format_layer, .to = wb__branch_to,
+                                   .device_of = wb__branch_device, .brief = layer_brief};
 
 static wb__branch *layer_like(wb__branch *of);
 static const wb__branch_kind layer_kind = {.layer = true, .like = layer_like};
@@ -108,16 +109,18 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype)
     return false;
 }
 
+/* The bytes that new parameters of this thread may still take; negative: no limit. */
 static _Thread_local int64_t limit = -1;
 
 void wb__parameters_limit(int64_t bytes) { limit = bytes; }
 
-/* There are fewer than 2^32 elements, so nothing overflows. */
+/* Takes bytes from the limit. A tensor has fewer than 2^32 elements, so bytes cannot overflow. */
 static bool affordable(const char *what, const char *name, int64_t bytes)
 {
     if (limit < 0) return true;
     if (bytes > limit) {
-        wb__fail(WB_ERROR_FORMAT, "%s: %s would take %lld bytes, far more than there are values for", what, name,
+        wb__fail(WB_ERROR_FORMAT,
+                 "%s: %s would take %lld bytes, far more than there are values for", what, name,
                  (long long)bytes);
         return false;
     }
@@ -153,8 +156,9 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
                              wb_dtype dtype, int ndim, const int64_t *dims)
 {
     if (!l) return false;
-    return wb__layer_put(l, i, name, !has ? WB_NONE : wb__parameter(l->type->name, name, init, dtype,
-                                                                    ndim, dims));
+    return wb__layer_put(l, i, name,
+                         !has ? WB_NONE
+                              : wb__parameter(l->type->name, name, init, dtype, ndim, dims));
 }
 
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
@@ -231,7 +235,8 @@ bool wb__train_mode(wb_layer *l, bool *automatic)
 static void set_mode(void *object, uint32_t mode)
 {
     if (!wb__alive("a mode", object) || !wb__is_branch(object)) return;
-    if (wb__is(object, &wb__layer_class)) wb__setting_set(object, &((wb_layer *)object)->mode, mode);
+    if (wb__is(object, &wb__layer_class))
+        wb__setting_set(object, &((wb_layer *)object)->mode, mode);
     wb__branch *node = object;
     wb__branch_used(node);
     for (int i = 0; i < node->n; i++) set_mode(node->children[i].object, mode);
@@ -241,16 +246,16 @@ wb_layer *wb_trainmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TRAIN)
 wb_layer *wb_testmode(wb_layer *layer) { return set_mode(layer, WB__MODE_TEST), layer; }
 wb_layer *wb_automode(wb_layer *layer) { return set_mode(layer, WB__MODE_AUTO), layer; }
 
-/* ---- parts ----------------------------------------------------------------------------------- */
+/* ---- inner layers ---------------------------------------------------------------------------- */
 
 wb_layer *wb_layer_at(void *object, const char *path)
 {
     if (WB__NULL(object)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: no path");
-    wb__child *place = *path ? wb__place("layer_at", object, path, NULL) : NULL;
-    void *part = *path ? (place ? place->object : NULL) : object;
-    if (!part) return NULL;
-    if (wb__is(part, &wb__layer_class)) return wb__scope_give(wb__ref(part));
+    wb__child *child = *path ? wb__child_at("layer_at", object, path, NULL) : NULL;
+    void *found = *path ? (child ? child->object : NULL) : object;
+    if (!found) return NULL;
+    if (wb__is(found, &wb__layer_class)) return wb__scope_give(wb__ref(found));
     return wb__fail_null(WB_ERROR_ARGUMENT, "layer_at: \"%s\" is a %s, not a layer", path,
-                         wb__kind(part));
+                         wb__kind(found));
 }

@@ -1,5 +1,5 @@
-/* What every layer has in common.  A kind of layer is one wb__layer_type, in one file of this
- * folder, listed in layer.c; saving, loading and printing follow from its table of options. */
+/* Declarations that all layers share. Each kind of layer is one wb__layer_type in one file of
+ * this folder, listed in layer.c. Saving, loading and printing use its option table. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
@@ -10,37 +10,41 @@ enum { WB__MODE_AUTO, WB__MODE_TRAIN, WB__MODE_TEST };
 
 typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
 
-/* One field of a layer's options, for files; from one X-macro list a kind:
+/* One field of a layer's options, for files. Each kind lists its fields in one X-macro:
  *   #define DENSE_OPTIONS(X) X(in, INT, 1) X(out, INT, 1) X(activation, FUNCTION, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
-    WB__OPTION_INTS,            /* wb_ints that has been read; n numbers, or `count` */
+    WB__OPTION_INTS,            /* wb_ints after wb__ints_read; `count` integers, 0: any number */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
     WB__OPTION_FUNCTION,        /* wb_function, by name */
-    WB__OPTION_CONNECTION,      /* of two tensors, by name */
+    WB__OPTION_CONNECTION,      /* a function of two tensors, by name */
     WB__OPTION_DTYPE,
-    WB__OPTION_INITIALISER      /* not stored: a loaded model needs none */
+    WB__OPTION_INITIALISER      /* not stored: a loaded model needs no initialiser */
 } wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
-#define WB__OPTION_ROW(T, field, kind, count) {#field, WB__OPTION_##kind, offsetof(T, field), count},
+#define WB__OPTION_ROW(T, field, kind, count) \
+    {#field, WB__OPTION_##kind, offsetof(T, field), count},
+/* A child that has another name in PyTorch. */
 
-/* A child that PyTorch names otherwise. */
 typedef struct {
     const char *child;
-    const char *name;           /* PyTorch's; "": the names of the child's own children follow instead */
-    const char *second;         /* not NULL: PyTorch has a second bias, which is added to this one */
-    int unused;                 /* the last 1/unused of the second bias has no place here; 0: all has */
+    /* The name in PyTorch; "": PyTorch has no level for this child, only its children's names. */
+    const char *name;
+    const char *second;         /* a second bias in PyTorch, added to this one; NULL: none */
+    /* The last 1/unused of the second bias has no counterpart in this layer and must be zero; 0:
+     * all of it has. */
+    int unused;
 } wb__torch_child;
 
-/* How PyTorch divides a kind's tensors, and names them. */
+/* How PyTorch splits and names the tensors of a kind of layer. */
 typedef struct {
     const wb__torch_child *children;
     int n_children;
-    bool joined;                /* in_proj_weight and in_proj_bias hold those of the first three children */
-    bool counts_batches;        /* num_batches_tracked, but for .no_track_stats */
-    bool inner_activation;      /* .activation is no module behind the layer */
-    bool numbered;              /* Sequential: its children are numbered, activations too */
+    bool joined;                /* in_proj_weight and in_proj_bias hold the first 3 children */
+    bool counts_batches;        /* has num_batches_tracked, except with .no_track_stats */
+    bool inner_activation;      /* .activation is part of the layer, not a module after it */
+    bool numbered;              /* Sequential: children are numbered, activations included */
 } wb__torch_kind;
 
 typedef struct {
@@ -48,25 +52,27 @@ typedef struct {
     size_t options_size;
     int n_options;
     const wb__option *options;
-    /* n inputs; NULL with the error set on failure */
+    /* Calls the layer with n inputs; NULL with the error set on failure. */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
-    /* "Dense(784 => 256, relu)"; NULL: name() */
+    /* Prints "Dense(784 => 256, relu)"; NULL: prints "name()". */
     void (*print)(const wb_layer *layer, wb__text *text);
-    /* A fresh one: a plain layer from options alone, a container from options and its parts.  One
-     * of the two. */
+    /* Each kind has one of the two: `make` creates a plain layer from its options, `assemble` a
+     * container from its options and inner layers. */
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
-                          wb_layer *const *parts);
-    const void *detail;                 /* the kind's own */
-    const wb__torch_kind *torch;        /* NULL: PyTorch has the same names */
+                          wb_layer *const *layers);
+    /* data of the kind, such as the cell kind of a recurrent layer */
+    const void *detail;
+    const wb__torch_kind *torch;        /* NULL: the names in PyTorch are the same */
 } wb__layer_type;
 
-/* Of a wb__layer_type: the struct of options T with its table. */
+/* Initialises the option fields of a wb__layer_type: options struct T, its option table. */
 #define WB__LAYER_OPTIONS(T, table) \
     .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
-/* The children of a wb__torch_kind. */
+/* Initialises the children of a wb__torch_kind. */
 #define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
-/* wb__<id>_type of a plain layer, which maker(const T *options) makes; .call, .print, .detail. */
+/* Defines wb__<id>_type, a plain layer type; maker(const T *options) creates a layer. Further
+ * arguments are initialisers such as .call, .print, .detail. */
 #define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
     static wb_layer *make_##id(const void *options) { return maker(options); }                  \
     const wb__layer_type wb__##id##_type = {                                                    \
@@ -79,75 +85,85 @@ struct wb_layer {
     void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
-const wb__layer_type *wb__layer_type_named(const char *name);           /* NULL: no such kind */
 
-/* Where an option lies in such a type's options; NULL: there is none of that name. */
+/* The type with this name; NULL: none. */
+const wb__layer_type *wb__layer_type_named(const char *name);
+/* The address of an option in an options struct of this type; NULL: no option has this name. */
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
 
-/* A layer with n children still empty and a copy of its options, in the current scope. */
+/* A layer in the current scope with a copy of the options and n_children empty children. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
-/* Puts an object that was just made: false (and the layer given up) if it is NULL.  The name is a
- * constant. */
+/* Makes `object` child i. `name` must be a constant string. If object is NULL or the tree becomes
+ * too deep, frees the layer and returns false. */
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
-/* Puts a new parameter, or where `has` is false WB_NONE.  False, and the layer given up, on failure or
- * if l is NULL. */
+/* Makes a new parameter child i, or WB_NONE if `has` is false. On failure frees the layer and
+ * returns false; false for l == NULL too. */
 bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
                              wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
-/* The name of a container's connection, or "function" where that has none; NULL: no connection. */
+/* The name of a container's connection, "function" if it has no name; NULL: l has no connection. */
 const char *wb__layer_connection(const wb_layer *l);
-/* The parts of a container: their number, and where they stand with their names. */
-int wb__layer_parts(const wb_layer *l, wb__child **parts);
-/* takes wb_named off; name NULL if none */
+/* The inner layers of a container with their names: returns their count and sets *layers. 0: not a
+ * container. */
+int wb__container_layers(const wb_layer *l, wb__child **layers);
+/* The layer inside wb_named, or l itself. *name is the name given by wb_named, or NULL; `name` may
+ * be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* The tree "layers" of a container: parts by name or number, wb_named taken off. */
+/* The tree "layers" of a container; see container.c. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
-/* A new variable, made by an initialiser and evaluated. */
+/* A new variable with the initialiser's values, evaluated. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
-/* frozen */
+/* The same, [n] and frozen: not trained. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
-/* What the layers that this thread makes from here on may take, all together; negative: what they like.  For readers of
- * files, whose descriptions may ask for anything. */
+/* Limits the bytes of all parameters that this thread creates from this call on; negative: no
+ * limit. Readers of files use it, since a malformed file may describe a huge model. */
 void wb__parameters_limit(int64_t bytes);
-/* An initialiser for those who overwrite every parameter: its memory is not even touched. */
+/* An initialiser for parameters that are overwritten next: it does not touch their memory. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
-bool wb__layer_dtype(const char *what, wb_dtype *dtype);     /* fills in f32; floating only */
 
-/* x in the dtype of the layer's parameters, with one warning if it was another floating one and they
- * are not trained in mixed precision. */
+/* Replaces the default dtype by f32; fails for dtypes that are not floating. */
+bool wb__layer_dtype(const char *what, wb_dtype *dtype);
+/* x converted to the dtype of the parameter. Converting from another floating dtype logs one
+ * warning, except in mixed precision training. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
-/* Exactly one input, or the error. */
+/* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-bool wb__train_mode(wb_layer *l, bool *automatic);    /* is it to act as in training now? */
 
-/* Activations that are known by name, and made of other operations. */
-#define WB__MADE_ACTIVATIONS(X) \
-    X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu) X(lisht) X(logcosh)
-#define WB__MADE_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
-WB__MADE_ACTIVATIONS(WB__MADE_ACTIVATION)
-#undef WB__MADE_ACTIVATION
+/* Whether the layer acts as in training. *automatic: test mode, only because the mode is automatic
+ * and the call is outside wb_withgradient. */
+bool wb__train_mode(wb_layer *l, bool *automatic);
 
-/* Functions by name; NULL if there is none. */
+/* Activations that have names in files and are composed of other operations (activations.c). */
+#define WB__COMPOSED_ACTIVATIONS(X)                                                             \
+    X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu)        \
+    X(lisht) X(logcosh)
+#define WB__COMPOSED_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
+WB__COMPOSED_ACTIVATIONS(WB__COMPOSED_ACTIVATION)
+#undef WB__COMPOSED_ACTIVATION
+/* Names of functions and functions by name; NULL if there is none. */
 const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
-/* The same of an option that holds a function or a connection: its name, NULL if it has none or the
- * option is not `set`; and the option by name, false if there is none. */
+/* The same for an option that holds a function or a connection. wb__option_name returns the name,
+ * or NULL if the function has no name or the option is not set (*set). wb__option_named sets the
+ * option by name; false: no such name. */
 const char *wb__option_name(const wb__option *o, const void *at, bool *set);
 bool wb__option_named(const wb__option *o, void *at, const char *name);
-/* Calls of such; one of the program's is counted, so that all that it makes stays in the scope. */
-wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x where there is no f */
+/* Call a function or a connection. Calls of the program's functions are counted, because the
+ * tensors that they create must stay in the scope. */
+wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x if f is NULL */
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);
 
-/* Printing. */
-void wb__print_layer(const wb_layer *l, wb__text *t);       /* the short form, on one line */
-void wb__print_activation(wb_function f, wb__text *t);      /* ", relu", or nothing */
-char *wb__format_layer(void *layer);                        /* the table */
+/* Printing. wb__print_layer prints the short form on one line, wb__print_activation ", relu" or
+ * nothing, wb__format_layer returns the table of wb_show. */
+void wb__print_layer(const wb_layer *l, wb__text *t);
+void wb__print_activation(wb_function f, wb__text *t);
+char *wb__format_layer(void *layer);
 
 #endif

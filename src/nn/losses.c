@@ -1,8 +1,8 @@
-/* Losses: means over everything, or over rows for the cross-entropies; those of f16 and bf16 are
- * computed, and given, in f32. */
+/* Losses: means over all elements, or over rows for the cross-entropies. Losses of f16 and bf16 are
+ * computed in f32 and returned as f32. */
 #include "nn/layer.h"
 
-/* Both as they are computed with, if they fit together. */
+/* Checks that both operands fit together and converts them to the dtype they are computed in. */
 static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 {
     wb_tensor *yhat = *yhat_at, *y = *y_at;
@@ -27,7 +27,7 @@ static wb_tensor *mean_of_all(wb_tensor *x)
     return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* -sum(x) / rows, the rows being all axes but the last. */
+/* -sum(x) / rows; the rows are all axes but the last. */
 static wb_tensor *minus_mean_of_rows(wb_tensor *x)
 {
     if (!x) return NULL;
@@ -36,7 +36,7 @@ static wb_tensor *minus_mean_of_rows(wb_tensor *x)
     return wb_mul(wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false), wb_scalar(-1 / rows));
 }
 
-/* The distance from 1 to the next number of a dtype. */
+/* Machine epsilon: the distance from 1 to the next number of the dtype. */
 static wb_tensor *epsilon(const wb_tensor *x)
 {
     switch (x->dtype) {
@@ -59,7 +59,7 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
-/* With q = min(e, d) both branches are q (e - q/2), and so are their slopes. */
+/* With q = min(e, d), both branches of the Huber loss are q (e - q/2), and so are their slopes. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;
@@ -78,7 +78,8 @@ static bool has_rows(const char *what, const wb_tensor *x)
 static wb_tensor *crossentropy(wb_tensor *yhat, wb_tensor *y)
 {
     const wb_tensor *given = yhat;
-    if (WB__NULL(yhat) || WB__NULL(y) || !match("crossentropy", &yhat, &y) || !has_rows("crossentropy", yhat))
+    if (WB__NULL(yhat) || WB__NULL(y) || !match("crossentropy", &yhat, &y) ||
+        !has_rows("crossentropy", yhat))
         return NULL;
     return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(given)))));
 }
@@ -104,11 +105,12 @@ static wb_tensor *binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
 
 static wb_tensor *logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
 {
-    if (WB__NULL(logits) || WB__NULL(y) || !match("logitbinarycrossentropy", &logits, &y)) return NULL;
+    if (WB__NULL(logits) || WB__NULL(y) || !match("logitbinarycrossentropy", &logits, &y))
+        return NULL;
     return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
 }
 
-/* ---- as they are called ---------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 #define LOSS(name)                                          \
     wb_tensor *wb_##name(wb_tensor *yhat, wb_tensor *y)     \

@@ -12,7 +12,7 @@
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { SCALE, BIAS, MEAN, VAR };        /* children; LayerNorm has the first two */
+enum { SCALE, BIAS, MEAN, VAR };        /* children; a LayerNorm has the first two */
 
 static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const int64_t *dims)
 {
@@ -20,7 +20,7 @@ static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const in
            wb__layer_put_parameter(l, BIAS, "bias", has, wb_init_zeros, dtype, ndim, dims);
 }
 
-/* [C] as [1, C, 1, ...], to stretch over x. */
+/* Reshapes [C] to [1, C, 1, ...], which broadcasts over x. */
 static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -34,11 +34,12 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
 }
 
-/* running <- (1 - momentum) running + momentum value */
+/* running <- (1 - momentum) running + momentum factor value */
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
-    wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype), wb__number_of(1 - momentum)),
+    wb_tensor *moved = wb_add(wb_mul(wb__as(running, (wb_dtype)value->dtype),
+                                     wb__number_of(1 - momentum)),
                               wb_mul(value, wb__number_of(momentum * factor)));
     moved = wb__as(moved, dtype);
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
@@ -50,7 +51,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     int64_t each = x->dims[1] ? x->size / x->dims[1] : 0;
     if (each < 2)
         return wb__fail_null(WB_ERROR_SHAPE,
-                             "BatchNorm: training wants more than one value a channel, got %s",
+                             "BatchNorm: training needs more than one value for each channel, got "
+                             "%s",
                              wb_describe(x));
     wb_tensor *y = wb__normalise(x, axes, wb__real(o->eps, 1e-5));
     y = affine(y, wb__layer_child(l, SCALE), wb__layer_child(l, BIAS));
@@ -66,7 +68,7 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     return y;
 }
 
-/* x factor + shift, with both made of [C] alone. */
+/* x factor + shift. Factor and shift are computed from tensors [C], before the product with x. */
 static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
     const wb_BatchNorm_options *o = l->options;
@@ -81,7 +83,8 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
     return wb__as(wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x)), dtype);
 }
 
-/* Statistics are f32 where a model is trained in f16 or bf16; alone, they leave x what it is. */
+/* Without scale and bias the statistics are the only parameters. In mixed precision they are f32;
+ * they do not convert an f16 or bf16 input. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;
@@ -120,7 +123,9 @@ static void batch_print(const wb_layer *l, wb__text *t)
 }
 
 static const wb__torch_child torch_rows[] = {
-    {"scale", "weight", NULL, 0}, {"mean", "running_mean", NULL, 0}, {"var", "running_var", NULL, 0}};
+    {"scale", "weight", NULL, 0},
+    {"mean", "running_mean", NULL, 0},
+    {"var", "running_var", NULL, 0}};
 static const wb__torch_kind torch_batch = {WB__TORCH_CHILDREN(torch_rows), .counts_batches = true};
 
 WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_BatchNorm_options, batch_table, wb_BatchNorm_with,
@@ -136,9 +141,11 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
                              (long long)o.channels);
     if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: eps is %g; it cannot be negative", o.eps);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: eps is %g; it cannot be negative",
+                             o.eps);
     if (!(wb__real(o.momentum, 0.1) >= 0 && o.momentum <= 1))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: momentum is %g; it must be in [0, 1]", o.momentum);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: momentum is %g; it must be in [0, 1]",
+                             o.momentum);
     if (!wb__layer_dtype("BatchNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
     if (!put_affine(l, !o.no_affine, o.dtype, 1, &o.channels)) return NULL;
@@ -216,7 +223,8 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
             return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld",
                                  (long long)o.shape[1 + i]);
     if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative", o.eps);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative",
+                             o.eps);
     if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
     return put_affine(l, !o.no_affine, o.dtype, n, o.shape + 1) ? l : NULL;

@@ -1,4 +1,4 @@
-/* Pools, and the options of windows that convolutions share with them. */
+/* Pooling layers, and the options of windows that convolutions also have. */
 #include "nn/window.h"
 
 #include <string.h>
@@ -114,7 +114,7 @@ wb_layer *wb_MeanPool_with(const wb_Pool_options *o)
     return pool_layer(&wb__meanpool_type, o);
 }
 
-/* ---- over everything, and flat --------------------------------------------------------------- */
+/* ---- global pools and Flatten ---------------------------------------------------------------- */
 
 static unsigned spatial(const wb_layer *l, const wb_tensor *x)
 {

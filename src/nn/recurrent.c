@@ -1,6 +1,7 @@
-/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences.  The input's product is
- * one for all steps; the hidden state's is made at each.  A state left out is zero, and its product
- * is left out with it; or it is the layer's own, with .initial_state. */
+/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences. A layer multiplies the
+ * inputs of all steps by weight_input in one product; weight_hidden needs a product at each step. A
+ * state that is not given is zero and its product is skipped; with .initial_state it is a
+ * parameter. */
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
@@ -11,18 +12,19 @@
     X(wb_Recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Children; behind them that of .hidden_bias, and as many of .initial_state as there are states. */
+/* Children. After them: bias_hidden with .hidden_bias, then the initial states with
+ * .initial_state. */
 enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
-/* One step: x is the input's product with the bias, [..., gates out]; states are replaced (NULL:
- * zero). */
+/* One step: x [..., gates out] is weight_input·input + bias. `step` replaces the states; NULL is
+ * zero. */
 typedef struct {
     int gates, states;
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
 } cell_kind;
 
-/* Wh h and the bias of its own; NULL without an error if both are zero. */
+/* weight_hidden·h + bias_hidden; NULL without an error if both are zero. */
 static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
 {
     bool biased = ((const wb_Recurrent_options *)l->options)->hidden_bias;
@@ -30,7 +32,7 @@ static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
     return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
 }
 
-/* x + Wh h, or x alone where the state is zero. */
+/* x + weight_hidden·h; x if h is NULL. */
 static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
 {
     return h ? wb_add(x, hidden(l, h)) : x;
@@ -81,7 +83,8 @@ static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
                        gru_kind = {3, 1, gru_step};
 
-/* What the layer begins with where nothing is given: one row, to be met by any number of them. */
+/* Fills missing states with the initial states. Each has one row, which broadcasts over the
+ * batch. */
 static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
 {
     const wb_Recurrent_options *o = l->options;
@@ -90,7 +93,8 @@ static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **stat
     for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
     const int first = MORE + o->hidden_bias;
     for (int i = 0; o->initial_state && i < kind->states; i++)
-        if (!states[i] && !(states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims)))
+        if (!states[i] &&
+            !(states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims)))
             return false;
     return true;
 }
@@ -230,9 +234,11 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
                              type->name, (long long)o.in, (long long)o.out);
     if (o.activation && kind != &rnn_kind)
         return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: its activations are fixed; .activation is RNN's", type->name);
+                             "%s: its activations are fixed; only an RNN has .activation",
+                             type->name);
     if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .hidden_bias is a GRU's, beside its bias", type->name);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias",
+                             type->name);
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t rows = kind->gates * o.out;
@@ -247,14 +253,15 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
                                                    o.dtype, 1, &rows)))
         return NULL;
     for (int i = 0; o.initial_state && i < kind->states; i++)
-        if (!wb__layer_put_parameter(l, first + i, initial_names[i], true, wb_init_zeros, o.dtype, 1,
-                                     &o.out))
+        if (!wb__layer_put_parameter(l, first + i, initial_names[i], true, wb_init_zeros, o.dtype,
+                                     1, &o.out))
             return NULL;
     return l;
 }
 
-/* name, Name, what calls it, kind, the ending of PyTorch's names, wb__torch_child.unused.  A GRU without
- * .hidden_bias adds the hidden state's bias to the input's, which its candidate does not allow. */
+/* id, Name, call, kind, suffix of PyTorch's names, wb__torch_child.unused. Without .hidden_bias,
+ * PyTorch's bias_hh is added to bias; the last third of a GRU's bias_hh cannot be, because r
+ * multiplies it. */
 #define KINDS(X)                                                                                \
     X(rnn, RNN, sequence_call, rnn_kind, "_l0", 0)                                            \
     X(rnn_cell, RNNCell, cell_call, rnn_kind, "", 0)                                          \
@@ -263,13 +270,18 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     X(gru, GRU, sequence_call, gru_kind, "_l0", 3)                                            \
     X(gru_cell, GRUCell, cell_call, gru_kind, "", 3)
 
-#define KIND(id, Name, calls, of, ending, unused) \
-    static const wb__torch_child id##_torch_rows[] = { \
-        {"weight_input", "weight_ih" ending, NULL, 0}, {"weight_hidden", "weight_hh" ending, NULL, 0}, \
-        {"bias", "bias_ih" ending, "bias_hh" ending, unused}, {"bias_hidden", "bias_hh" ending, NULL, 0}}; \
-    static const wb__torch_kind id##_torch = { \
-        WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true}; \
-    WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with, .call = calls, \
-                    .print = print, .detail = &of, .torch = &id##_torch); \
-    wb_layer *wb_##Name##_with(const wb_Recurrent_options *o) { return make_kind(&wb__##id##_type, o); }
+#define KIND(id, Name, calls, of, suffix, unused)                                               \
+    static const wb__torch_child id##_torch_rows[] = {                                          \
+        {"weight_input", "weight_ih" suffix, NULL, 0},                                          \
+        {"weight_hidden", "weight_hh" suffix, NULL, 0},                                         \
+        {"bias", "bias_ih" suffix, "bias_hh" suffix, unused},                                   \
+        {"bias_hidden", "bias_hh" suffix, NULL, 0}};                                            \
+    static const wb__torch_kind id##_torch = {                                                  \
+        WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true};                         \
+    WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with,            \
+                    .call = calls, .print = print, .detail = &of, .torch = &id##_torch);        \
+    wb_layer *wb_##Name##_with(const wb_Recurrent_options *o)                                   \
+    {                                                                                           \
+        return make_kind(&wb__##id##_type, o);                                                  \
+    }
 KINDS(KIND)

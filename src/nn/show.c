@@ -1,4 +1,4 @@
-/* A model as a table: a line for each layer with its parameters, and a total.
+/* wb_show of a model: a table with a line for each layer with its parameters, and a total.
  *
  *   Chain(
  *     Dense(1 => 256, tanh),                # 512 parameters
@@ -18,7 +18,7 @@ void wb__print_layer(const wb_layer *l, wb__text *t)
     else wb__text_add(t, "%s()", l->type->name);
 }
 
-/* ---- sums ------------------------------------------------------------------------------------ */
+/* ---- totals ---------------------------------------------------------------------------------- */
 
 typedef struct {
     int arrays, other_arrays;
@@ -28,7 +28,7 @@ typedef struct {
 
 typedef struct { sums sums; bool values; wb_dtype dtype; } count;
 
-static int look_at(const void *data, int64_t size, void *ctx)
+static int scan_values(const void *data, int64_t size, void *ctx)
 {
     enum { BLOCK = 512 };
     double block[BLOCK];
@@ -61,7 +61,7 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     c->sums.elements += x->size;
     if (!c->values || !x->size) return 0;
     c->dtype = (wb_dtype)x->dtype;
-    if (wb__read_in_parts(leaf->x, look_at, c)) c->sums.failed = true;
+    if (wb__read_in_parts(leaf->x, scan_values, c)) c->sums.failed = true;
     return 0;
 }
 
@@ -131,8 +131,8 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
         show_plain(t, l, indent, name);
         return;
     }
-    wb__child *parts;
-    int n = wb__layer_parts(l, &parts);
+    wb__child *layers;
+    int n = wb__container_layers(l, &layers);
     bool list = wb__is(wb__layer_child(l, 0), &wb__tree_class);
     const char *connection = wb__layer_connection(l);
     wb__text_spaces(t, indent);
@@ -144,8 +144,8 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
     for (int i = 0; i < n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        show(t, parts[i].object, indent + 2,
-             list && strcmp(number, parts[i].name) ? parts[i].name : NULL);
+        show(t, layers[i].object, indent + 2,
+             list && strcmp(number, layers[i].name) ? layers[i].name : NULL);
         wb__text_add(t, "\n");
     }
     if (connection && !list) {

@@ -1,16 +1,16 @@
-/* Options of windows over two axes, as convolutions and pools have them: filled in, checked,
- * printed. */
+/* Options of windows over two axes, shared by convolutions and pools: defaults, checks,
+ * printing. */
 #ifndef WB__WINDOW_H
 #define WB__WINDOW_H
 
 #include "engine/ops/sliding.h"
 #include "nn/layer.h"
 
-/* wb__sliding_pair of positive numbers; by_default is 0 where the option must be given. */
+/* wb__sliding_pair whose numbers are positive; by_default == 0: the option must be given. */
 bool wb__pair(const char *what, const char *option, int64_t *list, bool given, int64_t by_default);
-/* wb__sliding_pad of numbers that are not negative. */
+/* wb__sliding_pad whose numbers are not negative. */
 bool wb__pad(const char *what, int64_t *list, bool given);
-/* The padding of a layer that has one, also by .same. */
+/* The padding {top, bottom, left, right} of a Conv, a ConvTranspose or a pool, .same included. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *out);
 
 void wb__print_pair(const char *label, const int64_t *pair, int64_t unless, wb__text *t);

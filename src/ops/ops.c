@@ -1,4 +1,4 @@
-/* The table behind ops.h. */
+/* The tables declared in ops.h. */
 #include "ops/ops.h"
 
 #define ROW(name, text, class, accepts, step, variant) \

@@ -1,4 +1,4 @@
-/* Numbers and tables made of ops.def. */
+/* Enums and tables generated from ops.def. */
 #ifndef WB__OPS_H
 #define WB__OPS_H
 
@@ -18,27 +18,28 @@ typedef enum {
 } wb__op;
 
 typedef enum {
-    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise, of one list each */
-    WB__ELEMENTWISE,                                /* where, cast */
+    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise; each has a list of rows in
+                                                       ops.def */
+    WB__ELEMENTWISE,                                /* elementwise, other forms: where, cast */
     WB__SOURCE, WB__MOVE, WB__REDUCE, WB__LIBRARY, WB__COMPOSITE, WB__STATE
 } wb__op_class;
 
 enum { WB__FLOATS = 1, WB__BOOLS = 2, WB__INTEGERS = 4, WB__NUMBERS = 5, WB__ANY = 7 };
 
-/* ---- what a backend is asked for ------------------------------------------------------------- */
+/* ---- steps that a backend performs ----------------------------------------------------------- */
 
 typedef enum {
-    WB__STEP_FUSED,         /* elementwise rows and folds, in the form of backend.h */
+    WB__STEP_FUSED,         /* a program of elementwise operations and reductions (backend.h) */
 #define WB_STEP(NAME, name, cpu, gpu) WB__STEP_##NAME,
 #include "ops/ops.def"
     WB__STEP_COUNT
 } wb__step_kind;
 extern const char *const wb__step_names[WB__STEP_COUNT];
 
-/* Attention over [N, H, T, D] (wb__step's views, in this order).  With s = scale · q·kᵀ, -inf above
- * the diagonal that ends at the last key where causal, p = softmax(s):
+/* Attention over [N, H, T, D], with wb__step's views in this order.  s = scale · q·kᵀ; if causal,
+ * -inf above the diagonal that ends at the last key; p = softmax(s):
  *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
- *   BACK       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
+ *   GRAD       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
 typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_GRAD } wb__attention_kind;
 typedef struct {
     double scale;
@@ -48,21 +49,21 @@ typedef struct {
 typedef enum { WB__CONV_FORWARD, WB__CONV_GRAD_INPUT, WB__CONV_GRAD_WEIGHT } wb__conv_kind;
 
 typedef enum {
-    WB__POOL_MAX,           /* y = max over the window            buffers: x, y      */
+    WB__POOL_MAX,           /* y = max over the window            buffers: x, y */
     WB__POOL_MAX_GRAD,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_TAKE,      /* y = v at the first maximum of x    buffers: x, v, y   */
-    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y      */
-    WB__POOL_MEAN_GRAD      /* its adjoint                        buffers: dy, dx    */
+    WB__POOL_MAX_GATHER,      /* y = v at the first maximum of x    buffers: x, v, y */
+    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y */
+    WB__POOL_MEAN_GRAD      /* its gradient                       buffers: dy, dx */
 } wb__pool_kind;
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
-    const char *expression;         /* of elementwise rows, in the dialect; else NULL */
+    const char *expression;         /* of elementwise rows, in the kernel dialect; else NULL */
     wb__op_class class;
     int accepts;
-    wb__step_kind step;             /* of LIBRARY rows; else WB__STEP_FUSED */
+    wb__step_kind step;             /* of LIBRARY rows; of others WB__STEP_FUSED */
     int variant;                    /* of the step */
 } wb__op_info;
 
@@ -73,16 +74,16 @@ _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
                WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE,
                "elementwise classes come first");
 
-/* The step of a LIBRARY row: WB__STEP_FUSED of all others. */
+/* Whether op has this step.  All rows but LIBRARY rows have WB__STEP_FUSED. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
-/* A number that a plan takes when it runs. */
+/* A run-time argument of a plan. */
 typedef union { double f; uint64_t u; } wb__number;
 
-/* Attributes of convolutions and pools, as int64_t fields in this order. */
+/* Attributes of convolutions and pools, stored as int64_t attributes in this order. */
 typedef struct {
     int64_t stride[2], dilation[2], pad[4], groups, size[2];
-} wb__conv_attr; /* size: of the result's last axes */
+} wb__conv_attr; /* size: of the result's last two axes */
 typedef struct { int64_t window[2], stride[2], pad[4], size[2]; } wb__pool_attr;
 
 #endif

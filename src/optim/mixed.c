@@ -1,12 +1,12 @@
-/* Mixed precision: parameters of f16 or bf16 with masters of f32 in the state, and for f16 the scale
- * of the loss.  The scale, the counts beside it and the choice whether an update takes place are
- * values on the device; the host never learns which updates were skipped. */
+/* Mixed precision: f16 or bf16 parameters with f32 master copies in the state, and for f16 the loss
+ * scale. The scale, its counters and the decision whether an update is skipped are values on the
+ * device; the host does not read them. */
 #include "optim/optim.h"
 
 const char *const wb__scaling_names[WB__SCALING] = {
     [WB__SCALE] = "scale", [WB__GOOD] = "good", [WB__MADE] = "made"};
 
-/* Powers of two: scaling and unscaling are exact. */
+/* Powers of two, so that scaling and unscaling are exact. */
 #define FIRST_SCALE 65536.0
 #define LARGEST_SCALE 16777216.0
 #define SMALLEST_SCALE (1 / LARGEST_SCALE)
@@ -33,10 +33,10 @@ typedef struct {
     wb_dtype dtype;
     int n, n_narrow;
     wb_tensor **x;                      /* parameters */
-    wb_tensor **narrow;                 /* what those of another dtype become, x's first n_narrow */
+    wb_tensor **narrow;                 /* w->x[0 .. n_narrow) converted to dtype */
 } narrowing;
 
-/* Those that have to change stand first. */
+/* Parameters that must be converted go to the front of w->x. */
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -57,7 +57,7 @@ static int narrow_all(narrowing *w, void *model)
         wb__walk("setup", model, NULL, WB__TRAINABLE | WB__DISTINCT, collect, w);
     if (!status && w->n_narrow) status = wb_eval_array(w->n_narrow, w->narrow);
     for (int i = 0; !status && i < w->n_narrow; i++)
-        if (!(w->narrow[i] = wb__alone(w->narrow[i]))) status = WB_ERROR_MEMORY;
+        if (!(w->narrow[i] = wb__as_constant(w->narrow[i]))) status = WB_ERROR_MEMORY;
     if (status) return wb__error_or(status);
     for (int i = 0; i < w->n_narrow; i++) wb__retype(w->x[i], w->narrow[i]);
     for (int i = 0; i < w->n; i++) w->x[i]->flags |= WB__MIXED;
@@ -86,7 +86,8 @@ int wb__scaling_new(wb_opt_state *s, const wb_device *d)
     const wb_device *was = wb__use_device(d);
     int status = 0;
     for (int i = 0; i < WB__SCALING && !status; i++) {
-        wb_tensor *first = wb_full_array(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32, i == WB__MADE, &slots);
+        wb_tensor *first = wb_full_array(i == WB__SCALE ? FIRST_SCALE : 0, WB_F32,
+                                         i == WB__MADE, &slots);
         wb_tensor *v = wb_variable(first);
         s->scaling[i] = wb__ref(v);
         if (!v) status = wb__error_or(WB_ERROR_MEMORY);
@@ -121,7 +122,7 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* 1 for each slot that takes part: a number where all do. */
+/* 1 for each slot that has a gradient, else 0; a scalar 1 if all slots have one. */
 static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
@@ -141,7 +142,8 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
     wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__MADE], *sum = NULL;
-    for (int i = s->n - 1; i >= 0; i--)     /* nested so that all counts come before all additions */
+    /* Nested to the right, so that all counts are computed before all sums. */
+    for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
     wb_tensor *ok = wb_eq(sum, wb_scalar(0)), *more = wb_add(s->scaling[WB__GOOD], wb_scalar(1));
     wb_tensor *full = wb_ge(more, wb_scalar(GOOD_BEFORE_GROWTH));
@@ -160,7 +162,7 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
     return good;
 }
 
-/* The choice stands in front, so that the whole rule comes after the counting, in one kernel. */
+/* The wb_where comes first: the counting runs before it, and the rest of the rule is one kernel. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

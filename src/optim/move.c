@@ -1,13 +1,16 @@
-/* The state of a rule on another device: new moments of the same values, the same counts.  Moments
- * follow their parameter's dtype, so that a state fits the model that was moved in the same way. */
+/* wb_to of an optimiser state: new moments with the same values on another device, the same step
+ * counts. Moments take the dtype that wb_to gives their parameter, so that the state fits a model
+ * that was moved with the same options. */
 #include "optim/optim.h"
 
 #include <string.h>
 
-/* What a slot's parameter becomes on the way. */
-static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d, wb_dtype wanted)
+/* The dtype that wb_to gives the slot's parameter; 0 with the error set: the device has none.
+ * `there`: the slot is on d. */
+static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
+                            wb_dtype requested)
 {
-    return there && !wanted ? slot->dtype : wb__dtype_on(d, slot->dtype, wanted);
+    return there && !requested ? slot->dtype : wb__dtype_on(d, slot->dtype, requested);
 }
 
 static bool is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
@@ -51,41 +54,41 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->unguarded = from->unguarded;
     to->n_moments = from->n_moments;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
-    to->places = wb__alloc_zero((size_t)from->n_places, sizeof *to->places);
-    if (!rule || !to->slots || !to->places) return false;
-    for (; to->n_places < from->n_places; to->n_places++) {
-        const wb__step_operand_of_slot *place = &from->places[to->n_places];
-        char *path = wb__strdup(place->path);
+    to->paths = wb__alloc_zero((size_t)from->n_paths, sizeof *to->paths);
+    if (!rule || !to->slots || !to->paths) return false;
+    for (; to->n_paths < from->n_paths; to->n_paths++) {
+        const wb__parameter_path *at = &from->paths[to->n_paths];
+        char *path = wb__strdup(at->path);
         if (!path) return false;
-        to->places[to->n_places] = (wb__step_operand_of_slot){path, place->slot};
-        wb__slot *slot = &to->slots[place->slot];
+        to->paths[to->n_paths] = (wb__parameter_path){path, at->slot};
+        wb__slot *slot = &to->slots[at->slot];
         if (!slot->path) slot->path = path;
     }
     return true;
 }
 
-/* 1: something has to go, or to become another dtype; 0: nothing; -1: the device cannot have it. */
-static int has_to_go(const wb_opt_state *s, const wb_device *d, wb_dtype wanted)
+/* 1: a slot must be moved or converted; 0: none must; -1: the device lacks a dtype. */
+static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
 {
     int go = 0;
     for (int i = 0; i < s->n; i++) {
         const wb__slot *slot = &s->slots[i];
         const bool there = is_there(s, slot, d);
-        const wb_dtype t = dtype_there(slot, there, d, wanted);
+        const wb_dtype t = dtype_there(slot, there, d, requested);
         if (!t) return -1;
         if (t != slot->dtype || (s->n_moments && !there)) go = 1;
     }
     return go;
 }
 
-void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
+void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
 {
     wb_opt_state *s = state;
-    const int go = has_to_go(s, d, wanted);
+    const int go = must_move(s, d, requested);
     if (go <= 0) return go ? NULL : s;
     if (wb__unrecordable("to", WB__READS)) return NULL;
     const int status = wb__evaluate_pending();
-    wb__opt_settle(s);
+    wb__opt_undo_failed(s);
     wb_opt_state *made = status ? NULL : wb__object_new(&wb__opt_state_class, sizeof *made);
     if (!made) return NULL;
     bool good = copy_frame(made, s);
@@ -93,7 +96,7 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype wanted)
         const wb__slot *slot = &s->slots[i];
         made->n = i + 1;
         good = move_slot(s, slot, &made->slots[i], d,
-                         dtype_there(slot, is_there(s, slot, d), d, wanted));
+                         dtype_there(slot, is_there(s, slot, d), d, requested));
     }
     for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
         good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;
@@ -112,8 +115,8 @@ const wb_device *wb__opt_device(void *state)
         const wb_device *a = first->moments[0]->device, *b = slot->moments[0]->device;
         if (a != b)
             return wb__fail_null(WB_ERROR_DEVICE,
-                                 "Objects are on different devices: the state of \"%s\" is on %s:%d "
-                                 "and that of \"%s\" on %s:%d; wb_to moves all of it to one",
+                                 "Objects are on different devices: the state of \"%s\" is on "
+                                 "%s:%d and that of \"%s\" on %s:%d; wb_to moves all of it to one",
                                  first->path, a->backend->tag, a->ordinal, slot->path,
                                  b->backend->tag, b->ordinal);
     }

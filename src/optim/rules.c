@@ -1,4 +1,4 @@
-/* The rules: their formulas, numbers and names.  State and updates are in state.c and update.c. */
+/* The rules: formulas, hyperparameters, names. The state is in state.c, updates are in update.c. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -15,8 +15,9 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"omega", offsetof(wb_Rule_options, omega)},
 };
 
-/* The numbers as given, 0 where they are not and WB__ZERO where they are 0.  The macros leave .beta = {0.9, 0.99} as
- * 0.9, GIVEN, 0.99; in C++ all three are WB_DEFAULT until they are set. */
+/* Reads options: numbers that are not given become 0, numbers given as 0 become WB__ZERO. The
+ * macros pass .beta = {0.9, 0.99} as 0.9, GIVEN, 0.99; in C++ all three are WB_DEFAULT until
+ * set. */
 void wb__rule_read(wb_Rule_options *o, const wb_Rule_options *given)
 {
     wb__read_options(o, sizeof *o, given);
@@ -54,11 +55,11 @@ static bool momentum(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* Both bias corrections go into the step size and eps: with c = sqrt(1 - b2^t),
+/* Both bias corrections are merged into the step size and eps: with c = sqrt(1 - b2^t),
  *   eta (m / (1 - b1^t)) / (sqrt(v) / c + eps)  =  eta c / (1 - b1^t)  m / (sqrt(v) + eps c) */
 static int adam_numbers(const wb_Rule_options *o, double t, double *out)
 {
-    double c = sqrt(1 - pow(o->beta[1], t));        /* t may be INFINITY: no corrections */
+    double c = sqrt(1 - pow(o->beta[1], t));        /* t == INFINITY: without corrections */
     out[0] = o->beta[0];
     out[1] = 1 - o->beta[0];
     out[2] = o->beta[1];
@@ -79,7 +80,7 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* 1 - b^t = 2h / (1 + h), h = tanh(-t/2 log b), which loses nothing where b is near 1. */
+/* 1 - b^t = 2h / (1 + h) with h = tanh(-t/2 log b), which is accurate for b near 1. */
 static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
@@ -118,7 +119,7 @@ static bool clip(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
-/* number[0] is what update.c made of all gradients: min(omega / |g|, 1). */
+/* number[0] is min(omega / |g|, 1), computed in update.c from all gradients. */
 static bool scale(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *factor = number[0];
@@ -128,18 +129,18 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* name, Name, moments, numbers, formula, counted, of all gradients together, defaults */
+/* name, Name, moments, numbers, apply, counted, all_together, defaults */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
-    X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                 \
-    X(momentum, Momentum, 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9) \
-    X(adam, Adam, 2, adam_numbers, adam, adam_counted, false, ADAM)                           \
-    X(adamw, AdamW, 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)        \
-    X(weightdecay, WeightDecay, 0, NULL, decay, NULL, false, .lambda = 5e-4)         \
-    X(clipgrad, ClipGrad, 0, clip_numbers, clip, NULL, false, .delta = 10)                    \
+    X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                              \
+    X(momentum, Momentum, 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9)              \
+    X(adam, Adam, 2, adam_numbers, adam, adam_counted, false, ADAM)                             \
+    X(adamw, AdamW, 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)          \
+    X(weightdecay, WeightDecay, 0, NULL, decay, NULL, false, .lambda = 5e-4)                    \
+    X(clipgrad, ClipGrad, 0, clip_numbers, clip, NULL, false, .delta = 10)                      \
     X(clipnorm, ClipNorm, 0, NULL, scale, NULL, true, .omega = 10)
 
-enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* places in wb__rule_fields */
+enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* indices into wb__rule_fields */
 
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
@@ -215,7 +216,7 @@ static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
     wb_rule *wb_##Name##_with(const wb_Rule_options *o) { return rule_of(&name##_kind, o); }
 RULES(KIND)
 
-/* Chains in chains become one list. */
+/* Chains inside chains become one list. */
 wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
 {
     int total = 0;
@@ -223,8 +224,9 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
     for (int i = 0; i < n; i++) {
         if (WB__NULL(rules[i])) return NULL;
         if (!wb__is(rules[i], &wb__rule_class))
-            return wb__fail_null(WB_ERROR_ARGUMENT, "OptimiserChain: element %d is a %s, not a rule",
-                                 i, wb__kind(rules[i]));
+            return wb__fail_null(WB_ERROR_ARGUMENT,
+                                 "OptimiserChain: element %d is a %s, not a rule", i,
+                                 wb__kind(rules[i]));
         total += rules[i]->n;
     }
     wb_rule *r = rule_new(total);

@@ -1,5 +1,4 @@
-/* The state of a rule: made for a model, adjusted, frozen, thawed, printed.  How it is moved is
- * move.c. */
+/* The state of a rule: creation, wb_adjust, wb_freeze, wb_thaw, printing. Moving is in move.c. */
 #include "optim/optim.h"
 
 #include <string.h>
@@ -13,19 +12,23 @@ static void state_destroy(void *object)
         wb__unref(s->slots[i].written);
         wb__free(s->slots[i].moments);
     }
-    for (int i = 0; i < s->n_places; i++) wb__free(s->places[i].path);
+    for (int i = 0; i < s->n_paths; i++) wb__free(s->paths[i].path);
     for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
     wb__free(s->slots);
-    wb__free(s->places);
+    wb__free(s->paths);
     wb__unref(s->rule);
     wb__object_end(s, sizeof *s);
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creation -------------------------------------------------------------------------------- */
 
-typedef struct { wb_opt_state *state; wb__pointer_map seen; int place_room, slot_room; } making;
+typedef struct {
+    wb_opt_state *state;
+    wb__pointer_map seen;
+    int path_capacity, slot_capacity;
+} building;
 
-/* Zeros beside the parameter: on its device, in the dtype of moments. */
+/* A variable of zeros on the parameter's device, in the dtype of moments. */
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
 {
     const wb_device *was = wb__use_device(d);
@@ -56,31 +59,31 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    making *m = ctx;
+    building *m = ctx;
     wb_opt_state *s = m->state;
     if (leaf->x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "setup: \"%s\" is %s, not a variable: make it one with wb_variable",
                         leaf->path, wb_describe(leaf->x));
     void **known = wb__pointer_map_at(&m->seen, leaf->x);
-    if (!known || !wb__reserve(&s->places, &m->place_room, s->n_places + 1, sizeof *s->places))
+    if (!known || !wb__reserve(&s->paths, &m->path_capacity, s->n_paths + 1, sizeof *s->paths))
         return WB_ERROR_MEMORY;
     char *path = wb__strdup(leaf->path);
     if (!path) return WB_ERROR_MEMORY;
-    wb__step_operand_of_slot *place = &s->places[s->n_places++];
-    *place = (wb__step_operand_of_slot){.path = path};
+    wb__parameter_path *at = &s->paths[s->n_paths++];
+    *at = (wb__parameter_path){.path = path};
     if (!*known) {
-        if (!wb__reserve(&s->slots, &m->slot_room, s->n + 1, sizeof *s->slots))
+        if (!wb__reserve(&s->slots, &m->slot_capacity, s->n + 1, sizeof *s->slots))
             return WB_ERROR_MEMORY;
         s->slots[s->n++] = (wb__slot){0};
         if (!fill_slot(s, &s->slots[s->n - 1], leaf, path)) return WB_ERROR_MEMORY;
         *known = (void *)(intptr_t)s->n;
     }
-    place->slot = (int)(intptr_t)*known - 1;
+    at->slot = (int)(intptr_t)*known - 1;
     return 0;
 }
 
-/* Is there a model to be rounded, and may it be now? */
+/* Checks that .mixed is bf16 or f16, and executes pending assignments before parameters change. */
 static int check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
@@ -99,7 +102,7 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* The state is there: the parameters follow. */
+/* Converts the model; called last, when the state is complete. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
@@ -124,7 +127,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     s->unguarded = o.unguarded;
     s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
-    making m = {.state = s};
+    building m = {.state = s};
     wb_rule *own = wb__rule_copy(rule);
     s->rule = wb__ref(own);
     int status =
@@ -139,7 +142,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     return NULL;
 }
 
-/* ---- changing -------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
 
@@ -191,10 +194,10 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
     size_t n = strlen(path);
     bool found = false;
-    for (int i = 0; i < s->n_places; i++) {
-        const char *p = s->places[i].path;
+    for (int i = 0; i < s->n_paths; i++) {
+        const char *p = s->paths[i].path;
         if (n && (strncmp(p, path, n) || (p[n] && p[n] != '.'))) continue;
-        wb__setting_set(s, &s->slots[s->places[i].slot].frozen, frozen);
+        wb__setting_set(s, &s->slots[s->paths[i].slot].frozen, frozen);
         found = true;
     }
     return found ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);
@@ -203,12 +206,12 @@ static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool 
 int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
 int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
 
-void wb__opt_settle(wb_opt_state *s)
+void wb__opt_undo_failed(wb_opt_state *s)
 {
     for (int i = 0; i < s->n; i++) {
         wb__slot *slot = &s->slots[i];
         if (!slot->written || slot->written->flags & WB__PENDING) continue;
-        if (slot->written->flags & WB__TAKEN_BACK) slot->steps -= slot->unsure;
+        if (slot->written->flags & WB__CANCELLED) slot->steps -= slot->unsure;
         slot->unsure = 0;
         wb__unref(slot->written);
         slot->written = NULL;

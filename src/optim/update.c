@@ -1,16 +1,17 @@
-/* wb_update: builds all new values, then records their assignment; nothing is recorded if anything
- * fails before. */
+/* wb_update: computes all new values first, then records their assignments. If anything fails
+ * before, no assignment is recorded. */
 #include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
 
-/* One slot in this update. */
+/* The data of one slot during an update. */
 typedef struct {
-    wb_tensor *x;                       /* the model's variable; NULL: not met yet */
+    wb_tensor *x;                       /* the model's variable; NULL: not visited yet */
     wb_tensor *wide;                    /* its value, in the dtype of the moments */
-    wb_tensor *g, *last;                /* the sum of its gradients; the last that was added */
-    wb_tensor *bad;                     /* how many of their elements, scaled, are not finite */
+    wb_tensor *g, *last;                /* the sum of its gradients; the gradient added last */
+    /* count of elements that are not finite, with loss scaling */
+    wb_tensor *bad;
     wb_tensor **next;                   /* new moments */
     wb_tensor *value;
 } work;
@@ -19,13 +20,13 @@ typedef struct {
     const char *what;
     wb_opt_state *state;
     work *works;
-    wb_tensor **next;                   /* of all works, in one block */
+    wb_tensor **next;                   /* the `next` arrays of all works, in one block */
     int leaf;
-    wb__scaling_step scaling;           /* ok is NULL where nothing is scaled */
-    wb_tensor *norm;                    /* the square of the gradients' norm, where a rule needs it */
+    wb__scaling_step scaling;           /* ok is NULL without loss scaling */
+    wb_tensor *norm;                    /* squared norm of the gradients, if a rule computes it */
 } update;
 
-/* ---- what there is to do --------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 static int differs(const update *u, const wb__leaf *leaf)
 {
@@ -51,7 +52,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
-    if (wb__setting_read(u->state, &slot->frozen)) {        /* nobody reads it: it is not computed */
+    if (wb__setting_read(u->state, &slot->frozen)) {    /* its gradient need not be computed */
         if (wb__is(g, &wb__tensor_class)) wb__unconsumed_remove(g);
         return 0;
     }
@@ -69,17 +70,17 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
     const bool scaled = u->state->scaling[WB__SCALE] != NULL;
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
-    if (!scaled || w->g) g = wb__as(g, dtype);  /* one that is scaled becomes so when it is undone */
-    w->g = w->g ? wb_add(wb__as(w->g, dtype), g) : g;   /* a tie whose places have their own */
+    if (!scaled || w->g) g = wb__as(g, dtype);      /* wb__scaling_undo converts the others */
+    w->g = w->g ? wb_add(wb__as(w->g, dtype), g) : g;   /* tied: several paths have gradients */
     return w->g ? 0 : WB_ERROR_MEMORY;
 }
 
-static int meet(const wb__leaf *leaf, void *ctx)
+static int visit_leaf(const wb__leaf *leaf, void *ctx)
 {
     update *u = ctx;
     wb_opt_state *s = u->state;
-    if (u->leaf >= s->n_places) return differs(u, leaf);
-    int i = s->places[u->leaf++].slot;
+    if (u->leaf >= s->n_paths) return differs(u, leaf);
+    int i = s->paths[u->leaf++].slot;
     wb__slot *slot = &s->slots[i];
     work *w = &u->works[i];
     const wb_tensor *x = leaf->x;
@@ -94,13 +95,15 @@ static int meet(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* What a replay of a recorded update does: the numbers of its step, and the count after it. */
+/* What a replay of a recorded update needs: `numbering` to renew the numbers of a step,
+ * `counting` to count the step. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
-typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping; /* as often as the one before */
+/* STEPPED_ALIKE: its step count equals that of the last slot before it that was stepped. */
+typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
 typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
 
-/* The step that a slot is about to make; where the device counts, what depends on it is made
- * there (wb__rule_kind's `counted`). */
+/* The number of a slot's next step. INFINITY: the device counts steps, and wb__rule_kind.counted
+ * computes what depends on the step. */
 static double next_step(const wb_opt_state *s, int slot)
 {
     return s->scaling[WB__MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
@@ -120,12 +123,13 @@ static void renew_steps(void *context)
         c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
 }
 
-/* Slots that had made the same number of steps share the numbers of a step. */
+/* Whether the recording fits: slots that share the numbers of a step must have equal step
+ * counts. */
 static bool steps_fit(const void *context)
 {
     const counting *c = context;
     int64_t before = 0;
-    wb__opt_settle(c->state);
+    wb__opt_undo_failed(c->state);
     for (int i = 0; i < c->state->n; i++) {
         if (c->stepped[i] == NOT_STEPPED) continue;
         const int64_t steps = c->state->slots[i].steps;
@@ -135,7 +139,7 @@ static bool steps_fit(const void *context)
     return true;
 }
 
-/* The numbers of a part for a slot's next step, as literals of `dtype`. */
+/* The numbers of a part of the rule for a slot's next step, as literals of `dtype`. */
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
@@ -153,7 +157,7 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     return status;
 }
 
-/* min(omega / |g|, 1), |g| over the gradients of all parameters together. */
+/* min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters together. */
 static wb_tensor *norm_factor(update *u, int p, int slot)
 {
     wb_tensor *sum = NULL, *omega;
@@ -161,7 +165,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
         wb_tensor *g = u->works[i].g;
         if (!g) continue;
         wb_tensor *part = wb__reduce(WB__OP_sum, wb_square(g), (1u << g->ndim) - 1, false);
-        if (part && sum && part->dtype != sum->dtype) {         /* f64 beside f32 */
+        if (part && sum && part->dtype != sum->dtype) {         /* f64 and f32 */
             part = wb_astype(part, WB_F64);
             sum = wb_astype(sum, WB_F64);
         }
@@ -203,7 +207,7 @@ static int apply_part(update *u, int p, int first_moment)
     return 0;
 }
 
-/* All gradients as they would be without the scale. */
+/* Divides all gradients by the loss scale. */
 static int unscale(update *u)
 {
     wb_opt_state *s = u->state;
@@ -226,15 +230,16 @@ static int unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* The master of a parameter, or where the parameter is not the master rounded, since the program has
- * put another value there, that value. */
+/* The value that the update starts from: the master; or the parameter itself where it is not the
+ * rounded master, because the program has assigned another value to it. */
 static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
 {
     wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
     return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
 }
 
-/* What the parameter becomes, and where an update may be skipped, the choice of each new value. */
+/* Computes the new value of a parameter. If the update may be skipped (f16), each new value becomes
+ * a wb_where of new and old. */
 static int finish(const update *u, work *w, const wb__slot *slot)
 {
     const wb_opt_state *s = u->state;
@@ -252,11 +257,11 @@ static int finish(const update *u, work *w, const wb__slot *slot)
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, meet, u);
-    if (!status && u->leaf != s->n_places)
+    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
+    if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
-                          s->places[u->leaf].path);
+                          s->paths[u->leaf].path);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
@@ -283,7 +288,7 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
                         u->what, wb__kind(s));
     u->state = s;
-    wb__opt_settle(s);
+    wb__opt_undo_failed(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
     return u->works && u->next ? compute(u, model, grads) : WB_ERROR_MEMORY;
@@ -300,17 +305,18 @@ static int record_moments(update *u)
     return status;
 }
 
-typedef struct { wb_tensor **x; int n, room; } leaves;
+typedef struct { wb_tensor **x; int n, capacity; } leaves;
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
-    if (!wb__reserve(&l->x, &l->room, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
 }
 
-/* In a recording each replay counts, the first too. */
+/* Increases the step counts. In a recording this is left to the replays; the first call replays
+ * too. */
 static int count_steps(update *u)
 {
     wb_opt_state *s = u->state;
@@ -320,7 +326,7 @@ static int count_steps(update *u)
             if (!u->works[i].value) continue;
             slot->steps++;
             wb_tensor *now = u->works[i].x->current;
-            if (!(now->flags & WB__PENDING)) continue;          /* evaluated at once */
+            if (!(now->flags & WB__PENDING)) continue;          /* already evaluated */
             slot->unsure++;
             wb__unref(slot->written);
             slot->written = wb__ref(now);
@@ -349,7 +355,7 @@ static void end(update *u)
     wb__free(u->next);
 }
 
-/* Outside any scope an update whose parameters wait for the one before begins a step. */
+/* Outside any scope, wb_update first ends the step before if its assignments are still pending. */
 static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
@@ -365,8 +371,8 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* What must be finite for the update to be made: the norm of the gradients where a rule computes it, else
- * the loss.  f16 has its own choice, on the device (scaling). */
+/* The tensor that must be finite for the update to be made: the norm of the gradients if a rule
+ * computes it, else the loss. f16 has its own check on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
@@ -402,7 +408,7 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     return status;
 }
 
-/* ---- out of place ---------------------------------------------------------------------------- */
+/* ---- wb_update_new --------------------------------------------------------------------------- */
 
 static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
 {
@@ -413,7 +419,8 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
     return x->op == WB__OP_variable ? wb__successor(wb_variable(x), x) : x;
 }
 
-/* New values and moments are computed together, as one plan, before anything is made of them. */
+/* Computes all new values and moments as one plan. Nothing is created or assigned before it
+ * succeeds. */
 static int evaluate(const update *u, wb_tree *grads)
 {
     const char *what = NULL;
@@ -430,8 +437,9 @@ static int evaluate(const update *u, wb_tree *grads)
         for (int k = 0; k < s->n_moments; k++) all[n++] = u->works[i].next[k];
     }
     int status = wb__evaluate(n, all, guard);
-    if (!status && guard && !isfinite(wb_item(guard))) status = WB_ERROR_NUMBER;    /* under WEBER_EAGER */
-    if (status == WB_ERROR_NUMBER && guard) wb__tell_guard(wb__bind(guard), what);
+    if (!status && guard && !isfinite(wb_item(guard)))      /* under WEBER_EAGER */
+        status = WB_ERROR_NUMBER;
+    if (status == WB_ERROR_NUMBER && guard) wb__fail_guard(wb__bind(guard), what);
     wb__free(all);
     return status;
 }
@@ -441,7 +449,8 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     update u = {.what = "update_new"};
     wb_layer *made = NULL;
     if (wb__unrecordable("update_new", WB__ACTS)) return NULL;
-    if (!begin(&u, state, model, grads) && !evaluate(&u, grads)) made = wb__fmap(model, replacement, &u);
+    if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
+        made = wb__fmap(model, replacement, &u);
     if (made && record_moments(&u)) made = NULL;
     if (made && count_steps(&u)) made = NULL;
     end(&u);

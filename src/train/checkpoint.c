@@ -1,13 +1,14 @@
-/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments (and
- * masters) under "state.", what scales gradients under "scaling.", and a note in JSON with all else.
- * Counters of 64 bits and real numbers stand there as text: JSON's numbers are too short.
+/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments and
+ * masters under "state.", the variables of the loss scale under "scaling.", and the rest as a JSON
+ * note. 64-bit counters and real numbers are strings in the note, because JSON numbers may lose
+ * digits.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
  *    "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
  *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
  *
- * Version 1 had no name, metric, serial and best.  Folders of checkpoints are keep.c's. */
+ * Version 1 has no name, metric, serial and best. Folders of checkpoints are in keep.c. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -32,8 +33,9 @@ int wb__checkpoint_name(const char *what, const char *name)
 {
     size_t n = strlen(name);
     if (n && n <= NAME_MOST && name[0] != '.' && strspn(name, LETTERS) == n) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: \"%.120s\" is no name for a checkpoint: 1 to %d letters, digits and _ - . "
-                    "(the last not in front)", what, name, NAME_MOST);
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: \"%.120s\" is no name for a checkpoint: 1 to %d letters, digits and "
+                    "_ - . (the last not in front)", what, name, NAME_MOST);
 }
 
 /* ---- the note -------------------------------------------------------------------------------- */
@@ -148,7 +150,7 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* What a checkpoint is of is there, or not given. */
+/* Whether the objects of the checkpoint are alive; NULL is allowed. */
 static bool alive(const wb_checkpoint *c)
 {
     return (!c->model || wb__alive("checkpoint", c->model)) &&
@@ -174,7 +176,7 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     return status;
 }
 
-/* ---- loading: everything is checked before anything is changed ------------------------------- */
+/* ---- loading: all checks come before any change ---------------------------------------------- */
 
 typedef struct {
     const char *path;
@@ -212,7 +214,7 @@ static bool read_number(const wb__json *value, double *out)
     return !*end;
 }
 
-/* A list of n objects, as the state has. */
+/* Whether `list` is a list of n elements. */
 static bool is_list_of(const wb__json *list, int n)
 {
     return wb__json_is(list, WB__JSON_LIST) && wb__json_count(list) == n;
@@ -229,14 +231,15 @@ static int another_rule(const restoring *r, const wb_rule *rule)
         if (its.length > 200) break;
     }
     wb__text_add(&its, "; this state's is ");
-    for (int k = 0; k < rule->n; k++) wb__text_add(&its, "%s%s", k ? ", " : "", rule->parts[k].kind->name);
-    const int status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's rule is another one: %s", r->path,
-                                its.text ? its.text : "");
+    for (int k = 0; k < rule->n; k++)
+        wb__text_add(&its, "%s%s", k ? ", " : "", rule->parts[k].kind->name);
+    const int status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint's rule is another one: %s",
+                                r->path, its.text ? its.text : "");
     wb__free(its.text);
     return status;
 }
 
-/* The rule's numbers, into a copy of its parts. */
+/* Reads the rule's numbers into `parts`, a copy of the rule's parts. */
 static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
 {
     const wb__json *part, *list = wb__json_get(r->note, "rule");
@@ -272,7 +275,7 @@ static wb__entry *scaling_of(const restoring *r, int i)
     return entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
 }
 
-/* Is it there, and of the tensor's dtype and shape? */
+/* Whether the entry exists and has the tensor's dtype and shape. */
 static bool fits(const wb__entry *t, const wb_tensor *x)
 {
     return t && t->dtype == (wb_dtype)x->dtype && t->ndim == x->ndim &&
@@ -343,7 +346,7 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     const wb__json *epoch = wb__json_get(r->note, "epoch"), *name = wb__json_get(r->note, "name"),
                    *metric = wb__json_get(r->note, "metric"),
                    *serial = wb__json_get(r->note, "serial"), *best = wb__json_get(r->note, "best");
-    const char *called = wb__json_text(name), *way = wb__json_text(best);
+    const char *called = wb__json_text(name), *direction = wb__json_text(best);
     *about = (wb__checkpoint_about){
         .epoch = wb__json_integer(epoch), .serial = wb__json_integer(serial), .has_metric = metric};
     if (!wb__json_is(epoch, WB__JSON_INTEGER)) return wrong(r, "epoch is wrong");
@@ -352,23 +355,26 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     if (serial && (!wb__json_is(serial, WB__JSON_INTEGER) || about->serial < 1 ||
                    about->serial > SERIAL_MOST))
         return wrong(r, "serial is wrong");
-    if (best && (!way || strlen(way) >= sizeof about->best)) return wrong(r, "direction of the best is wrong");
+    if (best && (!direction || strlen(direction) >= sizeof about->best))
+        return wrong(r, "direction of the best is wrong");
     snprintf(about->name, sizeof about->name, "%s", called ? called : "");
-    snprintf(about->best, sizeof about->best, "%s", way ? way : "");
+    snprintf(about->best, sizeof about->best, "%s", direction ? direction : "");
     return 0;
 }
 
 static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 {
-    const char *why, *text = wb__table_note(&r->file, "weber_checkpoint");
-    if (!text) return wb__fail(WB_ERROR_FORMAT, "%s: is no checkpoint: it was not written by wb_checkpoint_save",
-                               r->path);
-    r->note = wb__json_read(text, &why);
+    const char *reason, *text = wb__table_note(&r->file, "weber_checkpoint");
+    if (!text)
+        return wb__fail(WB_ERROR_FORMAT,
+                        "%s: is no checkpoint: it was not written by wb_checkpoint_save", r->path);
+    r->note = wb__json_read(text, &reason);
     if (!r->note) return wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
     if (version < 1 || version > VERSION)
-        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is of version %lld; up to %d are known",
-                        r->path, (long long)version, VERSION);
+        return wb__fail(WB_ERROR_FORMAT,
+                        "%s: the checkpoint is of version %lld; up to %d are known", r->path,
+                        (long long)version, VERSION);
     if (version > 1 && !r->file.summed) return wrong(r, "checksums are gone");
     if (!read_words(wb__json_get(r->note, "random"), 2, r->random))
         return wrong(r, "random counters are wrong");
@@ -378,23 +384,26 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
 {
     if (c->name && strcmp(c->name, about->name))
-        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, \"%s\" is wanted", r->path,
-                        about->name[0] ? "\"" : "without a name", about->name, about->name[0] ? "\"" : "", c->name);
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, expected \"%s\"", r->path,
+                        about->name[0] ? "\"" : "without a name", about->name,
+                        about->name[0] ? "\"" : "", c->name);
     wb__rule_part *parts =
         c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
     if (!status && c->loader && !wb__json_get(r->note, "loader"))
-        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without a loader's position", r->path);
+        status = wb__fail(WB_ERROR_FORMAT,
+                          "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
         !read_words(wb__json_get(r->note, "loader"), LOADER_WORDS, r->loader))
         status = wrong(r, "loader position is wrong");
     if (!status && c->state && !wb__json_get(r->note, "slots"))
-        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an optimiser's state", r->path);
+        status = wb__fail(WB_ERROR_FORMAT,
+                          "%s: the checkpoint was saved without an optimiser's state", r->path);
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
     if (!status && c->state) status = read_rule(r, c->state->rule, parts);
     wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
-                          .check_only = true};
+                             .check_only = true};
     if (!status && c->model) status = wb__load_values(&r->file, &values, c->model);
     values.check_only = false;
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
@@ -417,13 +426,12 @@ static int load(const char *path, bool values, wb__table *out)
     const wb__format format = wb__format_of(m);
     const bool other = format != WB__FORMAT_UNKNOWN && format != WB__FORMAT_SAFETENSORS;
     int status = !other ? wb__st_table(m, values, out)
-                        : wb__fail(WB_ERROR_FORMAT, "%s: is %s; checkpoints are safetensors files", path,
-                                   wb__format_name(format));
+                        : wb__fail(WB_ERROR_FORMAT, "%s: is %s; checkpoints are safetensors files",
+                                   path, wb__format_name(format));
     if (status) wb__unmap(m);
     return status;
 }
 
-/* `whole`: the file is a checkpoint and undamaged, whatever comes of loading it. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole)
 {
     wb__checkpoint_about about;

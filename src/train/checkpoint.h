@@ -1,4 +1,5 @@
-/* What checkpoint.c does with one file for keep.c, which knows folders of them, and for wb_train. */
+/* Single checkpoint files (checkpoint.c), as used by keep.c, which manages folders of them, and by
+ * wb_train. */
 #ifndef WB__CHECKPOINT_H
 #define WB__CHECKPOINT_H
 
@@ -7,20 +8,27 @@
 #define WB__CHECKPOINT_HIGHEST "highest"
 #define WB__CHECKPOINT_LOWEST "lowest"
 
-/* What a checkpoint says of itself. */
+/* The note of a checkpoint. */
 typedef struct {
-    char name[104], best[8];            /* "": none; which metric is the best of its folder */
-    int64_t epoch, serial;              /* serial: of a folder's, in the order in which they were written */
+    char name[104];                     /* "": none */
+    char best[8];                       /* WB__CHECKPOINT_HIGHEST, _LOWEST, or "" */
+    int64_t epoch;
+    int64_t serial;                     /* increases with each file written to a folder; 0: none */
     double metric;
     bool has_metric;
 } wb__checkpoint_about;
 
-int wb__checkpoint_name(const char *what, const char *name);        /* is it one? */
-int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best);
+/* 0 if `name` is valid for a checkpoint, else an error code. */
+int wb__checkpoint_name(const char *what, const char *name);
+int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,
+                         const char *best);
+/* Reads the note only. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
+/* Loads a checkpoint into *c. *whole: the file is an undamaged checkpoint, even if it does not fit
+ * the objects of *c. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
-/* wb_checkpoint_latest, where it is no error if there is none: then `found` is false. */
+/* wb_checkpoint_latest, but a folder without a checkpoint is no error: then *found is false. */
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found);
 
 #endif

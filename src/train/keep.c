@@ -1,5 +1,6 @@
-/* Folders of checkpoints: FOLDER/NAME-000012.safetensors.  What each is, its header says: a serial number
- * tells the order in which they were written, which epochs do not where a training began anew. */
+/* Folders of checkpoints: FOLDER/NAME-000012.safetensors. The header of each file has a serial
+ * number, which gives the order in which the files were written; epochs do not, because a training
+ * may start again from an earlier epoch. */
 #include "train/checkpoint.h"
 
 #include "base/files/file.h"
@@ -18,9 +19,9 @@ typedef struct { char *path; wb__checkpoint_about about; } kept;
 
 typedef struct {
     const char *folder, *name;
-    kept *files;                        /* after `gather`: from the one written last */
-    int n, room;
-    bool tell;                          /* of those that cannot be read */
+    kept *files;                        /* sorted by `collect`: the newest first */
+    int n, capacity;
+    bool report;                        /* log files that cannot be read */
 } keeping;
 
 /* ---- names of files -------------------------------------------------------------------------- */
@@ -30,7 +31,7 @@ static char *path_of(const keeping *k, int64_t epoch)
     return wb__printf("%s/%s-%06" PRId64 ENDING, k->folder, k->name, epoch);
 }
 
-/* NAME-000012.safetensors and what follows it; -1: another file. */
+/* The epoch of a file named NAME-000012.safetensors, and the rest of its name; -1: another file. */
 static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
@@ -43,29 +44,29 @@ static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
     return strtoll(digits, NULL, 10);
 }
 
-/* ".0.part": what a writer that was killed has left. */
+/* ".0.part": a temporary file of a writer that was killed. */
 static bool is_leftover(const char *rest)
 {
     size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
     return digits && !strcmp(rest + 1 + digits, ".part");
 }
 
-/* ---- what is there --------------------------------------------------------------------------- */
+/* ---- files of a folder ----------------------------------------------------------------------- */
 
 static int add(keeping *k, char *path, const wb__checkpoint_about *about)
 {
-    if (!wb__reserve(&k->files, &k->room, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&k->files, &k->capacity, k->n + 1, sizeof *k->files)) return WB_ERROR_MEMORY;
     k->files[k->n++] = (kept){path, *about};
     return 0;
 }
 
-static void pass_over(const char *path)
+static void log_skipped(const char *path)
 {
     wb__log(WB_LOG_WARN, "%s is passed over: %s", path, wb_error());
     wb_clear_error();
 }
 
-static int look_at(const char *file, void *ctx)
+static int add_file(const char *file, void *ctx)
 {
     keeping *k = ctx;
     const char *rest;
@@ -78,9 +79,11 @@ static int look_at(const char *file, void *ctx)
     if (*rest) {
         if (is_leftover(rest)) (void)!wb__writer_sweep(path);
     } else if ((status = wb__checkpoint_peek(path, &about)) == 0) {
-        if (!strcmp(about.name, k->name) && about.epoch == epoch && (status = add(k, path, &about)) == 0) return 0;
+        if (!strcmp(about.name, k->name) && about.epoch == epoch &&
+            (status = add(k, path, &about)) == 0)
+            return 0;
     } else if (status != WB_ERROR_MEMORY) {
-        if (k->tell) pass_over(path);
+        if (k->report) log_skipped(path);
         else wb_clear_error();
         status = 0;
     }
@@ -95,9 +98,9 @@ static int by_serial(const void *a, const void *b)
     return x->epoch != y->epoch ? (x->epoch > y->epoch ? -1 : 1) : 0;
 }
 
-static int gather(keeping *k)
+static int collect(keeping *k)
 {
-    int status = wb__folder_each(k->folder, look_at, k);
+    int status = wb__folder_each(k->folder, add_file, k);
     if (k->n) qsort(k->files, (size_t)k->n, sizeof *k->files, by_serial);
     return status;
 }
@@ -108,7 +111,7 @@ static void forget(keeping *k)
     wb__free(k->files);
 }
 
-/* Is a better than b?  One without a metric is worse than any. */
+/* Whether a is better than b. A checkpoint without a metric is worse than any other. */
 static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
@@ -121,12 +124,13 @@ static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b,
 
 static int begin(const char *what, const char *folder, const wb_checkpoint *c, keeping *k)
 {
-    if (!folder || !c) return wb__fail(WB_ERROR_ARGUMENT, "%s: no %s", what, folder ? "checkpoint" : "folder");
+    if (!folder || !c)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: no %s", what, folder ? "checkpoint" : "folder");
     *k = (keeping){.folder = folder, .name = c->name ? c->name : "checkpoint"};
     return wb__checkpoint_name(what, k->name);
 }
 
-/* All but the one just written, which is the first, the last ones and the best. */
+/* Removes all files but the newest o->last, which include the file just written, and the best. */
 static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
 {
     int best = 0;
@@ -142,13 +146,15 @@ static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
 static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_options *o)
 {
     int status = wb__folder_make(k->folder);
-    if (!status) status = gather(k);
+    if (!status) status = collect(k);
     if (status) return status;
-    wb__checkpoint_about about = {.epoch = c->epoch, .serial = k->n ? k->files[0].about.serial + 1 : 1,
-                                  .metric = c->metric, .has_metric = c->has_metric};
+    wb__checkpoint_about about = {.epoch = c->epoch,
+                                  .serial = k->n ? k->files[0].about.serial + 1 : 1,
+                                  .metric = c->metric,
+                                  .has_metric = c->has_metric};
     char *path = path_of(k, c->epoch);
     if (!path) return WB_ERROR_MEMORY;
-    for (int i = 0; i < k->n; i++)              /* which this one replaces */
+    for (int i = 0; i < k->n; i++)              /* the new file replaces a file of the same epoch */
         if (!strcmp(k->files[i].path, path)) {
             wb__free(k->files[i].path);
             memmove(k->files + i, k->files + i + 1, (size_t)(--k->n - i) * sizeof *k->files);
@@ -161,33 +167,39 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_opt
     wb_checkpoint named = *c;
     named.name = k->name;
     status = wb__checkpoint_write(path, &named, about.serial,
-                                  !o->best ? NULL : o->higher ? WB__CHECKPOINT_HIGHEST : WB__CHECKPOINT_LOWEST);
+                                  !o->best    ? NULL
+                                  : o->higher ? WB__CHECKPOINT_HIGHEST
+                                              : WB__CHECKPOINT_LOWEST);
     if (status || o->last < 0) return status;
     qsort(k->files, (size_t)k->n, sizeof *k->files, by_serial);
     remove_others(k, o);
     return 0;
 }
 
-int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c, const wb_checkpoint_keep_options *given)
+int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
+                            const wb_checkpoint_keep_options *given)
 {
     keeping k;
     wb_checkpoint_keep_options o;
     wb__read_options(&o, sizeof o, given);
     if (o.has_last && !o.last)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: .last is 0; it is at least 1, or negative for all");
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "checkpoint_keep: .last is 0; it is at least 1, or negative for all");
     int status = begin("checkpoint_keep", folder, c, &k);
     if (status) return status;
-    if (c->epoch < 0) return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);
+    if (c->epoch < 0)
+        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: epoch %lld", (long long)c->epoch);
     if (o.best && !c->has_metric)
-        return wb__fail(WB_ERROR_ARGUMENT, "checkpoint_keep: the best of what?  The checkpoint has no metric");
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "checkpoint_keep: .best needs a metric; the checkpoint has none");
     status = keep(&k, c, &o);
     forget(&k);
     return status;
 }
 
-/* ---- coming back ----------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
-/* The first of the list that is whole; `found`: there was one. */
+/* Loads the first undamaged file of the list; *found: there was one. */
 static int load_first(keeping *k, wb_checkpoint *c, bool *found)
 {
     *found = false;
@@ -200,7 +212,7 @@ static int load_first(keeping *k, wb_checkpoint *c, bool *found)
             *c = named;
         }
         if (*found || status == WB_ERROR_MEMORY) return status;
-        pass_over(k->files[i].path);
+        log_skipped(k->files[i].path);
     }
     return 0;
 }
@@ -215,27 +227,29 @@ static int by_highest(const void *a, const void *b)
     return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
 }
 
-/* Those with a metric, the best first: which way, the one that was written last knows. */
+/* Drops files without a metric and sorts the rest, the best first. The newest file has the
+ * direction. */
 static void order_by_metric(keeping *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);
     int n = 0;
     for (int i = 0; i < k->n; i++) {
-        if (k->files[i].about.has_metric && !isnan(k->files[i].about.metric)) k->files[n++] = k->files[i];
+        if (k->files[i].about.has_metric && !isnan(k->files[i].about.metric))
+            k->files[n++] = k->files[i];
         else wb__free(k->files[i].path);
     }
     k->n = n;
     if (n) qsort(k->files, (size_t)n, sizeof *k->files, higher ? by_highest : by_lowest);
 }
 
-static int come_back(const char *what, const char *folder, wb_checkpoint *c, bool best, bool *found)
+static int load_from(const char *what, const char *folder, wb_checkpoint *c, bool best, bool *found)
 {
     keeping k;
     *found = false;
     int status = begin(what, folder, c, &k);
     if (status) return status;
-    k.tell = true;
-    status = gather(&k);
+    k.report = true;
+    status = collect(&k);
     if (best) order_by_metric(&k);
     if (!status) status = load_first(&k, c, found);
     forget(&k);
@@ -244,7 +258,7 @@ static int come_back(const char *what, const char *folder, wb_checkpoint *c, boo
 
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found)
 {
-    return come_back("checkpoint_latest", folder, c, false, found);
+    return load_from("checkpoint_latest", folder, c, false, found);
 }
 
 int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
@@ -252,13 +266,15 @@ int wb_checkpoint_latest(const char *folder, wb_checkpoint *c)
     bool found;
     int status = wb__checkpoint_resume(folder, c, &found);
     if (status || found) return status;
-    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\"", folder, c->name ? c->name : "checkpoint");
+    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\"", folder,
+                    c->name ? c->name : "checkpoint");
 }
 
 int wb_checkpoint_best(const char *folder, wb_checkpoint *c)
 {
     bool found;
-    int status = come_back("checkpoint_best", folder, c, true, &found);
+    int status = load_from("checkpoint_best", folder, c, true, &found);
     if (status || found) return status;
-    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder, c->name ? c->name : "checkpoint");
+    return wb__fail(WB_ERROR_FILE, "%s: holds no checkpoint \"%s\" with a metric", folder,
+                    c->name ? c->name : "checkpoint");
 }

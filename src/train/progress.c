@@ -1,8 +1,8 @@
-/* Progress: a bar on a terminal, a plain line now and then elsewhere, on standard error.
+/* Progress on standard error: a bar on a terminal, elsewhere a plain line every few seconds.
  *
- * A metric is read one step after it was given: by then the step that made it has been computed, so
- * that showing it makes nothing wait.  A call with the first metric's name (or with none) is a
- * step; other names add their values to the line.
+ * A metric is read one step after it was given. Its value has been computed by then, so that
+ * showing it does not wait. A call with the first metric's name, or with no name, counts a step;
+ * other names only add their values to the line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸         61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "engine/tensor.h"
@@ -19,7 +19,7 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 
 typedef struct {
     char name[24];
-    wb_tensor *held;                /* given at the last step, still to be read; counted */
+    wb_tensor *held;                /* given at the last step, not read yet (reference) */
     double last, sum;
     int64_t n;
 } metric;
@@ -36,7 +36,8 @@ struct wb_progress {
 
 static void progress_destroy(void *object);
 static char *progress_format(void *object);
-const wb__class wb__progress_class = {.name = "progress", .destroy = progress_destroy, .format = progress_format};
+const wb__class wb__progress_class = {.name = "progress", .destroy = progress_destroy,
+                                      .format = progress_format};
 
 static bool terminal_speaks_utf8(void)
 {
@@ -87,7 +88,7 @@ wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
     return p;
 }
 
-/* snprintf at the end of a line of WIDTH bytes */
+/* snprintf at the end of a line of WIDTH bytes. */
 WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
 {
     size_t n = strlen(line);
@@ -132,7 +133,7 @@ static void add_bar(char *line, const wb_progress *p)
         (long long)p->steps, (long long)p->total);
 }
 
-/* Cuts a line to so many columns; a multi-byte glyph takes one. */
+/* Cuts a line to `columns` columns; a multi-byte glyph takes one. */
 static void cut(char *line, int columns)
 {
     for (char *c = line; *c; c++)
@@ -208,7 +209,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     if (now - p->shown >= (p->terminal ? redraw_after : line_after)) draw(p, now);
 }
 
-/* One last line: what it was, how long it took, the means of the metrics. */
+/* Prints the last line: title, steps, duration, and the means of the metrics. */
 static void finish(wb_progress *p)
 {
     char line[WIDTH] = "";
@@ -230,7 +231,8 @@ void wb_progress_end(wb_progress *p)
     finish(p);
 }
 
-/* While a scope closes nothing may be computed: what has no value yet is left out. */
+/* Runs while a scope closes, when nothing may be evaluated: metrics without a value are left
+ * out. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;

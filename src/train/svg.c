@@ -1,6 +1,5 @@
-/* Curves as an SVG file: axes with round ticks, one polyline a series, a legend.
- * Not a plotting library: what a training run wants to show, readable in any browser, nothing more.
- * Points that are not finite leave a gap.  Numbers are written with a point in every locale. */
+/* Curves as an SVG file: axes with round ticks, one polyline for each series, a legend. Points that
+ * are not finite leave a gap. Numbers are written with a decimal point in every locale. */
 #include "base/base.h"
 #include "base/text.h"
 
@@ -11,7 +10,7 @@
 
 enum { WIDTH = 720, HEIGHT = 440, LEFT = 72, RIGHT = 24, TOP = 56, BOTTOM = 56, TICKS = 6 };
 
-/* Okabe & Ito's colours, distinct to colour-blind eyes too. */
+/* The colours of Okabe & Ito, which colour-blind people can distinguish. */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",
                                       "#cc79a7", "#e69f00", "#56b4e9"};
 
@@ -72,13 +71,14 @@ static void text(FILE *f, double x, double y, const char *style, const char *s)
     fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
             number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
-    wb__text_foreign(&t, s ? s : "");           /* XML takes neither control characters nor bad UTF-8 */
+    /* XML allows neither control characters nor invalid UTF-8 */
+    wb__text_foreign(&t, s ? s : "");
     for (const char *c = t.text ? t.text : ""; *c; c++) {
         if (*c == '<') fputs("&lt;", f);
         else if (*c == '>') fputs("&gt;", f);
         else if (*c == '&') fputs("&amp;", f);
         else if (!strncmp(c, "\xef\xbf\xbe", 3) || !strncmp(c, "\xef\xbf\xbf", 3))
-            fputc('?', f), c += 2;              /* U+FFFE and U+FFFF are no characters to XML */
+            fputc('?', f), c += 2;              /* XML does not allow U+FFFE and U+FFFF */
         else fputc(*c, f);
     }
     wb__free(wb__text_take(&t));
@@ -96,7 +96,7 @@ static void line(FILE *f, double x1, double y1, double x2, double y2, const char
 static void axes(FILE *f, axis x, axis y)
 {
     char label[32];
-    /* + 0.0: no label says -0 */
+    /* + 0.0: turns -0 into 0, so that no label is "-0" */
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
         double at = down(y, k * y.step);
         line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");

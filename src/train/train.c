@@ -10,25 +10,28 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* What the program's function gave: one floating number? */
+/* Checks that the program's loss function returned one floating number. */
 static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
     if (!l && !wb_error_code())
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: the loss function gave NULL, and nothing failed", what);
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "%s: the loss function gave NULL, and nothing failed", what);
     if (!wb__operand(what, l)) return NULL;
     if (l->size == 1 && wb__dtype_float((wb_dtype)l->dtype)) return l;
-    return wb__fail_null(WB_ERROR_SHAPE, "%s: the loss function gave %s, not one floating number: take its mean or sum",
+    return wb__fail_null(WB_ERROR_SHAPE,
+                         "%s: the loss function gave %s, not one floating number: take its mean "
+                         "or sum",
                          what, wb_describe(l));
 }
 
 static bool is_frozen(void *ctx, int leaf)
 {
     const wb_opt_state *s = ctx;
-    return leaf < s->n_places && s->slots[s->places[leaf].slot].frozen;
+    return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
 }
 
-/* With a state (it may be NULL) the gradients are those of the loss as the state scales it, and the
- * gradients of frozen parameters are not built. */
+/* wb_withgradient. With a state, which may be NULL, the gradients are of the loss scaled by the
+ * state, and gradients of frozen parameters are not built. */
 static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
@@ -45,7 +48,7 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
     if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state);
     t->training--;
     if (!l || (grads && !g)) {
-        wb__forget_pending(first);              /* running statistics stay where they were */
+        wb__forget_pending(first);              /* undoes updates of running statistics */
         return NULL;
     }
     if (grads) *grads = g;
@@ -68,14 +71,14 @@ typedef struct {
     wb_train_options o;
     wb_progress *bar;
     bool stop;
-    wb_tensor *latest;          /* the loss of the batch before, where the epoch's mean is wanted */
-    double sum;                 /* of those before it */
+    wb_tensor *latest;          /* the loss of the last batch, if the epoch's mean is needed */
+    double sum;                 /* of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 
-/* Losses are read a step late, when they are long there. */
+/* Adds the loss of the batch before, which has been computed by then, to the sum. */
 static void add_loss(training *t, wb_tensor *loss)
 {
     wb_tensor *before = t->latest;
@@ -98,37 +101,42 @@ static int not_finite(wb_tensor *loss, int64_t batch)
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
 }
 
-/* A model and a batch that are apart: what the operation said, and the cure. */
-static int tell_places(const training *t, const wb_batch *batch)
+/* An operation failed because the model and the batch are on different devices: adds to its message
+ * where they are and the call that moves the loader. */
+static int report_devices(const training *t, const wb_batch *batch)
 {
-    char said[1024];
+    char message[1024];
     const int code = wb_error_code();
-    snprintf(said, sizeof said, "%s", wb_error());
+    snprintf(message, sizeof message, "%s", wb_error());
     const wb_device *model = wb_device_of(t->model), *data = wb_device_of(batch->x);
-    if (!model || !data || model == data) return wb__fail(code, "%s", said);
+    if (!model || !data || model == data) return wb__fail(code, "%s", message);
     return wb__fail(code,
                     "%s\nthe model is on %s:%d, the loader's batches on %s:%d: move the loader, as "
                     "in data = wb_to(data, wb_device_of(model))",
-                    said, model->backend->tag, model->ordinal, data->backend->tag, data->ordinal);
+                    message, model->backend->tag, model->ordinal, data->backend->tag,
+                    data->ordinal);
 }
 
-/* Writes wait for the loss: one that is not finite leaves the model and the state as they were. */
+/* One training step. Assignments are made only if the loss is finite; otherwise the model and the
+ * state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
     wb_tensor *loss = withgradient(t->loss, t->model, batch, &grads, t->o.ctx, t->state);
-    if (!loss && wb_error_code() == WB_ERROR_DEVICE) return tell_places(t, &batch);
+    if (!loss && wb_error_code() == WB_ERROR_DEVICE) return report_devices(t, &batch);
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
-    /* under WEBER_EAGER writes take place at once: they wait here, all but running statistics */
+    /* Under WEBER_EAGER assignments run at once, so the loss is checked before them. Running
+     * statistics have been updated already. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
-    const wb__thread *now = wb__this_thread();      /* the norm of the gradients, or the loss */
+    /* the guard: the norm of the gradients, or the loss */
+    const wb__thread *now = wb__this_thread();
     status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
-    if (status) wb__opt_settle(t->state);
+    if (status) wb__opt_undo_failed(t->state);
     if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
     if (status) return status;
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
@@ -148,7 +156,7 @@ static int run_epoch(training *t, int epoch)
     while (!status && !t->stop && wb_loader_next(t->data, &batch)) {
         const int64_t running = wb_loader_epoch(t->data);
         status = step(t, epoch, batch);
-        if (wb_loader_epoch(t->data) != running) break;         /* .each has stopped the loader */
+        if (wb_loader_epoch(t->data) != running) break;         /* .each stopped the loader */
     }
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
@@ -160,22 +168,26 @@ static int run_epoch(training *t, int epoch)
     return status;
 }
 
-/* ---- its checkpoints ------------------------------------------------------------------------- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static int check_saving(const wb_train_options *o)
 {
     if (o->checkpoint && o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT, "train: .checkpoint and .folder: one of both keeps what is saved");
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .checkpoint and .folder: one of both keeps what is saved");
     if (o->resume && !o->checkpoint && !o->folder)
-        return wb__fail(WB_ERROR_ARGUMENT, "train: .resume wants to know from what: .checkpoint or .folder");
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .resume needs .checkpoint or .folder");
     if (o->has_keep_last && !o->keep_last)
-        return wb__fail(WB_ERROR_ARGUMENT, "train: .keep_last is 0; it is at least 1, or negative for all");
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: .keep_last is 0; it is at least 1, or negative for all");
     return o->name ? wb__checkpoint_name("train", o->name) : 0;
 }
 
 static wb_checkpoint here(const training *t)
 {
-    return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data, .name = t->o.name,
+    return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data,
+                           .name = t->o.name,
                            .epoch = wb_loader_epoch(t->data)};
 }
 
@@ -199,16 +211,18 @@ static int save(training *t, int epoch)
     return wb_checkpoint_keep_with(t->o.folder, &c, &o);
 }
 
-/* What is there is loaded; `done`: how many epochs of this training it has behind it.  Its epochs are the loader's,
- * which stands where it stood when the training began. */
+/* Loads the checkpoint, if there is one. *done: how many epochs of this training it has completed,
+ * which is the difference of the loader's epochs. */
 static int resume(training *t, int *done)
 {
     wb_checkpoint c = here(t);
     const int64_t begun = c.epoch;
     bool found = true;
     int status = 0;
-    if (t->o.folder) status = access(t->o.folder, F_OK) ? 0 : wb__checkpoint_resume(t->o.folder, &c, &found);
-    else if (access(t->o.checkpoint, F_OK) == 0 || errno != ENOENT) status = wb_checkpoint_load(t->o.checkpoint, &c);
+    if (t->o.folder)
+        status = access(t->o.folder, F_OK) ? 0 : wb__checkpoint_resume(t->o.folder, &c, &found);
+    else if (access(t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
+        status = wb_checkpoint_load(t->o.checkpoint, &c);
     *done = (int)WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
     return status;
 }
@@ -224,9 +238,11 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     wb__read_options(&t.o, sizeof t.o, given);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
-        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader has no batches: the dataset is empty, or shorter than a "
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "train: the loader has no batches: the dataset is empty, or shorter than a "
                         "batch with .drop_last");
-    int done = 0, epochs = t.o.epochs || t.o.has_epochs ? t.o.epochs : 1, status = check_saving(&t.o);
+    int done = 0, epochs = t.o.epochs || t.o.has_epochs ? t.o.epochs : 1;
+    int status = check_saving(&t.o);
     if (!status && t.o.resume) status = resume(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= epochs; epoch++) {
         t.sum = 0;

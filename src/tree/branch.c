@@ -1,4 +1,4 @@
-/* Branches, tuples, and the parts of a model by path. */
+/* Branches, tuples, and children by path. */
 #include "tree/tree.h"
 
 #include <stdio.h>
@@ -43,7 +43,8 @@ void wb__branch_put(wb__branch *node, int i, const char *name, void *object)
     wb__ref(object);
     wb__unref(node->children[i].object);
     node->children[i] = (wb__child){name, object};
-    if (wb__is_branch(object)) node->depth = WB__MAX(node->depth, ((wb__branch *)object)->depth + 1);
+    if (wb__is_branch(object))
+        node->depth = WB__MAX(node->depth, ((wb__branch *)object)->depth + 1);
 }
 
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object)
@@ -101,9 +102,9 @@ static void tree_hold(void *object)
         if (!wb_is_none(t->node.children[i].object)) wb__hold(t->node.children[i].object);
 }
 
-const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy, .format = wb__format_tree,
-                                   .to = wb__branch_to, .device_of = wb__branch_device,
-                                   .hold = tree_hold};
+const wb__class wb__tree_class = {.name = "tree", .destroy = tree_destroy,
+                                  .format = wb__format_tree, .to = wb__branch_to,
+                                  .device_of = wb__branch_device, .hold = tree_hold};
 
 static wb__branch *tree_like(wb__branch *of)
 {
@@ -120,7 +121,7 @@ static wb__branch *tree_like(wb__branch *of)
         ok = t->copy != NULL;
         if (ok) memcpy(t->copy, from->copy, from->type->size);
     }
-    t->node.kind = &tree_kind;              /* a layer's parts as a tree, too */
+    t->node.kind = &tree_kind;              /* `of` may be a layer, whose children become a tree */
     if (ok) return &t->node;
     wb_object_free(t);
     return NULL;
@@ -136,7 +137,7 @@ wb_tree *wb__tree_new(int n)
     return NULL;
 }
 
-/* What wb_to takes, and no tuple does. */
+/* Whether wb_to accepts the object although a tuple does not. */
 static bool moves_alone(const void *object)
 {
     return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||
@@ -189,8 +190,8 @@ wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects)
 
 /* ---- paths ----------------------------------------------------------------------------------- */
 
-static void *no_part(const char *what, const wb__branch *node, const char *path, size_t n_done,
-                     const char *part, size_t n)
+static void *no_child(const char *what, const wb__branch *node, const char *path, size_t n_done,
+                     const char *name, size_t n)
 {
     char names[160] = "nothing";
     size_t used = 0;
@@ -199,7 +200,7 @@ static void *no_part(const char *what, const wb__branch *node, const char *path,
                                  node->children[i].name);
     if (used >= sizeof names) memcpy(names + sizeof names - 4, "...", 4);
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no \"%.*s\" in \"%.*s\", which has %s", what,
-                         (int)n, part, (int)n_done, path, names);
+                         (int)n, name, (int)n_done, path, names);
 }
 
 static wb__child *child_named(const wb__branch *node, const char *name, size_t n)
@@ -210,36 +211,37 @@ static wb__child *child_named(const wb__branch *node, const char *name, size_t n
     return NULL;
 }
 
-wb__child *wb__place(const char *what, void *object, const char *path, wb__branch **of)
+wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of)
 {
-    const char *part = path;
+    const char *name = path;
     for (;;) {
         if (!wb__is_branch(object))
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%.*s\" is a %s and has no parts", what,
-                                 (int)(part > path ? part - path - 1 : 0), path,
+                                 (int)(name > path ? name - path - 1 : 0), path,
                                  wb__kind(object));
         wb__branch *node = object;
         wb__branch_used(node);
         if (of) *of = node;
-        size_t n = strlen(part);
-        wb__child *found = child_named(node, part, n);  /* trees from files: names with dots */
+        size_t n = strlen(name);
+        /* names in trees from files may contain dots */
+        wb__child *found = child_named(node, name, n);
         if (found) return found;
-        n = strcspn(part, ".");
-        if (part[n]) found = child_named(node, part, n);
+        n = strcspn(name, ".");
+        if (name[n]) found = child_named(node, name, n);
         if (!found)
-            return no_part(what, node, path, part > path ? (size_t)(part - path - 1) : 0, part, n);
-        part += n + 1;
+            return no_child(what, node, path, name > path ? (size_t)(name - path - 1) : 0, name, n);
+        name += n + 1;
         object = found->object;
     }
 }
 
-static void *part_at(const char *what, void *object, const char *path)
+static void *object_at(const char *what, void *object, const char *path)
 {
     if (!object) return wb__null(what, "the object"), NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
     if (!*path) return object;
-    wb__child *place = wb__place(what, object, path, NULL);
-    return place ? place->object : NULL;
+    wb__child *child = wb__child_at(what, object, path, NULL);
+    return child ? child->object : NULL;
 }
 
 static void *give(void *object)
@@ -249,21 +251,21 @@ static void *give(void *object)
 
 wb_tensor *wb_get(void *object, const char *path)
 {
-    void *part = part_at("get", object, path);
-    if (!part || wb__is(part, &wb__tensor_class)) return part ? give(part) : NULL;
+    void *found = object_at("get", object, path);
+    if (!found || wb__is(found, &wb__tensor_class)) return found ? give(found) : NULL;
     return wb__fail_null(WB_ERROR_ARGUMENT, "get: \"%s\" is a %s, not a tensor", path,
-                         wb__kind(part));
+                         wb__kind(found));
 }
 
 wb_tree *wb_child(void *object, const char *path)
 {
-    void *part = part_at("child", object, path);
-    if (!part) return NULL;
-    if (wb__is(part, &wb__tree_class)) return give(part);
-    if (!wb__is_branch(part))
+    void *found = object_at("child", object, path);
+    if (!found) return NULL;
+    if (wb__is(found, &wb__tree_class)) return give(found);
+    if (!wb__is_branch(found))
         return wb__fail_null(WB_ERROR_ARGUMENT, "child: \"%s\" is a %s, not a tree", path,
-                             wb__kind(part));
-    wb__branch *layer = part;
+                             wb__kind(found));
+    wb__branch *layer = found;
     wb__branch_used(layer);
     wb_tree *t = wb__tree_new(0);
     if (!t) return NULL;

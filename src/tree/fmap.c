@@ -1,4 +1,5 @@
-/* Mapping: a structure rebuilt around new tensors, and single tensors replaced or shared. */
+/* wb_fmap, which rebuilds a structure with new tensors; wb_set and wb_tie, which replace or share
+ * one tensor. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -27,10 +28,10 @@ static void *map_node(mapping *m, wb__branch *node, bool in_layer)
     bool layer = in_layer || node->kind->layer, ok = made != NULL;
     for (int i = 0; ok && i < node->n; i++) {
         ok = wb__path_push(&m->path, node->children[i].name);
-        void *part = ok ? map(m, node->children[i].object, layer) : NULL;
+        void *child = ok ? map(m, node->children[i].object, layer) : NULL;
         wb__path_cut(&m->path, length);
-        ok = part != NULL;
-        if (ok) wb__branch_put(made, i, made->children[i].name, part);
+        ok = child != NULL;
+        if (ok) wb__branch_put(made, i, made->children[i].name, child);
     }
     if (ok) return made;
     if (made) wb_object_free(made);
@@ -57,7 +58,7 @@ static void *map(mapping *m, void *object, bool in_layer)
     void *made = wb__is_branch(object) ? map_node(m, object, in_layer)
                                        : (void *)map_tensor(m, object, in_layer);
     if (!made) return NULL;
-    seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown meanwhile */
+    seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown */
     if (!seen) return NULL;
     return *seen = made;
 }
@@ -84,20 +85,20 @@ wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx)
 }
 wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx) { return public_map(f, x, ctx); }
 
-/* ---- one tensor at a path -------------------------------------------------------------------- */
+/* ---- wb_set and wb_tie ----------------------------------------------------------------------- */
 
-static wb__child *tensor_place(const char *what, wb_layer *layer, const char *path,
+static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
                                wb__branch **of)
 {
     if (wb__unrecordable(what, WB__ACTS)) return NULL;
     if (!path || !*path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
-    wb__child *place = wb__place(what, layer, path, of);
-    if (!place) return NULL;
-    if (wb__is(place->object, &wb__tensor_class) && !wb_is_none(place->object)) return place;
+    wb__child *child = wb__child_at(what, layer, path, of);
+    if (!child) return NULL;
+    if (wb__is(child->object, &wb__tensor_class) && !wb_is_none(child->object)) return child;
     return wb__fail_null(WB_ERROR_ARGUMENT, "%s: \"%s\" is %s%s, not a tensor", what, path,
-                         wb_is_none(place->object) ? "" : "a ",
-                         wb_is_none(place->object) ? "none"
-                                                   : wb__kind(place->object));
+                         wb_is_none(child->object) ? "" : "a ",
+                         wb_is_none(child->object) ? "none"
+                                                   : wb__kind(child->object));
 }
 
 static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
@@ -108,11 +109,11 @@ static bool alike(const char *what, const char *path, const wb_tensor *old, cons
     return false;
 }
 
-static void replace(wb__branch *of, wb__child *place, wb_tensor *x)
+static void replace(wb__branch *of, wb__child *child, wb_tensor *x)
 {
-    void *old = place->object;
+    void *old = child->object;
     if (old != x) wb__setting_count(&of->replaced);
-    place->object = wb__ref(x);
+    child->object = wb__ref(x);
     wb__unref(old);
 }
 
@@ -120,14 +121,14 @@ int wb_set(wb_layer *layer, const char *path, wb_tensor *x)
 {
     if (WB__NULL(layer) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
-    wb__child *place = tensor_place("set", layer, path, &of);
-    if (!place || !wb__operand("set", x)) return wb_error_code();
-    wb_tensor *old = place->object;
+    wb__child *child = tensor_at("set", layer, path, &of);
+    if (!child || !wb__operand("set", x)) return wb_error_code();
+    wb_tensor *old = child->object;
     if (!alike("set", path, old, x)) return wb_error_code();
     wb_tensor *v = wb_variable(x);
     if (!v) return wb_error_code();
     v->flags |= wb__kept_flags(old);
-    replace(of, place, v);
+    replace(of, child, v);
     return 0;
 }
 
@@ -135,9 +136,9 @@ int wb_tie(wb_layer *layer, const char *path, const char *same_as)
 {
     if (WB__NULL(layer)) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__branch *of;
-    wb__child *place = tensor_place("tie", layer, path, &of),
-              *to = place ? tensor_place("tie", layer, same_as, NULL) : NULL;
-    if (!to || !alike("tie", path, place->object, to->object)) return wb_error_code();
-    replace(of, place, to->object);
+    wb__child *child = tensor_at("tie", layer, path, &of),
+              *to = child ? tensor_at("tie", layer, same_as, NULL) : NULL;
+    if (!to || !alike("tie", path, child->object, to->object)) return wb_error_code();
+    replace(of, child, to->object);
     return 0;
 }

@@ -1,4 +1,4 @@
-/* A struct of the program's own as a tree, and leaves that every verb leaves alone. */
+/* Structs of the program as trees (wb_struct), and opaque leaves (wb_opaque). */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
     }
     wb_tree *t = wb__tree_new(type->n_fields);
     if (!t) return NULL;
-    t->node.owns_names = false;             /* the type's */
+    t->node.owns_names = false;             /* they belong to the type */
     t->type = type;
     t->copy = wb__alloc(type->size);
     if (!t->copy) {
@@ -37,7 +37,7 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
     return NULL;
 }
 
-/* The objects go to the current scope, as everything that is returned. */
+/* The objects become objects of the current scope, like all results. */
 int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value)
 {
     if (WB__NULL(tree)) return wb__error_or(WB_ERROR_ARGUMENT);

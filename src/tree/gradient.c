@@ -1,32 +1,31 @@
-/* wb_gradient: the walk over the graph is the engine's; this gives its results the shape of what
- * they were asked for. */
+/* wb_gradient. The engine walks the graph; this file gives the results the structure of `wrt`. */
 #include "tree/tree.h"
 
 #include <string.h>
 
 typedef struct {
-    wb__pointer_map index;             /* of a leaf: its number + 1 */
+    wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
     wb_tensor **wrt, **grads;
-    int n, room;
-    int met;                    /* leaves so far, ties as often as they occur */
-    bool (*skips)(void *ctx, int leaf);     /* may be NULL */
+    int n, capacity;
+    int visited;                        /* leaves so far; a tied leaf counts each time */
+    bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
 } leaves;
 
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
-    if (l->skips && l->skips(l->ctx, l->met++)) return 0;
+    if (l->skips && l->skips(l->ctx, l->visited++)) return 0;
     void **at = wb__pointer_map_at(&l->index, leaf->x);
     if (!at) return WB_ERROR_MEMORY;
     if (*at) return 0;
-    if (!wb__reserve(&l->wrt, &l->room, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->wrt, &l->capacity, l->n + 1, sizeof *l->wrt)) return WB_ERROR_MEMORY;
     l->wrt[l->n++] = leaf->x;
     *at = (void *)(intptr_t)l->n;
     return 0;
 }
 
-/* A leaf that is tied has its whole gradient in all its places: one tensor. */
+/* The gradient of a leaf. A tied leaf has its whole gradient, one tensor, at all its paths. */
 static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;
@@ -79,7 +78,8 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void
 
 wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt)
 {
-    if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss) || !wb__floating("gradient", wrt)) return NULL;
+    if (WB__NULL(loss) || WB__NULL(wrt) || !is_loss(loss) || !wb__floating("gradient", wrt))
+        return NULL;
     wb_tensor *g = NULL;
     if (wb__gradients(loss, 1, &wrt, &g)) return NULL;
     return g ? g : wb__zeros_like(wrt);

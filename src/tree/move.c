@@ -1,5 +1,5 @@
-/* Moving trees, and saying where they are.  What is moved is copied once and shared as before; a
- * tree that is where it should be is given back as it is. */
+/* wb_to and wb_device_of of layers and trees. A tensor that occurs several times is copied once and
+ * stays shared. A tree that is already on the device is returned unchanged. */
 #include "tree/tree.h"
 
 #include "base/options.h"
@@ -9,20 +9,20 @@ typedef struct {
     wb_dtype dtype;
 } moving;
 
-static bool stays(const wb_tensor *x, const moving *m)
+static bool is_there(const wb_tensor *x, const moving *m)
 {
     if (x->device != m->device) return false;
     return !wb__dtype_float((wb_dtype)x->dtype) || !m->dtype || m->dtype == WB_KEEP ||
            m->dtype == (wb_dtype)x->dtype;
 }
 
-static int has_to_go(const wb__leaf *leaf, void *ctx) { return !stays(leaf->x, ctx); }
+static int must_move(const wb__leaf *leaf, void *ctx) { return !is_there(leaf->x, ctx); }
 
 static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
 {
     const moving *m = ctx;
     (void)path;
-    if (x->op != WB__OP_variable || stays(x, m)) return wb__tensor_to(x, m->device, m->dtype);
+    if (x->op != WB__OP_variable || is_there(x, m)) return wb__tensor_to(x, m->device, m->dtype);
     wb_dtype t = x->device == m->device && !m->dtype
                      ? (wb_dtype)x->dtype
                      : wb__dtype_on(m->device, (wb_dtype)x->dtype, m->dtype);
@@ -42,22 +42,22 @@ static wb_tensor *move_leaf(wb_tensor *x, const char *path, void *ctx)
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
 {
     moving m = {d, dtype};
-    int status = wb__walk("to", object, NULL, WB__DISTINCT, has_to_go, &m);
+    int status = wb__walk("to", object, NULL, WB__DISTINCT, must_move, &m);
     if (!status) return object;
     if (wb__unrecordable("to", WB__READS)) return NULL;
     return wb__fmap(object, move_leaf, &m);
 }
 
-/* ---- where it is ----------------------------------------------------------------------------- */
+/* ---- wb_device_of ---------------------------------------------------------------------------- */
 
 typedef struct {
     const wb_device *device;
-    char *path;                         /* of the leaf that was met first */
-} place;
+    char *path;                         /* of the first leaf */
 
-static int compare_place(const wb__leaf *leaf, void *ctx)
+} common_device;
+static int compare_device(const wb__leaf *leaf, void *ctx)
 {
-    place *p = ctx;
+    common_device *p = ctx;
     const wb_device *d = leaf->x->device;
     if (!d || d == p->device) return 0;
     if (!p->device) {
@@ -73,14 +73,14 @@ static int compare_place(const wb__leaf *leaf, void *ctx)
 
 const wb_device *wb__branch_device(void *object)
 {
-    place p = {0};
-    int status = wb__walk("device_of", object, NULL, WB__DISTINCT, compare_place, &p);
+    common_device p = {0};
+    int status = wb__walk("device_of", object, NULL, WB__DISTINCT, compare_device, &p);
     wb__free(p.path);
     if (status) return NULL;
     return p.device ? p.device : &wb__cpu;
 }
 
-/* ---- the generic verbs ----------------------------------------------------------------------- */
+/* ---- functions of every kind of object ------------------------------------------------------- */
 
 void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
 {
@@ -94,7 +94,7 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
     if (!wb__alive("to", x)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s is nowhere, and cannot be moved",
+        return wb__fail_null(WB_ERROR_ARGUMENT, "to: a %s has no device and cannot be moved",
                              class->name);
     if (o.dtype && o.dtype != WB_KEEP && !wb__dtype_float(o.dtype))
         return wb__fail_null(WB_ERROR_DTYPE, "to: .dtype is %s; it must be floating, or WB_KEEP",
@@ -114,7 +114,7 @@ const wb_device *wb_object_device(void *x)
     if (wb_is_none(x)) return &wb__cpu;
     const wb__class *class = ((const wb__object *)x)->class;
     if (class->device_of) return class->device_of(x);
-    return wb__fail_null(WB_ERROR_ARGUMENT, "device_of: a %s is nowhere", class->name);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "device_of: a %s has no device", class->name);
 }
 
 wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)

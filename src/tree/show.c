@@ -1,11 +1,10 @@
-/* wb_show: every kind of object as text.  Trees are printed here, tensors in show_tensor.c, layers
- * in nn/show.c. */
+/* wb_show. This file formats trees; tensors are in show_tensor.c, layers in nn/show.c. */
 #include "tree/tree.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void show_part(wb__text *t, void *object, int indent);
+static void show_child(wb__text *t, void *object, int indent);
 
 static void show_lines(wb__text *t, const char *text, int indent)
 {
@@ -18,11 +17,13 @@ static void show_lines(wb__text *t, const char *text, int indent)
     }
 }
 
-/* Where the comma after a printed layer goes: behind its closing parenthesis, before the remark. */
+/* The position of the comma after a formatted layer: behind its closing parenthesis, before the
+ * remark. */
 static size_t before_remark(const char *text)
 {
     const char *close = strstr(text, "\n)");
-    size_t start = close ? (size_t)(close + 1 - text) : 0, end = start + strcspn(text + start, "#\n");
+    size_t start = close ? (size_t)(close + 1 - text) : 0;
+    size_t end = start + strcspn(text + start, "#\n");
     while (end > start && text[end - 1] == ' ') end--;
     return end;
 }
@@ -38,7 +39,7 @@ static void show_tree(wb__text *t, wb_tree *tree, int indent)
         wb__text_add(t, "\n");
         wb__text_spaces(t, indent + 2);
         wb__text_add(t, "%s = ", tree->node.children[i].name);
-        show_part(t, tree->node.children[i].object, indent + 2);
+        show_child(t, tree->node.children[i].object, indent + 2);
     }
     if (tree->node.n) {
         wb__text_add(t, "\n");
@@ -47,7 +48,7 @@ static void show_tree(wb__text *t, wb_tree *tree, int indent)
     wb__text_add(t, ")");
 }
 
-static void show_part(wb__text *t, void *object, int indent)
+static void show_child(wb__text *t, void *object, int indent)
 {
     const wb__object *o = object;
     if (wb__is(object, &wb__tree_class)) {

@@ -1,4 +1,4 @@
-/* A tensor as text: its shape and dtype, then its values in rows, long axes abbreviated.
+/* A tensor as text: its shape and dtype, then its values in rows. Long axes are abbreviated.
  *
  *   [2,3] f32
  *     1  2.5   -3
@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { AT_MOST = 8, EDGE = 4 };         /* of an axis longer than 8, the first and the last 4 */
+/* an axis longer than AT_MOST shows its first and last EDGE */
+enum { AT_MOST = 8, EDGE = 4 };
 enum { WIDTH = 24 };
 
 static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i)
@@ -26,7 +27,8 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     else snprintf(text, WIDTH, "%.6g", f);
 }
 
-/* The k-th index shown of an axis; -1 is the gap. */
+/* `shown` is how many entries of an axis of n are printed, index_shown the index of the k-th; -1 is
+ * the gap. */
 static int shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {
@@ -75,7 +77,7 @@ static void show_values(wb__text *t, const wb_tensor *x, const void *data)
     }
 }
 
-/* A device's values are fetched for this, and not kept. */
+/* Values of another device are copied to the host for this call only. */
 char *wb__format_tensor(wb_tensor *x)
 {
     wb__text t = {0};

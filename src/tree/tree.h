@@ -1,10 +1,9 @@
-/* Trees of named children: what wb_fmap maps, wb_gradient mirrors, wb_setup gives state to, and
- * files store.
+/* Trees of named children: wb_fmap, wb_gradient, wb_setup and files work on them.
  *
- * A branch is a layer or a wb_tree; its children are tensors (or WB_NONE), layers and trees.  A
- * layer is a branch with a forward pass; what kind of branch one is says its wb__branch_kind, so
- * that this floor need not know layers. Files: branch.c (branches and paths), walk.c (visits),
- * fmap.c (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
+ * A branch is a layer or a wb_tree. Its children are tensors (or WB_NONE), layers and trees. A
+ * layer is a branch with a forward pass. wb__branch_kind holds the difference, so that this folder
+ * does not depend on layers. Files: branch.c (branches and paths), walk.c (visits), fmap.c
+ * (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
  * show_tensor.c (printing), move.c (wb_to). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
@@ -15,51 +14,53 @@
 
 #include <string.h>
 
-/* A child's name belongs to its node, to the node whose names it borrows, or to the program's
- * constants. */
+/* The name belongs to the branch, to the branch whose names it borrows, or is a constant of the
+ * program. */
 typedef struct { const char *name; void *object; } wb__child;
 
 typedef struct wb__branch wb__branch;
 typedef struct {
-    bool layer;     /* its tensors are parameters: only variables are trained */
-    /* the same with its children still empty, in the current scope */
+    bool layer;     /* only its variables are trainable */
+    /* A new branch of the same kind with the same names and empty children, in the current
+     * scope. */
     wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
-/* Visits are recursive: a thread with a small stack must be able to go all the way down. */
+/* Visits recurse: the limit keeps them within a small stack. */
 enum { WB__MOST_DEPTH = 128 };
 
 struct wb__branch {
     wb__object object;
     const wb__branch_kind *kind;
-    int n, depth;       /* depth: of branches, the longest way down */
-    wb__setting replaced;   /* how often a child was, by wb_set and wb_tie */
+    int n, depth;           /* depth: of the deepest branch below; 0: no branches below */
+    wb__setting replaced;   /* counts children replaced by wb_set and wb_tie */
     bool owns_names;
-    void *names_of;     /* the node that the names are borrowed from (counted) */
+    void *names_of;     /* the branch whose names are borrowed (reference) */
     wb__child *children;
 };
 
 struct wb_tree {
     wb__branch node;
-    const wb_struct_type *type;             /* of wb_struct: the rest of the struct is in `copy` */
-    void *copy;
-    wb_tensor *loss;                        /* of wb_gradient: what these are the gradients of (counted) */
-    bool is_opaque;                         /* of wb_opaque */
+    const wb_struct_type *type;             /* of wb_struct, else NULL */
+    void *copy;                             /* of wb_struct: a copy of the program's struct */
+    wb_tensor *loss;                        /* of wb_gradient: the loss (reference) */
+    bool is_opaque;                         /* created by wb_opaque */
     void *opaque;
 };
 
-/* Room for n children, all empty; and dropping them. */
+/* Allocates n empty children; releases all children. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
-/* The i-th child; takes a reference to the object.  The first borrows a name that outlives the
- * node. */
+/* Sets child i, with a reference to the object. wb__branch_put borrows the name, which must outlive
+ * the branch; wb__branch_put_copy copies it, for branches with owns_names. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
-/* Have all children names of their own?  Else the error is set: `what` says "Chain: two layers are". */
+/* Whether all children have different names; otherwise sets the error, which begins with `what`,
+ * such as "Chain: two layers are". */
 bool wb__branch_distinct(const wb__branch *node, const char *what);
-/* Is the branch nested at most WB__MOST_DEPTH deep?  Else the error is set. */
+/* Whether the branch is at most WB__MOST_DEPTH deep; otherwise sets the error. */
 bool wb__branch_shallow(const wb__branch *node, const char *what);
-/* Children named as those of `of`, which is held. */
+/* wb__branch_init with the names of `of`, to which it keeps a reference. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
 static inline bool wb__is_branch(const void *object)
@@ -67,16 +68,16 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
-/* a tree whose names are its own; children by wb__branch_put_copy */
+/* A tree of n empty children that owns its names; set them with wb__branch_put_copy. */
 wb_tree *wb__tree_new(int n);
 
-/* The place of a part: NULL with the error set if there is none.  `path` is not "".  `of`, if not
- * NULL, becomes the branch that the place is in. */
-wb__child *wb__place(const char *what, void *object, const char *path, wb__branch **of);
-/* The caller uses the children: what wb_compile records depends on them. */
+/* The child at a path, which must not be ""; NULL with the error set: none. *of, if `of` is not
+ * NULL, is set to the branch that has the child. */
+wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
+/* Notes that the caller reads the children, so that wb_compile records the dependency. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
 
-/* A leaf under visit.  `other` is what stands at the same place in a second tree. */
+/* A leaf during a visit. `other` is the object at the same path in the second tree. */
 typedef struct {
     wb_tensor *x;
     void *other;
@@ -87,33 +88,36 @@ typedef int (*wb__leaf_visit)(const wb__leaf *leaf, void *ctx);
 
 enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 
-/* Leaves in order of definition, WB_NONE left out.  Trainable is a floating tensor that is not
- * frozen, and a variable where it is a layer's.  `other`, if not NULL, is a tree of the same names;
- * WB_NONE in it stands for anything.  A nonzero return ends the walk and is returned. */
+/* Calls f for each leaf in order of definition, except WB_NONE. A leaf is trainable if it is
+ * floating and not frozen and, in a layer, a variable. WB__TRAINABLE skips other leaves,
+ * WB__DISTINCT visits a tied leaf once. `other`, if not NULL, is a tree with the same names;
+ * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns
+ * it. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
-/* A tree with the structure of `object` whose leaves are f's results (NULL fails).  An opaque part
- * becomes WB_NONE; where `object` itself is opaque the tree is empty. */
+/* A tree with the structure of `object` and the results of f as leaves; NULL from f is a failure.
+ * An opaque child becomes WB_NONE; an opaque `object` gives an empty tree. */
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__mirror(void *object, wb__leaf_result f, void *ctx);
 
-/* wb_gradient, but the parameters that `skips` answers true for get WB_NONE, and nothing is built for
- * them.  `leaf` counts trainable leaves from 0, in the order of wb__walk. */
+/* wb_gradient that builds no gradients for leaves for which `skips` returns true; they get WB_NONE.
+ * `leaf` is the index among the trainable leaves in the order of wb__walk. */
 wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
-/* The structure rebuilt with each distinct tensor replaced by f's result; variables of layers stay
- * variables. */
+/* Rebuilds the structure, with each distinct tensor replaced by f's result. Variables of layers
+ * stay variables. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* A variable for a layer, holding x, with the flags of the variable it takes the place of (may be
- * NULL). */
+/* A variable with x's value and the flags of the variable `of`, which it replaces; `of` may be
+ * NULL. */
 wb_tensor *wb__successor(wb_tensor *x, const wb_tensor *of);
 
-/* The path of a visit: "layers.0.weight". */
+/* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;
+ * wb__path_cut goes back to an earlier length. */
 static inline const char *wb__path(const wb__text *path) { return path->text ? path->text : ""; }
-static inline bool wb__path_push(wb__text *path, const char *name)      /* false: out of memory */
+static inline bool wb__path_push(wb__text *path, const char *name)
 {
     if (path->length) wb__text_raw(path, ".", 1);
     wb__text_raw(path, name, strlen(name));
@@ -129,7 +133,8 @@ static inline void wb__path_cut(wb__text *path, size_t length)
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__branch_device(void *object);
 
-char *wb__format_tensor(wb_tensor *x);      /* "[2,3] f32" and its values in rows */
+/* wb_object_format of a tensor: "[2,3] f32" and its values in rows; and of a tree. */
+char *wb__format_tensor(wb_tensor *x);
 char *wb__format_tree(void *tree);
 
 #endif

@@ -1,4 +1,4 @@
-/* Visits to the leaves of a tree, alone or side by side with a second tree. */
+/* Visits to the leaves of one tree, or of two trees in parallel. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -32,9 +32,9 @@ static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* What stands in `other` where the i-th child of `node` stands; WB_NONE stays what it is all the
- * way down. */
-static int beside(const walk *w, const wb__branch *node, int i, void *other, void **out)
+/* The object in `other` at the same name as child i of `node`; WB_NONE for all children of
+ * WB_NONE. */
+static int matching(const walk *w, const wb__branch *node, int i, void *other, void **out)
 {
     *out = other;
     if (!other || wb_is_none(other)) return 0;
@@ -62,12 +62,12 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     wb__branch *node = object;
     wb__branch_used(node);
     const size_t length = w->path.length;
-    bool layer = in_layer || node->kind->layer; /* a chain keeps its layers in a tree of its own */
+    bool layer = in_layer || node->kind->layer; /* a chain's layers are children of a wb_tree */
     for (int i = 0; i < node->n; i++) {
-        void *beside_it;
-        int status = beside(w, node, i, other, &beside_it);
+        void *matched;
+        int status = matching(w, node, i, other, &matched);
         if (!status && !wb__path_push(&w->path, node->children[i].name)) status = WB_ERROR_MEMORY;
-        if (!status) status = descend(w, node->children[i].object, beside_it, layer);
+        if (!status) status = descend(w, node->children[i].object, matched, layer);
         wb__path_cut(&w->path, length);
         if (status) return status;
     }
@@ -87,7 +87,7 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
     return status;
 }
 
-/* ---- the public visits ----------------------------------------------------------------------- */
+/* ---- public functions ------------------------------------------------------------------------ */
 
 typedef struct { int (*f)(wb_tensor *x, const char *path, void *ctx); void *ctx; } public_visit;
 
@@ -129,7 +129,7 @@ int64_t wb_parameter_count(void *object)
     return count;
 }
 
-/* ---- a tree of results ----------------------------------------------------------------------- */
+/* ---- wb__mirror ------------------------------------------------------------------------------ */
 
 typedef struct { wb__leaf_result f; void *ctx; } mirror;
 
@@ -149,9 +149,9 @@ static void *reflect(void *object, const mirror *m, bool in_layer)
     bool ok = wb__branch_init_like(&t->node, node), layer = in_layer || node->kind->layer;
     t->node.kind = kind;
     for (int i = 0; ok && i < node->n; i++) {
-        void *part = reflect(node->children[i].object, m, layer);
-        ok = part != NULL;
-        if (ok) wb__branch_put(&t->node, i, node->children[i].name, part);
+        void *child = reflect(node->children[i].object, m, layer);
+        ok = child != NULL;
+        if (ok) wb__branch_put(&t->node, i, node->children[i].name, child);
     }
     if (ok) return t;
     wb_object_free(t);

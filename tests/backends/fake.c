@@ -161,7 +161,7 @@ static int wait_for(const wb_device *d)
     return d->ordinal ? wb__fail(WB_ERROR_DEVICE, "Test GPU %d fell off the bus", d->ordinal) : 0;
 }
 
-static bool prefers_nhwc(const wb_device *d, const wb__step *conv)
+static bool prefers_channels_last(const wb_device *d, const wb__step *conv)
 {
     (void)d, (void)conv;
     return false;
@@ -172,7 +172,7 @@ static bool prefers_nhwc(const wb_device *d, const wb__step *conv)
      .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
      .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
      .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \
-     .launch = launch, .wait = wait_for, .prefers_nhwc = prefers_nhwc}
+     .launch = launch, .wait = wait_for, .prefers_channels_last = prefers_channels_last}
 static const wb__backend tables[2] = {TABLE(0, "CUDA"), TABLE(1, "AMDGPU")};
 
 /* Before main, since `weber` has its own. */

@@ -544,7 +544,7 @@ TEST(every_row_is_covered)
         "where cast " /* here */
         "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian "
         "take scatter_add " /* conformance_shape */
-        "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_take meanpool "
+        "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
         "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */

@@ -444,7 +444,7 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
              (int)d.kw, (int)d.oh, (int)d.ow, d.nhwc, op->impl);
     buffer *out = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MEAN_GRAD ? &out_x : &out_y;
     run(op, kind == WB__POOL_MAX_GRAD    ? (void *[]){ x.data, y.data, out_x.data }
-            : kind == WB__POOL_MAX_TAKE  ? (void *[]){ x.data, v.data, out_y.data }
+            : kind == WB__POOL_MAX_GATHER  ? (void *[]){ x.data, v.data, out_y.data }
             : kind == WB__POOL_MEAN_GRAD ? (void *[]){ y.data, out_x.data }
                                          : (void *[]){ x.data, out_y.data });
     double *want = calloc((size_t)out->n + 1, sizeof *want);
@@ -463,7 +463,7 @@ static void one_pool(wb__pool_desc d, bool ties, bool nans)
                     best = xi;
             }
             if (kind == WB__POOL_MAX) want[yi] = best < 0 ? -INFINITY : x.real[best];
-            if (kind == WB__POOL_MAX_TAKE) want[yi] = best < 0 ? 0 : v.real[best];
+            if (kind == WB__POOL_MAX_GATHER) want[yi] = best < 0 ? 0 : v.real[best];
             if (kind == WB__POOL_MAX_GRAD && best >= 0) want[best] += y.real[yi];
         }
     for (int64_t i = 0; i < out->n; i++) {

@@ -153,11 +153,12 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
                 d[e].i = in->scale * index[e][in->arg] + in->shift;
                 d[e].f = (double)d[e].i;
                 break;
-            case WB__ROW: d[e] = in_reg(apply(in->op, reg, x, y, z), in->reg); break;
+            case WB__ELEMENTWISE_OP: d[e] = in_reg(apply(in->op, reg, x, y, z), in->reg); break;
             case WB__CAST: d[e] = to_dtype(x, reg, in->dtype); break;
             default: break;
             }
-            const bool made = in->kind == WB__ROW || in->kind == WB__NUMBER || in->kind == WB__IOTA;
+            const bool made =
+                in->kind == WB__ELEMENTWISE_OP || in->kind == WB__NUMBER || in->kind == WB__IOTA;
             if (made && wb__is_narrow(in))
                 d[e] = to_dtype(d[e], in->reg, in->dtype);
         }

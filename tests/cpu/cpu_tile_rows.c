@@ -164,7 +164,7 @@ static void check_row(const wb__tile_table *t, wb__op op, int reg, int shape, in
     const bool positive = op == WB__OP_sqrt || op == WB__OP_rsqrt || op == WB__OP_log
         || op == WB__OP_log1p || op == WB__OP_pow;
     const int out = test ? WB__REG_I32 : reg;
-    wb__row_fn *f = t->row[op][reg][shape];
+    wb__elementwise_fn *f = t->row[op][reg][shape];
     fill(x, reg, n, positive);
     fill(y, reg, n, false);
     double x_was[MANY];

@@ -62,8 +62,8 @@ TEST(test_each_trouble)
         if (cases[i].why) {
             prints_row(cases[i].why, "");
         } else {
-            prints_row("CUDA: ", "the process that looked at it came to no good end, and so would "
-                                 "any that uses it.");
+            prints_row("CUDA: ", "the process that probed it failed, and so would any "
+                                 "process that uses it.");
             prints_row("    Another version of its driver may help.", "");
         }
         assert_non_null(strstr(p.out, "\nCPU      works"));     /* the others are looked at all the same */

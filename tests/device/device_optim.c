@@ -6,7 +6,7 @@
 #include "optim/optim.h"
 
 static const wb_device *places[MOST_PLACES];
-static int n_places;
+static int n_paths;
 
 static wb_layer *make_model(void)
 {
@@ -78,7 +78,7 @@ static wb_rule *rule(int i)
 
 TEST(moments_stand_beside_their_parameters)
 {
-    for (int i = 0; i < n_places; i++) {
+    for (int i = 0; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_to(make_model(), places[i]);
         wb_opt_state *o = wb_setup(wb_Adam(), m);
@@ -96,8 +96,8 @@ TEST(moments_stand_beside_their_parameters)
 TEST(training_goes_on_where_the_state_went)
 {
     for (int r = 0; r < 4; r++)
-        for (int i = 0; i < n_places; i++)
-            for (int j = 0; j < n_places; j++) {
+        for (int i = 0; i < n_paths; i++)
+            for (int j = 0; j < n_paths; j++) {
                 wb_scope *s = wb_scope_open();
                 wb_layer *m = make_model(), *there = make_model();
                 wb_opt_state *o = wb_setup(rule(r), m), *moved;
@@ -122,7 +122,7 @@ TEST(training_goes_on_where_the_state_went)
 
 TEST(the_one_that_was_moved_is_as_it_was)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model(), *plain = make_model();
         wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.1), m), *p = wb_setup(wb_Adam(.eta = 0.1), plain);
@@ -144,7 +144,7 @@ TEST(the_one_that_was_moved_is_as_it_was)
 
 TEST(steps_under_way_move_with_it)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model();
         wb_opt_state *o = wb_setup(wb_Adam(), m);
@@ -166,16 +166,16 @@ TEST(steps_under_way_move_with_it)
 
 TEST(ties_share_one_state)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_Dense(4, 4));
         assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
         wb_opt_state *o = wb_setup(wb_Adam(), m), *moved = wb_to(o, places[i]);
         assert_int_equal(moved->n, 3);
-        assert_int_equal(moved->n_places, 4);
+        assert_int_equal(moved->n_paths, 4);
         for (int k = 0; k < 4; k++) {
-            assert_int_equal(moved->places[k].slot, o->places[k].slot);
-            assert_string_equal(moved->places[k].path, o->places[k].path);
+            assert_int_equal(moved->paths[k].slot, o->paths[k].slot);
+            assert_string_equal(moved->paths[k].path, o->paths[k].path);
         }
         assert_int_equal(wb_scope_close(s), 0);
     }
@@ -210,7 +210,7 @@ TEST(dtypes_follow_the_parameters)
 
 TEST(a_state_elsewhere_is_an_error)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_paths; i++) {
         char there[32];
         snprintf(there, sizeof there, "%s:%d", places[i]->backend->tag, places[i]->ordinal);
         wb_scope *s = wb_scope_open();
@@ -247,7 +247,7 @@ TEST(a_state_elsewhere_is_an_error)
 
 TEST(a_model_on_two_devices_has_its_state_on_both)
 {
-    for (int i = 1; i < n_places; i++) {
+    for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *a = wb_variable(wb_ones(3)), *b = wb_variable(wb_to(wb_ones(2), places[i]));
         wb_tree *both = wb_named_tuple(2, (const char *[]){"near", "there"}, (void *[]){a, b});
@@ -283,7 +283,7 @@ static int record_move(wb_tensor *const *in, wb_tensor **out, void *ctx)
 
 TEST(recorded_steps_run_where_the_state_is)
 {
-    for (int i = 0; i < n_places; i++) {
+    for (int i = 0; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *plain = make_model();
         wb_opt_state *o = wb_setup(wb_Adam(), plain);
@@ -348,7 +348,7 @@ TEST(failing_calls)
 
 int main(void)
 {
-    n_places = every_device(places);
+    n_paths = every_device(places);
     int failed = run_all_cases();
     wb_shutdown();
     if (far_held()) print_message("%lld bytes are left on the far device\n", (long long)far_held());

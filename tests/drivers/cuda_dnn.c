@@ -90,7 +90,7 @@ static void launch(arrays *r, const char *impl)
     const wb__number none = {.f = 0};
     wb__kernel *k = NULL;
     if (b->prepare(d, r->s, &k)) fail_msg("%s", wb_error());
-    if (k->why) fail_msg("%s", k->why);
+    if (k->reason) fail_msg("%s", k->reason);
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
@@ -313,8 +313,8 @@ static void one_attention(wb_dtype dtype, bool causal, bool packed, bool same)
     wb__step s = attention(dtype, N, H, T, W, WB__ATTENTION_FORWARD, causal, packed);
     wb__step grad = attention(dtype, N, H, T, W, WB__ATTENTION_GRAD, causal, packed);
     s.deterministic = grad.deterministic = same;
-    assert_true(b->takes(d, &s));
-    assert_true(b->takes(d, &grad));
+    assert_true(b->supports(d, &s));
+    assert_true(b->supports(d, &grad));
     fill(&r, &s, 1u << O | 1u << LSE);
     launch(&r, "cuDNN flash");
     compare_forward(&r);
@@ -405,7 +405,7 @@ TEST(test_left_to_ours)
     wb__kernel *k = NULL;
     wb__step s = convolution(&shapes[0], WB_F64, false, WB__CONV_FORWARD);
     assert_int_equal(b->prepare(d, &s, &k), 0);
-    assert_string_equal(k->why, "cuDNN: not of f32, f16 or bf16");
+    assert_string_equal(k->reason, "cuDNN: not of f32, f16 or bf16");
     b->destroy(d, k);
 }
 
@@ -420,7 +420,7 @@ TEST(test_layouts)
         const shape p = {1, list[i].c, 8, 8, list[i].k, 3, 3, 1, 1, 1, 1, 1};
         wb__step s = convolution(&p, list[i].dtype, false, WB__CONV_FORWARD);
         s.precision = (uint8_t)list[i].precision;
-        assert_int_equal(b->prefers_nhwc(d, &s), list[i].nhwc);
+        assert_int_equal(b->prefers_channels_last(d, &s), list[i].nhwc);
     }
 }
 

@@ -93,7 +93,7 @@ static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const cha
         fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status, said);
     }
     const size_t workspace = plan.workspace;
-    assert_true(plan.engine >= 0 && workspace <= wb__dnn_most_workspace(t, &p));
+    assert_true(plan.engine >= 0 && workspace <= wb__dnn_max_workspace(t, &p));
     const int notes = notes_of(&plan);
     if (notes & imprecise(step)) fail_msg("%s: an engine with notes %#x", what, (unsigned)notes);
     wb__dnn_plan_free(&dnn, &plan);

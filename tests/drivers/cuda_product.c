@@ -216,7 +216,7 @@ static void compare(const product *p, const arrays *r)
 static void real_takes(const wb__step *s)
 {
     wb__lt_problem problem;
-    wb__lt_places places;
+    wb__lt_operands places;
     wb__lt_descriptors of;
     cublasLtMatmulPreference_t preference;
     const char *call = "";
@@ -234,7 +234,7 @@ static void launch(const wb__step *s, arrays *r, const char *impl)
     const wb__number none = {.f = 0};
     wb__kernel *k = NULL;
     if (b->prepare(d, s, &k)) fail_msg("%s", wb_error());
-    if (k->why) fail_msg("%s", k->why);
+    if (k->reason) fail_msg("%s", k->reason);
     assert_string_equal(k->impl, impl);
     void *workspace = b->allocate(d, k->workspace);
     for (int turn = 0; turn < 2; turn++)
@@ -365,7 +365,7 @@ TEST(test_precision)
         static const int compute[] = {CUBLAS_COMPUTE_32F, CUBLAS_COMPUTE_32F_FAST_TF32,
                                       CUBLAS_COMPUTE_32F_FAST_16BF};
         wb__lt_problem problem;
-        wb__lt_places places;
+        wb__lt_operands places;
         wb__step s = step_of(&(product){.dtype = WB_F32, .m = 32, .n = 32, .k = 32,
                                         .precision = precision});
         assert_null(wb__lt_problem_of(&s, &problem, &places));
@@ -381,12 +381,12 @@ TEST(test_precision)
 static void declines(const product *p, const char *why)
 {
     wb__lt_problem problem;
-    wb__lt_places places;
+    wb__lt_operands places;
     const wb__step s = step_of(p);
     const char *said = wb__lt_problem_of(&s, &problem, &places);
     assert_non_null(said);
     assert_string_equal(said, why);
-    assert_false(b->takes(d, &s));
+    assert_false(b->supports(d, &s));
 }
 
 TEST(test_left_to_ours)
@@ -408,8 +408,8 @@ TEST(test_left_to_ours)
     declines(&p, "cuBLASLt: nothing to multiply");
     /* What was asked for and cannot be done is declined, never done in part. */
     wb__gpu_work *work = NULL;
-    const wb__gpu_target target = {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10,
-                                   .most_args = 4096};
+    const wb__gpu_target target = {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10,
+                                   .max_args_bytes = 4096};
     const product special[] = {
         {.dtype = WB_F32, .m = 20, .n = 41, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND},
         {.dtype = WB_F64, .m = 20, .n = 40, .k = 30, .act = WB__OP_gelu, .aux = WB__AUX_OPERAND,
@@ -424,7 +424,7 @@ TEST(test_left_to_ours)
     }
     s.views[0].strides[1] = 2;
     assert_int_equal(b->prepare(d, &s, &k), 0);
-    assert_string_equal(k->why, "cuBLASLt: strides");
+    assert_string_equal(k->reason, "cuBLASLt: strides");
     b->destroy(d, k);
 }
 

@@ -122,8 +122,8 @@ static void run(const product *p, const char *impl, const char *why)
     wb__kernel *k = NULL;
     if (b->prepare(d, &s, &k)) fail_msg("%s", wb_error());
     if (impl) assert_string_equal(k->impl, impl);
-    if (why) assert_string_equal(k->why, why);
-    else assert_null(k->why);
+    if (why) assert_string_equal(k->reason, why);
+    else assert_null(k->reason);
     void *workspace = b->allocate(d, k->workspace);
     const wb__number none = {.f = 0};
     for (int turn = 0; turn < 2; turn++)
@@ -198,9 +198,9 @@ TEST(test_left_to_ours)
         p.c_turned = false;
     }
     setenv("WEBER_OPENCL_CLBLAST", "0", 1);
-    run(&p, NULL, "CLBlast: not wanted");
+    run(&p, NULL, "CLBlast: disabled");
     unsetenv("WEBER_OPENCL_CLBLAST");
-    run(&p, NULL, "CLBlast: no faster on a processor");
+    run(&p, NULL, "CLBlast: no faster on a CPU");
     setenv("WEBER_OPENCL_CLBLAST", "1", 1);
 }
 

@@ -122,7 +122,7 @@ static pair stepped(pair p, int axis, int64_t from, int64_t n, int64_t step)
     array parts[16];
     for (int64_t i = 0; i < n; i++)
         parts[i] = ref_slice(p.want, axis, from + i * step, from + i * step + 1);
-    return (pair){wb__slice_window(p.x, start, dims, by), ref_concat((int)n, parts, axis)};
+    return (pair){wb__slice_at(p.x, start, dims, by), ref_concat((int)n, parts, axis)};
 }
 
 static pair flipped(pair p, int axis) { return (pair){wb_flip(p.x, axis), ref_flip(p.want, axis)}; }
@@ -423,8 +423,8 @@ TEST_IN_SCOPE(windows_are_what_is_read)
         {wb_slice(wb_slice(backwards, 0, 3, 15), 0, 1, 4), 13, 15},
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        wb__window w;
-        assert_true(wb__window_of(rows[i].x, &w));
+        wb__leaf_slice w;
+        assert_true(wb__leaf_slice_of(rows[i].x, &w));
         assert_ptr_equal(w.base, x);
         if (w.at != 4 * rows[i].first || w.bytes != 4 * (rows[i].last - rows[i].first + 1))
             fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at, (long long)(w.at + w.bytes));

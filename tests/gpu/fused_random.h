@@ -127,7 +127,7 @@ static inline int add_load(program *p, bool row)
     for (int i = 0; i < s->ndim; i++) flat[i] = chance(broad) || (row && i >= first_col);
     p->bound[p->f.n_instr] = t == WB_BOOL ? 1 : 4;
     const int view = add_view(p, t, flat);
-    add(p, WB__LOAD, reg_of(t), row ? WB__LEVEL_ROW : WB__LEVEL_FULL, t)->arg = view;
+    add(p, WB__LOAD, reg_of(t), row ? WB__LEVEL_PER_ROW : WB__LEVEL_FULL, t)->arg = view;
     return p->f.n_instr - 1;
 }
 
@@ -153,7 +153,7 @@ static inline void add_row(program *p)
         WB__OP_ge, WB__OP_where, WB__OP_where, WB__OP_not, WB__OP_isfinite, WB__OP_and,
     };
     const wb__op op = ops[below(WB__COUNT(ops))];
-    const int class = wb__ops[op].class, level = chance(25) ? WB__LEVEL_ROW : WB__LEVEL_FULL;
+    const int class = wb__ops[op].class, level = chance(25) ? WB__LEVEL_PER_ROW : WB__LEVEL_FULL;
     const bool of_bool = op == WB__OP_where || op == WB__OP_not || op == WB__OP_and;
     int a = pick(p, of_bool ? WB__REG_I32 : -1, level), b = -1, c = -1;
     if (a < 0) return;
@@ -178,7 +178,7 @@ static inline void add_row(program *p)
     if (b >= 0) finest = WB__MAX(finest, p->instr[b].level);
     if (c >= 0) finest = WB__MAX(finest, p->instr[c].level);
     const wb__instr *like = &p->instr[op == WB__OP_where ? b : a];
-    wb__instr *in = add(p, WB__ROW, test ? WB__REG_I32 : like->reg, finest,
+    wb__instr *in = add(p, WB__ELEMENTWISE_OP, test ? WB__REG_I32 : like->reg, finest,
                         test ? WB_BOOL : (wb_dtype)like->dtype);
     in->op = (uint16_t)op;
     in->a = a, in->b = b, in->c = c;
@@ -209,7 +209,7 @@ static inline void add_reduce_columns(program *p)
     if (bound > 1e6) return;
     p->bound[p->f.n_instr] = bound;
     wb__instr *in =
-        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_ROW,
+        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_PER_ROW,
                         op == WB__OP_argmax ? WB_I32
                         : op == WB__OP_sum  ? some_dtype(p->instr[a].reg) : whole_dtype(p->instr[a].reg));
     in->op = (uint16_t)op;
@@ -241,7 +241,7 @@ static inline void add_store(program *p)
     const int a = pick(p, -1, WB__LEVEL_FULL);
     const wb__space *s = &p->spaces[0];
     if (a < 0) return;
-    const bool row = p->instr[a].level == WB__LEVEL_ROW && chance(60);
+    const bool row = p->instr[a].level == WB__LEVEL_PER_ROW && chance(60);
     const wb_dtype t = chance(60) ? whole_dtype(p->instr[a].reg) : dtypes[below(WB__COUNT(dtypes))];
     bool flat[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) flat[i] = row && i >= s->ndim - s->col_dims;
@@ -259,7 +259,7 @@ static inline void add_store(program *p)
         }
     }
     if (view < 0) view = add_view(p, t, flat);
-    wb__instr *in = add(p, WB__STORE, p->instr[a].reg, row ? WB__LEVEL_ROW : WB__LEVEL_FULL, t);
+    wb__instr *in = add(p, WB__STORE, p->instr[a].reg, row ? WB__LEVEL_PER_ROW : WB__LEVEL_FULL, t);
     in->a = a;
     in->arg = view;
 }

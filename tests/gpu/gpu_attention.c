@@ -213,7 +213,7 @@ TEST(little_shared_memory)
 
 TEST(what_is_taken)
 {
-    wb__gpu_target t = {.most_items = 256, .local_bytes = 32 << 10, .most_args = 1024};
+    wb__gpu_target t = {.max_items = 256, .local_bytes = 32 << 10, .max_args_bytes = 1024};
     setting s = {WB_F32, 1, 2, 70, 70, 64, 64, true, true, 0};
     wb__step step = {.kind = WB__STEP_ATTENTION, .n_views = 5, .attention = {0.125, true}};
     for (int i = 0; i < 5; i++) {
@@ -222,28 +222,28 @@ TEST(what_is_taken)
         wb__free(p.data);
         free(p.want);
     }
-    assert_true(wb__gpu_takes(&t, &step));
+    assert_true(wb__gpu_supports(&t, &step));
     wb__step other = step;
     for (int i = 0; i < 5; i++)
         if (i != LSE) other.views[i].dtype = WB_F64;
-    assert_false(wb__gpu_takes(&t, &other));
+    assert_false(wb__gpu_supports(&t, &other));
     other = step;
     for (int i = 0; i < 4; i++) other.views[i].dims[3] = 129;
-    assert_false(wb__gpu_takes(&t, &other));
+    assert_false(wb__gpu_supports(&t, &other));
     other = step;
     other.views[Q].strides[3] = 2;
-    assert_false(wb__gpu_takes(&t, &other));
+    assert_false(wb__gpu_supports(&t, &other));
     other = step;
     other.views[Q].dims[2] = other.views[O].dims[2] = other.views[LSE].dims[2] = 71;
-    assert_false(wb__gpu_takes(&t, &other));    /* a query that sees no key */
+    assert_false(wb__gpu_supports(&t, &other));  /* a query that sees no key */
     other = step;
     other.kind = WB__STEP_MATMUL;
-    assert_false(wb__gpu_takes(&t, &other));
+    assert_false(wb__gpu_supports(&t, &other));
     t.local_bytes = 16 << 10;
-    assert_false(wb__gpu_takes(&t, &step));
+    assert_false(wb__gpu_supports(&t, &step));
     t.local_bytes = 32 << 10;
     t.is_cpu = true;
-    assert_false(wb__gpu_takes(&t, &step));
+    assert_false(wb__gpu_supports(&t, &step));
 }
 
 /* The backend's calls of wb__gpu_step come here: the linker wraps that function. */

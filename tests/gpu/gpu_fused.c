@@ -147,7 +147,7 @@ TEST(mixed)
             const int l = op_of(&h, WB__OP_add, top, op_of(&h, WB__OP_log, sum, -1, -1), -1);
             put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_FULL,
                                 .dtype = WB_F32, .a = p, .b = -1, .c = -1, .arg = 0});
-            put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_ROW,
+            put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_PER_ROW,
                                 .dtype = WB_F32, .a = l, .b = -1, .c = -1, .arg = 2});
             folded = 1000;
             both(&h, NULL, check_reduction);
@@ -202,8 +202,8 @@ TEST(random_programs)
 
 /* ---- texts ----------------------------------------------------------------------------------- */
 
-static const wb__gpu_target any_gpu = {.f64 = true, .most_items = 1024, .local_bytes = 32768,
-                                       .most_args = 1024};
+static const wb__gpu_target any_gpu = {.f64 = true, .max_items = 1024, .local_bytes = 32768,
+                                       .max_args_bytes = 1024};
 
 static wb__gpu_work *made(const wb__gpu_target *t, const wb__fused *f)
 {
@@ -255,7 +255,7 @@ TEST(refusals)
     begin(&h, 30, 500);
     for (int i = 0; i < 30; i++) store(&h, load(&h, WB_F32, 500 + i, 1), WB_F32, 700 + i, 1);
     step.fused = h.f;
-    small.most_args = 256;
+    small.max_args_bytes = 256;
     assert_int_equal(__real_wb__gpu_step(&small, &step, &work), WB_ERROR_UNSUPPORTED);
     FAILED(WB_ERROR_UNSUPPORTED, "256");
     finish(&h);
@@ -267,7 +267,7 @@ TEST(many_buffers)
 {
     static hand h;
     wb__gpu_target t = any_gpu;
-    t.most_args = 1024;
+    t.max_args_bytes = 1024;
     t.buffer_bytes = 8;
     bool refused = false, taken = false;
     for (int n = 20; n < 70; n++) {
@@ -313,7 +313,7 @@ TEST(too_many_points)
         wb__gpu_work *work = NULL;
         in[0] = (wb__instr){.kind = WB__LOAD, .level = WB__LEVEL_FULL, .dtype = WB_BF16, .a = -1,
                             .b = -1, .c = -1};
-        in[1] = (wb__instr){.kind = WB__ROW, .op = WB__OP_exp, .level = WB__LEVEL_FULL,
+        in[1] = (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = WB__OP_exp, .level = WB__LEVEL_FULL,
                             .dtype = WB_F32, .b = -1, .c = -1};
         in[2] = (wb__instr){.kind = (uint8_t)cases[i].kind, .op = WB__OP_sum, .a = 1, .b = -1,
                             .c = -1, .level = WB__LEVEL_FULL, .dtype = WB_F32,

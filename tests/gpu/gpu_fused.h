@@ -13,17 +13,17 @@
 static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
 static bool other_way;                      /* texts for the kind of device that this one is not */
-static uint32_t most_points;                /* of a space that a kernel walks; 0: of any */
+static uint32_t max_points;                 /* of a space that a kernel walks; 0: of any */
 
 enum { WAYS = 3 };
 static inline void go_way(int way, uint32_t points)
 {
     other_way = way == 1;
-    most_points = way == 2 ? points : 0;
+    max_points = way == 2 ? points : 0;
 }
 static inline const char *way_name(void)
 {
-    return other_way ? ", the other way" : most_points ? ", in pieces" : "";
+    return other_way ? ", the other way" : max_points ? ", in pieces" : "";
 }
 
 /* ---- the device ------------------------------------------------------------------------------ */
@@ -56,7 +56,7 @@ int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_w
 {
     wb__gpu_target target = *t;
     target.is_cpu ^= other_way;
-    target.most_points = most_points;
+    target.max_points = max_points;
     const int e = __real_wb__gpu_step(&target, step, work);
     if (!e) dump(*work);
     return e;
@@ -163,7 +163,7 @@ static inline int load(hand *h, wb_dtype t, int64_t row_stride, int64_t col_stri
 {
     const int v = view_of(h, t, row_stride, col_stride);
     return put(h, (wb__instr){.kind = WB__LOAD, .reg = (uint8_t)reg_of(t), .dtype = (uint8_t)t,
-                              .level = col_stride ? WB__LEVEL_FULL : WB__LEVEL_ROW, .a = -1,
+                              .level = col_stride ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, .a = -1,
                               .b = -1, .c = -1, .arg = v});
 }
 
@@ -183,7 +183,7 @@ static inline int op_of(hand *h, wb__op op, int a, int b, int c)
     int level = h->instr[a].level;
     if (b >= 0) level = WB__MAX(level, h->instr[b].level);
     if (c >= 0) level = WB__MAX(level, h->instr[c].level);
-    return put(h, (wb__instr){.kind = WB__ROW, .op = (uint16_t)op,
+    return put(h, (wb__instr){.kind = WB__ELEMENTWISE_OP, .op = (uint16_t)op,
                               .reg = test ? WB__REG_I32 : like->reg, .level = (uint8_t)level,
                               .dtype = test ? WB_BOOL : like->dtype, .a = a, .b = b, .c = c,
                               .arg = -1});
@@ -192,7 +192,8 @@ static inline int op_of(hand *h, wb__op op, int a, int b, int c)
 static inline int reduction_of(hand *h, wb__instr_kind kind, wb__op op, int a, int out, int view)
 {
     return put(h, (wb__instr){.kind = (uint8_t)kind, .op = (uint16_t)op, .reg = (uint8_t)out,
-                              .level = kind == WB__REDUCE_COLUMNS ? WB__LEVEL_ROW : WB__LEVEL_ONE,
+                              .level = kind == WB__REDUCE_COLUMNS ? WB__LEVEL_PER_ROW
+                                                                  : WB__LEVEL_ONE,
                               .dtype = (uint8_t)whole_dtype(out), .a = a, .b = -1, .c = -1,
                               .arg = view});
 }

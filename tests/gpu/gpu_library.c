@@ -386,13 +386,13 @@ static void test_pools(void **unused)
                     const wb__view x = image(floats[t], p[0], p[1], p[2], p[3], nhwc);
                     const wb__view y = image(floats[t], p[0], p[1], oh, ow, nhwc);
                     const wb__view views[5][3] = {{x, y}, {x, y, x}, {x, x, y}, {x, y}, {y, x}};
-                    s.n_views = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_TAKE ? 3 : 2;
+                    s.n_views = kind == WB__POOL_MAX_GRAD || kind == WB__POOL_MAX_GATHER ? 3 : 2;
                     memcpy(s.views, views[kind], sizeof views[kind]);
                     memcpy(s.pool.window, p + 4, 2 * sizeof *p);
                     memcpy(s.pool.stride, p + 6, 2 * sizeof *p);
                     memcpy(s.pool.pad, p + 8, 4 * sizeof *p);
                     check_with(&s, s.n_views - 1,
-                               kind == WB__POOL_MAX || kind == WB__POOL_MAX_TAKE, coarse, &s);
+                               kind == WB__POOL_MAX || kind == WB__POOL_MAX_GATHER, coarse, &s);
                 }
     }
 }

@@ -11,9 +11,13 @@
 #include <inttypes.h>
 
 static const wb__gpu_target targets[] = {
-    {.f64 = true, .most_items = 1024, .local_bytes = 48 << 10, .most_args = 4096},
-    {.f64 = false, .most_items = 256, .local_bytes = 32 << 10, .most_args = 1024},
-    {.f64 = true, .is_cpu = true, .most_items = 4096, .local_bytes = 1 << 20, .most_args = 1024},
+    {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10, .max_args_bytes = 4096},
+    {.f64 = false, .max_items = 256, .local_bytes = 32 << 10, .max_args_bytes = 1024},
+    {.f64 = true,
+     .is_cpu = true,
+     .max_items = 4096,
+     .local_bytes = 1 << 20,
+     .max_args_bytes = 1024},
 };
 
 static void dump(const wb__gpu_launch *l, bool fused)
@@ -37,8 +41,8 @@ static void check_launch(const wb__gpu_target *t, const wb__gpu_work *w, const w
         assert_in_range(l->groups[d], 1, d ? 65535 : INT32_MAX);
         items *= l->items[d];
     }
-    assert_in_range(items, 1, (uint64_t)t->most_items);
-    assert_in_range(l->args_bytes, 4, t->most_args);
+    assert_in_range(items, 1, (uint64_t)t->max_items);
+    assert_in_range(l->args_bytes, 4, t->max_args_bytes);
     assert_int_equal(l->args_bytes % 4, 0);
     assert_true(t->f64 || !l->f64);
     assert_non_null(strstr(l->text, l->entry));

@@ -243,7 +243,7 @@ TEST(tensors_go_by_name)
     wb_layer *model = make_model();
     assert_int_equal(wb_save(in_folder("a.safetensors"), model), 0);
     WEBER("convert", "a.safetensors", "a.npz");
-    succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: tensors alone; NPZ has no place for layers\n");
+    succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: only the tensors; NPZ files cannot hold layers\n");
     WEBER("convert", "a.npz", "back.safetensors");
     succeeded("back.safetensors: 8 tensors by name\n", "");
     wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(),

@@ -51,7 +51,7 @@ static wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step, const 
                                     sizeof args, 1);
     if (!l) return NULL;
     memcpy(l->args, &args, sizeof args);
-    l->numbers[0] = (wb__gpu_number){.number = 0, .at = 4, .put = WB__PUT_F32};
+    l->numbers[0] = (wb__gpu_number){.number = 0, .at = 4, .type = WB__GPU_NUMBER_F32};
     l->buffer[0] = from;
     l->buffer[1] = to;
     l->items[0] = step->variant == STEP_WIDE ? 1 << 24 : 64;

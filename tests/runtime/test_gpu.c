@@ -174,11 +174,11 @@ static int find(wb__gpu_device **list, int *n)
         snprintf(d->gpu.maker, sizeof d->gpu.maker, "a test");
         d->gpu.kind = i ? "gpu" : "cpu";
         d->gpu.target = (wb__gpu_target){
-            .f64 = true, .is_cpu = !i, .most_items = 1024, .local_bytes = 48 << 10,
-            .most_args = (size_t)number("TEST_GPU_ARGS", 4096),
+            .f64 = true, .is_cpu = !i, .max_items = 1024, .local_bytes = 48 << 10,
+            .max_args_bytes = (size_t)number("TEST_GPU_ARGS", 4096),
             .buffer_bytes = gpu_driver.objects ? 0 : 8,
-            .most_buffers = (int)number("TEST_GPU_BUFFERS", 0),
-            .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
+            .max_buffers = (int)number("TEST_GPU_BUFFERS", 0),
+            .max_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
         d->gpu.total = number("TEST_GPU_MEMORY", (int64_t)4 << 30);
         d->gpu.most = number("TEST_GPU_MOST", 0);
         d->gpu.staged = number("TEST_GPU_STAGED", 1) != 0;
@@ -468,7 +468,7 @@ static void unload(wb__gpu_device *d, void *p)
     pthread_mutex_unlock(&lock);
 }
 
-static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, size_t *most_items)
+static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, size_t *max_items)
 {
     char text[64];
     program *from = p;
@@ -487,7 +487,7 @@ static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, 
             from->functions = new;
         }
         *f = new;
-        *most_items = 1024;
+        *max_items = 1024;
     }
     return end_call(code);
 }

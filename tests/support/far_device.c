@@ -141,7 +141,7 @@ static int far_wait(const wb_device *d)
     return 0;
 }
 
-static bool far_prefers_nhwc(const wb_device *d, const wb__step *conv)
+static bool far_prefers_channels_last(const wb_device *d, const wb__step *conv)
 {
     (void)d, (void)conv;
     return false;
@@ -177,7 +177,7 @@ static const wb__backend backend = {
     .part = far_part, .has_dtype = far_has_dtype, .memory = far_memory, .allocate = far_allocate,
     .release = far_release, .trim = far_trim, .upload = far_upload, .download = far_download,
     .copy = far_copy, .prepare = far_prepare, .destroy = far_destroy, .launch = far_launch,
-    .wait = far_wait, .prefers_nhwc = far_prefers_nhwc};
+    .wait = far_wait, .prefers_channels_last = far_prefers_channels_last};
 
 const wb_device *far_device(void)
 {

@@ -41,7 +41,7 @@ static int sums_bit(const wb__step *s)
 }
 
 static wb__step asked;
-static bool near_takes(const wb_device *d, const wb__step *s)
+static bool near_supports(const wb_device *d, const wb__step *s)
 {
     asked = *s;
     (void)d;
@@ -304,13 +304,13 @@ const wb_device *near_device(void)
     backend.prepare = near_prepare;
     backend.destroy = near_destroy;
     backend.launch = near_launch;
-    backend.takes = near_takes;
+    backend.supports = near_supports;
     return &device;
 }
 
 void near_allow(unsigned kinds) { allowed = kinds; }
 const wb__step *near_asked(void) { return &asked; }
-void near_ask(bool asked) { backend.takes = asked ? near_takes : NULL; }
+void near_ask(bool asked) { backend.supports = asked ? near_supports : NULL; }
 int near_count(int kind) { return counts[kind]; }
 const char *near_steps(void) { return steps; }
 

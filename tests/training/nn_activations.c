@@ -17,7 +17,7 @@ static double lisht(double x) { return x * tanh(x); }
 static double logcosh(double x) { return fabs(x) + log1p(exp(-2 * fabs(x))) - log(2); }
 
 #define ROW(name) {#name, name},
-static const struct { const char *name; double (*f)(double); } all[] = {WB__MADE_ACTIVATIONS(ROW)};
+static const struct { const char *name; double (*f)(double); } all[] = {WB__COMPOSED_ACTIVATIONS(ROW)};
 
 enum { N = 9 };
 static const double at[N] = {-100, -7, -2.25, -0.75, 0.125, 0.75, 2.25, 7, 100};

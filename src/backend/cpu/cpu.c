@@ -1,6 +1,6 @@
-/* The CPU as a device: memory from a cache, copies, and kernels handed to whoever has them: fused
- * ones to tile programs (tile.h), products, convolutions and pools to the library (lib.h), rows by
- * index to cpu_rows.c, running sums to cpu_cumsum.c.  Launching computes at once, so there is nothing to wait for. */
+/* The CPU as a device: memory from a cache, copies, and kernels.  Fused kernels are tile programs
+ * (tile.h); products, convolutions and pools use the library (lib.h); rows by index and running
+ * sums have their own files.  A launch computes at once, so there is nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
 #include <pthread.h>
@@ -10,21 +10,21 @@
 
 /* ---- memory ----
  *
- * Blocks are rounded up to one of four sizes an octave (at most a quarter is lost) and kept, when
- * released, on the list of their size: a program in its steady state never asks the system.  The
- * link stands in the free block. */
+ * Blocks are rounded up to one of four sizes per octave, which wastes at most a quarter.  A
+ * released block goes to the free list of its size, so a program in a steady state makes no system
+ * calls.  The link of the list is stored in the free block. */
 
-enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the least block: 2^8 bytes */
+enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the smallest block: 2^8 bytes */
 
 typedef struct block { struct block *next; } block;
 
 static struct {
     pthread_mutex_t lock;
     block *free[OCTAVES * A_CLASS];
-    int64_t bytes;                      /* in all of them */
+    int64_t bytes;                      /* total of all free blocks */
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The class of a size and, in *bytes, the size of its blocks; -1: too large for any. */
+/* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
 static int class_of(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -63,7 +63,8 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     size_t bytes = 0;
     const int c = class_of(size, &bytes);
     if (c < 0)
-        return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than there can be", size);
+        return wb__fail_null(WB_ERROR_MEMORY, "cpu: %zu bytes are more than can be allocated",
+                             size);
     pthread_mutex_lock(&cache.lock);
     block *b = cache.free[c];
     if (b) {
@@ -73,7 +74,7 @@ static void *cpu_allocate(const wb_device *d, size_t size)
     pthread_mutex_unlock(&cache.lock);
     if (b) return b;
     b = wb__alloc_aligned(bytes);
-    if (!b) {                               /* perhaps what is kept in other sizes helps */
+    if (!b) {                               /* freeing blocks of other sizes may help */
         empty_cache();
         wb_clear_error();
         b = wb__alloc_aligned(bytes);
@@ -163,10 +164,10 @@ static void cpu_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      const size_t *places, void *workspace, size_t workspace_at,
+                      const size_t *offsets, void *workspace, size_t workspace_at,
                       const wb__number *numbers)
 {
-    (void)d, (void)places;
+    (void)d, (void)offsets;
     const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
     return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }
@@ -177,7 +178,7 @@ static int cpu_wait(const wb_device *d)
     return 0;
 }
 
-static bool cpu_prefers_nhwc(const wb_device *d, const wb__step *conv)
+static bool cpu_prefers_channels_last(const wb_device *d, const wb__step *conv)
 {
     (void)d, (void)conv;
     return true;
@@ -188,15 +189,15 @@ static bool cpu_prefers_nhwc(const wb_device *d, const wb__step *conv)
 static int cpu_start(void) { return 0; }
 static void cpu_stop(void) {}
 
-/* More than one is for tests: they share the processor and its memory, and are kept apart as
- * devices of their own all the same. */
+/* Several devices are for tests: they share the processor and its memory, but count as different
+ * devices. */
 static int cpu_count(void)
 {
     static _Atomic int count;
     if (!count) {
         const char *text = getenv("WEBER_CPU_DEVICES");
         const long n = text ? strtol(text, NULL, 10) : 1;
-        count = (int)WB__MAX(1, WB__MIN(n, WB__MOST_CPU_DEVICES));
+        count = (int)WB__MAX(1, WB__MIN(n, WB__MAX_CPU_DEVICES));
     }
     return count;
 }
@@ -252,10 +253,10 @@ const wb__backend wb__cpu_backend = {
     .destroy = cpu_destroy,
     .launch = cpu_launch,
     .wait = cpu_wait,
-    .prefers_nhwc = cpu_prefers_nhwc,
+    .prefers_channels_last = cpu_prefers_channels_last,
 };
 
 #define CPU(n) {.backend = &wb__cpu_backend, .ordinal = n, .name = ""}
-const wb_device wb__cpu_devices[WB__MOST_CPU_DEVICES] = {
+const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES] = {
     CPU(0), CPU(1), CPU(2),  CPU(3),  CPU(4),  CPU(5),  CPU(6),  CPU(7),
     CPU(8), CPU(9), CPU(10), CPU(11), CPU(12), CPU(13), CPU(14), CPU(15)};

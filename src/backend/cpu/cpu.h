@@ -1,11 +1,11 @@
-/* What the files of the CPU's device share. */
+/* Shared declarations of the CPU backend. */
 #ifndef WB__CPU_H
 #define WB__CPU_H
 
 #include "backend/backend.h"
 #include "backend/cpu/lib.h"
 
-/* Every kernel of the CPU begins so. */
+/* The base of every CPU kernel. */
 typedef struct wb__cpu_kernel wb__cpu_kernel;
 struct wb__cpu_kernel {
     wb__kernel base;
@@ -15,12 +15,12 @@ struct wb__cpu_kernel {
 };
 
 int wb__cpu_fused(const wb__fused *fused, wb__cpu_kernel **kernel);             /* task.c */
-/* The other steps, by the functions that their rows in ops.def name. */
+/* Creates a kernel for another kind of step; ops.def names the function. */
 typedef int wb__cpu_preparer(const wb__step *step, wb__cpu_kernel **kernel);
 #define WB_STEP(NAME, name, cpu, gpu) wb__cpu_preparer wb__cpu_##cpu;
 #include "ops/ops.def"
 
-/* Where a view begins. */
+/* The address of a view's first element. */
 static inline void *wb__cpu_at(const wb__view *v, void *const *buffers)
 {
     return (char *)buffers[v->buffer] + v->offset * (int64_t)wb__dtype_size(v->dtype);

@@ -1,23 +1,23 @@
-/* Running sums along the first dimension, any strides: the rows along it are independent, and
- * neighbours are summed side by side, in vectors where they are neighbours in memory too.
+/* Running sums along the first dimension, for any strides.  The rows along it are independent.
+ * Several rows are summed side by side, with vectors if they are adjacent in memory.
  *
- * f32, f16 and bf16 are summed in pairs of f32, a sum and what its roundings lost (Knuth's TwoSum),
- * so that the error does not grow with the length; integers wrap around.  Each row is
- * summed in its order, whatever the number of threads. */
+ * f32, f16 and bf16 are summed as pairs of f32, the sum and its rounding error (Knuth's TwoSum), so
+ * that the error does not grow with the length; integers wrap around.  Each row is summed in order,
+ * so the result does not depend on the number of threads. */
 #include "backend/cpu/cpu.h"
 
 #include "base/numbers/dialect.h"
 
 typedef struct {
-    int64_t n, x_step, y_step;          /* along the sum */
+    int64_t n, x_step, y_step;          /* along the summed dimension */
     int64_t width, x_next, y_next;      /* rows side by side */
 } block;
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, y;                      /* the last dimension: rows that are taken side by side */
+    wb__view x, y;                      /* last dimension: rows that are summed side by side */
     void (*sum)(const block *b, const char *x, char *y);
-    int64_t blocks, tasks;              /* of rows in a line of these; in all lines */
+    int64_t blocks, tasks;              /* blocks: per line of rows; tasks: blocks of all lines */
     bool exclusive;
 } cumsum_kernel;
 
@@ -27,14 +27,14 @@ typedef struct {
     char *y;
 } cumsum_run;
 
-enum { MOST_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
+enum { MAX_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
 
 /* ---- a block --------------------------------------------------------------------------------- */
 
 #define PLAIN_ADD(s, c, v) (s) += (v), (void)(c)
 #define LOSSY_ADD(s, c, v) add_lossy(&(s), &(c), (v))
 
-/* The sum is s + c, and s is its rounded value; c is NaN once s is infinite. */
+/* The sum is s + c, and s is its rounded value; c is NaN if s is infinite. */
 static inline void add_lossy(float *s, float *c, float v)
 {
     const float sum = *s + v, back = sum - *s, lost = *c + ((*s - (sum - back)) + (v - back));
@@ -47,7 +47,7 @@ static inline void add_lossy(float *s, float *c, float v)
     static inline __attribute__((always_inline)) void NAME##_apart(                                \
         const block *b, const type *restrict x, type *restrict y, int64_t x_next, int64_t y_next)  \
     {                                                                                              \
-        sum_type sum[MOST_WIDTH] = {0}, lost[MOST_WIDTH] = {0};                                    \
+        sum_type sum[MAX_WIDTH] = {0}, lost[MAX_WIDTH] = {0};                                      \
         for (int64_t i = 0; i < b->n; i++, x += b->x_step, y += b->y_step)                         \
             for (int64_t j = 0; j < b->width; j++) {                                               \
                 const sum_type v = (sum_type)OF(x[j * x_next]);                                    \
@@ -91,7 +91,7 @@ static void run_task(void *ctx, int64_t task)
         y_at += at * k->y.strides[i];
     }
     char *y = r->y + y_at * size;
-    if (k->exclusive) {                 /* zeros, and the sums one place on */
+    if (k->exclusive) {                 /* a row of zeros, then the sums shifted by one */
         for (int64_t j = 0; j < b.width; j++) memset(y + j * b.y_next * size, 0, (size_t)size);
         y += b.y_step * size;
         b.n--;
@@ -113,7 +113,7 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* Rows that are neighbours in memory go last. */
+/* Moves the dimension of adjacent rows to the end. */
 static void choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;
@@ -148,7 +148,7 @@ int wb__cpu_cumsum(const wb__step *s, wb__cpu_kernel **kernel)
     choose_last(&k->x, &k->y);
     const int last = k->x.ndim - 1;
     const bool beside = k->x.strides[last] == 1 && k->y.strides[last] == 1;
-    const int64_t width = beside ? MOST_WIDTH : APART;
+    const int64_t width = beside ? MAX_WIDTH : APART;
     k->blocks = WB__MAX((k->x.dims[last] + width - 1) / width, 1);
     k->tasks = k->x.dims[0] ? (k->x.dims[last] ? k->blocks : 0) : 0;
     for (int i = 1; i < last; i++) k->tasks *= k->x.dims[i];

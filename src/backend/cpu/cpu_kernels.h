@@ -1,6 +1,6 @@
-/* The kernels of one instruction set: cpu_portable.c, cpu_avx2.c and cpu_avx512.c define its number
- * (see simd.h) and its name and include this.  Not here: anything that runs on a processor without
- * these instructions.  Next: isa.h. */
+/* The kernels of one instruction set.  cpu_portable.c, cpu_avx2.c and cpu_avx512.c define WB__ISA
+ * (see simd.h) and WB__ISA_NAME and include this file.  Code that must run on every processor does
+ * not belong here.  Next: isa.h. */
 #include "backend/cpu/isa.h"
 
 #if WB__ISA

@@ -1,5 +1,5 @@
-/* Matrix products, convolutions and pools: a plan's strided views as the library's descriptors
- * (lib.h).  A product with more batch dimensions than the library's two runs it over the rest. */
+/* Matrix products, convolutions and pools: converts a plan's strided views to descriptors of the
+ * library (lib.h).  The library supports two batch dimensions; this file loops over the others. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,12 +11,12 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    /* of a convolution's operands that are not NHWC: the copy before or (`written`) after the run,
-     * the operand's place in the workspace; the copies' own workspace */
+    /* For a convolution operand that is not NHWC: the copy before the run, or after it (`written`),
+     * and the operand's offset in the workspace.  copies_at: the copies' own workspace. */
     wb__cpu_kernel *copy[3];
-    size_t room[3], copies_at;
+    size_t operand_at[3], copies_at;
     int written;
-    /* batch dimensions beyond the library's; bytes */
+    /* the remaining batch dimensions, with strides in bytes */
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 
@@ -31,7 +31,7 @@ static int run_once(const library_kernel *k, void *const *buffers, void *const *
     void *at[4] = {views[0], views[1], views[2], views[3]};
     for (int i = 0; i < 3; i++) {
         if (!k->copy[i]) continue;
-        at[i] = workspace + k->room[i];
+        at[i] = workspace + k->operand_at[i];
         if (i != k->written) run_copy(k, i, buffers[k->views[i].buffer], at[i], workspace);
     }
     k->op->run(k->op, at, workspace);
@@ -86,17 +86,17 @@ static int matmul(const wb__step *s, library_kernel *k)
     int64_t dim[WB_MAX_DIMS], stride[WB_MAX_DIMS][3];
     int n = 0;
     for (int i = 0; i < c->ndim - 2; i++) {
-        int64_t here[3];
+        int64_t strides[3];
         bool merges = n > 0;
         if (c->dims[i] == 0) return 0;
         if (c->dims[i] == 1) continue;
         for (int j = 0; j < 3; j++) {
-            here[j] = v[j]->strides[i];
-            merges = merges && stride[n - 1][j] == here[j] * c->dims[i];
+            strides[j] = v[j]->strides[i];
+            merges = merges && stride[n - 1][j] == strides[j] * c->dims[i];
         }
         if (merges) dim[n - 1] *= c->dims[i];
         else dim[n++] = c->dims[i];
-        memcpy(stride[n - 1], here, sizeof here);
+        memcpy(stride[n - 1], strides, sizeof strides);
     }
     if (!d.m || !d.n) return 0;
     k->n_loops = n > 2 ? n - 2 : 0;
@@ -120,7 +120,8 @@ static int matmul(const wb__step *s, library_kernel *k)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
-/* Whether a view of logical shape [N, C, H, W] stands as NCHW (bit 0), as NHWC (bit 1). */
+/* The layouts that a view of logical shape [N, C, H, W] has: NCHW (bit 0), NHWC (bit 1), or
+ * both. */
 static int layouts(const wb__view *v)
 {
     static const int order[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
@@ -138,7 +139,7 @@ static int layouts(const wb__view *v)
     return fits;
 }
 
-/* Operand i as NHWC in the workspace, from which or to which it is copied. */
+/* Adds a copy of operand i to or from an NHWC buffer in the workspace. */
 static int add_copy(library_kernel *k, int i)
 {
     const wb__view *v = &k->views[i];
@@ -151,7 +152,7 @@ static int add_copy(library_kernel *k, int i)
     memcpy(dense->strides, (int64_t[]){h * w * c, 1, w * c, c}, 4 * sizeof(int64_t));
     const int e = wb__cpu_copy(&copy, &k->copy[i]);
     if (e) return e;
-    k->room[i] = k->copies_at;
+    k->operand_at[i] = k->copies_at;
     k->copies_at += up((size_t)(v->dims[0] * c * h * w) * wb__dtype_size(v->dtype));
     return 0;
 }
@@ -182,7 +183,7 @@ static int pool(const wb__step *s, library_kernel *k)
 {
     const bool back = s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *x = &s->views[back];
-    const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_TAKE ? 2 : 1];
+    const wb__view *y = &s->views[back ? 0 : s->variant == WB__POOL_MAX_GATHER ? 2 : 1];
     int fits = 3;
     for (int i = 0; i < s->n_views; i++) fits &= layouts(&s->views[i]);
     if (!fits) return wb__fail(WB_ERROR_INTERNAL, "pool: operands must be dense and of one layout");
@@ -211,7 +212,7 @@ int wb__cpu_library(const wb__step *s, wb__cpu_kernel **kernel)
         return e;
     }
     k->head.base.impl = k->op ? k->op->impl : "nothing";
-    k->head.base.why = k->op ? k->op->why : NULL;
+    k->head.base.reason = k->op ? k->op->reason : NULL;
     k->head.base.workspace = WB__MAX(k->op ? k->op->workspace : 0, k->copies_at);
     for (int i = 0; i < 3; i++)
         if (k->copy[i])

@@ -1,8 +1,8 @@
-/* Rows by index: y[i] = x[index[i]], and its adjoint y[index[i]] += rows[i].
+/* Rows by index: gather y[i] = x[index[i]], and its gradient, scatter_add y[index[i]] += rows[i].
  *
- * Rows are contiguous; the rows of x may stand any distance apart.  An index out of range gives a
- * row of zeros, or adds nothing.  The adjoint is spread over threads by rows of y, each thread
- * reading all indices in order, so that its bits do not depend on the threads; f16 and bf16 are
+ * Rows are contiguous; the rows of x may be any distance apart.  An index out of range gives a row
+ * of zeros, or adds nothing.  scatter_add is parallel over the rows of y: each thread reads all
+ * indices in order, so the result does not depend on the number of threads.  f16 and bf16 are
  * summed in f32, in the workspace. */
 #include "backend/cpu/cpu.h"
 
@@ -10,8 +10,8 @@
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, index, y;               /* adjoint: x are the rows that come */
-    /* rows of the table, indices, elements a row, between rows of x */
+    wb__view x, index, y;               /* scatter_add: x is the rows to add */
+    /* rows of the table; indices; elements per row; stride of the rows of x */
     int64_t n, count, inner, from_step;
     int64_t parts;
 } rows_kernel;
@@ -22,9 +22,9 @@ typedef struct {
     char *y, *sums;
 } rows_run;
 
-enum { GRAIN = 16 * 1024, MOST_PARTS = 64 };
+enum { GRAIN = 16 * 1024, MAX_PARTS = 64 };
 
-/* Index i, or -1 where it is out of range. */
+/* The value of index i; -1: out of range. */
 static inline int64_t index_at(const rows_run *r, int64_t i)
 {
     int64_t at;
@@ -135,7 +135,7 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->count = size_of(&k->index, 0);
     k->from_step = adds || k->x.dims[0] == 1 ? k->inner : k->x.strides[0];
     const int64_t rows = adds ? k->n : k->count;
-    k->parts = WB__MIN(WB__MIN(rows, MOST_PARTS), k->count * k->inner / GRAIN + 1);
+    k->parts = WB__MIN(WB__MIN(rows, MAX_PARTS), k->count * k->inner / GRAIN + 1);
     if (adds) k->parts = WB__MIN(k->parts, wb__threads());
     if (!k->inner) k->parts = 0;
     k->head.launch = adds ? launch_add : launch_take;

@@ -1,5 +1,5 @@
-/* Which instruction set this processor runs, and the conversions between stored and computed types.
- * Next: isa.h. */
+/* The instruction set of this processor, and conversions between stored and computed dtypes.  Next:
+ * isa.h. */
 #include "backend/cpu/isa.h"
 
 #include <stdlib.h>

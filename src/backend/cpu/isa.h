@@ -1,22 +1,22 @@
-/* The kernels of one instruction set, and the choice among the sets.  cpu_portable.c, cpu_avx2.c
- * and cpu_avx512.c compile the same texts (cpu_kernels.h), each for its set. */
+/* The kernels of each instruction set, and the choice of a set.  cpu_portable.c, cpu_avx2.c and
+ * cpu_avx512.c each compile the same source (cpu_kernels.h). */
 #ifndef WB__ISA_H
 #define WB__ISA_H
 
 #include "backend/cpu/lib.h"
 #include "backend/cpu/tile/tile.h"
 
-/* How finished elements go through an epilogue: relu in registers, any other row of ops.def by its
- * function, in place, over what was just computed. */
+/* An epilogue: relu is applied in registers; any other operation of ops.def by its function, in
+ * place, over the elements that were just computed. */
 typedef struct {
     bool relu;
-    wb__row_fn *row;                    /* or NULL */
+    wb__elementwise_fn *row;            /* or NULL */
 } wb__act;
 
-/* C = act(A·B + bias [+ C]).  Element (i,p) of A stands at a + i*as0 + p*as1, and so on; strides in
- * elements. The bias runs along the columns of C, or along its rows where bias_rows is set.  The
- * type of A, B, C and bias each may be narrower than the type computed in: f16 and bf16 are f32
- * there, f64 is f64. */
+/* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and C;
+ * strides are in elements.  The bias runs along the columns of C, or along the rows if bias_rows is
+ * set.  A, B, C and bias may each have a narrower dtype than the one computed in: f16 and bf16 are
+ * computed in f32, f64 in f64. */
 typedef struct {
     int64_t m, n, k;
     const void *a, *b;
@@ -28,51 +28,49 @@ typedef struct {
     wb__act act;
 } wb__gemm;
 
-/* One tile: C[i,j] = act(sum over o < outer, p < k of A[i,o,p] * B[o,p,j] + bias [+ C]), where
- * A[i,o,p] stands at a + i*as0 + o*a_outer + p*as1, B[o,p,j] at b + o*b_outer + p*bs0 + j, C[i,j]
- * at c + i*cs0 + j.  A product has outer = 1; a convolution's rows of taps, or of pixels, are the
- * outer sum. */
+/* A tile: C[i,j] = act(sum over o < outer, p < k of A[i,o,p] * B[o,p,j] + bias [+ C]).  A[i,o,p] is
+ * at a + i*as0 + o*a_outer + p*as1, B[o,p,j] at b + o*b_outer + p*bs0 + j, C[i,j] at c + i*cs0 + j.
+ * A matrix product has outer = 1; in a convolution, o is a row of the window or of the image. */
 typedef struct {
     int64_t outer, k, as0, as1, a_outer, bs0, b_outer, cs0;
-    const void *bias;                   /* NULL, or of the tile's columns, or of its rows */
+    const void *bias;                   /* NULL; or per column of the tile, or per row */
     bool bias_rows, add, relu;
 } wb__tile;
 
-/* One instruction set's products of one computed type.  A panel is `k` rows of `mr` (A) or `nr` (B)
- * elements. */
+/* The product functions of one instruction set and computed dtype.  A panel is `k` rows of `mr` (A)
+ * or `nr` (B) elements. */
 typedef struct {
     int mr, nr, lanes;
-    bool masked;                        /* can read a ragged edge of B where it stands */
-    /* B[p0..p0+pk, j0..j1) as panels of nr columns, each panel pk*nr elements, the last one padded
-     * with 0 */
+    bool masked;                        /* can read a partial vector of B in place */
+    /* Copies B[p0..p0+pk, j0..j1) into panels of nr columns; each has pk*nr elements, and the last
+     * one is padded with 0. */
     void (*pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to);
-    /* C[i0..i1, j0..j1) from inner indices [p0, p0+pk).  packed holds the panels from column j0 on,
-     * or is NULL where B is read in place.  first and last: whether this is the first and last
-     * piece of k. */
+    /* Adds the inner indices [p0, p0+pk) to C[i0..i1, j0..j1).  packed: the panels from column
+     * j0 on, or NULL to read B in place.  first, last: whether this is the first or last range
+     * of k. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
-    /* C[i0..i1, all] of a product whose operands both run along k with stride 1 */
+    /* C[i0..i1, all], if both operands have stride 1 along k */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
-    /* mr rows by nr columns, at most the sizes above; packed B is padded to whole vectors where not
-     * masked */
+    /* A tile of mr rows and nr columns, at most the sizes above.  Packed B is padded to whole
+     * vectors if not `masked`. */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
-    wb__row_fn *tanh, *sigmoid;         /* faster than the rows' own, with other last bits */
+    wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
-enum { WB__GEMM_KC = 320 };             /* most inner indices between two visits of C */
+enum { WB__GEMM_KC = 320 };             /* the inner indices that are summed before C is updated */
 
-/* One unit of pooling: an image [h, w, c] where d->nhwc, else a plane [h, w].  The operands as in
- * lib.h. */
+/* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  The operands are those of lib.h. */
 typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], void *out);
 
-/* dx of one image, d->c channels a pixel of which `channels` are written, from patches
- * [oh,ow,kh,kw,channels]; kh and kw at most 64 */
+/* Computes dx of one image from the gradients of its patches [oh,ow,kh,kw,channels].  A pixel has
+ * d->c channels, of which `channels` are written.  kh and kw are at most 64. */
 typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const void *patches,
                                void *image);
 
-/* One row of outputs from a one-channel image, stride 1: kh x kw taps, rows of x `line` apart, k <=
- * 8 output channels innermost in y; w is [kh*kw, 8] with 0 beyond k, and so is the bias (or NULL)
- */
+/* A row of outputs from a one-channel image, stride 1: kh x kw taps; rows of x are `line` elements
+ * apart; k <= 8 output channels, innermost in y.  w is [kh*kw, 8], with 0 from k on, and so is the
+ * bias (or NULL). */
 typedef struct {
     int64_t kh, kw, line, k;
     bool relu;
@@ -85,16 +83,16 @@ typedef struct {
     const wb__gemm_kernel *gemm_f32, *gemm_f64;
     wb__pool_kernel *pool_f32, *pool_f64;
     wb__gather_kernel *gather_f32, *gather_f64;
-    wb__line_kernel *line;              /* of f32 */
+    wb__line_kernel *line;              /* f32 only */
 } wb__isa;
 
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
-const wb__isa *wb__isa_best(void);      /* the functions for wb__isa_here() */
+const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
 
-/* Of products and convolutions computed in F32 or F64. */
+/* The epilogue `op` of products and convolutions that are computed in F32 or F64. */
 wb__act wb__act_of(wb__op op, wb_dtype computed);
 
-/* n contiguous elements between f32/f16/bf16 and f32, or f64 and f64 */
+/* Convert n contiguous elements: f32, f16 or bf16 to and from f32; f64 to and from f64. */
 void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n);
 void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n);
 

@@ -1,9 +1,9 @@
-/* The CPU's library operations: matrix product, convolution, pooling and the copies between
- * layouts.
+/* The CPU's library operations: matrix product, convolution, pooling and copies between layouts.
  *
- * An operation is prepared once, when a plan is made, and run at every step: preparing chooses the
- * implementation (oneDNN, or a kernel of ours) and says how much workspace it needs; running takes
- * pointers only and allocates nothing.  Nothing here knows of tensors, graphs or plans.
+ * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
+ * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
+ * gets pointers only and allocates nothing.  This layer does not depend on tensors, graphs or
+ * plans.
  *
  * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
 #ifndef WB__CPU_LIB_H
@@ -13,14 +13,16 @@
 #include "base/parallel.h"
 #include "backend/kinds.h"
 
-/* The widest instruction set that this processor runs; WEBER_ISA=portable, avx2 or avx512 lowers it. */
+/* The widest instruction set of this processor.  The environment variable WEBER_ISA=portable, avx2
+ * or avx512 can lower it. */
 typedef enum { WB__ISA_PORTABLE, WB__ISA_AVX2, WB__ISA_AVX512 } wb__isa_level;
 wb__isa_level wb__isa_here(void);
 
 /* C[b][m,n] = act(A[b][m,k] · B[b][k,n] + bias) for b in a grid of up to two batch dimensions.
- * Element (i,j) of A stands at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in
- * elements, 0 where broadcast); likewise B and C.  C never overlaps A or B.  bias is per column n,
- * or absent. f16 and bf16 are storage: products are summed in f32.  Integers are not served. */
+ * Element (i,j) of A is at a + b0*a_b[0] + b1*a_b[1] + i*a_s[0] + j*a_s[1] (strides in elements, 0
+ * for broadcast dimensions); likewise B and C.  C must not overlap A or B.  The bias has one
+ * element per column n, or is absent.  f16 and bf16 products are summed in f32.  Integers are not
+ * supported. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch[2], m, n, k;
@@ -30,12 +32,14 @@ typedef struct {
     wb__op act;
 } wb__matmul_desc;
 
-/* Cross-correlation over two spatial dimensions (one dimension: h = 1).
+/* Cross-correlation over two spatial dimensions (in one dimension: h = 1).
+ *
  *   x [n, h, w, c]    y [n, oh, ow, k]    w [k, c/groups, kh, kw], all contiguous
- *   FORWARD   y  = act(x * w + bias)     buffers: x, w, y, bias
- *   DATA      dx = act(its adjoint for x + bias)  buffers: dx, w, dy, bias
- *   WEIGHTS   dw = its adjoint for w     buffers: x, dw, dy
- * pad is low-high: top, bottom, left, right. */
+ *   FORWARD       y  = act(x * w + bias)               buffers: x, w, y, bias
+ *   GRAD_INPUT    dx = act(gradient for x + bias)      buffers: dx, w, dy, bias
+ *   GRAD_WEIGHT   dw = gradient for w                  buffers: x, dw, dy
+ *
+ * pad is top, bottom, left, right. */
 typedef struct {
     wb_dtype dtype;
     wb__conv_kind kind;
@@ -45,15 +49,15 @@ typedef struct {
     wb__op act;
 } wb__conv_desc;
 
-/* Whether NCHW and NHWC are the same order of memory for x and for y.  Then there are no channels
- * to walk along: oneDNN's code for NCHW and our patches are chosen. */
+/* Whether the layouts NCHW and NHWC are identical in memory, for x and for y.  oneDNN then uses its
+ * code for NCHW, and our code the patches, because a loop over channels has no work. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
 }
 
-/* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.
- * All operands of one layout. */
+/* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.  All
+ * operands have the same layout. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;
@@ -62,18 +66,18 @@ typedef struct {
     bool nhwc;
 } wb__pool_desc;
 
-/* A prepared operation.  `impl` names what was chosen ("dnnl brgconv:avx512_core", "gemm avx512"),
- * `why` says in words why a library was not taken, or is NULL; both live as long as the operation.
- */
+/* A prepared operation.  impl: the chosen implementation ("dnnl brgconv:avx512_core", "gemm
+ * avx512").  reason: why no library was chosen, or NULL.  Both strings live as long as the
+ * operation. */
 typedef struct wb__cpu_op wb__cpu_op;
 struct wb__cpu_op {
     void (*run)(const wb__cpu_op *op, void *const *buffers, void *workspace);   /* thread-safe */
     void (*destroy)(wb__cpu_op *op);
-    size_t workspace;                       /* bytes, 64-byte aligned by the caller; may be 0 */
-    const char *impl, *why;
+    size_t workspace;                       /* in bytes, may be 0; the caller aligns it to 64 */
+    const char *impl, *reason;
 };
 
-/* 0, or an error code with the message set.  The descriptor is copied. */
+/* Return 0, or an error code with the message set.  The descriptor is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);

@@ -1,8 +1,9 @@
-/* One vector type under the kernels, for the instruction set WB__ISA (0 portable, 2 AVX2 with
- * FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).  Included once per type by
- * cpu_kernels.h, before the texts that use it.
+/* A vector type with the functions that the kernels need, for the instruction set WB__ISA (0
+ * portable, 2 AVX2 with FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).
+ * cpu_kernels.h includes it once per type, before the kernels.
  *
- * Gives T, TYPE, INT, NAME, V, VI, LANES, MR, NV, MASKED, and
+ * Defines T, TYPE, INT, NAME, V, VI, LANES, MR, NV, MASKED, and
+ *
  *     load store spread load_some store_some multiply_add at_least_0 transpose_8 choose
  *     vector_tanh vector_sigmoid */
 
@@ -25,7 +26,7 @@
 #define SUFFIX ps
 #endif
 
-/* What follows up to the types is expanded where it is used, with the type's names. */
+/* These macros expand with the type's names at each use. */
 #ifndef V
 #define V NAME(vector)
 #define VI NAME(ints)
@@ -45,7 +46,7 @@
 #define store(p, v) INTRINSIC(storeu)(p, v)
 #define spread(x) INTRINSIC(set1)(x)
 #define multiply_add(a, b, c) INTRINSIC(fmadd)(a, b, c)
-#define at_least_0(v) INTRINSIC(max)(INTRINSIC(setzero)(), v)       /* NaN stays */
+#define at_least_0(v) INTRINSIC(max)(INTRINSIC(setzero)(), v)       /* keeps NaN */
 #else
 #define BYTES 16
 #define MR 4
@@ -86,7 +87,7 @@ typedef __typeof__(INTRINSIC(setzero)()) V;
 #else
 typedef T V __attribute__((vector_size(BYTES)));
 #endif
-/* What comparing two vectors gives: all bits or none, per lane. */
+/* The result of comparing two vectors: in each lane all bits or none. */
 typedef INT VI __attribute__((vector_size(BYTES)));
 
 static inline V choose(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }
@@ -148,8 +149,8 @@ static inline void transpose_8(const T *from, int64_t fs, T *to, int64_t ts)
 }
 #endif
 
-/* The curved activations: for float after Cephes (S. Moshier), within 3 ulp; for double libm's,
- * lane by lane. */
+/* The curved activations.  float: after Cephes (S. Moshier), within 3 ulp.  double: libm, lane by
+ * lane. */
 #if WB__DOUBLE
 #define BY_LANE(name, expression)                                                                  \
     static inline V name(V v)                                                                      \

@@ -1,11 +1,11 @@
-/* What this backend uses of the CUDA driver (11.4 and newer) and of NVRTC, declared here so that
- * it builds without any header of NVIDIA's: types, constants, and one list of functions a library,
- * of which the table of opened functions and its loader are made.
+/* Declarations of the CUDA driver (11.4 and newer) and of NVRTC, as far as this backend uses them,
+ * so that it compiles without NVIDIA's headers: types, constants, and one list of functions per
+ * library, from which the function table and its loader are generated.
  *
- * The names are NVIDIA's, with the version in them that a header of theirs would put there: a
- * driver exports every version there ever was, so they are looked up by dlsym, and there is no
- * need of cuGetProcAddress, which knows fewer drivers.  Enumerations are CUenum, as C passes them.
- * tests/drivers/cuda_headers.c compares all of it with the toolkit's headers. */
+ * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
+ * exports all versions, so dlsym finds them; cuGetProcAddress is not needed, and older drivers do
+ * not have it. Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
+ * everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
 
@@ -52,7 +52,7 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_LAUNCH_FAILED, 719) X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                     \
     X(CUDA_ERROR_UNKNOWN, 999) X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
 
-#ifndef WB__CU_NO_CONSTANTS             /* the comparing test has them from the toolkit */
+#ifndef WB__CU_NO_CONSTANTS  /* the test that compares them defines it and uses the toolkit's */
 #define WB__CU_CONSTANT(name, value) name = value,
 enum { WB__CU_CONSTANTS(WB__CU_CONSTANT) };
 #undef WB__CU_CONSTANT
@@ -69,13 +69,13 @@ typedef struct {
     unsigned char reserved[54];
 } wb__cu_pool_props;
 
-/* X(name, the version behind it, parameters): a result, 0 for success. */
+/* X(name, version suffix, parameters): each returns a code, 0 for success. */
 #define WB__CU_FUNCTIONS(X)                                                                        \
     X(Init, , (unsigned flags))                                                                    \
     X(DriverGetVersion, , (int *version))                                                          \
     X(DeviceGetCount, , (int *n))                                                                  \
     X(DeviceGet, , (CUdevice *device, int ordinal))                                                \
-    X(DeviceGetName, , (char *name, int room, CUdevice device))                                    \
+    X(DeviceGetName, , (char *name, int capacity, CUdevice device))                                \
     X(DeviceGetAttribute, , (int *value, CUenum what, CUdevice device))                            \
     X(DeviceTotalMem, _v2, (size_t *bytes, CUdevice device))                                       \
     X(DeviceCanAccessPeer, , (int *can, CUdevice device, CUdevice peer))                           \
@@ -144,7 +144,7 @@ typedef struct {
     X(GetProgramLogSize, (nvrtcProgram program, size_t *bytes))                                    \
     X(GetProgramLog, (nvrtcProgram program, char *log))
 
-/* The tables of opened functions: cu.LaunchKernel is cuLaunchKernel. */
+/* The function tables: cu.LaunchKernel is cuLaunchKernel. */
 #define WB__CU_FIELD(name, version, parameters) CUresult (*name) parameters;
 #define WB__NVRTC_FIELD(name, parameters) nvrtcResult (*name) parameters;
 typedef struct { WB__CU_FUNCTIONS(WB__CU_FIELD) } wb__cu_functions;

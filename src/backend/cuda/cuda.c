@@ -1,4 +1,4 @@
-/* The CUDA backend: the driver's functions, which are calls of CUDA's driver, and its tables. */
+/* The CUDA backend: the driver's functions, each a call of CUDA's driver API, and the tables. */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ static CUstream stream_of(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
 static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
 
-/* ---- memory: blocks of the stream-ordered pool, where the device has one --------------------- */
+/* ---- memory: blocks of the stream-ordered pool, if the device has one ------------------------ */
 
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
@@ -28,7 +28,7 @@ static void release(wb__gpu_device *base, uint64_t at)
     else cu.MemFree(at);
 }
 
-/* Only what is free by then leaves the pool. */
+/* Frees only blocks that are unused when the queue is empty. */
 static void trim(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);
@@ -75,8 +75,8 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
     return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
 }
 
-/* Lets `d` reach the memory of `source` directly, where the hardware can; where it cannot, the
- * driver takes the copy through the host by itself. */
+/* Enables direct access from `d` to the memory of `source`, if the hardware supports it; otherwise
+ * the driver copies through the host. */
 static int reach(wb__cu_device *d, const wb__cu_device *source)
 {
     int can = 0;
@@ -210,7 +210,8 @@ static int part(const char *name)
 WB__GPU_WRAPPERS(wb__cu_driver)
 
 const wb__backend wb__cu_backend = {
-    .name = "CUDA", .tag = "cuda", .part = part, .takes = wb__gpu_takes_step, WB__GPU_FUNCTIONS,
+    .name = "CUDA", .tag = "cuda", .part = part, .supports = wb__gpu_supports_step,
+    WB__GPU_FUNCTIONS,
     .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
     .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
 };

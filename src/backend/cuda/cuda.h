@@ -1,22 +1,21 @@
-/* The CUDA driver of the GPU runtime, from the inside.
+/* Internal declarations of the CUDA driver for the GPU runtime.
  *
- *   cu.h         what is used of the driver and of NVRTC, declared
+ *   cu.h         declarations of the driver API and of NVRTC
  *   driver.c     opening the driver and NVRTC at run time; errors
  *   device.c     finding devices, opening and closing them
- *   program.c    texts compiled by NVRTC
- *   cuda.c       memory, transfers, events, launches, graphs; the backend's table and the driver's
+ *   program.c    compilation by NVRTC
+ *   cuda.c       memory, transfers, events, launches, graphs; the tables of backend and driver
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
- *   dnn_api.h dnn.h dnn*.c    convolutions and attention by cuDNN's graphs
+ *   dnn_api.h dnn.h dnn*.c    convolutions and attention by graphs of cuDNN
  *
- * Nothing of NVIDIA's is needed to build it: declarations are ours (a test compares them with the
- * toolkit's headers where these are), and libraries are opened when they are first wanted.
+ * Nothing from NVIDIA is needed to compile it: the declarations are ours (a test compares them with
+ * the toolkit's headers, if these are installed), and libraries are opened at the first use.
  *
- * Variables of the environment:
- *   WEBER_CUDA_LIBRARY    the driver's file, in place of libcuda.so.1
- *   WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt and cuDNN are looked for first
- *   WEBER_MEMORY_LIMIT    bytes that a device may hold: 100M, 1.5GiB, 50%
- *   WEBER_CUDA_GRAPHS     0: plans are never made into graphs
- *   WEBER_CUDA_CUBLASLT, WEBER_CUDA_CUDNN    0: not used */
+ * Environment variables: |  WEBER_CUDA_LIBRARY    the driver's file, instead of libcuda.so.1 |
+ * WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt and cuDNN are searched first |
+ * WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50% |  WEBER_CUDA_GRAPHS     0:
+ * plans are not recorded as graphs |  WEBER_CUDA_CUBLASLT, WEBER_CUDA_CUDNN    0: the library is
+ * not used */
 #ifndef WB__CUDA_H
 #define WB__CUDA_H
 
@@ -26,14 +25,14 @@
 typedef struct {
     wb__gpu_device gpu;
     CUdevice id;
-    int arch;                   /* 10 * major + minor of its compute capability: 90 */
-    CUcontext context;          /* the primary one */
+    int arch;                   /* compute capability, 10 * major + minor: 90 */
+    CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* devices from which it copies directly, as bits */
-    int compiler;               /* which NVRTC, */
-    bool portable;              /* and whether for the driver to translate (PTX) */
-    CUstream dnn_stream;        /* of cuDNN's handle */
+    uint64_t reached;           /* bit set: devices from which it copies directly */
+    int compiler;               /* index of the NVRTC in use; */
+    bool portable;              /* whether it compiles to PTX, which the driver translates */
+    CUstream dnn_stream;        /* the stream of cuDNN's handle */
 } wb__cu_device;
 
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
@@ -45,48 +44,48 @@ extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
 
 extern wb__cu_functions wb__cu;
 #define cu wb__cu
-/* A call of the driver, noted for messages: its code. */
+/* Calls a function of the driver and records its name for messages; returns the code. */
 #define CALL(name, ...) (wb__gpu_call = "cu" #name, (int)cu.name(__VA_ARGS__))
 
 extern const wb__gpu_search wb__cu_search;
 extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
-extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* this driver knows them */
+extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* the driver has these functions */
 
 int wb__cu_load(void);
-int wb__cu_init(void);          /* starts the driver; 0, or an error with what can be done */
+int wb__cu_init(void);          /* starts the driver; 0, or an error that names the cure */
 const char *wb__cu_error_name(int code);
 int wb__cu_error_kind(int code);
-void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room);
+void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-/* One of the NVRTCs that are there; they are opened as they are wanted, first the one that suits
- * the driver best. */
+/* An installed NVRTC.  They are opened on demand, the one that best suits the driver first. */
 typedef struct {
     wb__nvrtc_functions f;
     int version;                /* 1000 * major + 10 * minor */
 } wb__cu_compiler;
-/* NULL: there are no so many; for the first, with an error that says how to get it. */
+/* Opens up to compiler i; NULL: there is none.  For i = 0 the error is set, with instructions. */
 const wb__cu_compiler *wb__cu_compiler_at(int i);
 
-/* ---- device.c, program.c: as in wb__gpu_driver ----------------------------------------------- */
+/* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */
 
 int wb__cu_find(wb__gpu_device **list, int *n);
 int wb__cu_open(wb__gpu_device *base);
 void wb__cu_close(wb__gpu_device *base);
 
-bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room);
+bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
 int wb__cu_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
                       void **program);
 void wb__cu_unload(wb__gpu_device *base, void *program);
 int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *most_items);
+                    size_t *max_items);
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* Whether the library can be used: opens it, once; false with the error set. */
+/* Whether the library is usable.  Opens it once; false with the error set. */
 bool wb__cu_lt_works(void);
-int wb__cu_lt_major(void);      /* the CUDA that cuBLASLt is of, 13; 0: it cannot be used */
+/* the CUDA version that cuBLASLt belongs to, such as 13; 0: not usable */
+int wb__cu_lt_major(void);
 bool wb__cu_dnn_works(void);
 
 #endif

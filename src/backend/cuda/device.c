@@ -1,15 +1,15 @@
-/* Devices: found once, in the driver's order, of those that CUDA_VISIBLE_DEVICES lets it see;
- * opened when first used.  Every call for a device makes its primary context current, which other
- * users of CUDA in this process share, and afterwards that which was current before. */
+/* Devices: found once, in the driver's order (CUDA_VISIBLE_DEVICES selects them), and opened at the
+ * first use.  Every call for a device makes its primary context current, which other users of CUDA
+ * in this process share, and then restores the previous context. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places:
- * found again after they were forgotten, each is where it was. */
-static wb__cu_device places[WB__GPU_MOST_DEVICES];
+/* A program may keep a device's address, so devices have fixed positions: a device that is found
+ * again gets its old position. */
+static wb__cu_device devices[WB__GPU_MAX_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -33,17 +33,17 @@ static int describe(wb__cu_device *d, int ordinal)
     d->gpu.staged = d->gpu.keeps_images = true;
     d->gpu.graphs = wb__cu_has_graphs;
     d->gpu.total = (int64_t)total;
-    d->gpu.target = (wb__gpu_target){.f64 = true, .most_items = items, .local_bytes = (size_t)local,
-                                     .most_args = 4096, .buffer_bytes = sizeof(CUdeviceptr),
-                                     .most_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
+    d->gpu.target = (wb__gpu_target){.f64 = true, .max_items = items, .local_bytes = (size_t)local,
+                                     .max_args_bytes = 4096, .buffer_bytes = sizeof(CUdeviceptr),
+                                     .max_groups = {INT32_MAX, UINT16_MAX, UINT16_MAX}};
     snprintf(d->gpu.about, sizeof d->gpu.about, "compute capability %d.%d, %d processors, driver"
              " for CUDA %d.%d%s", major, minor, processors, wb__cu_driver_version / 1000,
              wb__cu_driver_version % 1000 / 10, pools ? "" : ", without memory pools");
     return 0;
 }
 
-/* Without a compiler of kernels nothing can be computed: better the program learns that before it
- * has moved there. */
+/* Without a compiler no kernel can run; the error is reported before the program moves data to a
+ * device. */
 int wb__cu_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__cu_init();
@@ -53,21 +53,21 @@ int wb__cu_find(wb__gpu_device **list, int *n)
     if (code) return wb__gpu_fail(&wb__cu_driver, NULL, code, "how many there are");
     if (!all && visible)
         return wb__fail(WB_ERROR_DEVICE, "cuda: no device: CUDA_VISIBLE_DEVICES=\"%s\" hides all"
-                        " there are", visible);
+                        " GPUs", visible);
     if (!all)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is there, but it sees no"
-                        " GPU; see what `nvidia-smi` says");
-    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MOST_DEVICES) && !status; i++) {
-        memset(&places[i], 0, sizeof places[i]);
-        status = describe(&places[i], i);
-        if (!status) list[(*n)++] = &places[i].gpu;
+        return wb__fail(WB_ERROR_DEVICE, "cuda: no device: the driver is installed, but sees no"
+                        " GPU; run `nvidia-smi` to find out why");
+    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
+        memset(&devices[i], 0, sizeof devices[i]);
+        status = describe(&devices[i], i);
+        if (!status) list[(*n)++] = &devices[i].gpu;
     }
     return status || wb__cu_compiler_at(0) ? status : (int)wb_error_code();
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The pool gives nothing back to the system by itself, where it would be asked for again at once;
+/* The pool returns no memory to the system by itself, since it would soon be requested again;
  * trimming does. */
 static int make_pool(wb__cu_device *d)
 {
@@ -99,8 +99,8 @@ int wb__cu_open(wb__gpu_device *base)
     return status;
 }
 
-/* What was not made is NULL.  Where the device is lost, what the driver still gives back is given
- * back. */
+/* Fields that were not created are NULL.  If the device is lost, frees as much as the driver still
+ * accepts. */
 void wb__cu_close(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);

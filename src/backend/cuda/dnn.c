@@ -1,5 +1,5 @@
-/* Convolutions and attention by cuDNN: opened when the first one comes, a plan for each problem made
- * when one of the engine's is made, and kept for the next.
+/* Convolutions and attention by cuDNN.  The library is opened for the first such step.  A cuDNN
+ * plan for each problem is created when a plan of the engine needs it, and cached.
  *
  *   WEBER_CUDA_CUDNN   0: never */
 #include "backend/cuda/cuda.h"
@@ -12,7 +12,7 @@
 
 static wb__dnn_functions dnn;
 
-/* A plan for a problem. */
+/* A cached plan for a problem. */
 typedef struct {
     wb__gpu_entry base;
     wb__dnn_problem problem;
@@ -20,48 +20,49 @@ typedef struct {
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
-enum { MOST_POINTERS = 9 + 3 + 2 };     /* views, numbers by value, tensors in the workspace */
+enum { MAX_POINTERS = 9 + 3 + 2 };   /* views, scalars passed by value, tensors in the workspace */
 typedef struct {
     wb__gpu_routine base;
     entry *entry;
     cudnnHandle_t handle;
     wb__dnn_desc pack;
-    int n, n_views, n_extras;           /* pointers; of these, views' first and extras' last */
-    struct { int buffer; size_t at; } places[9];
-    size_t extras[2];                   /* bytes of the workspace in front of them */
-    int64_t ids[MOST_POINTERS];
-    void *pointers[MOST_POINTERS];      /* as the pack has them */
+    /* number of pointers; the first n_views are views, the last n_extras extra tensors */
+    int n, n_views, n_extras;
+    struct { int buffer; size_t at; } operands[9];
+    size_t extras[2];                   /* offsets of the extra tensors in the workspace */
+    int64_t ids[MAX_POINTERS];
+    void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
     void *workspace;
     float numbers[3];
 } routine;
 
-/* cuDNN brings a cuBLASLt of its own major version of CUDA with it; two of them in one process do
- * not go together. */
-static bool suits(const void *table, const char *missing, char *why, size_t room)
+/* cuDNN loads the cuBLASLt of its own CUDA major version; two versions in one process are
+ * incompatible. */
+static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__dnn_functions *f = table;
     const int built = missing ? 0 : (int)(f->GetCudartVersion() / 1000), beside = wb__cu_lt_major();
-    if (missing) snprintf(why, room, "libcudnn has no %s: install cuDNN 9", missing);
+    if (missing) snprintf(reason, capacity, "libcudnn has no %s: install cuDNN 9", missing);
     else if (f->GetVersion() / 10000 != 9)
-        snprintf(why, room, "version %zu is not of cuDNN 9", f->GetVersion());
+        snprintf(reason, capacity, "version %zu is not of cuDNN 9", f->GetVersion());
     else if (beside && built != beside)
-        snprintf(why, room, "it is built for CUDA %d, and cuBLASLt, which is used too, for CUDA %d:"
-                 " install both for one of these", built, beside);
+        snprintf(reason, capacity, "it is built for CUDA %d, and cuBLASLt, which is used too, for"
+                 " CUDA %d: install both for one of these", built, beside);
     else return true;
     return false;
 }
 
 static int create(void **handle)
 {
-    cudnnHandle_t made = NULL;
-    const int status = (int)dnn.Create(&made);
-    *handle = made;
+    cudnnHandle_t created = NULL;
+    const int status = (int)dnn.Create(&created);
+    *handle = created;
     return status;
 }
 
 static void destroy_handle(void *handle) { dnn.Destroy(handle); }
 static const char *status_name(int status) { return dnn.GetErrorString((wb__dnn_enum)status); }
-static void last_words(char *text, size_t room) { dnn.GetLastErrorString(text, room); }
+static void last_words(char *text, size_t capacity) { dnn.GetLastErrorString(text, capacity); }
 
 static bool is_memory(int status)
 {
@@ -87,7 +88,7 @@ static void drop(wb__gpu_entry *e) { wb__dnn_plan_free(&dnn, &((entry *)e)->plan
 #define NAME(type, name, parameters) {"cudnn" #name, offsetof(wb__dnn_functions, name)},
 static const wb__gpu_function functions[] = {WB__DNN_FUNCTIONS(NAME)};
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MOST_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
 static wb__gpu_vendor library = {
     .name = "cuDNN", .variable = "WEBER_CUDA_CUDNN",
@@ -96,10 +97,10 @@ static wb__gpu_vendor library = {
                                     {"libcudnn.so", 0}, {NULL, 0}},
     .functions = functions, .n_functions = WB__COUNT(functions), .table = &dnn, .suits = suits,
     .creating = "cudnnCreate", .create = create, .destroy = destroy_handle,
-    .status_name = status_name, .is_memory = is_memory, .said = last_words,
+    .status_name = status_name, .is_memory = is_memory, .last_message = last_words,
     .entry_bytes = sizeof(entry), .problem_bytes = sizeof(wb__dnn_problem), .find = find,
     .drop = drop,
-    .why_not = {"cuDNN is not used", "cuDNN: it does not work here", "cuDNN: it has no engine",
+    .reasons = {"cuDNN is not used", "cuDNN: it does not work here", "cuDNN: it has no engine",
                 "cuDNN: it refused this one"},
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -139,19 +140,19 @@ static int refused(wb__gpu_device *d, routine *r, int status, const char *call)
 }
 
 static int launch(wb__gpu_device *gpu, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_places *places)
+                  const wb__gpu_addresses *addresses)
 {
     wb__cu_device *d = wb__cu_of(gpu);
     CUstream stream = d->stream[q];
-    const uint64_t *buffers = places->address;
-    const uint64_t workspace = places->workspace + places->workspace_at;
+    const uint64_t *buffers = addresses->address;
+    const uint64_t workspace = addresses->workspace + addresses->workspace_at;
     routine *r = (routine *)base;
     const char *call = "cudnnSetStream";
     int status = 0;
     bool moved = !r->pack || r->workspace != (void *)(uintptr_t)workspace;
     r->workspace = (void *)(uintptr_t)workspace;
     for (int i = 0; i < r->n_views; i++) {
-        void *at = (void *)(uintptr_t)(buffers[r->places[i].buffer] + r->places[i].at);
+        void *at = (void *)(uintptr_t)(buffers[r->operands[i].buffer] + r->operands[i].at);
         moved |= at != r->pointers[i];
         r->pointers[i] = at;
     }
@@ -180,8 +181,8 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Masks of minus infinity are known since 9.10; before 9.16 gradients were wrong where the keys do not
- * fill blocks of 128. */
+/* Masks with minus infinity exist since 9.10.  Before 9.16, gradients were wrong if the number of
+ * keys is not a multiple of 128. */
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = dnn.GetVersion();
@@ -190,14 +191,14 @@ static const char *too_old(const wb__dnn_problem *p)
 }
 
 /* As `prepare`; NULL with *error. */
-static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **why, int *error)
+static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **reason, int *error)
 {
     wb__dnn_problem p;
     *error = WB_ERROR_UNSUPPORTED;
-    *why = wb__dnn_problem_of(step, &p);
-    if (!*why && step->kind == WB__STEP_ATTENTION && wb__gpu_vendor_handle(d, &library))
-        *why = too_old(&p);
-    return *why ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, why, error);
+    *reason = wb__dnn_problem_of(step, &p);
+    if (!*reason && step->kind == WB__STEP_ATTENTION && wb__gpu_vendor_handle(d, &library))
+        *reason = too_old(&p);
+    return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 
 static const char *name_of(const wb__step *step)
@@ -206,7 +207,7 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Numbers handed over by value, and tensors behind cuDNN's own workspace. */
+/* Adds the scalars passed by value, and the tensors behind cuDNN's own workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;
@@ -228,44 +229,45 @@ static void add_attention(routine *r, const wb__step *step)
     }
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason)
 {
     int error = 0;
     *r = NULL;
-    entry *e = entry_of(d, step, why, &error);
+    entry *e = entry_of(d, step, reason, &error);
     if (!e) return error;
-    routine *made = wb__alloc_zero(1, sizeof *made);
-    if (!made) return WB_ERROR_MEMORY;
+    routine *prepared = wb__alloc_zero(1, sizeof *prepared);
+    if (!prepared) return WB_ERROR_MEMORY;
     e->base.holders++;
-    made->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step),
-                                   .workspace = e->plan.workspace};
-    made->handle = wb__gpu_vendor_handle(d, &library);
-    made->entry = e;
-    made->n = made->n_views = step->n_views;
+    prepared->base = (wb__gpu_routine){.library = &wb__cu_dnn, .impl = name_of(step),
+                                       .workspace = e->plan.workspace};
+    prepared->handle = wb__gpu_vendor_handle(d, &library);
+    prepared->entry = e;
+    prepared->n = prepared->n_views = step->n_views;
     for (int i = 0; i < step->n_views; i++) {
         const wb__view *v = &step->views[i];
-        made->ids[i] = i + 1;
-        made->places[i].buffer = v->buffer;
-        made->places[i].at = (size_t)v->offset * wb__dtype_size(v->dtype);
+        prepared->ids[i] = i + 1;
+        prepared->operands[i].buffer = v->buffer;
+        prepared->operands[i].at = (size_t)v->offset * wb__dtype_size(v->dtype);
     }
-    if (step->kind == WB__STEP_ATTENTION) add_attention(made, step);
-    *r = &made->base;
+    if (step->kind == WB__STEP_ATTENTION) add_attention(prepared, step);
+    *r = &prepared->base;
     return 0;
 }
 
-static bool takes(wb__gpu_device *d, const wb__step *step)
+static bool supports(wb__gpu_device *d, const wb__step *step)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     int error = 0;
     if (step->kind != WB__STEP_ATTENTION) return false;
-    const entry *e = entry_of(d, step, &why, &error);
-    if (!e && !why) wb_clear_error();
+    const entry *e = entry_of(d, step, &reason, &error);
+    if (!e && !reason) wb_clear_error();
     return e;
 }
 
-/* Tensor cores read channels in vectors of 16 bytes.  A picture's few channels are widened by cuDNN
- * on the way. */
-static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
+/* Tensor cores read channels in vectors of 16 bytes.  cuDNN itself pads an input with few
+ * channels. */
+static bool prefers_channels_last(wb__gpu_device *base, const wb__step *conv)
 {
     const wb__cu_device *d = wb__cu_of(base);
     const wb__view *x = &conv->views[0], *y = &conv->views[2];
@@ -278,6 +280,7 @@ static bool prefers_nhwc(wb__gpu_device *base, const wb__step *conv)
 }
 
 const wb__gpu_hook wb__cu_dnn = {
-    .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION, .vendor = &library, .takes = takes,
-    .prepare = prepare, .launch = launch, .destroy = destroy, .prefers_nhwc = prefers_nhwc,
+    .kinds = 1u << WB__STEP_CONV | 1u << WB__STEP_ATTENTION, .vendor = &library,
+    .supports = supports, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .prefers_channels_last = prefers_channels_last,
 };

@@ -1,5 +1,6 @@
-/* What is used of cuDNN 9: its graph interface, declared here so that it builds without NVIDIA's
- * headers: types, constants, and one list of functions.  The names are cudnn_graph_v9.h's. */
+/* Declarations of cuDNN 9's graph interface, as far as it is used, so that this compiles without
+ * NVIDIA's headers: types, constants, and one list of functions.  The names are those of
+ * cudnn_graph_v9.h. */
 #ifndef WB__CU_DNN_API_H
 #define WB__CU_DNN_API_H
 
@@ -9,7 +10,7 @@
 struct CUstream_st;
 typedef unsigned int wb__dnn_enum;      /* as C passes enumerations */
 
-#ifndef WB__DNN_NO_TYPES                /* the comparing test has them from the toolkit */
+#ifndef WB__DNN_NO_TYPES  /* the test that compares them defines it and uses the toolkit's */
 typedef struct cudnnContext *cudnnHandle_t;
 typedef void *cudnnBackendDescriptor_t;
 #endif
@@ -109,22 +110,25 @@ enum { WB__DNN_CONSTANTS(WB__DNN_ENUM) WB__DNN_CONSTANTS_END };
     X(size_t, GetVersion, (void))                                                                  \
     X(size_t, GetCudartVersion, (void))                                                            \
     X(const char *, GetErrorString, (wb__dnn_enum status))                                         \
-    X(void, GetLastErrorString, (char *message, size_t room))                                      \
+    X(void, GetLastErrorString, (char *message, size_t capacity))                                  \
     X(wb__dnn_enum, Create, (cudnnHandle_t *handle))                                               \
     X(wb__dnn_enum, Destroy, (cudnnHandle_t handle))                                               \
     X(wb__dnn_enum, SetStream, (cudnnHandle_t handle, struct CUstream_st *stream))                 \
-    X(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescriptor_t *descriptor))\
+    X(wb__dnn_enum, BackendCreateDescriptor,                                                       \
+      (wb__dnn_enum type, cudnnBackendDescriptor_t *descriptor))                                   \
     X(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t descriptor))               \
     X(wb__dnn_enum, BackendFinalize, (cudnnBackendDescriptor_t descriptor))                        \
     X(wb__dnn_enum, BackendSetAttribute,                                                           \
-      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t n, const void *values))\
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t n,       \
+       const void *values))                                                                        \
     X(wb__dnn_enum, BackendGetAttribute,                                                           \
-      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,\
+      (cudnnBackendDescriptor_t descriptor, wb__dnn_enum name, wb__dnn_enum type,                  \
+       int64_t capacity, int64_t *n,                                                               \
        void *values))                                                                              \
     X(wb__dnn_enum, BackendExecute,                                                                \
       (cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack))
 
-/* The table of opened functions: dnn.Create is cudnnCreate. */
+/* The function table: dnn.Create is cudnnCreate. */
 #define WB__DNN_FIELD(type, name, parameters) type (*name) parameters;
 typedef struct { WB__DNN_FUNCTIONS(WB__DNN_FIELD) } wb__dnn_functions;
 #undef WB__DNN_FIELD

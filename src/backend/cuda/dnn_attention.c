@@ -1,16 +1,15 @@
-/* Attention as graphs of cuDNN's: in the very form that its flash engines know, for they are told by
- * their pattern.  (The operation that is all of attention in one node has no causal mask before
- * cuDNN 9.21.)
+/* Attention as graphs of cuDNN.  cuDNN selects its flash engines by matching exactly this pattern
+ * of operations.  (The single operation for all of attention has no causal mask before cuDNN 9.21.)
  *
  * FORWARD       s = q·kᵀ * scale, masked; m = max s; e = exp(s - m); l = sum e
  *               lse = m + log l; o = (e / l)·v
- * BACK          delta = sum(do * o)
- *               p = exp(s - lse), masked as before; dv = pᵀ·do
+ * GRAD          delta = sum(do * o)
+ *               p = exp(s - lse), with the same mask; dv = pᵀ·do
  *               ds = (do·vᵀ - delta) * p * scale; dk = dsᵀ·q; dq = ds·k
  *
  * Scores and sums are f32; p and ds are rounded to the dtype of q before they are multiplied.  Two
- * tensors of BACK are in memory, behind the workspace: delta, and dq in f32, to which blocks of keys
- * add.  Where the same bits are asked for, nothing is added so: ds is in the workspace. */
+ * tensors of GRAD are in memory, behind the workspace: delta, and dq in f32, to which blocks of
+ * keys are added.  A deterministic gradient does not add to dq; it stores ds in the workspace. */
 #include "backend/cuda/dnn.h"
 
 #include <string.h>
@@ -51,7 +50,7 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p)
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* A view with its last two dimensions exchanged. */
-static wb__dnn_view turned(const wb__dnn_view *v)
+static wb__dnn_view transposed_view(const wb__dnn_view *v)
 {
     wb__dnn_view t = *v;
     t.dims[2] = v->dims[3], t.dims[3] = v->dims[2];
@@ -59,7 +58,7 @@ static wb__dnn_view turned(const wb__dnn_view *v)
     return t;
 }
 
-/* Both are [N, H, T, S]: scores, and one a row. */
+/* Shapes [N, H, T, S]: of the scores, and of one value per row. */
 typedef struct { int64_t scores[4], row[4]; } shapes;
 
 static shapes shapes_of(const wb__dnn_problem *p)
@@ -73,7 +72,7 @@ static wb__dnn_desc scores(wb__dnn_graph *g, const shapes *of)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
-/* mode(x, b), or mode(x) with b NULL. */
+/* mode(x, b); b NULL: mode(x). */
 static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
                               const int64_t dims[4])
 {
@@ -82,7 +81,7 @@ static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dn
     return y;
 }
 
-/* s where its row is not before its column, else minus infinity. */
+/* Masks s: minus infinity where the key's index is greater than the query's. */
 static wb__dnn_desc masked(wb__dnn_graph *g, const shapes *of, wb__dnn_desc s)
 {
     wb__dnn_desc row = wb__dnn_between(g, CUDNN_DATA_INT32, of->scores, NULL);
@@ -118,7 +117,7 @@ static void forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of
     wb__dnn_matmul(g, w, t[V], t[O]);
 }
 
-/* Scores as their transpose, rounded. */
+/* The transpose of the scores, rounded. */
 static wb__dnn_desc transposed(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
                                wb__dnn_desc s)
 {
@@ -180,7 +179,7 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p)
     const bool backwards = p->variant == WB__ATTENTION_GRAD;
     wb__dnn_desc t[9] = {NULL};
     for (int i = 0; i < p->n_views; i++) {
-        const wb__dnn_view other = turned(&p->views[i]);
+        const wb__dnn_view other = transposed_view(&p->views[i]);
         const bool turn = i == K || (i == V && backwards);
         t[i] = wb__dnn_tensor(g, i + 1, turn ? &other : &p->views[i]);
     }

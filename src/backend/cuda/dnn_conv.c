@@ -1,4 +1,4 @@
-/* Convolutions as graphs of cuDNN's. */
+/* Convolutions as graphs of cuDNN. */
 #include "backend/cuda/dnn.h"
 
 #include <string.h>
@@ -15,7 +15,7 @@ static bool dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Strides of dimensions of 1 are anyone's; cuDNN tells layouts by them. */
+/* The stride of a dimension of size 1 is arbitrary, but cuDNN derives layouts from it. */
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
@@ -36,7 +36,7 @@ static int forbidden_notes(const wb__step *step)
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    /* The error of these transforms is many times that of a sum of products in f32. */
+    /* The error of these transforms is much larger than the error of a sum of products in f32. */
     if (!f32 || step->precision == WB__PRECISION_HIGHEST)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
@@ -104,7 +104,7 @@ static wb__dnn_desc convolution(wb__dnn_graph *g, const wb__conv_attr *a)
     return d;
 }
 
-/* The attributes of the three operations, operands in the order of the step's views. */
+/* The attributes of the three operations; operands are in the order of the step's views. */
 static const struct { int descriptor, operand[3], how, alpha, beta; } table[] = {
     [WB__CONV_FORWARD] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
@@ -135,7 +135,7 @@ static wb__dnn_desc between(wb__dnn_graph *g, const wb__dnn_view *y)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
 }
 
-/* x, then the bias, then the function, into y. */
+/* Adds the bias and applies the function to x; the result is y. */
 static void epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x, wb__dnn_desc y)
 {
     const bool acts = p->epilogue != WB__OP_NONE;

@@ -1,4 +1,4 @@
-/* Graphs of cuDNN's put together from descriptors, and an engine chosen for each. */
+/* Creates graphs of cuDNN from descriptors, and chooses an engine for each. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 
@@ -6,7 +6,7 @@
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-static bool went(wb__dnn_graph *g, int status, const char *call)
+static bool succeeded(wb__dnn_graph *g, int status, const char *call)
 {
     if (status && !g->status) {
         g->status = status;
@@ -22,49 +22,50 @@ void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target)
     g->last_id = 1000;
 }
 
-static void release(const wb__dnn_functions *f, wb__dnn_desc *made, int n)
+static void release(const wb__dnn_functions *f, wb__dnn_desc *descriptors, int n)
 {
-    while (n > 0) f->BackendDestroyDescriptor(made[--n]);
+    while (n > 0) f->BackendDestroyDescriptor(descriptors[--n]);
 }
 
 void wb__dnn_end(wb__dnn_graph *g)
 {
-    release(g->target->f, g->made, g->n_made);
-    g->n_made = 0;
+    release(g->target->f, g->descriptors, g->n_descriptors);
+    g->n_descriptors = 0;
 }
 
 wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type)
 {
     wb__dnn_desc d = NULL;
     if (g->status) return NULL;
-    if (g->n_made == WB__DNN_MOST_MADE) {
-        went(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
+    if (g->n_descriptors == WB__DNN_MAX_DESCRIPTORS) {
+        succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many descriptors");
         return NULL;
     }
-    if (!went(g, g->target->f->BackendCreateDescriptor(type, &d), "cudnnBackendCreateDescriptor"))
+    if (!succeeded(g, g->target->f->BackendCreateDescriptor(type, &d),
+                   "cudnnBackendCreateDescriptor"))
         return NULL;
-    return g->made[g->n_made++] = d;
+    return g->descriptors[g->n_descriptors++] = d;
 }
 
 void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
                  const void *values)
 {
     if (!g->status)
-        went(g, g->target->f->BackendSetAttribute(d, name, type, n, values),
-             "cudnnBackendSetAttribute");
+        succeeded(g, g->target->f->BackendSetAttribute(d, name, type, n, values),
+                  "cudnnBackendSetAttribute");
 }
 
 void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d)
 {
-    if (!g->status) went(g, g->target->f->BackendFinalize(d), "cudnnBackendFinalize");
+    if (!g->status) succeeded(g, g->target->f->BackendFinalize(d), "cudnnBackendFinalize");
 }
 
 void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d)
 {
     wb__dnn_finish(g, d);
     if (g->status) return;
-    if (g->n_ops == WB__DNN_MOST_OPS)
-        went(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
+    if (g->n_ops == WB__DNN_MAX_OPS)
+        succeeded(g, CUDNN_STATUS_INTERNAL_ERROR, "a graph of too many operations");
     else
         g->ops[g->n_ops++] = d;
 }
@@ -192,7 +193,7 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-enum { MOST_CONFIGS = 64 };
+enum { MAX_CONFIGS = 64 };
 
 static wb__dnn_desc whole(wb__dnn_graph *g)
 {
@@ -206,7 +207,8 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
     return d;
 }
 
-/* Configurations of engines, best first, as descriptors of the graph's; gives their number. */
+/* Fills a list of engine configurations, best first, as descriptors of the graph; returns their
+ * number. */
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
@@ -217,21 +219,21 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
     if (!t->handle) set_desc(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, t->properties);
     wb__dnn_finish(g, d);
     if (g->status ||
-        !went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
-              "cudnnBackendGetAttribute"))
+        !succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &n, NULL),
+                   "cudnnBackendGetAttribute"))
         return 0;
-    n = WB__MIN(n, MOST_CONFIGS);
+    n = WB__MIN(n, MAX_CONFIGS);
     for (int i = 0; i < n; i++) list[i] = wb__dnn_make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     if (!n || g->status) return 0;
-    const int64_t room = n;
-    went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                      CUDNN_TYPE_BACKEND_DESCRIPTOR, room, &n, list),
-         "cudnnBackendGetAttribute");
-    return g->status ? 0 : (int)WB__MIN(n, room);
+    const int64_t capacity = n;
+    succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                           CUDNN_TYPE_BACKEND_DESCRIPTOR, capacity, &n, list),
+              "cudnnBackendGetAttribute");
+    return g->status ? 0 : (int)WB__MIN(n, capacity);
 }
 
-/* The engine's numerical notes as bits, and its number. */
+/* The engine's numerical notes as a bit set, and its index. */
 static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
 {
     const wb__dnn_functions *f = g->target->f;
@@ -239,21 +241,23 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
     int64_t n = 0, which = -1;
     wb__dnn_desc engine = wb__dnn_make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     if (g->status) return 0;
-    went(g, f->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                   CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
-         "cudnnBackendGetAttribute");
+    succeeded(g, f->BackendGetAttribute(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine),
+              "cudnnBackendGetAttribute");
     if (g->status) return 0;
-    went(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n,
-                                   &which), "cudnnBackendGetAttribute");
-    went(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                   CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes), &n, notes),
-         "cudnnBackendGetAttribute");
+    succeeded(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                                        1, &n, &which),
+              "cudnnBackendGetAttribute");
+    succeeded(g, f->BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                        CUDNN_TYPE_NUMERICAL_NOTE, (int64_t)WB__COUNT(notes), &n,
+                                        notes),
+              "cudnnBackendGetAttribute");
     for (int i = 0; !g->status && i < n && i < (int)WB__COUNT(notes); i++) bits |= 1 << notes[i];
     *number = (int)which;
     return bits;
 }
 
-/* A plan of this configuration, or NULL: it does not suit this device. */
+/* Creates a plan of this configuration; NULL: the device does not support it. */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;
@@ -265,9 +269,9 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
     else
         set_desc(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, t->properties);
     if (g->status || t->f->BackendFinalize(d)) return NULL;
-    went(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                      CUDNN_TYPE_INT64, 1, &n, &bytes),
-         "cudnnBackendGetAttribute");
+    succeeded(g, t->f->BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                           CUDNN_TYPE_INT64, 1, &n, &bytes),
+              "cudnnBackendGetAttribute");
     *workspace = (size_t)bytes;
     return g->status ? NULL : d;
 }
@@ -275,16 +279,16 @@ static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *works
 static bool pick(wb__dnn_graph *g, wb__dnn_desc graph, int mode, int forbidden, size_t most,
                  wb__dnn_plan *plan)
 {
-    wb__dnn_desc list[MOST_CONFIGS];
-    const int n = configs(g, graph, mode, list), before = g->n_made;
+    wb__dnn_desc list[MAX_CONFIGS];
+    const int n = configs(g, graph, mode, list), before = g->n_descriptors;
     for (int i = 0; i < n && !g->status; i++) {
         const int notes = notes_of(g, list[i], &plan->engine);
         if (!(notes & forbidden)) {
             plan->plan = plan_of(g, list[i], &plan->workspace);
             if (plan->plan && plan->workspace <= most) return true;
         }
-        release(g->target->f, g->made + before, g->n_made - before);
-        g->n_made = before;
+        release(g->target->f, g->descriptors + before, g->n_descriptors - before);
+        g->n_descriptors = before;
     }
     plan->plan = NULL;
     return false;
@@ -298,22 +302,22 @@ int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *p
     for (size_t i = 0; i < WB__COUNT(modes) && !g->status; i++)
         if (pick(g, graph, modes[i], forbidden, most, plan)) break;
     if (!plan->plan) return WB_ERROR_UNSUPPORTED;
-    plan->made = wb__alloc((size_t)g->n_made * sizeof *plan->made);
-    if (!plan->made) {
+    plan->descriptors = wb__alloc((size_t)g->n_descriptors * sizeof *plan->descriptors);
+    if (!plan->descriptors) {
         plan->plan = NULL;
         return WB_ERROR_MEMORY;
     }
-    memcpy(plan->made, g->made, (size_t)g->n_made * sizeof *plan->made);
-    plan->n_made = g->n_made;
-    g->n_made = 0;
+    memcpy(plan->descriptors, g->descriptors, (size_t)g->n_descriptors * sizeof *plan->descriptors);
+    plan->n_descriptors = g->n_descriptors;
+    g->n_descriptors = 0;
     return 0;
 }
 
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan)
 {
-    if (!plan->made) return;
-    release(f, plan->made, plan->n_made);
-    wb__free(plan->made);
+    if (!plan->descriptors) return;
+    release(f, plan->descriptors, plan->n_descriptors);
+    wb__free(plan->descriptors);
     *plan = (wb__dnn_plan){0};
 }
 
@@ -352,7 +356,7 @@ int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dn
     wb__dnn_begin(g, target);
     if (p->kind == WB__STEP_CONV) wb__dnn_conv(g, p);
     else wb__dnn_attention(g, p);
-    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_most_workspace(target, p), plan);
+    const int error = wb__dnn_choose(g, p->forbidden, wb__dnn_max_workspace(target, p), plan);
     wb__dnn_end(g);
     return error;
 }

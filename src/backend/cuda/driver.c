@@ -1,5 +1,5 @@
-/* The driver and NVRTC: opened at run time, never closed (their threads may still run); what their
- * errors mean. */
+/* The driver and NVRTC: opened at run time and never closed, because their threads may still run;
+ * error codes. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* What older drivers lack, and we can do without. */
+/* Functions that older drivers lack and that are optional. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||
@@ -34,7 +34,7 @@ static bool is_of_graphs(const char *name)
            !strcmp(name, "cuStreamEndCapture");
 }
 
-static const char *file;                /* the driver's */
+static const char *file;                /* the driver's file */
 
 static int find_functions(void *library)
 {
@@ -47,15 +47,15 @@ static int find_functions(void *library)
         if (is_of_pools(name)) wb__cu_has_pools = false;
         else if (is_of_graphs(name)) wb__cu_has_graphs = false;
         else
-            return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is no driver of NVIDIA's, or"
-                            " an old one: install driver 470 or newer", file, name);
+            return wb__fail(WB_ERROR_DEVICE, "cuda: %s has no %s: it is not NVIDIA's driver, or it"
+                            " is too old: install driver 470 or newer", file, name);
     }
     return 0;
 }
 
 #define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
-/* What cuInit says, and what can be done. */
+/* Reports the failure of cuInit, with a cure. */
 static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -95,7 +95,7 @@ int wb__cu_init(void)
     code = CALL(DriverGetVersion, &wb__cu_driver_version);
     if (code) return FAIL(code, "%s", file);
     if (wb__cu_driver_version < 11000)
-        return wb__fail(WB_ERROR_DEVICE, "cuda: the driver knows CUDA %d.%d; 11.0 or newer is"
+        return wb__fail(WB_ERROR_DEVICE, "cuda: the driver supports CUDA %d.%d; 11.0 or newer is"
                         " needed: install driver 470 or newer", wb__cu_driver_version / 1000,
                         wb__cu_driver_version % 1000 / 10);
     return 0;
@@ -114,11 +114,11 @@ static const wb__gpu_file nvrtc_files[] = {{"libnvrtc.so.13", 13}, {"libnvrtc.so
                                            {"libnvrtc.so.11.2", 11}, {"libnvrtc.so", 0},
                                            {NULL, 0}};
 
-enum { MOST_COMPILERS = 4 };
-static wb__cu_compiler compilers[MOST_COMPILERS];
+enum { MAX_COMPILERS = 4 };
+static wb__cu_compiler compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* One that is none of those before: the same file has several names. */
+/* Whether it differs from the compilers before it: one file can have several names. */
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
@@ -126,29 +126,31 @@ static bool is_new(const wb__nvrtc_functions *f)
     return true;
 }
 
-/* Opens one more; 0, or an error. */
+/* Opens one more compiler; 0, or an error. */
 static int open_nvrtc(void)
 {
     static int from;
-    char why[400] = "";
+    char reason[400] = "";
     const char *missing = NULL;
     wb__nvrtc_functions *f = &compilers[n_compilers].f;
     void *library;
-    while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, why, sizeof why)) &&
+    while ((library = wb__gpu_open_next(&wb__cu_search, nvrtc_files, &from, reason,
+                                        sizeof reason)) &&
            ((missing = wb__gpu_find_functions(library, nvrtc_functions,
-                                              WB__COUNT(nvrtc_functions), f)) || !is_new(f))) {}
-    if (!library) from = 0;             /* it may be there when it is wanted again */
+                                              WB__COUNT(nvrtc_functions), f)) ||
+            !is_new(f))) {}
+    if (!library) from = 0;             /* the next call searches from the beginning */
     if (!library && missing)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC has no %s: 11.2 or newer is needed", missing);
     if (!library)
         return wb__fail(WB_ERROR_DEVICE, "cuda: NVRTC, which compiles kernels, was not found: %s;"
                         " install it (Debian: libnvrtc12; NVIDIA: cuda-nvrtc; or pip's"
-                        " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", why);
+                        " nvidia-cuda-nvrtc), or name its folder in WEBER_CUDA_PATH", reason);
     n_compilers++;
     return 0;
 }
 
-/* Asks for its version; 0, or an error. */
+/* Reads its version; 0, or an error. */
 static int begin_compiler(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;
@@ -165,7 +167,7 @@ const wb__cu_compiler *wb__cu_compiler_at(int i)
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     int status = 0;
     pthread_mutex_lock(&one);
-    if (i == n_compilers && i < MOST_COMPILERS) status = open_nvrtc();
+    if (i == n_compilers && i < MAX_COMPILERS) status = open_nvrtc();
     if (!status && i < n_compilers && !compilers[i].version) status = begin_compiler(&compilers[i]);
     const bool there = !status && i < n_compilers;
     pthread_mutex_unlock(&one);
@@ -181,18 +183,19 @@ const char *wb__cu_error_name(int code)
     return cu.GetErrorName((CUresult)code, &name) || !name ? "an unknown error" : name;
 }
 
-void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t room)
+void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
-    const char *said = NULL;
+    const char *message = NULL;
     (void)d;
-    if (!cu.GetErrorString((CUresult)code, &said) && said) snprintf(text, room, "%s", said);
+    if (!cu.GetErrorString((CUresult)code, &message) && message)
+        snprintf(text, capacity, "%s", message);
 }
 
 int wb__cu_error_kind(int code)
 {
     switch (code) {
     case CUDA_ERROR_OUT_OF_MEMORY: return WB__GPU_ERROR_MEMORY;
-    /* After these the driver does nothing more for the context, whatever is asked. */
+    /* After these errors the driver rejects every call for the context. */
     case CUDA_ERROR_DEVICE_UNAVAILABLE: case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE: case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS: case CUDA_ERROR_LAUNCH_TIMEOUT:

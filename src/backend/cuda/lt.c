@@ -1,5 +1,5 @@
-/* Matrix products by cuBLASLt: opened when the first one comes, an algorithm for each problem chosen
- * by its heuristics when a plan is made.
+/* Matrix products by cuBLASLt.  The library is opened for the first product.  Its heuristics choose
+ * an algorithm for each problem when a plan is created.
  *
  *   WEBER_CUDA_CUBLASLT   0: never */
 #include "backend/cuda/cuda.h"
@@ -11,7 +11,7 @@
 
 static wb__lt_functions lt;
 
-/* An algorithm for a problem. */
+/* A cached algorithm for a problem. */
 typedef struct {
     wb__gpu_entry base;
     wb__lt_problem problem;
@@ -24,17 +24,19 @@ typedef struct {
     wb__gpu_routine base;
     entry *entry;
     cublasLtHandle_t handle;
-    wb__lt_places places;
+    wb__lt_operands operands;
     wb__lt_descriptors d;
-    uint64_t vector, aux;               /* the addresses that its descriptor has */
+    uint64_t vector, aux;               /* the addresses in its descriptor */
 } routine;
 
-static bool suits(const void *table, const char *missing, char *why, size_t room)
+static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__lt_functions *f = table;
     if (!missing && f->GetVersion() >= 120000) return true;
-    if (missing) snprintf(why, room, "libcublasLt has no %s: too old or too new", missing);
-    else snprintf(why, room, "version %zu is too old: install cuBLAS 12 or newer", f->GetVersion());
+    if (missing) snprintf(reason, capacity, "libcublasLt has no %s: too old or too new", missing);
+    else
+        snprintf(reason, capacity, "version %zu is too old: install cuBLAS 12 or newer",
+                 f->GetVersion());
     return false;
 }
 
@@ -76,7 +78,7 @@ static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gp
 #define NAME(type, name, parameters) {"cublasLt" #name, offsetof(wb__lt_functions, name)},
 static const wb__gpu_function functions[] = {WB__LT_FUNCTIONS(NAME)};
 #undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MOST_FUNCTIONS, "room for the functions");
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
 static wb__gpu_vendor library = {
     .name = "cuBLASLt", .variable = "WEBER_CUDA_CUBLASLT",
@@ -89,7 +91,7 @@ static wb__gpu_vendor library = {
     .creating = "cublasLtCreate", .create = create, .destroy = destroy_handle,
     .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
     .problem_bytes = sizeof(wb__lt_problem), .find = find,
-    .why_not = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
+    .reasons = {"cuBLASLt is not used", "cuBLASLt: it does not work here",
                 "cuBLASLt: it has no algorithm", "cuBLASLt: it refused this one"},
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
@@ -105,37 +107,38 @@ int wb__cu_lt_major(void)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* An address of the descriptor's, set where it is not the one of last time. */
-static int point(routine *r, int attribute, wb__lt_place place, const uint64_t *buffers,
+/* Sets an address in the descriptor if it differs from the previous launch. */
+static int point(routine *r, int attribute, wb__lt_operand operand, const uint64_t *buffers,
                  uint64_t *last)
 {
-    if (place.buffer < 0) return 0;
-    const uint64_t address = (uint64_t)buffers[place.buffer] + place.at;
+    if (operand.buffer < 0) return 0;
+    const uint64_t address = (uint64_t)buffers[operand.buffer] + operand.at;
     if (address == *last) return 0;
     *last = address;
     return lt.MatmulDescSetAttribute(r->d.desc, attribute, &address, sizeof address);
 }
 
 static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
-                  const wb__gpu_places *places)
+                  const wb__gpu_addresses *addresses)
 {
     static const float one = 1, zero = 0;
     static const double one_f64 = 1, zero_f64 = 0;
-    const uint64_t *buffers = places->address;
+    const uint64_t *buffers = addresses->address;
     routine *r = (routine *)base;
     const bool f64 = r->entry->problem.type == CUDA_R_64F;
     const char *call = "cublasLtMatmulDescSetAttribute";
     void *at[3];
     for (int j = 0; j < 3; j++) {
-        const wb__lt_place *p = &r->places.operand[j];
+        const wb__lt_operand *p = &r->operands.operand[j];
         at[j] = (void *)(uintptr_t)(buffers[p->buffer] + p->at);
     }
-    int status = point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, r->places.vector, buffers, &r->vector);
+    int status =
+        point(r, CUBLASLT_MATMUL_DESC_BIAS_POINTER, r->operands.vector, buffers, &r->vector);
     if (!status)
-        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->places.aux, buffers,
+        status = point(r, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, r->operands.aux, buffers,
                        &r->aux);
     if (!status) {
-        const uint64_t workspace = places->workspace + places->workspace_at;
+        const uint64_t workspace = addresses->workspace + addresses->workspace_at;
         void *lent = base->workspace ? (void *)(uintptr_t)workspace : NULL;
         call = "cublasLtMatmul";
         status = (int)lt.Matmul(r->handle, r->d.desc, f64 ? (const void *)&one_f64 : &one, at[0],
@@ -161,32 +164,34 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 /* ---- preparing ------------------------------------------------------------------------------- */
 
 /* As `prepare`; NULL with *error. */
-static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_places *places,
-                       const char **why, int *error)
+static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands *operands,
+                       const char **reason, int *error)
 {
     wb__lt_problem p;
     *error = WB_ERROR_UNSUPPORTED;
-    *why = wb__lt_problem_of(step, &p, places);
-    return *why ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, why, error);
+    *reason = wb__lt_problem_of(step, &p, operands);
+    return *reason ? NULL : (entry *)wb__gpu_entry_of(d, &library, &p, reason, error);
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason)
 {
-    wb__lt_places places;
+    wb__lt_operands operands;
     const char *call = NULL;
     int error = 0;
-    entry *e = entry_of(d, step, &places, why, &error);
+    entry *e = entry_of(d, step, &operands, reason, &error);
     if (!e) return error;
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     *made = (routine){.base = {.library = &wb__cu_lt, .impl = wb__lt_name(&e->problem),
                                .workspace = e->workspace},
-                      .entry = e, .handle = wb__gpu_vendor_handle(d, &library), .places = places};
+                      .entry = e, .handle = wb__gpu_vendor_handle(d, &library),
+                      .operands = operands};
     const int status = wb__lt_describe(&lt, &e->problem, &made->d, &call);
     if (status) {
         wb__gpu_vendor_note(d, &library, status, call);
         wb__free(made);
-        *why = library.why_not[WB__GPU_NOTHING];
+        *reason = library.reasons[WB__GPU_NOTHING];
         return WB_ERROR_UNSUPPORTED;
     }
     e->base.holders++;
@@ -194,17 +199,17 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     return 0;
 }
 
-static bool takes(wb__gpu_device *d, const wb__step *step)
+static bool supports(wb__gpu_device *d, const wb__step *step)
 {
-    wb__lt_places places;
-    const char *why = NULL;
+    wb__lt_operands operands;
+    const char *reason = NULL;
     int error = 0;
-    const entry *e = entry_of(d, step, &places, &why, &error);
-    if (!e && !why) wb_clear_error();
+    const entry *e = entry_of(d, step, &operands, &reason, &error);
+    if (!e && !reason) wb_clear_error();
     return e;
 }
 
 const wb__gpu_hook wb__cu_lt = {
-    .kinds = 1u << WB__STEP_MATMUL, .vendor = &library, .takes = takes, .prepare = prepare,
+    .kinds = 1u << WB__STEP_MATMUL, .vendor = &library, .supports = supports, .prepare = prepare,
     .launch = launch, .destroy = destroy,
 };

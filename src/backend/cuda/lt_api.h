@@ -1,5 +1,6 @@
-/* What is used of cuBLASLt (12 and 13), declared here so that it builds without NVIDIA's headers:
- * types, constants, and one list of functions.  The names are cublasLt.h's. */
+/* Declarations of cuBLASLt (12 and 13), as far as it is used, so that this compiles without
+ * NVIDIA's headers: types, constants, and one list of functions.  The names are those of
+ * cublasLt.h. */
 #ifndef WB__CU_LT_API_H
 #define WB__CU_LT_API_H
 
@@ -19,7 +20,7 @@ typedef struct {
     int reserved[4];
 } wb__lt_result;
 
-#ifndef WB__LT_NO_TYPES                 /* the comparing test has them from the toolkit */
+#ifndef WB__LT_NO_TYPES  /* the test that compares them defines it and uses the toolkit's */
 typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct wb__lt_its_desc *cublasLtMatmulDesc_t;
 typedef struct wb__lt_its_layout *cublasLtMatrixLayout_t;
@@ -73,18 +74,21 @@ enum { WB__LT_CONSTANTS(WB__LT_ENUM) WB__LT_CONSTANTS_END };
     X(wb__lt_enum, MatrixLayoutDestroy, (cublasLtMatrixLayout_t layout))                           \
     X(wb__lt_enum, MatrixLayoutSetAttribute,                                                       \
       (cublasLtMatrixLayout_t layout, wb__lt_enum attribute, const void *value, size_t bytes))     \
-    X(wb__lt_enum, MatmulDescCreate, (cublasLtMatmulDesc_t *desc, wb__lt_enum compute, wb__lt_enum scale))\
+    X(wb__lt_enum, MatmulDescCreate,                                                               \
+      (cublasLtMatmulDesc_t *desc, wb__lt_enum compute, wb__lt_enum scale))                        \
     X(wb__lt_enum, MatmulDescDestroy, (cublasLtMatmulDesc_t desc))                                 \
     X(wb__lt_enum, MatmulDescSetAttribute,                                                         \
       (cublasLtMatmulDesc_t desc, wb__lt_enum attribute, const void *value, size_t bytes))         \
     X(wb__lt_enum, MatmulPreferenceCreate, (cublasLtMatmulPreference_t *preference))               \
     X(wb__lt_enum, MatmulPreferenceDestroy, (cublasLtMatmulPreference_t preference))               \
     X(wb__lt_enum, MatmulPreferenceSetAttribute,                                                   \
-      (cublasLtMatmulPreference_t preference, wb__lt_enum attribute, const void *value, size_t bytes))\
+      (cublasLtMatmulPreference_t preference, wb__lt_enum attribute, const void *value,            \
+       size_t bytes))                                                                              \
     X(wb__lt_enum, MatmulAlgoGetHeuristic,                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,               \
        cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,               \
-       cublasLtMatmulPreference_t preference, int room, cublasLtMatmulHeuristicResult_t *results,  \
+       cublasLtMatmulPreference_t preference, int capacity,                                        \
+       cublasLtMatmulHeuristicResult_t *results,                                                   \
        int *n))                                                                                    \
     X(wb__lt_enum, Matmul,                                                                         \
       (cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,       \
@@ -93,7 +97,7 @@ enum { WB__LT_CONSTANTS(WB__LT_ENUM) WB__LT_CONSTANTS_END };
        cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace,         \
        size_t workspace_bytes, struct CUstream_st *stream))
 
-/* The table of opened functions: lt.Matmul is cublasLtMatmul. */
+/* The function table: lt.Matmul is cublasLtMatmul. */
 #define WB__LT_FIELD(type, name, parameters) type (*name) parameters;
 typedef struct { WB__LT_FUNCTIONS(WB__LT_FIELD) } wb__lt_functions;
 #undef WB__LT_FIELD

@@ -1,22 +1,23 @@
-/* A step of the engine's as a problem of cuBLASLt's, and as its descriptors.  Nothing here needs a
+/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  Does not need a
  * device. */
 #include "backend/cuda/lt.h"
 
 #include <string.h>
 
-/* Products of fewer multiplications are left to a kernel of ours, which starts as fast. */
-static const int64_t worth = 1 << 12;
+/* Products with fewer multiplications use our own kernel, which starts as fast. */
+static const int64_t min_work = 1 << 12;
 
-/* ---- how operands lie ------------------------------------------------------------------------ */
+/* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view with its batch dimensions as one, its matrices `step` apart. */
+/* A view with its batch dimensions merged; the matrices are `step` elements apart. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
     bool transposed;
 } operand;
 
-/* Batches that share b are rows of one product, if the rows of a and c run on. */
+/* Batches that share b become rows of one product, if the rows of a and c have a constant
+ * stride. */
 static void batch_to_rows(operand v[3], int32_t *batch)
 {
     operand *const sides[2] = {&v[0], &v[2]};
@@ -36,7 +37,7 @@ static void batch_to_rows(operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Of c's shape: rows of elements in order, at one distance from the first to the last. */
+/* Whether a view of c's shape has contiguous rows at a constant distance. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
@@ -51,22 +52,23 @@ static bool even_rows(const wb__view *v, int64_t *row)
     return *row >= v->dims[v->ndim - 1];
 }
 
-static size_t place(const wb__view *v, wb__lt_place *to)
+static size_t set_operand(const wb__view *v, wb__lt_operand *to)
 {
     static const uint8_t bytes[WB_DTYPE_COUNT] = {
         [WB_F32] = 4, [WB_F64] = 8, [WB_F16] = 2, [WB_BF16] = 2, [WB_U8] = 1};
-    *to = (wb__lt_place){v->buffer, (size_t)v->offset * bytes[v->dtype]};
+    *to = (wb__lt_operand){v->buffer, (size_t)v->offset * bytes[v->dtype]};
     return to->at;
 }
 
-/* A view's place, and what divides its address: 16 at most, more gains nothing. */
-static int32_t alignment(const wb__view *v, wb__lt_place *to)
+/* The buffer and offset of a view, and the alignment of its address: at most 16, more has no
+ * benefit. */
+static int32_t alignment(const wb__view *v, wb__lt_operand *to)
 {
-    const size_t at = place(v, to) | (size_t)v->granule | 16;
+    const size_t at = set_operand(v, to) | (size_t)v->granule | 16;
     return (int32_t)(at & (~at + 1));
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- data types and precision ---------------------------------------------------------------- */
 
 static const char *numbers(const wb__step *step, wb__lt_problem *p)
 {
@@ -84,8 +86,8 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
     p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
     p->compute = t == WB_F64 ? CUBLAS_COMPUTE_64F
                : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
-    /* Parts of a sum are never rounded to 16 bits.  Those that are added up in place come in an
-     * order that is nowhere promised. */
+    /* Partial sums are never rounded to 16 bits.  Adding partial sums in place has no guaranteed
+     * order. */
     p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     return NULL;
@@ -93,23 +95,23 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-enum { WITH_SUMS = 16 };                    /* a bit of theirs, as CUBLASLT_EPILOGUE_BIAS is */
+enum { WITH_SUMS = 16 };  /* a bit in cuBLASLt's encoding, like CUBLASLT_EPILOGUE_BIAS */
 _Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) ==
                CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
                (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD &&
                (CUBLASLT_EPILOGUE_DRELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DRELU_BGRAD, "bits");
 
 static const char *add_vector(const wb__view *v, int64_t length, wb__lt_problem *p,
-                              wb__lt_places *places)
+                              wb__lt_operands *operands)
 {
     if (v->ndim != 1 || (v->strides[0] != 1 && v->dims[0] > 1) || v->dims[0] != length)
         return "cuBLASLt: strides of the bias";
-    p->vector_align = alignment(v, &places->vector);
+    p->vector_align = alignment(v, &operands->vector);
     return NULL;
 }
 
 static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, wb__lt_problem *p,
-                           wb__lt_places *places)
+                           wb__lt_operands *operands)
 {
     const wb__view *c = &step->views[2];
     int64_t row = 0;
@@ -117,30 +119,31 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     if (v->dtype != (bits ? WB_U8 : c->dtype)) return "cuBLASLt: the epilogue's dtype";
     if (v->ndim < 2 || !even_rows(v, &row)) return "cuBLASLt: strides of the epilogue";
     p->aux_ld = bits ? row * 8 : row;
-    if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows) return "cuBLASLt: rows of the epilogue";
-    p->aux_align = alignment(v, &places->aux);
+    if (p->aux_ld % (bits ? 128 : 8) || p->aux_ld < p->rows)
+        return "cuBLASLt: rows of the epilogue";
+    p->aux_align = alignment(v, &operands->aux);
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Sums are of c with a gradient, or of an operand with nothing else. */
-static const char *add_sums(const wb__step *step, bool turned, bool back, wb__lt_problem *p,
-                            wb__lt_places *places)
+/* Sums of c require a gradient's epilogue; sums of an operand exclude any epilogue. */
+static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
+                            wb__lt_operands *operands)
 {
     const bool of_c = step->sums_of == WB__SUMS_OF_C, of_a = step->sums_of == WB__SUMS_OF_A;
-    const bool of_rows = of_a == turned;        /* the sums are as many as D has rows */
+    const bool of_rows = of_a == c_transposed;  /* the sums are as many as D has rows */
     if (step->views[2].ndim > 2) return "cuBLASLt: sums of batches";
     if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
     if (of_c ? !back : p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
         return "cuBLASLt: such sums with such an epilogue";
     if (of_c) p->epilogue |= WITH_SUMS;
     else p->epilogue = of_rows ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
-    return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, places);
+    return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, operands);
 }
 
-/* Theirs for an epilogue and what it has beside c; 0: none. */
-static int16_t theirs(const wb__step *step)
+/* cuBLASLt's code for an epilogue and its aux; 0: none. */
+static int16_t epilogue_code(const wb__step *step)
 {
-    static const struct { wb__op op; wb__aux aux; int16_t theirs; } table[] = {
+    static const struct { wb__op op; wb__aux aux; int16_t epilogue_code; } table[] = {
         {WB__OP_NONE, WB__AUX_NONE, CUBLASLT_EPILOGUE_DEFAULT},
         {WB__OP_relu, WB__AUX_NONE, CUBLASLT_EPILOGUE_RELU},
         {WB__OP_gelu, WB__AUX_NONE, CUBLASLT_EPILOGUE_GELU},
@@ -149,42 +152,43 @@ static int16_t theirs(const wb__step *step)
         {WB__OP_gelu_slope, WB__AUX_FACTOR, CUBLASLT_EPILOGUE_DGELU},
         {WB__OP_relu, WB__AUX_MASK, CUBLASLT_EPILOGUE_DRELU}};
     for (size_t i = 0; i < WB__COUNT(table); i++)
-        if (table[i].op == step->epilogue && table[i].aux == step->aux_kind) return table[i].theirs;
+        if (table[i].op == step->epilogue && table[i].aux == step->aux_kind)
+            return table[i].epilogue_code;
     return 0;
 }
 
-static const char *epilogue(const wb__step *step, bool turned, wb__lt_problem *p,
-                            wb__lt_places *places)
+static const char *epilogue(const wb__step *step, bool c_transposed, wb__lt_problem *p,
+                            wb__lt_operands *operands)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     const bool bias = step->n_views > 3, plain = step->epilogue == WB__OP_NONE;
     const bool bits = step->aux_kind == WB__AUX_SIGNS || step->aux_kind == WB__AUX_MASK;
     const bool back = step->aux_kind == WB__AUX_FACTOR || step->aux_kind == WB__AUX_MASK;
-    places->vector.buffer = places->aux.buffer = -1;
-    p->epilogue = theirs(step);
+    operands->vector.buffer = operands->aux.buffer = -1;
+    p->epilogue = epilogue_code(step);
     if (!p->epilogue) return "cuBLASLt: no such epilogue";
-    if (turned && (bias || !plain)) return "cuBLASLt: an epilogue of a transposed result";
+    if (c_transposed && (bias || !plain)) return "cuBLASLt: an epilogue of a transposed result";
     if (bias && (back || step->sums_of)) return "cuBLASLt: a bias before a gradient";
     if (bias) {
         if (step->views[3].dtype != step->views[2].dtype) return "cuBLASLt: the bias's dtype";
         p->epilogue =
             plain ? CUBLASLT_EPILOGUE_BIAS : p->epilogue | CUBLASLT_EPILOGUE_BIAS;
-        why = add_vector(&step->views[3], p->rows, p, places);
+        reason = add_vector(&step->views[3], p->rows, p, operands);
     }
-    if (!why && step->sums_of) why = add_sums(step, turned, back, p, places);
-    return !why && step->aux_kind ? add_aux(&step->aux, bits, step, p, places) : why;
+    if (!reason && step->sums_of) reason = add_sums(step, c_transposed, back, p, operands);
+    return !reason && step->aux_kind ? add_aux(&step->aux, bits, step, p, operands) : reason;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole problem ----------------------------------------------------------------------- */
 
-const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_places *places)
+const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands)
 {
     operand v[3];
     const wb__view *a = &step->views[0], *c = &step->views[2];
     memset(p, 0, sizeof *p);
-    memset(places, 0, sizeof *places);
-    const char *why = numbers(step, p);
-    if (why) return why;
+    memset(operands, 0, sizeof *operands);
+    const char *reason = numbers(step, p);
+    if (reason) return reason;
     for (int j = 0; j < 3; j++) {
         const wb__view *view = &step->views[j];
         v[j] = (operand){.view = view, .rows = view->dims[view->ndim - 2]};
@@ -200,23 +204,23 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_pl
     const int64_t m = v[2].rows, n = c->dims[c->ndim - 1];
     const double work = (double)p->batch * (double)m * (double)n * (double)p->k;
     if (work == 0) return "cuBLASLt: nothing to multiply";
-    if (work < (double)worth && !wb__step_is_special(step)) return "cuBLASLt: too small";
+    if (work < (double)min_work && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
-    /* A row-major matrix is its transpose by columns: D is cᵀ = bᵀ·aᵀ, or c = a·b if c itself
-     * lies by columns. */
-    const bool turned = v[2].transposed;
-    const int from[3] = {turned ? 0 : 1, turned ? 1 : 0, 2};
-    p->rows = turned ? m : n;
-    p->cols = turned ? n : m;
+    /* A row-major matrix is the transpose of a column-major one: D is cᵀ = bᵀ·aᵀ; or c = a·b if c
+     * itself is column-major. */
+    const bool c_transposed = v[2].transposed;
+    const int from[3] = {c_transposed ? 0 : 1, c_transposed ? 1 : 0, 2};
+    p->rows = c_transposed ? m : n;
+    p->cols = c_transposed ? n : m;
     for (int j = 0; j < 3; j++) {
         const operand *o = &v[from[j]];
         p->ld[j] = o->row;
         p->step[j] = o->step;
-        p->align[j] = alignment(o->view, &places->operand[j]);
-        if (j < 2) p->op[j] = o->transposed != turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+        p->align[j] = alignment(o->view, &operands->operand[j]);
+        if (j < 2) p->op[j] = o->transposed != c_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
     }
-    return epilogue(step, turned, p, places);
+    return epilogue(step, c_transposed, p, operands);
 }
 
 const char *wb__lt_name(const wb__lt_problem *p)
@@ -241,10 +245,10 @@ const char *wb__lt_name(const wb__lt_problem *p)
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-/* Keeps the first status that is not 0, and whose it was. */
+/* The first status that is not 0, and the call that returned it. */
 typedef struct { int status; const char *call; } outcome;
 
-static bool went(outcome *o, int status, const char *call)
+static bool succeeded(outcome *o, int status, const char *call)
 {
     if (status && !o->status) *o = (outcome){status, call};
     return !o->status;
@@ -256,14 +260,16 @@ static void layout(const wb__lt_functions *f, const wb__lt_problem *p, int j,
     const uint64_t rows = (uint64_t)(j == 1 ? p->k : p->rows);
     const uint64_t cols = (uint64_t)(j == 0 ? p->k : p->cols);
     const bool flip = j < 2 && p->op[j] == CUBLAS_OP_T;
-    if (!went(o, f->MatrixLayoutCreate(to, p->type, flip ? cols : rows, flip ? rows : cols,
-                                       p->ld[j]), "cublasLtMatrixLayoutCreate") || p->batch == 1)
+    if (!succeeded(
+            o, f->MatrixLayoutCreate(to, p->type, flip ? cols : rows, flip ? rows : cols, p->ld[j]),
+            "cublasLtMatrixLayoutCreate") ||
+        p->batch == 1)
         return;
-    went(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->batch,
-                                        sizeof p->batch), "cublasLtMatrixLayoutSetAttribute");
-    went(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                        &p->step[j], sizeof p->step[j]),
-         "cublasLtMatrixLayoutSetAttribute");
+    succeeded(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &p->batch,
+                                             sizeof p->batch), "cublasLtMatrixLayoutSetAttribute");
+    succeeded(o, f->MatrixLayoutSetAttribute(*to, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                             &p->step[j], sizeof p->step[j]),
+              "cublasLtMatrixLayoutSetAttribute");
 }
 
 int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
@@ -274,9 +280,10 @@ int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_d
     const uint64_t aux = base + (uint64_t)p->aux_align;
     memset(d, 0, sizeof *d);
 #define SET(attribute, value)                                                                      \
-    went(&o, f->MatmulDescSetAttribute(d->desc, attribute, &(value), sizeof(value)),               \
-         "cublasLtMatmulDescSetAttribute")
-    if (went(&o, f->MatmulDescCreate(&d->desc, p->compute, p->scale), "cublasLtMatmulDescCreate")) {
+    succeeded(&o, f->MatmulDescSetAttribute(d->desc, attribute, &(value), sizeof(value)),          \
+              "cublasLtMatmulDescSetAttribute")
+    if (succeeded(&o, f->MatmulDescCreate(&d->desc, p->compute, p->scale),
+                  "cublasLtMatmulDescCreate")) {
         SET(CUBLASLT_MATMUL_DESC_TRANSA, p->op[0]);
         SET(CUBLASLT_MATMUL_DESC_TRANSB, p->op[1]);
         SET(CUBLASLT_MATMUL_DESC_EPILOGUE, p->epilogue);
@@ -311,9 +318,10 @@ int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
                                 CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     *preference = NULL;
 #define SET(attribute, value)                                                                      \
-    went(&o, f->MatmulPreferenceSetAttribute(*preference, attribute, &(value), sizeof(value)),     \
-         "cublasLtMatmulPreferenceSetAttribute")
-    if (went(&o, f->MatmulPreferenceCreate(preference), "cublasLtMatmulPreferenceCreate")) {
+    succeeded(&o,                                                                                  \
+              f->MatmulPreferenceSetAttribute(*preference, attribute, &(value), sizeof(value)),    \
+              "cublasLtMatmulPreferenceSetAttribute")
+    if (succeeded(&o, f->MatmulPreferenceCreate(preference), "cublasLtMatmulPreferenceCreate")) {
         SET(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most);
         SET(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, mask);
         for (int i = 0; i < 4; i++) {

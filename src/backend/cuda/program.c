@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what to compile with -------------------------------------------------------------------- */
+/* ---- choosing a compiler --------------------------------------------------------------------- */
 
-/* First each NVRTC that knows the device's architecture, then each for the newest architecture that
- * it knows and the device has, as PTX, which the driver translates: what the driver refuses, and an
- * NVRTC that does not know the device, is followed by the next.  A device's choice is in its
- * `compiler` and `portable`. */
+/* The order of attempts: first each NVRTC that supports the device's architecture; then each NVRTC
+ * with the newest architecture that both it and the device support, as PTX, which the driver
+ * translates.  If the driver rejects a result, or an NVRTC does not support the device, the next is
+ * tried.  A device's choice is in `compiler` and `portable`. */
 
-/* The newest architecture that NVRTC knows and the device has, or 0; -1: it does not say. */
+/* The newest architecture that both NVRTC and the device support, or 0; -1: NVRTC has no list. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;
@@ -23,8 +23,7 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
     return best;
 }
 
-/* The device's choice, or the first possible one after it, with the architecture; NULL: there is
- * none. */
+/* The device's choice, or the first possible one after it, with the architecture; NULL: none. */
 static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
@@ -41,14 +40,14 @@ static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* The list of compilers is at its end: the next text begins it anew. */
+/* All compilers were tried: the next text starts with the first again. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);
     d->compiler = 0;
     d->portable = false;
     if (c)
-        wb__fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d does not know how to compile for %s,"
+        wb__fail(WB_ERROR_DEVICE, "cuda:%d: NVRTC %d.%d cannot compile for %s,"
                  " compute capability %d.%d: install another one", d->gpu.base.ordinal,
                  c->version / 1000, c->version % 1000 / 10, d->gpu.name, d->arch / 10,
                  d->arch % 10);
@@ -57,7 +56,7 @@ static bool nothing_left(wb__cu_device *d)
 
 static const char *const common[] = {"--fmad=false", "-default-device"};
 
-bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room)
+bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     wb__cu_device *d = wb__cu_of(base);
     int arch = 0;
@@ -66,7 +65,7 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t room)
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
-    snprintf(text, room, "--gpu-architecture=%s_%d %s %s", d->portable ? "compute" : "sm", arch,
+    snprintf(text, capacity, "--gpu-architecture=%s_%d %s %s", d->portable ? "compute" : "sm", arch,
              common[0], common[1]);
     return true;
 }
@@ -81,7 +80,7 @@ static int nvrtc_failed(const wb__cu_device *d, const wb__nvrtc_functions *f, co
                     code, what);
 }
 
-/* The compiler's words, which may be long: the message has the beginning, the log all of it. */
+/* Reports the compiler's messages: the error has the beginning, the log all of them. */
 static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
                           nvrtcProgram program, nvrtcResult code, const char *text)
 {
@@ -96,7 +95,7 @@ static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
     return status;
 }
 
-/* The image of a compiled program, allocated. */
+/* The image of a compiled program; the caller frees it. */
 static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcProgram program,
                     void **image, size_t *bytes)
 {
@@ -111,7 +110,7 @@ static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcP
                         "the compiled program");
 }
 
-/* WB_ERROR_UNSUPPORTED: the compiler does not know the options. */
+/* WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
 static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *text,
                    const char *options, void **image, size_t *bytes)
 {
@@ -131,7 +130,7 @@ static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *t
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* The driver does not take such images: they are for a newer one, or another device. */
+/* Whether the driver rejects an image because it is for a newer driver or another device. */
 static bool is_foreign(int code)
 {
     return code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -154,13 +153,14 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     const int arch = (int)strcspn(options, " "), version = wb__cu_driver_version;
     if (!is_foreign(code))
         return wb__gpu_fail(v, base, code, "a kernel compiled with %.*s", arch, options);
-    wb__gpu_fail(v, base, code, "the driver, for CUDA %d.%d, does not take what %s made with %.*s:"
-                 " install a newer driver, or an older NVRTC and name its folder in WEBER_CUDA_PATH",
+    wb__gpu_fail(v, base, code, "the driver, for CUDA %d.%d, rejects the output of %s with %.*s:"
+                 " install a newer driver, or an older NVRTC and name its folder in"
+                 " WEBER_CUDA_PATH",
                  version / 1000, version % 1000 / 10, base->maker, arch, options);
     return WB_ERROR_UNSUPPORTED;
 }
 
-/* What does not go with this compiler is left to the next. */
+/* WB_ERROR_UNSUPPORTED if another compiler may succeed. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes)
 {
@@ -175,8 +175,8 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
     return status;
 }
 
-/* A module that is unloaded while its kernels run takes them along: those that nobody uses any more
- * may still wait in the queue. */
+/* Waits first: unloading a module aborts its kernels, and a program without users may still have
+ * kernels in the queue. */
 void wb__cu_unload(wb__gpu_device *base, void *program)
 {
     cu.StreamSynchronize(wb__cu_of(base)->stream[WB__GPU_COMPUTE]);
@@ -184,13 +184,13 @@ void wb__cu_unload(wb__gpu_device *base, void *program)
 }
 
 int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *most_items)
+                    size_t *max_items)
 {
     CUfunction made = NULL;
     int most = 0, code = CALL(ModuleGetFunction, &made, program, entry);
     (void)base;
     *function = made;
     if (!code) code = CALL(FuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, made);
-    *most_items = (size_t)most;
+    *max_items = (size_t)most;
     return code;
 }

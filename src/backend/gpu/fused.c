@@ -1,10 +1,10 @@
-/* Fused programs as kernels: each segment is taken apart into parts of one shape.
+/* Fused programs as kernels.  Each segment is split into parts with one loop structure:
  *
- *   1. folds along columns that folds of rows or of everything need: numbers of rows, kept in the
- *      workspace and loaded by what follows
- *   2. folds of rows, folds of everything
- *   3. stores, last, since they may overwrite what the others read; those that need folds along
- *      columns make them */
+ *   1. reductions along columns that reductions of rows or of everything depend on; their results
+ *      are stored in the workspace and loaded by the kernels that follow
+ *   2. reductions of rows, reductions of everything
+ *   3. stores; they are last, since they may overwrite operands of the other kernels, and their
+ *      kernels compute the reductions along columns that the stores depend on */
 #include "backend/gpu/fused.h"
 
 #include <string.h>
@@ -16,9 +16,9 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* Where a loop is empty, its last empty dimension says so (what is empty steps along it) and the
- * others are 1. */
-static void calm_empty(wb__space *s)
+/* Marks an empty loop by one empty dimension, the last, along which the views have strides; sets
+ * the loop's other dimensions to 1. */
+static void normalise_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
     const int ends[4] = {0, outer, outer + s->row_dims, s->ndim};
@@ -33,21 +33,23 @@ static void calm_empty(wb__space *s)
     }
 }
 
-static void part_free(wb__part *p)
+static void program_free(wb__fuse_program *p)
 {
     wb__free(p->instr);
     wb__free(p->views);
 }
 
-/* A segment, with room for as many further instructions and views as it has folds. */
-static int part_of(const wb__fused *f, int segment, wb__part *p)
+/* Copies a segment, with space for as many further instructions and views as it has
+ * instructions. */
+static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 {
-    const size_t room = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
-    *p = (wb__part){.n_instr = f->n_instr, .n_views = f->n_views, .space = f->spaces[segment]};
-    p->instr = wb__alloc(room * sizeof *p->instr);
+    const size_t capacity = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
+    *p = (wb__fuse_program){.n_instr = f->n_instr, .n_views = f->n_views,
+                            .space = f->spaces[segment]};
+    p->instr = wb__alloc(capacity * sizeof *p->instr);
     p->views = wb__alloc(views * sizeof *p->views);
     if (!p->instr || !p->views) {
-        part_free(p);
+        program_free(p);
         return WB_ERROR_MEMORY;
     }
     memcpy(p->instr, f->instr, (size_t)f->n_instr * sizeof *p->instr);
@@ -57,21 +59,22 @@ static int part_of(const wb__fused *f, int segment, wb__part *p)
     for (int i = 0; i < f->n_instr; i++)
         if (f->instr[i].kind == WB__UNIFORM || f->instr[i].kind == WB__GAUSSIAN)
             p->views[f->instr[i].c].buffer = WB__NO_BUFFER;
-    calm_empty(&p->space);
+    normalise_empty(&p->space);
     return 0;
 }
 
-/* ---- pieces ---------------------------------------------------------------------------------- */
+/* ---- splitting large spaces ------------------------------------------------------------------ */
 
-/* The points from `start` on along dimension d, so many of them. */
-static int piece_of(const wb__part *p, int d, int64_t start, int64_t n, wb__part *piece)
+/* Copies a part, restricted to `n` points from `start` on along dimension d. */
+static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n,
+                      wb__fuse_program *piece)
 {
     *piece = *p;
     piece->space.dims[d] = n;
     piece->instr = wb__alloc((size_t)(p->n_instr + 1) * sizeof *piece->instr);
     piece->views = wb__alloc((size_t)(p->n_views + 1) * sizeof *piece->views);
     if (!piece->instr || !piece->views) {
-        part_free(piece);
+        program_free(piece);
         return WB_ERROR_MEMORY;
     }
     for (int i = 0; i < p->n_instr; i++) {
@@ -87,37 +90,37 @@ static int piece_of(const wb__part *p, int d, int64_t start, int64_t n, wb__part
     return 0;
 }
 
-static int pieces_from(const wb__gpu_target *t, const wb__part *p, unsigned dims, int64_t first,
-                       wb__piece_maker *make, void *context)
+static int pieces_from(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
+                       int64_t first, wb__piece_function *make, void *context)
 {
     const int64_t all = product(&p->space, 0, p->space.ndim);
-    const int64_t most = t->most_points ? t->most_points : UINT32_MAX;
+    const int64_t most = t->max_points ? t->max_points : UINT32_MAX;
     int d = 0, e = 0;
     while (d < p->space.ndim && !(dims >> d & 1 && p->space.dims[d] > 1)) d++;
     if (all <= most || (d == p->space.ndim && all <= UINT32_MAX)) return make(t, p, first, context);
     if (d == p->space.ndim)
         return wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel over %lld elements that are one row,"
-                        " or are added up into one; here at most %u are possible", (long long)all,
+                        " or are reduced to one element; at most %u are supported", (long long)all,
                         UINT32_MAX);
     const int64_t size = p->space.dims[d], each = all / size, step = WB__MAX(most / each, 1);
     for (int64_t start = 0; start < size && !e; start += step) {
-        wb__part piece;
-        e = piece_of(p, d, start, WB__MIN(step, size - start), &piece);
+        wb__fuse_program piece;
+        e = copy_piece(p, d, start, WB__MIN(step, size - start), &piece);
         if (e) break;
         e = pieces_from(t, &piece, dims, first + start * product(&p->space, d + 1, p->space.ndim),
                         make, context);
-        part_free(&piece);
+        program_free(&piece);
     }
     return e;
 }
 
-int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
-                     wb__piece_maker *make, void *context)
+int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
+                     wb__piece_function *make, void *context)
 {
     return pieces_from(t, p, dims, 0, make, context);
 }
 
-/* ---- 1: numbers of rows in the workspace ----------------------------------------------------- */
+/* ---- 1: values per row in the workspace ------------------------------------------------------ */
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
 {
@@ -133,21 +136,21 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
-/* Makes the wanted folds along columns and turns them into loads, which where there are no rows nobody
- * runs.  *end: of what they take. */
-static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, bool *stores,
-                     wb__gpu_work *work, size_t *end)
+/* Computes the needed reductions along columns into the workspace, and turns them into loads.  If
+ * there are no rows, no kernel runs.  *end: in and out, the end of the used workspace. */
+static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, const bool *needed,
+                               bool *stores, wb__gpu_work *work, size_t *end)
 {
     const int n = p->n_instr;
     const int64_t rows = product(&p->space, 0, p->space.ndim - p->space.col_dims);
     for (int i = 0; i < n; i++) {
-        if (p->instr[i].kind != WB__REDUCE_COLUMNS || !want[i]) continue;
+        if (p->instr[i].kind != WB__REDUCE_COLUMNS || !needed[i]) continue;
         const wb__view v = row_view(&p->space, (wb__reg)p->instr[i].reg, *end);
         *end = wb__gpu_aligned(*end + (size_t)WB__MAX(rows, 1) * wb__dtype_size(v.dtype));
         p->views[p->n_views] = v;
         stores[p->n_instr] = true;
         p->instr[p->n_instr++] = (wb__instr){.kind = WB__STORE, .reg = p->instr[i].reg,
-                                             .level = WB__LEVEL_ROW, .dtype = (uint8_t)v.dtype,
+                                             .level = WB__LEVEL_PER_ROW, .dtype = (uint8_t)v.dtype,
                                              .a = i, .b = -1, .c = -1, .arg = p->n_views++};
     }
     work->workspace = WB__MAX(work->workspace, *end);
@@ -165,17 +168,18 @@ static int keep_rows(const wb__gpu_target *t, wb__part *p, const bool *want, boo
 
 /* ---- 3: stores ------------------------------------------------------------------------------- */
 
-/* Without folds: numbers of rows by a kernel of their own, one item a row, for no item may read
- * what another one writes. */
-static int store_each(const wb__gpu_target *t, const wb__part *p, bool *stores, wb__gpu_work *work)
+/* Stores without reductions.  Values per row have their own kernel, with one item per row, because
+ * an item must not read memory that another item writes. */
+static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
+                      wb__gpu_work *work)
 {
     const int64_t cols = product(&p->space, p->space.ndim - p->space.col_dims, p->space.ndim);
-    wb__part line = *p;
+    wb__fuse_program line = *p;
     bool full = false, row = false;
     int e = 0;
     for (int i = 0; i < p->n_instr; i++) {
         if (!stores[i]) continue;
-        if (cols != 1 && !wb__part_varies(p, &p->views[p->instr[i].arg])) row = true;
+        if (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg])) row = true;
         else full = true;
     }
     line.space.ndim -= line.space.col_dims;
@@ -186,7 +190,7 @@ static int store_each(const wb__gpu_target *t, const wb__part *p, bool *stores, 
         if (!some) return WB_ERROR_MEMORY;
         for (int i = 0; i < p->n_instr; i++)
             some[i] = stores[i]
-                && turn == (cols != 1 && !wb__part_varies(p, &p->views[p->instr[i].arg]));
+                && turn == (cols != 1 && !wb__fuse_varies(p, &p->views[p->instr[i].arg]));
         e = wb__fused_each(t, turn ? &line : p, some, work);
         wb__free(some);
     }
@@ -195,24 +199,24 @@ static int store_each(const wb__gpu_target *t, const wb__part *p, bool *stores, 
 
 /* ---- segments -------------------------------------------------------------------------------- */
 
-static bool has_kind(const wb__part *p, const bool *among, wb__instr_kind kind)
+static bool has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kind kind)
 {
     for (int i = 0; i < p->n_instr; i++)
         if ((!among || among[i]) && p->instr[i].kind == kind) return true;
     return false;
 }
 
-/* What stores need, and they; or the folds that write. */
-static void want_written(const wb__part *p, bool *want, bool by_stores)
+/* Sets `needed` for stores and their operands, or for reductions that write. */
+static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr_kind kind = (wb__instr_kind)p->instr[i].kind;
-        want[i] = wb__instr_writes(kind) && (kind == WB__STORE) == by_stores;
+        needed[i] = wb__instr_writes(kind) && (kind == WB__STORE) == by_stores;
     }
-    wb__part_want(p, want, true);
+    wb__fuse_mark_needed(p, needed, true);
 }
 
-static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *stores,
+static int segment(const wb__gpu_target *t, wb__fuse_program *p, bool *needed, bool *stores,
                    wb__gpu_work *work)
 {
     const wb__space *s = &p->space;
@@ -221,38 +225,39 @@ static int segment(const wb__gpu_target *t, wb__part *p, bool *want, bool *store
         * product(s, s->ndim - s->col_dims, s->ndim);
     size_t end = 0;
     int e = 0;
-    want_written(p, want, false);
-    if (has_kind(p, want, WB__REDUCE_COLUMNS)) {
+    mark_written(p, needed, false);
+    if (has_kind(p, needed, WB__REDUCE_COLUMNS)) {
         bool *kept = wb__alloc_zero((size_t)(2 * p->n_instr), sizeof *kept);
         if (!kept) return WB_ERROR_MEMORY;
-        for (int i = 0; i < p->n_instr; i++) want[i] |= p->instr[i].kind == WB__REDUCE_COLUMNS;
-        e = keep_rows(t, p, want, kept, work, &end);
+        for (int i = 0; i < p->n_instr; i++) needed[i] |= p->instr[i].kind == WB__REDUCE_COLUMNS;
+        e = reduce_to_workspace(t, p, needed, kept, work, &end);
         wb__free(kept);
     }
     if (!e && groups && has_kind(p, NULL, WB__REDUCE_ROWS))
         e = wb__fused_reductions(t, p, WB__REDUCE_ROWS, end, work);
-    if (!e && has_kind(p, NULL, WB__REDUCE_ALL)) e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
-    want_written(p, want, true);
+    if (!e && has_kind(p, NULL, WB__REDUCE_ALL))
+        e = wb__fused_reductions(t, p, WB__REDUCE_ALL, end, work);
+    mark_written(p, needed, true);
     for (int i = 0; i < p->n_instr; i++) stores[i] = p->instr[i].kind == WB__STORE;
     if (e || !rows || !has_kind(p, NULL, WB__STORE)) return e;
-    return has_kind(p, want, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
+    return has_kind(p, needed, WB__REDUCE_COLUMNS) ? wb__fused_rows(t, p, stores, work)
                                             : store_each(t, p, stores, work);
 }
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work)
 {
     const size_t n = (size_t)(2 * fused->n_instr + 1);
-    bool *want = wb__alloc_zero(2 * n, sizeof *want);
-    int e = want ? 0 : WB_ERROR_MEMORY;
+    bool *needed = wb__alloc_zero(2 * n, sizeof *needed);
+    int e = needed ? 0 : WB_ERROR_MEMORY;
     work->impl = "nothing to do";
     for (int s = 0; s < fused->n_segments && !e; s++) {
-        wb__part p;
-        if ((e = part_of(fused, s, &p))) break;
+        wb__fuse_program p;
+        if ((e = copy_segment(fused, s, &p))) break;
         const int before = work->n;
-        e = segment(t, &p, want, want + n, work);
+        e = segment(t, &p, needed, needed + n, work);
         for (int i = before; i < work->n; i++) work->launch[i].segment = s;
-        part_free(&p);
+        program_free(&p);
     }
-    wb__free(want);
+    wb__free(needed);
     return e;
 }

@@ -1,15 +1,15 @@
-/* A fused kernel in the making.  Private to fused*.c.
+/* The generator of fused kernels.  Private to fused*.c.
  *
- *   fused.c         programs taken apart into kernels of one shape each
- *   fused_loops.c   spaces as few dimensions, and what that means for views
+ *   fused.c         splits programs into kernels of one loop structure each
+ *   fused_loops.c   reduces spaces to few dimensions, and views accordingly
  *   fused_values.c  instructions as text
- *   fused_text.c    text, the struct of arguments, the launch
- *   fused_reduction_text.c   folds as text
- *   fused_rows.c    kernels without folds, and with folds along columns
- *   fused_reductions.c   kernels that fold rows, or everything
+ *   fused_text.c    the text, the argument struct, the launch
+ *   fused_reduction_text.c   reductions as text
+ *   fused_rows.c    kernels without reductions, and with reductions along columns
+ *   fused_reductions.c   kernels that reduce rows, or everything
  *
- * What a text says depends on the program, on the number of dimensions left, and on which strides
- * are 0 or 1; sizes, other strides, offsets and numbers are fields of the struct. */
+ * A text depends on the program, on the number of dimensions after merging, and on which strides
+ * are 0 or 1.  Sizes, other strides, offsets and numbers are fields of the argument struct. */
 #ifndef WB__GPU_FUSED_H
 #define WB__GPU_FUSED_H
 
@@ -17,152 +17,159 @@
 #include "base/text.h"
 
 enum {
-    WB__GROUP_ITEMS = 256,                      /* in every group: few sizes are compiled */
-    WB__NO_BUFFER = -2                          /* of a view that numbers a draw's elements */
+    WB__GROUP_ITEMS = 256,                      /* items of every group; few sizes are compiled */
+    WB__NO_BUFFER = -2  /* the buffer index of a view of a draw's element indices */
 };
 
-/* A program on one space: a segment, or a part of one. */
+/* A program on one space: a segment, or a part of it. */
 typedef struct {
     int n_instr, n_views;
     wb__instr *instr;
     wb__view *views;
     wb__space space;
-} wb__part;
+} wb__fuse_program;
 
 typedef enum { WB__OUTER, WB__ROWS, WB__COLS } wb__loop;
 
-/* Which dimensions of the space are walked together. */
+/* How the dimensions of the space are assigned to loops. */
 typedef enum {
     WB__ANY_ORDER,          /* all are columns, in any order */
     WB__IN_ORDER,           /* all are rows */
-    WB__BY_ROW,             /* the outer ones are rows too */
+    WB__BY_ROW,             /* outer dimensions are rows too */
     WB__BY_GROUP
 } wb__walk;
 
-/* Something that has strides: a view, or the index of an iota. */
+/* An operand with strides: a view, or the index of an iota. */
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
     bool used;
-    int slot, way;                              /* numbers in the text: of it, of its strides */
-    unsigned put;                               /* strides that are in the struct */
-    bool told;                                  /* an iota's numbers are in the struct */
+    int id, pattern;  /* ids in the text: of the operand; of its stride pattern */
+    unsigned struct_strides;                    /* bit set: strides that are struct fields */
+    bool in_struct;                             /* the iota's scale and shift are struct fields */
     int64_t stride[WB_MAX_DIMS];
-} wb__fuse_place;
+} wb__fuse_operand;
 
 typedef struct {
     const wb__gpu_target *target;
     wb__gpu_work *work;
-    const wb__part *part;
+    const wb__fuse_program *program;
     const char *impl;
 
-    /* Per instruction: is it wanted, its level, its place (-1), where it was made. */
-    bool *want;
-    uint8_t *level, *made;
-    int *place;
-    wb__fuse_place *places;
-    int n_places;
+    /* Per instruction: whether it is needed, its level, its operand (-1: none), where it was
+     * emitted. */
+    bool *needed;
+    uint8_t *level, *emitted;
+    int *operand;
+    wb__fuse_operand *operands;
+    int n_operands;
 
-    /* What is left of the space. */
+    /* The space after merging dimensions. */
     int n_dims, first[4];                       /* dimensions of loop g: first[g] .. first[g + 1] */
-    int64_t dim[WB_MAX_DIMS], points[3];        /* of each loop */
-    bool wide;                                  /* places need 64 bits */
-    unsigned put;                               /* dimensions that are in the struct */
-    unsigned inner;                             /* bit mask: dimensions that change in the loop */
+    int64_t dim[WB_MAX_DIMS], points[3];        /* points: of each loop */
+    bool wide;                                  /* element offsets need 64 bits */
+    unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
+    unsigned inner;  /* bit set: dimensions that change in the inner loop */
 
     wb__text fields, body;
-    uint32_t *words;                            /* of the struct */
-    int n_words, words_room;
+    uint32_t *words;                            /* the argument struct */
+    int n_words, words_capacity;
     wb__gpu_number *numbers;
     wb__gpu_origin *origins;
     int n_numbers, n_origins;
-    int *buffers, n_buffers, n_slots, n_ways, workspace_word;
+    int *buffers, n_buffers, n_ids, n_patterns, workspace_word;
     bool f64, failed, used[WB__OP_COUNT][4];
     int indent;
 } wb__fuse;
 
 /* fused_text.c */
-/* 0, or an error, with nothing to free. */
-int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part);
-/* One line of the body. */
+/* 0, or an error (then there is nothing to free). */
+int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
+                   const wb__fuse_program *program);
+/* Adds a line to the body. */
 void wb__fuse_line(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);
 void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /* ... { */
 void wb__fuse_close(wb__fuse *k);
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
-/* Adds the launch and frees what was made on the way: to be called once for each start. */
+/* Adds the launch, and frees temporary data.  Call it once after each start. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
-/* Number `n` of the plan as field `name`, made once. */
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24]);
-/* The number of the argument for a buffer, WB__GPU_WORKSPACE too. */
+/* Adds the plan's number `n` as a field, once, and writes the field's name to `name`. */
+void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
+/* The argument index of a buffer; WB__GPU_WORKSPACE is allowed. */
 int wb__fuse_buffer(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
-extern const char *const wb__fuse_kinds[4];     /* of registers: "f32", ... */
-extern const wb_dtype wb__fuse_whole[4];        /* what a register holds as it is */
+extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
+extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds without conversion */
 
 /* fused_loops.c */
 void wb__fuse_loops(wb__fuse *k, wb__walk walk);
-/* Indices of the dimensions [from, to) out of a variable that counts all their points. */
+/* Emits the indices of dimensions [from, to), computed from a variable that counts their points. */
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
-/* Pointers at the dimensions that are not inner, whose indices are known. */
+/* Emits pointers that include the dimensions outside the inner loop, whose indices are known. */
 void wb__fuse_bases(wb__fuse *k);
-/* The rest of the way of what is wanted, inside the loop; `row`: of what does not vary there. */
-void wb__fuse_ways(wb__fuse *k, const bool *want);
-/* What to write behind a pointer, [...], or add to a number. */
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48]);
+/* Emits the offsets of the needed operands inside the inner loop; `row`: of operands that do not
+ * vary there. */
+void wb__fuse_offsets(wb__fuse *k, const bool *needed);
+/* The index to write behind a pointer, [...], or to add to a number. */
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
 /* fused_values.c */
-enum { WB__MADE_NOT, WB__MADE_ROW, WB__MADE_FULL };
-/* The level of each instruction as its operands and views have it. */
-void wb__part_levels(const wb__part *p, uint8_t *level);
-/* Adds what the wanted instructions need; what folds along columns need, only if asked. */
-void wb__part_want(const wb__part *p, bool *want, bool past_reductions);
-/* Instructions of `want` that are not made yet, up to a level.  FULL ones are then forgotten where
- * their loop ends. */
-void wb__fuse_values(wb__fuse *k, const bool *want, int level);
+enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
+/* The level of each instruction, from its operands and views. */
+void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
+/* Adds the instructions that the needed instructions depend on; operands of reductions along
+ * columns only if past_reductions. */
+void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
+/* Emits the instructions of `needed` that are not emitted yet, up to a level.  forget: at the end
+ * of a loop, its FULL values go out of scope. */
+void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
-void wb__fuse_made(wb__fuse *k, int i, const char *made);
+void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
-/* fused_reduction_text.c: a fold as text.  `acc`: what it adds up in; s, c and w of its number `n` are
- * an item's own, t and z of its slot the group's. */
+/* fused_reduction_text.c: a reduction as text.  `acc`: the register kind of its accumulator.
+ * Variables s, c and w with suffix `n` belong to an item; t and z with suffix `slot` are shared by
+ * the group. */
 typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
-wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot);
+wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
-void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place);
-/* From partial results q and z at `at`. */
+void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
+/* From partial results in arrays q and z at index `at`. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
-/* The arrays that the group shares, each declared once; their bytes. */
+/* The arrays in local memory, each declared once; returns their size in bytes. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
-/* The group's results side by side in steps of 128, ..., `least`, which begin at item l. */
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item, const char *from,
-                   const char *least);
-/* v, of the fold's register, from t[at]; or, with NULL, from the item's own. */
+/* Emits a tree reduction of the group's results, in steps of 128, ..., `least`, that begin at item
+ * l. */
+void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                        const char *from, const char *least);
+/* Emits v, in the reduction's register kind, from t[at]; NULL: from the item's own variables. */
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
-/* fused.c: a part as pieces of at most so many points as one kernel walks, in order, cut along the
- * dimensions of a bit mask, the outermost first; `first` is the number of a piece's first point. */
-typedef int wb__piece_maker(const wb__gpu_target *t, const wb__part *p, int64_t first,
-                            void *context);
-int wb__fused_pieces(const wb__gpu_target *t, const wb__part *p, unsigned dims,
-                     wb__piece_maker *make, void *context);
+/* fused.c: splits a part along the dimensions of a bit set, outermost first, into pieces that one
+ * kernel can index, and calls `make` for each in order.  `first`: the index of the piece's first
+ * point. */
+typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                               void *context);
+int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
+                     wb__piece_function *make, void *context);
 
-/* fused_rows.c, fused_reductions.c: one kernel, or a few, for a part of one kind. */
-int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+/* fused_rows.c, fused_reductions.c: a part of one kind as one kernel or a few. */
+int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* The folds of one kind; partial results go into the workspace from byte `at` on. */
-int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
-                    wb__gpu_work *work);
+/* The reductions of one kind; partial results are in the workspace from byte `at` on. */
+int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
+                         size_t at, wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* The least power of two that is not below n, as its exponent, at most `most`. */
+/* The exponent of the least power of two that is at least n, at most `most`. */
 int wb__fuse_log(int64_t n, int most);
-/* Does a view step along the columns? */
-bool wb__part_varies(const wb__part *p, const wb__view *v);
+/* Whether a view varies along the columns. */
+bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v);
 
 #endif

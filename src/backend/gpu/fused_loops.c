@@ -1,5 +1,5 @@
-/* Spaces of fused kernels as few dimensions as their views allow, and the ways of the views along
- * them. */
+/* Reduces the space of a fused kernel to as few dimensions as its views allow, and generates the
+ * index computations. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -17,27 +17,27 @@ static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
     return d < outer && walk == WB__BY_GROUP ? WB__OUTER : WB__ROWS;
 }
 
-/* Views and iotas of what is wanted. */
-static void find_places(wb__fuse *k)
+/* Lists the views and iotas of the needed instructions. */
+static void find_operands(wb__fuse *k)
 {
-    const wb__part *p = k->part;
-    k->n_places = p->n_views;
+    const wb__fuse_program *p = k->program;
+    k->n_operands = p->n_views;
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
-        k->place[i] = -1;
+        k->operand[i] = -1;
         switch ((wb__instr_kind)in->kind) {
         case WB__LOAD: case WB__STORE: case WB__REDUCE_ROWS: case WB__REDUCE_ALL:
-            k->place[i] = in->arg;
+            k->operand[i] = in->arg;
             break;
-        case WB__UNIFORM: case WB__GAUSSIAN: k->place[i] = in->c; break;
-        case WB__IOTA: k->place[i] = k->n_places++; break;
+        case WB__UNIFORM: case WB__GAUSSIAN: k->operand[i] = in->c; break;
+        case WB__IOTA: k->operand[i] = k->n_operands++; break;
         default: break;
         }
-        if (k->place[i] < 0) continue;
-        wb__fuse_place *place = &k->places[k->place[i]];
-        place->used |= k->want[i];
-        if (in->kind == WB__IOTA) place->stride[in->arg] = 1;
-        else place->view = &p->views[k->place[i]];
+        if (k->operand[i] < 0) continue;
+        wb__fuse_operand *operand = &k->operands[k->operand[i]];
+        operand->used |= k->needed[i];
+        if (in->kind == WB__IOTA) operand->stride[in->arg] = 1;
+        else operand->view = &p->views[k->operand[i]];
     }
 }
 
@@ -46,21 +46,22 @@ static void swap_dims(wb__fuse *k, int a, int b)
     const int64_t d = k->dim[a];
     k->dim[a] = k->dim[b];
     k->dim[b] = d;
-    for (int i = 0; i < k->n_places; i++) {
-        int64_t *s = k->places[i].stride, t = s[a];
+    for (int i = 0; i < k->n_operands; i++) {
+        int64_t *s = k->operands[i].stride, t = s[a];
         s[a] = s[b];
         s[b] = t;
     }
 }
 
-/* Innermost the dimension where what is written (or else read first) steps least. */
+/* Sorts the dimensions so that the innermost is the dimension of the smallest stride of the view
+ * that is written, or else read first. */
 static void sort_dims(wb__fuse *k)
 {
-    const wb__fuse_place *guide = NULL;
-    for (int i = 0; i < k->part->n_instr; i++) {
-        const int kind = k->part->instr[i].kind;
-        if (!k->want[i] || (kind != WB__STORE && kind != WB__LOAD)) continue;
-        if (!guide || kind == WB__STORE) guide = &k->places[k->place[i]];
+    const wb__fuse_operand *guide = NULL;
+    for (int i = 0; i < k->program->n_instr; i++) {
+        const int kind = k->program->instr[i].kind;
+        if (!k->needed[i] || (kind != WB__STORE && kind != WB__LOAD)) continue;
+        if (!guide || kind == WB__STORE) guide = &k->operands[k->operand[i]];
         if (kind == WB__STORE) break;
     }
     if (!guide) return;
@@ -72,11 +73,11 @@ static void sort_dims(wb__fuse *k)
         }
 }
 
-/* Does every view walk dimension d and the one inside it as one? */
-static bool together(const wb__fuse *k, int d)
+/* Whether dimension d and the next inner one can be merged in every view. */
+static bool mergeable(const wb__fuse *k, int d)
 {
-    for (int i = 0; i < k->n_places; i++) {
-        const wb__fuse_place *p = &k->places[i];
+    for (int i = 0; i < k->n_operands; i++) {
+        const wb__fuse_operand *p = &k->operands[i];
         if (p->used && p->stride[d] != p->stride[d + 1] * k->dim[d + 1]) return false;
     }
     return true;
@@ -86,50 +87,52 @@ static void remove_dim(wb__fuse *k, int d)
 {
     for (int i = d; i + 1 < k->n_dims; i++) {
         k->dim[i] = k->dim[i + 1];
-        for (int j = 0; j < k->n_places; j++)
-            k->places[j].stride[i] = k->places[j].stride[i + 1];
+        for (int j = 0; j < k->n_operands; j++)
+            k->operands[j].stride[i] = k->operands[j].stride[i + 1];
     }
     k->n_dims--;
-    for (int j = 0; j < k->n_places; j++) k->places[j].stride[k->n_dims] = 0;
+    for (int j = 0; j < k->n_operands; j++) k->operands[j].stride[k->n_dims] = 0;
 }
 
-static bool same_place(const wb__fuse_place *a, const wb__fuse_place *b)
+static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
 {
-    return a->view && b->view && a->view->buffer == b->view->buffer && a->view->buffer != WB__NO_BUFFER
-        && a->view->offset == b->view->offset && a->view->dtype == b->view->dtype
-        && !memcmp(a->stride, b->stride, sizeof a->stride);
+    return a->view && b->view && a->view->buffer == b->view->buffer &&
+           a->view->buffer != WB__NO_BUFFER && a->view->offset == b->view->offset &&
+           a->view->dtype == b->view->dtype && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-/* Numbers of places and of their strides, in the order of the program; what lies far. */
-static void number_places(wb__fuse *k)
+/* Assigns ids to operands and stride patterns, in the order of the program; equal operands and
+ * equal patterns share an id. */
+static void assign_ids(wb__fuse *k)
 {
-    for (int i = 0; i < k->n_places; i++) {
-        wb__fuse_place *p = &k->places[i];
+    for (int i = 0; i < k->n_operands; i++) {
+        wb__fuse_operand *p = &k->operands[i];
         if (!p->used) continue;
-        p->slot = p->way = -1;
+        p->id = p->pattern = -1;
         int64_t far = 0;
         for (int d = 0; d < k->n_dims; d++) far += llabs(p->stride[d]) * (k->dim[d] - 1);
         k->wide |= far > INT32_MAX;
         for (int j = 0; j < i; j++) {
-            const wb__fuse_place *q = &k->places[j];
+            const wb__fuse_operand *q = &k->operands[j];
             if (!q->used) continue;
-            if (p->way < 0 && !memcmp(p->stride, q->stride, sizeof p->stride)) p->way = q->way;
-            if (p->slot < 0 && same_place(p, q)) p->slot = q->slot;
+            if (p->pattern < 0 && !memcmp(p->stride, q->stride, sizeof p->stride))
+                p->pattern = q->pattern;
+            if (p->id < 0 && same_operand(p, q)) p->id = q->id;
         }
-        if (p->way < 0) p->way = k->n_ways++;
-        if (p->slot < 0) p->slot = k->n_slots++;
+        if (p->pattern < 0) p->pattern = k->n_patterns++;
+        if (p->id < 0) p->id = k->n_ids++;
     }
 }
 
 void wb__fuse_loops(wb__fuse *k, wb__walk walk)
 {
-    const wb__space *s = &k->part->space;
+    const wb__space *s = &k->program->space;
     wb__loop loop[WB_MAX_DIMS];
-    find_places(k);
-    for (int i = 0; i < k->part->n_views; i++)
-        if (k->places[i].view)
+    find_operands(k);
+    for (int i = 0; i < k->program->n_views; i++)
+        if (k->operands[i].view)
             for (int d = 0; d < s->ndim; d++)
-                k->places[i].stride[d] = s->dims[d] == 1 ? 0 : k->places[i].view->strides[d];
+                k->operands[i].stride[d] = s->dims[d] == 1 ? 0 : k->operands[i].view->strides[d];
     k->n_dims = s->ndim;
     for (int d = 0; d < s->ndim; d++) {
         k->dim[d] = s->dims[d];
@@ -144,7 +147,7 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
     }
     if (walk == WB__ANY_ORDER) sort_dims(k);
     for (int d = k->n_dims - 2; d >= 0; d--) {
-        if (loop[d] != loop[d + 1] || !together(k, d)) continue;
+        if (loop[d] != loop[d + 1] || !mergeable(k, d)) continue;
         k->dim[d + 1] *= k->dim[d];
         for (int j = d; j + 1 < k->n_dims; j++) loop[j] = loop[j + 1];
         remove_dim(k, d);
@@ -153,18 +156,18 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
         k->first[g] = d;
         while (d < k->n_dims && (int)loop[d] == g) d++;
     }
-    number_places(k);
+    assign_ids(k);
 }
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* Factor and shift of divide() in the prelude, for d >= 2. */
-static void put_divisor(wb__fuse *k, int64_t d, int n)
+/* Adds the factor and shift of divide() in the prelude, for d >= 2. */
+static void add_divisor(wb__fuse *k, int64_t d, int n)
 {
     int log = 0;
-    if (k->put >> n & 1) return;
-    k->put |= 1u << n;
-    d = WB__MAX(d, 2);                          /* 0: there are no points to number */
+    if (k->struct_dims >> n & 1) return;
+    k->struct_dims |= 1u << n;
+    d = WB__MAX(d, 2);                          /* 0: the space is empty */
     while (((uint64_t)1 << log) < (uint64_t)d) log++;
     const uint64_t factor =
         ((((uint64_t)1 << log) - (uint64_t)d) << 32) / (uint64_t)d + 1;
@@ -178,7 +181,7 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
     char left[24];
     snprintf(left, sizeof left, "%s", count);
     for (int d = to - 1; d > from; d--) {
-        put_divisor(k, k->dim[d], d);
+        add_divisor(k, k->dim[d], d);
         wb__fuse_line(k, "const uint q%d = divide(%s, a.f%d, a.h%d), i%d = %s - q%d * a.d%d;", d,
                       left, d, d, d, left, d, d);
         snprintf(left, sizeof left, "q%d", d);
@@ -188,29 +191,30 @@ void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to)
 
 static const char *index_type(const wb__fuse *k) { return k->wide ? "i64" : "int"; }
 
-static void put_stride(wb__fuse *k, wb__fuse_place *p, int d)
+static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
 {
-    if (p->put >> d & 1) return;
-    p->put |= 1u << d;
-    if (k->wide) wb__fuse_pair(k, p->stride[d], "s%d_%d_", p->way, d);
-    else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->way, d);
+    if (p->struct_strides >> d & 1) return;
+    p->struct_strides |= 1u << d;
+    if (k->wide) wb__fuse_pair(k, p->stride[d], "s%d_%d_", p->pattern, d);
+    else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
-/* The sum over the dimensions of `mask`; "" where there is none. */
-static void way_text(wb__fuse *k, wb__fuse_place *p, unsigned mask, wb__text *t)
+/* Writes the sum of index times stride over the dimensions of `mask`; "" if there are none. */
+static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
         if (!p->stride[d] || !(mask >> d & 1)) continue;
         wb__text_add(t, "%s(%s)i%d", t->length ? " + " : "", index_type(k), d);
         if (p->stride[d] == 1) continue;
         put_stride(k, p, d);
-        if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->way, d, p->way, d);
-        else wb__text_add(t, " * (int)a.s%d_%d", p->way, d);
+        if (k->wide) wb__text_add(t, " * I64(a.s%d_%d_, a.s%d_%d_h)", p->pattern, d, p->pattern, d);
+        else wb__text_add(t, " * (int)a.s%d_%d", p->pattern, d);
     }
 }
 
-/* The one dimension of `mask` along which p steps, by 1: -1 if there is none or more. */
-static int plain(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
+/* The only dimension of `mask` along which p has a stride other than 0, if that stride is 1; else
+ * -1. */
+static int plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     int found = -1;
     for (int d = 0; d < k->n_dims; d++) {
@@ -221,18 +225,18 @@ static int plain(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
     return found;
 }
 
-static bool varies(const wb__fuse *k, const wb__fuse_place *p, unsigned mask)
+static bool varies(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     for (int d = 0; d < k->n_dims; d++)
         if (p->stride[d] && (mask >> d & 1)) return true;
     return false;
 }
 
-static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
+static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const wb__view *v = p->view;
     const char *type = wb__gpu_types[v->dtype].stored;
-    const int b = wb__fuse_buffer(k, v->buffer), s = p->slot;
+    const int b = wb__fuse_buffer(k, v->buffer), s = p->id;
     k->failed |= !wb__gpu_add_origin(&k->origins, &k->n_origins, v, 4 * (size_t)k->n_words);
     wb__fuse_pair(k, v->offset, "o%d", s);
     k->f64 |= v->dtype == WB_F64;
@@ -244,10 +248,10 @@ static void pointer(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
                       s, *fixed ? " + " : "", fixed);
 }
 
-/* A place in a draw, or an index: a number that the inner way is added to. */
-static void origin(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
+/* The first element index of a draw, or of an iota; the inner offset is added to it. */
+static void origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
-    const int s = p->slot;
+    const int s = p->id;
     if (!p->view) {
         wb__fuse_line(k, "const i64 e%d = %s;", s, *fixed ? fixed : "0");
         return;
@@ -260,54 +264,56 @@ static void origin(wb__fuse *k, const wb__fuse_place *p, const char *fixed)
 void wb__fuse_bases(wb__fuse *k)
 {
     const unsigned outside = ~k->inner;
-    for (int i = 0; i < k->n_places; i++) {
-        wb__fuse_place *p = &k->places[i];
+    for (int i = 0; i < k->n_operands; i++) {
+        wb__fuse_operand *p = &k->operands[i];
         if (!p->used) continue;
-        bool first_way = true, first_slot = true;
+        bool first_pattern = true, first_id = true;
         for (int j = 0; j < i; j++) {
-            if (!k->places[j].used) continue;
-            first_way &= k->places[j].way != p->way;
-            first_slot &= k->places[j].slot != p->slot;
+            if (!k->operands[j].used) continue;
+            first_pattern &= k->operands[j].pattern != p->pattern;
+            first_id &= k->operands[j].id != p->id;
         }
         char fixed[24] = "";
         const int one = plain(k, p, outside);
         if (one >= 0) snprintf(fixed, sizeof fixed, "i%d", one);
-        else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->way);
-        if (first_way && *fixed == 'x') {
+        else if (varies(k, p, outside)) snprintf(fixed, sizeof fixed, "x%d", p->pattern);
+        if (first_pattern && *fixed == 'x') {
             wb__text t = {0};
-            way_text(k, p, outside, &t);
+            offset_text(k, p, outside, &t);
             k->failed |= t.failed;
-            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->way, t.text);
+            if (t.text) wb__fuse_line(k, "const %s x%d = %s;", index_type(k), p->pattern, t.text);
             wb__free(t.text);
         }
-        if (!first_slot) continue;
+        if (!first_id) continue;
         if (p->view && p->view->buffer != WB__NO_BUFFER) pointer(k, p, fixed);
         else origin(k, p, fixed);
     }
 }
 
-void wb__fuse_at(const wb__fuse *k, const wb__fuse_place *p, char text[48])
+void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48])
 {
     const int one = plain(k, p, k->inner);
     if (one >= 0) snprintf(text, 48, "i%d", one);
-    else if (varies(k, p, k->inner)) snprintf(text, 48, "y%d", p->way);
+    else if (varies(k, p, k->inner)) snprintf(text, 48, "y%d", p->pattern);
     else snprintf(text, 48, "0");
 }
 
-void wb__fuse_ways(wb__fuse *k, const bool *want)
+void wb__fuse_offsets(wb__fuse *k, const bool *needed)
 {
-    for (int i = 0; i < k->n_places; i++) {
-        wb__fuse_place *p = &k->places[i];
+    for (int i = 0; i < k->n_operands; i++) {
+        wb__fuse_operand *p = &k->operands[i];
         bool wanted = false, first = true;
-        for (int j = 0; j < k->part->n_instr; j++)
-            wanted |= want[j] && k->place[j] >= 0 && k->places[k->place[j]].way == p->way;
-        for (int j = 0; j < i; j++) first &= !k->places[j].used || k->places[j].way != p->way;
+        for (int j = 0; j < k->program->n_instr; j++)
+            wanted |=
+                needed[j] && k->operand[j] >= 0 && k->operands[k->operand[j]].pattern == p->pattern;
+        for (int j = 0; j < i; j++)
+            first &= !k->operands[j].used || k->operands[j].pattern != p->pattern;
         if (!p->used || !wanted || !first) continue;
         if (plain(k, p, k->inner) >= 0 || !varies(k, p, k->inner)) continue;
         wb__text t = {0};
-        way_text(k, p, k->inner, &t);
+        offset_text(k, p, k->inner, &t);
         k->failed |= t.failed;
-        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->way, t.text);
+        if (t.text) wb__fuse_line(k, "const %s y%d = %s;", index_type(k), p->pattern, t.text);
         wb__free(t.text);
     }
 }

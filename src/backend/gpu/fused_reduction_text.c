@@ -1,6 +1,7 @@
-/* Folds as text.  The number of a fold names what an item has of it: s0, its sum or best so far;
- * c0, what the sum lost by rounding; w0, the place of the best.  Its slot and register name what the
- * group shares: t0_f32, and z0 for places. */
+/* Reductions as text.  An item's variables have the suffix `n` of the reduction: s0, the sum or
+ * best element so far; c0, the rounding error of the sum; w0, the index of the best element.
+ * Arrays shared by the group have the suffixes slot and register kind: t0_f32; z0 has the
+ * indices. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 static bool is_float(wb__reg reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
-wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot)
+wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot)
 {
     const wb__instr *in = &p->instr[instr];
     const wb__reg from = (wb__reg)p->instr[in->a].reg, out = (wb__reg)in->reg;
@@ -19,8 +20,8 @@ wb__reduction wb__reduction_of(const wb__part *p, int instr, int n, int slot)
         acc = from == WB__REG_F64 || out == WB__REG_F64 ? WB__REG_F64 : WB__REG_F32;
     else if (in->op == WB__OP_sum)
         acc = is_float(out) ? WB__REG_I64 : out;
-    return (wb__reduction){.instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out,
-                      .op = in->op};
+    return (wb__reduction){
+        .instr = instr, .n = n, .slot = slot, .from = from, .acc = acc, .out = out, .op = in->op};
 }
 
 static bool lossy(const wb__reduction *f) { return f->op == WB__OP_sum && f->acc == WB__REG_F32; }
@@ -41,7 +42,7 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f)
                       : f->op == WB__OP_max ? lowest[f->acc] : highest[f->acc]);
 }
 
-static void take(wb__fuse *k, const wb__reduction *f, const char *v)
+static void add_value(wb__fuse *k, const wb__reduction *f, const char *v)
 {
     switch (f->op) {
     case WB__OP_max: wb__fuse_line(k, "TAKE_MAX(s%d, %s)", f->n, v); break;
@@ -53,10 +54,10 @@ static void take(wb__fuse *k, const wb__reduction *f, const char *v)
     }
 }
 
-void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place)
+void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index)
 {
     char v[24];
-    const int a = k->part->instr[f->instr].a;
+    const int a = k->program->instr[f->instr].a;
     snprintf(v, sizeof v, "v%d", a);
     if (f->acc != f->from) {
         wb__fuse_line(k, "const %s u%d = TO_%s_%s(v%d);", KIND(f->acc), f->n, DTYPE(f->acc),
@@ -64,9 +65,9 @@ void wb__reduction_take(wb__fuse *k, const wb__reduction *f, const char *place)
         snprintf(v, sizeof v, "u%d", f->n);
     }
     if (f->op == WB__OP_argmax)
-        wb__fuse_line(k, "TAKE_ARGMAX(s%d, w%d, %s, %s)", f->n, f->n, v, place);
+        wb__fuse_line(k, "TAKE_ARGMAX(s%d, w%d, %s, %s)", f->n, f->n, v, index);
     else
-        take(k, f, v);
+        add_value(k, f, v);
 }
 
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
@@ -78,7 +79,7 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at)
         wb__fuse_line(k, "const uint g%d = z%d_[%s]; MERGE_ARGMAX(s%d, w%d, u%d, g%d)", f->n,
                       f->n, at, f->n, f->n, f->n, f->n);
     else
-        take(k, f, v);
+        add_value(k, f, v);
 }
 
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n)
@@ -129,8 +130,8 @@ static void join(wb__fuse *k, const wb__reduction *f)
     }
 }
 
-void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item, const char *from,
-                   const char *least)
+void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
+                        const char *from, const char *least)
 {
     for (int i = 0; i < n; i++) wb__reduction_share(k, &f[i]);
     wb__fuse_line(k, "BARRIER;");
@@ -157,5 +158,5 @@ void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at)
     else if (lossy(f)) snprintf(s, sizeof s, "TOTAL(s%d, c%d)", f->n, f->n);
     else snprintf(s, sizeof s, "s%d", f->n);
     snprintf(made, sizeof made, "TO_%s_%s(%s)", DTYPE(f->out), acc, s);
-    wb__fuse_made(k, f->instr, made);
+    wb__fuse_emit(k, f->instr, made);
 }

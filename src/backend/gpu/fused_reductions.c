@@ -1,37 +1,37 @@
-/* Kernels that fold rows, or everything (rows then are all there is, and the columns one).  A group
- * is a tile: some columns side by side, its other items further rows of them.  Where there are too
- * few columns to keep a device busy the rows are cut into chunks, whose results go into the
- * workspace and are put together, in order, by a second kernel. */
+/* Kernels that reduce rows or everything; in the second case all points are rows and there is one
+ * column.  A group processes a tile: some columns side by side, with further items for further
+ * rows. If there are too few columns to occupy the device, the rows are cut into chunks; their
+ * results are stored in the workspace and combined, in order, by a second kernel. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_CHUNKS = 4096 };
+enum { MAX_CHUNKS = 4096 };
 
 typedef struct {
-    const wb__part *part;
+    const wb__fuse_program *program;
     wb__reduction *reductions;
     int n;
     bool all;
     int64_t outers, rows, cols;
-    int64_t chunks, chunk;          /* of rows */
-    int64_t pieces, start;          /* of everything; the first point of this one */
-    int64_t before;                 /* chunks of the pieces before it */
-    int log;                        /* of the columns side by side */
-    size_t at;                      /* in the workspace, where partial results begin */
+    int64_t chunks, chunk;          /* over the rows */
+    int64_t pieces, start;          /* pieces of REDUCE_ALL; index of this piece's first point */
+    int64_t before;                 /* chunks of earlier pieces */
+    int log;                        /* log2 of the columns side by side */
+    size_t at;                      /* workspace offset of the partial results */
 } reductions;
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Does what is read lie side by side along the last of the columns?  0: not known. */
+/* Whether the inputs are adjacent in memory along the innermost column dimension; 0: unknown. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
     int along_cols = 0, along_rows = 0;
-    for (int i = 0; i < k->part->n_instr; i++) {
-        if (!k->want[i] || k->part->instr[i].kind != WB__LOAD) continue;
-        const wb__fuse_place *p = &k->places[k->place[i]];
+    for (int i = 0; i < k->program->n_instr; i++) {
+        if (!k->needed[i] || k->program->instr[i].kind != WB__LOAD) continue;
+        const wb__fuse_operand *p = &k->operands[k->operand[i]];
         along_cols += k->first[WB__COLS] <= col && p->stride[col] == 1;
         along_rows += k->first[WB__ROWS] <= row && p->stride[row] == 1;
     }
@@ -43,24 +43,24 @@ static void choose(reductions *f, const wb__fuse *k)
     const bool cpu = k->target->is_cpu;
     const int side = neighbours(k);
     f->log = f->all || side < 0 ? 0 : wb__fuse_log(f->cols, cpu ? 8 : 5);
-    const int tall = wb__fuse_log(f->rows, 8);          /* no more items than rows */
+    const int tall = wb__fuse_log(f->rows, 8);          /* at most one item per row */
     if (side >= 0 && f->log < 8 - tall) f->log = WB__MIN(8 - tall, wb__fuse_log(f->cols, 8));
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
-    /* a processor's items walk down columns one after another: their lines are to stay cached */
-    f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MOST_CHUNKS) : WB__MIN(wanted, most), 1);
+    /* a CPU's items read columns one after another; the cache lines should stay cached */
+    f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MAX_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Pointers at the partial results of all folds. */
-static void parts(reductions *f, wb__fuse *k)
+/* Emits pointers to the partial results of all reductions. */
+static void partials(reductions *f, wb__fuse *k)
 {
     const int b = wb__fuse_buffer(k, WB__GPU_WORKSPACE);
-    const int64_t most = f->pieces > 1 ? f->pieces * MOST_CHUNKS : f->chunks;
+    const int64_t most = f->pieces > 1 ? f->pieces * MAX_CHUNKS : f->chunks;
     const int64_t n = most * f->outers * f->cols;
     size_t at = f->at;
     for (int i = 0; i < f->n; i++) {
@@ -79,7 +79,7 @@ static void parts(reductions *f, wb__fuse *k)
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
 
-/* Items of a tile: x across the columns, y along the rows; l in the group. */
+/* Emits the item's position in the tile: x across the columns, y along the rows; l in the group. */
 static void items(reductions *f, wb__fuse *k)
 {
     wb__reduction_locals(k, f->reductions, f->n);
@@ -91,10 +91,10 @@ static void items(reductions *f, wb__fuse *k)
     wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
 }
 
-/* The loop over an item's rows r, of [from, to). */
+/* Opens the loop over an item's rows r, in [from, to). */
 static void open_rows(wb__fuse *k)
 {
-    if (k->target->is_cpu) {                    /* items one after another: each its own piece */
+    if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
@@ -110,15 +110,15 @@ static void store_results(reductions *f, wb__fuse *k)
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
     for (int i = 0; i < f->n; i++) {
         const wb__reduction *one = &f->reductions[i];
-        const wb__fuse_place *p = &k->places[k->place[one->instr]];
+        const wb__fuse_operand *p = &k->operands[k->operand[one->instr]];
         wb__reduction_value(k, one, "l");
-        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->slot, wb__gpu_types[p->view->dtype].name,
+        wb__fuse_line(k, "p%d[0] = TO_%s_%s(v%d);", p->id, wb__gpu_types[p->view->dtype].name,
                       wb__fuse_kinds[one->out], one->instr);
     }
     wb__fuse_close(k);
 }
 
-static void store_parts(reductions *f, wb__fuse *k)
+static void store_partials(reductions *f, wb__fuse *k)
 {
     wb__reduction_tree(k, f->reductions, f->n, "l", "128", "a.across");
     wb__fuse_open(k, "if (y == 0 && c < a.cols)");
@@ -140,20 +140,20 @@ static void store_parts(reductions *f, wb__fuse *k)
 static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    const int e = wb__fuse_start(&k, t, work, f->part);
+    const int e = wb__fuse_start(&k, t, work, f->program);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->part->instr[f->reductions[i].instr].a] = true;
-    wb__part_want(f->part, k.want, true);
+    for (int i = 0; i < f->n; i++) k.needed[f->program->instr[f->reductions[i].instr].a] = true;
+    wb__fuse_mark_needed(f->program, k.needed, true);
     const wb__walk walk = f->all ? WB__IN_ORDER : WB__BY_GROUP;
     wb__fuse_loops(&k, walk);
     f->outers = k.points[WB__OUTER], f->rows = k.points[WB__ROWS], f->cols = k.points[WB__COLS];
     choose(f, &k);
     const bool cut = f->chunks > 1 || f->pieces > 1;
-    if (!cut) {                                 /* what is written is this kernel's business too */
+    if (!cut) {                                 /* not cut: this kernel writes the results */
         wb__fuse_free(&k);
-        if (wb__fuse_start(&k, t, work, f->part)) return WB_ERROR_MEMORY;
-        for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
-        wb__part_want(f->part, k.want, true);
+        if (wb__fuse_start(&k, t, work, f->program)) return WB_ERROR_MEMORY;
+        for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
+        wb__fuse_mark_needed(f->program, k.needed, true);
         wb__fuse_loops(&k, walk);
     }
     const int64_t tiles = wb__quotient_up(f->cols, 1 << f->log);
@@ -174,34 +174,34 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     wb__fuse_unravel(&k, "o", k.first[WB__OUTER], k.first[WB__ROWS]);
     wb__fuse_unravel(&k, "c", k.first[WB__COLS], k.n_dims);
     wb__fuse_bases(&k);
-    if (cut) parts(f, &k);
+    if (cut) partials(f, &k);
     for (int i = 0; i < f->n; i++) wb__reduction_start(&k, &f->reductions[i]);
     open_rows(&k);
     wb__fuse_unravel(&k, "r", k.first[WB__ROWS], k.first[WB__ROWS + 1]);
-    wb__fuse_ways(&k, k.want);
-    wb__fuse_values(&k, k.want, WB__LEVEL_FULL);
+    wb__fuse_offsets(&k, k.needed);
+    wb__fuse_values(&k, k.needed, WB__LEVEL_FULL);
     if (f->pieces > 1) wb__fuse_uint(&k, f->start, "start");
     for (int i = 0; i < f->n; i++)
-        wb__reduction_take(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
+        wb__reduction_add(&k, &f->reductions[i], f->pieces > 1 ? "(r + a.start)" : "r");
     wb__fuse_close(&k);
-    if (cut) store_parts(f, &k);
+    if (cut) store_partials(f, &k);
     else store_results(f, &k);
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
-/* Puts the chunks together: rows now are chunks, columns all results of a chunk. */
+/* Combines the chunks: its rows are the chunks, its columns the results of a chunk. */
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
-    wb__part flat = *f->part;
+    wb__fuse_program flat = *f->program;
     const int outer = flat.space.ndim - flat.space.row_dims - flat.space.col_dims;
     for (int d = 0; d < flat.space.ndim; d++)
         if (f->all || (d >= outer && d < outer + flat.space.row_dims)) flat.space.dims[d] = 1;
     const int e = wb__fuse_start(&k, t, work, &flat);
     if (e) return e;
-    for (int i = 0; i < f->n; i++) k.want[f->reductions[i].instr] = true;
+    for (int i = 0; i < f->n; i++) k.needed[f->reductions[i].instr] = true;
     wb__fuse_loops(&k, WB__IN_ORDER);
-    parts(f, &k);
+    partials(f, &k);
     reductions g = *f;
     g.rows = f->chunks, g.cols = f->outers * f->cols, g.outers = 1;
     const int tall = wb__fuse_log(g.rows, 8);
@@ -225,67 +225,70 @@ static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *w
 typedef struct {
     reductions *f;
     wb__gpu_work *work;
-} making;
+} piece_arguments;
 
-/* Rows of some columns are a fold by themselves. */
-static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+/* Reduces rows of some columns; the columns are independent. */
+static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     reductions f = *m->f;
     (void)first;
-    f.part = p;
+    f.program = p;
     const int e = first_kernel(&f, t, m->work);
     return e || f.chunks == 1 ? e : second_kernel(&f, t, m->work);
 }
 
-static int count_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int count_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                       void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     (void)t, (void)p, (void)first;
     m->f->pieces++;
     return 0;
 }
 
-static int all_of_piece(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
+                        void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     reductions *f = m->f;
-    const wb__part *whole = f->part;
-    f->part = p;
+    const wb__fuse_program *whole = f->program;
+    f->program = p;
     f->start = first;
     const int e = first_kernel(f, t, m->work);
-    f->part = whole;
+    f->program = whole;
     f->before += f->chunks;
     return e;
 }
 
-/* The chunks of all pieces are put together by one kernel. */
+/* One kernel combines the chunks of all pieces. */
 static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
-    const wb__space *s = &f->part->space;
+    const wb__space *s = &f->program->space;
     const unsigned rows = ((1u << s->row_dims) - 1) << (s->ndim - s->row_dims - s->col_dims);
-    making m = {f, work};
+    piece_arguments m = {f, work};
     f->pieces = f->before = 0;
-    if (!f->all) return wb__fused_pieces(t, f->part, ~rows, rows_of, &m);
-    int e = wb__fused_pieces(t, f->part, ~0u, count_piece, &m);
-    if (!e) e = wb__fused_pieces(t, f->part, ~0u, all_of_piece, &m);
+    if (!f->all) return wb__fused_pieces(t, f->program, ~rows, rows_of, &m);
+    int e = wb__fused_pieces(t, f->program, ~0u, count_piece, &m);
+    if (!e) e = wb__fused_pieces(t, f->program, ~0u, all_of_piece, &m);
     f->chunks = f->before;
     return e || f->chunks == 1 ? e : second_kernel(f, t, work);
 }
 
-int wb__fused_reductions(const wb__gpu_target *t, const wb__part *p, wb__instr_kind kind, size_t at,
-                    wb__gpu_work *work)
+int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
+                         size_t at, wb__gpu_work *work)
 {
-    reductions f = {.part = p, .all = kind == WB__REDUCE_ALL, .at = at};
+    reductions f = {.program = p, .all = kind == WB__REDUCE_ALL, .at = at};
     int e = 0;
     f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
     if (!f.reductions) return WB_ERROR_MEMORY;
     for (int i = 0; i < p->n_instr && !e;) {
-        f.n = 0;                                /* as many at a time as share the local memory */
+        f.n = 0;  /* as many reductions at a time as fit in local memory */
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);
-            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes) break;
+            if (f.n && wb__reduction_locals(NULL, f.reductions, f.n + 1) > (int64_t)t->local_bytes)
+                break;
             f.n++;
         }
         if (f.n) e = reduction(&f, t, work);

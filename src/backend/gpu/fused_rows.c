@@ -1,5 +1,5 @@
-/* Kernels without folds, one item an element; and kernels with folds along the columns, in which a
- * row is one item's or that of some items of a group. */
+/* Kernels without reductions: one item per element.  Kernels with reductions along columns: a row
+ * per item, or a row per several items of a group. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -12,16 +12,16 @@ int wb__fuse_log(int64_t n, int most)
     return log;
 }
 
-/* ---- one item an element --------------------------------------------------------------------- */
+/* ---- one item per element -------------------------------------------------------------------- */
 
-/* Rows shorter than this are counted through together with what is around them. */
-enum { LONG_ROW = 128, MOST_GROUPS_Y = 32768 };
+/* Shorter rows are merged with the outer dimensions into one index. */
+enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
 {
-    wb__fuse_ways(k, k->want);
-    wb__fuse_values(k, k->want, WB__LEVEL_FULL);
-    for (int i = 0; i < k->part->n_instr; i++)
+    wb__fuse_offsets(k, k->needed);
+    wb__fuse_values(k, k->needed, WB__LEVEL_FULL);
+    for (int i = 0; i < k->program->n_instr; i++)
         if (stores[i]) wb__fuse_store(k, i);
     wb__fuse_close(k);
 }
@@ -44,7 +44,7 @@ static int by_line(wb__fuse *k, const bool *stores)
 {
     const int last = k->n_dims - 1;
     const int64_t cols = k->dim[last], rows = k->points[WB__COLS] / cols;
-    const int64_t y = WB__MIN(rows, MOST_GROUPS_Y);
+    const int64_t y = WB__MIN(rows, MAX_GROUPS_Y);
     k->inner = 1u << last;
     k->impl = "one item an element, by lines";
     wb__fuse_uint(k, cols, "n");
@@ -58,57 +58,57 @@ static int by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* What a piece is made with. */
+/* Arguments for the function that creates a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
-} making;
+} piece_arguments;
 
-static int each_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int each_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     const bool *stores = m->stores;
     wb__fuse k;
     (void)first;
     const int e = wb__fuse_start(&k, t, m->work, p);
     if (e) return e;
-    for (int i = 0; i < p->n_instr; i++) k.want[i] = stores[i];
-    wb__part_want(p, k.want, true);
+    for (int i = 0; i < p->n_instr; i++) k.needed[i] = stores[i];
+    wb__fuse_mark_needed(p, k.needed, true);
     wb__fuse_loops(&k, WB__ANY_ORDER);
     return k.n_dims > 1 && k.dim[k.n_dims - 1] >= LONG_ROW ? by_line(&k, stores)
                                                            : by_element(&k, stores);
 }
 
-int wb__fused_each(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {
-    return wb__fused_pieces(t, p, ~0u, each_of, &(making){stores, work});
+    return wb__fused_pieces(t, p, ~0u, each_of, &(piece_arguments){stores, work});
 }
 
-/* ---- folds along columns --------------------------------------------------------------------- */
+/* ---- reductions along columns ---------------------------------------------------------------- */
 
 typedef struct {
     wb__fuse k;
     const bool *stores;
-    bool by_item;                   /* a row is one item's */
+    bool by_item;                   /* an item processes whole rows */
     wb__reduction *reductions;
     int *phase, n_reductions, n_phases, store_phase;
-    bool *want;                     /* of one phase */
+    bool *needed;                   /* instructions of one phase */
 } rows;
 
-/* A store of one number a row. */
+/* Whether instruction i stores one value per row. */
 static bool of_row(const rows *r, int i)
 {
-    const wb__part *p = r->k.part;
-    return !wb__part_varies(p, &p->views[p->instr[i].arg])
-        && r->k.level[p->instr[i].a] <= WB__LEVEL_ROW;
+    const wb__fuse_program *p = r->k.program;
+    return !wb__fuse_varies(p, &p->views[p->instr[i].arg])
+        && r->k.level[p->instr[i].a] <= WB__LEVEL_PER_ROW;
 }
 
-/* Which loop each fold is made in, and which one is the last: there alone whole rows are stored,
- * for a store may write what a load of an earlier loop reads. */
+/* Assigns each reduction to a loop (phase), and full rows to the last loop.  Stores of full rows
+ * must be in the last loop, because they may overwrite operands of earlier loops. */
 static void find_phases(rows *r, int *after)
 {
-    const wb__part *p = r->k.part;
+    const wb__fuse_program *p = r->k.program;
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
         const int of[3] = {in->a, in->b, in->c};
@@ -116,7 +116,7 @@ static void find_phases(rows *r, int *after)
         after[i] = 0;
         for (int j = 0; j < 3 && !source; j++)
             if (of[j] >= 0) after[i] = WB__MAX(after[i], after[of[j]]);
-        if (in->kind == WB__REDUCE_COLUMNS && r->k.want[i]) {
+        if (in->kind == WB__REDUCE_COLUMNS && r->k.needed[i]) {
             int slot = 0;
             for (int j = 0; j < r->n_reductions; j++) slot += r->phase[j] == after[i];
             r->reductions[r->n_reductions] = wb__reduction_of(p, i, r->n_reductions, slot);
@@ -132,8 +132,8 @@ static void find_phases(rows *r, int *after)
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
 }
 
-/* The loop over the columns, and the place in the row. */
-static int open_columns(rows *r, bool places, char place[24])
+/* Opens the loop over the columns; `index` receives the index in the row. */
+static int open_columns(rows *r, bool indices, char index[24])
 {
     wb__fuse *k = &r->k;
     const int from = k->first[WB__COLS], to = k->first[WB__COLS + 1];
@@ -143,40 +143,41 @@ static int open_columns(rows *r, bool places, char place[24])
         else
             wb__fuse_open(k, "for (uint j = from; j < to; j += a.lanes)");
         wb__fuse_unravel(k, "j", from, to);
-        strcpy(place, "j");
+        strcpy(index, "j");
         return 1;
     }
-    strcpy(place, to == from ? "0" : "j");
-    if (places && to > from + 1) wb__fuse_line(k, "j = 0;");
+    strcpy(index, to == from ? "0" : "j");
+    if (indices && to > from + 1) wb__fuse_line(k, "j = 0;");
     for (int d = from; d < to; d++) {
-        if (!(k->put >> (d + 16) & 1)) wb__fuse_uint(k, k->dim[d], "e%d", d);
-        k->put |= 1u << (d + 16);
+        if (!(k->struct_dims >> (d + 16) & 1)) wb__fuse_uint(k, k->dim[d], "e%d", d);
+        k->struct_dims |= 1u << (d + 16);
         wb__fuse_open(k, "for (uint i%d = 0; i%d < a.e%d; i%d++)", d, d, d, d);
     }
-    if (to == from + 1) snprintf(place, 24, "i%d", from);
+    if (to == from + 1) snprintf(index, 24, "i%d", from);
     return to - from;
 }
 
 static void make_phase(rows *r, int phase, bool argmax)
 {
     wb__fuse *k = &r->k;
-    const wb__part *p = k->part;
-    char place[24];
+    const wb__fuse_program *p = k->program;
+    char index[24];
     int first = r->n_reductions, n = 0;
-    memset(r->want, 0, (size_t)p->n_instr * sizeof *r->want);
+    memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->want[i] = true;
+        if (phase == r->store_phase && r->stores[i] && !of_row(r, i)) r->needed[i] = true;
     for (int i = r->n_reductions - 1; i >= 0; i--)
-        if (r->phase[i] == phase) r->want[p->instr[r->reductions[i].instr].a] = true, first = i, n++;
-    wb__part_want(p, r->want, false);
-    wb__fuse_values(k, r->want, WB__LEVEL_ROW);
+        if (r->phase[i] == phase)
+            r->needed[p->instr[r->reductions[i].instr].a] = true, first = i, n++;
+    wb__fuse_mark_needed(p, r->needed, false);
+    wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
     for (int i = 0; i < r->n_reductions; i++)
         if (r->phase[i] == phase) wb__reduction_start(k, &r->reductions[i]);
-    int open = open_columns(r, argmax, place);
-    wb__fuse_ways(k, r->want);
-    wb__fuse_values(k, r->want, WB__LEVEL_FULL);
+    int open = open_columns(r, argmax, index);
+    wb__fuse_offsets(k, r->needed);
+    wb__fuse_values(k, r->needed, WB__LEVEL_FULL);
     for (int i = 0; i < r->n_reductions; i++)
-        if (r->phase[i] == phase) wb__reduction_take(k, &r->reductions[i], place);
+        if (r->phase[i] == phase) wb__reduction_add(k, &r->reductions[i], index);
     for (int i = 0; i < p->n_instr && phase == r->store_phase; i++)
         if (r->stores[i] && !of_row(r, i)) wb__fuse_store(k, i);
     if (r->by_item && argmax && open > 1) wb__fuse_line(k, "j++;");
@@ -190,24 +191,24 @@ static void make_phase(rows *r, int phase, bool argmax)
     }
     for (int i = 0; i < n; i++) {
         wb__reduction_value(k, &of[i], r->by_item ? NULL : "l - lane");
-        k->made[of[i].instr] = WB__MADE_ROW;
+        k->emitted[of[i].instr] = WB__EMITTED_PER_ROW;
     }
 }
 
-/* Numbers of rows, stored once all loops are done. */
+/* Stores the values per row after all loops. */
 static void store_rows(rows *r)
 {
     wb__fuse *k = &r->k;
-    const wb__part *p = k->part;
+    const wb__fuse_program *p = k->program;
     bool any = false;
-    memset(r->want, 0, (size_t)p->n_instr * sizeof *r->want);
+    memset(r->needed, 0, (size_t)p->n_instr * sizeof *r->needed);
     for (int i = 0; i < p->n_instr; i++)
-        if (r->stores[i] && of_row(r, i)) any = r->want[i] = true;
+        if (r->stores[i] && of_row(r, i)) any = r->needed[i] = true;
     if (!any) return;
-    wb__part_want(p, r->want, false);
-    wb__fuse_values(k, r->want, WB__LEVEL_ROW);
+    wb__fuse_mark_needed(p, r->needed, false);
+    wb__fuse_values(k, r->needed, WB__LEVEL_PER_ROW);
     if (!r->by_item) {
-        wb__fuse_line(k, "BARRIER;");           /* others may still read what is written here */
+        wb__fuse_line(k, "BARRIER;");           /* other items may still read this memory */
         wb__fuse_open(k, "if (lane == 0 && r0 < a.rows)");
     }
     for (int i = 0; i < p->n_instr; i++)
@@ -215,7 +216,7 @@ static void store_rows(rows *r)
     if (!r->by_item) wb__fuse_close(k);
 }
 
-/* Folds in the order of their phases, so that those of one phase lie together. */
+/* Sorts the reductions by phase. */
 static void sort_reductions(rows *r)
 {
     for (int i = 1; i < r->n_reductions; i++)
@@ -235,8 +236,8 @@ static int make_rows(rows *r)
     const bool few = k->target->is_cpu ? n >= 512 || cols <= 64 : cols <= 4;
     bool argmax = false;
     for (int i = 0; i < r->n_reductions; i++) argmax |= r->reductions[i].op == WB__OP_argmax;
-    r->by_item =
-        few || wb__reduction_locals(NULL, r->reductions, r->n_reductions) > (int64_t)k->target->local_bytes;
+    r->by_item = few || wb__reduction_locals(NULL, r->reductions, r->n_reductions) >
+                            (int64_t)k->target->local_bytes;
     const int log = k->target->is_cpu ? 8 : wb__fuse_log(cols, 8);
     for (int d = k->first[WB__COLS]; d < k->n_dims; d++) k->inner |= 1u << d;
     wb__fuse_uint(k, n, "rows");
@@ -256,7 +257,7 @@ static int make_rows(rows *r)
         if (k->first[WB__COLS] > k->first[WB__ROWS])
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
-        if (k->target->is_cpu) {                /* items one after another: each its own piece */
+        if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous columns */
             wb__fuse_uint(k, wb__quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
             wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");
@@ -273,21 +274,22 @@ static int make_rows(rows *r)
     return wb__fuse_finish(k, wb__quotient_up(n, WB__GROUP_ITEMS >> (r->by_item ? 0 : log)), 1, 1);
 }
 
-static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, void *context)
+static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
-    const making *m = context;
+    const piece_arguments *m = context;
     const bool *stores = m->stores;
     const size_t n = (size_t)p->n_instr;
     rows r = {.stores = stores};
     (void)first;
     r.reductions = wb__alloc_zero(n, sizeof *r.reductions);
     r.phase = wb__alloc_zero(2 * n, sizeof *r.phase);
-    r.want = wb__alloc_zero(n, sizeof *r.want);
-    int e = r.reductions && r.phase && r.want ? wb__fuse_start(&r.k, t, m->work, p) : WB_ERROR_MEMORY;
+    r.needed = wb__alloc_zero(n, sizeof *r.needed);
+    int e =
+        r.reductions && r.phase && r.needed ? wb__fuse_start(&r.k, t, m->work, p) : WB_ERROR_MEMORY;
     if (!e) {
-        for (size_t i = 0; i < n; i++) r.k.want[i] = stores[i];
-        wb__part_want(p, r.k.want, true);
-        wb__part_levels(p, r.k.level);
+        for (size_t i = 0; i < n; i++) r.k.needed[i] = stores[i];
+        wb__fuse_mark_needed(p, r.k.needed, true);
+        wb__fuse_levels(p, r.k.level);
         find_phases(&r, r.phase + n);
         sort_reductions(&r);
         wb__fuse_loops(&r.k, WB__BY_ROW);
@@ -295,14 +297,14 @@ static int rows_of(const wb__gpu_target *t, const wb__part *p, int64_t first, vo
     }
     wb__free(r.reductions);
     wb__free(r.phase);
-    wb__free(r.want);
+    wb__free(r.needed);
     return e;
 }
 
-/* No row is cut. */
-int wb__fused_rows(const wb__gpu_target *t, const wb__part *p, const bool *stores,
+/* Rows are never split. */
+int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {
     const unsigned rows = (1u << (p->space.ndim - p->space.col_dims)) - 1;
-    return wb__fused_pieces(t, p, rows, rows_of, &(making){stores, work});
+    return wb__fused_pieces(t, p, rows, rows_of, &(piece_arguments){stores, work});
 }

@@ -1,4 +1,4 @@
-/* Texts of fused kernels and the struct of arguments that goes with each. */
+/* The texts of fused kernels, with their argument structs. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ void wb__fuse_close(wb__fuse *k)
 
 static int add_words(wb__fuse *k, int n)
 {
-    if (!wb__reserve(&k->words, &k->words_room, k->n_words + n, sizeof *k->words)) {
+    if (!wb__reserve(&k->words, &k->words_capacity, k->n_words + n, sizeof *k->words)) {
         k->failed = true;
         return 0;
     }
@@ -82,22 +82,22 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...)
     }
 }
 
-void wb__fuse_number(wb__fuse *k, int n, wb__gpu_put put, char name[24])
+void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type type, char name[24])
 {
     static const char *types[] = {"float", "uint", "int", "uint", "uint"};
     int i = 0;
-    while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].put != put)) i++;
+    while (i < k->n_numbers && (k->numbers[i].number != n || k->numbers[i].type != type)) i++;
     snprintf(name, 24, "n%d", i);
     if (i < k->n_numbers) return;
-    const bool two = wb__gpu_two_words(put);
+    const bool two = wb__gpu_two_words(type);
     const int at = add_words(k, two ? 2 : 1);
     wb__gpu_number *more = wb__realloc(k->numbers, (size_t)(i + 1) * sizeof *more);
     if (!more) k->failed = true;
     else k->numbers = more;
     if (k->failed) return;
     memset(k->words + at, 0, two ? 8 : 4);
-    more[k->n_numbers++] = (wb__gpu_number){.number = n, .at = (uint32_t)at * 4, .put = put};
-    wb__text_add(&k->fields, "    %s n%d;\n", types[put], i);
+    more[k->n_numbers++] = (wb__gpu_number){.number = n, .at = (uint32_t)at * 4, .type = type};
+    wb__text_add(&k->fields, "    %s n%d;\n", types[type], i);
     if (two) wb__text_add(&k->fields, "    uint n%dh;\n", i);
 }
 
@@ -117,22 +117,24 @@ int wb__fuse_buffer(wb__fuse *k, int buffer)
 
 void wb__fuse_free(wb__fuse *k)
 {
-    void *const all[] = {k->want, k->level, k->made, k->place, k->places, k->buffers,
+    void *const all[] = {k->needed, k->level, k->emitted, k->operand, k->operands, k->buffers,
                          k->words, k->numbers, k->origins, k->fields.text, k->body.text};
     for (size_t i = 0; i < WB__COUNT(all); i++) wb__free(all[i]);
 }
 
-int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work, const wb__part *part)
+int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
+                   const wb__fuse_program *program)
 {
-    const size_t n = (size_t)part->n_instr + 1, places = n + (size_t)part->n_views;
-    *k = (wb__fuse){.target = t, .work = work, .part = part, .workspace_word = -1, .indent = 1};
-    k->want = wb__alloc_zero(n, sizeof *k->want);
+    const size_t n = (size_t)program->n_instr + 1, operands = n + (size_t)program->n_views;
+    *k = (wb__fuse){.target = t, .work = work, .program = program, .workspace_word = -1,
+                    .indent = 1};
+    k->needed = wb__alloc_zero(n, sizeof *k->needed);
     k->level = wb__alloc_zero(n, sizeof *k->level);
-    k->made = wb__alloc_zero(n, sizeof *k->made);
-    k->place = wb__alloc_zero(n, sizeof *k->place);
-    k->places = wb__alloc_zero(places, sizeof *k->places);
-    k->buffers = wb__alloc_zero(places + 1, sizeof *k->buffers);
-    if (k->want && k->level && k->made && k->place && k->places && k->buffers) return 0;
+    k->emitted = wb__alloc_zero(n, sizeof *k->emitted);
+    k->operand = wb__alloc_zero(n, sizeof *k->operand);
+    k->operands = wb__alloc_zero(operands, sizeof *k->operands);
+    k->buffers = wb__alloc_zero(operands + 1, sizeof *k->buffers);
+    if (k->needed && k->level && k->emitted && k->operand && k->operands && k->buffers) return 0;
     wb__fuse_free(k);
     return WB_ERROR_MEMORY;
 }
@@ -141,7 +143,8 @@ static char *whole_text(const wb__fuse *k)
 {
     wb__text t = {0};
     wb__text_add(&t, "/* %s */\n", k->impl);
-    wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length, k->fields.text);
+    wb__text_add(&t, "typedef struct {\n%.*s} fused_args;\n", (int)k->fields.length,
+                 k->fields.text);
     wb__fuse_functions(k, &t);
     wb__text_add(&t, "KERNEL fused(");
     for (int i = 0; i < k->n_buffers; i++) wb__text_add(&t, "BUF(b%d, %d), ", i, i);
@@ -160,15 +163,15 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
-    const int most = k->target->most_buffers;
+    const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",
                      k->n_buffers, most);
-    if (!e && all > k->target->most_args)
+    if (!e && all > k->target->max_args_bytes)
         e = wb__fail(WB_ERROR_UNSUPPORTED,
                      "a fused kernel of %d instructions on %d views takes %zu bytes of arguments; "
-                     "this device has room for %zu", k->part->n_instr, k->n_slots, all,
-                     k->target->most_args);
+                     "this device allows %zu", k->program->n_instr, k->n_ids, all,
+                     k->target->max_args_bytes);
     wb__gpu_launch *l = e ? NULL : wb__gpu_add(k->work, whole_text(k), "fused", k->n_buffers,
                                                bytes, k->n_numbers);
     if (!e && !l) e = WB_ERROR_MEMORY;

@@ -5,9 +5,9 @@
 
 #define KIND(reg) wb__fuse_kinds[reg]
 
-/* ---- what is needed, and how often ----------------------------------------------------------- */
+/* ---- needed instructions and their levels ---------------------------------------------------- */
 
-bool wb__part_varies(const wb__part *p, const wb__view *v)
+bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v)
 {
     const wb__space *s = &p->space;
     for (int d = s->ndim - s->col_dims; d < s->ndim; d++)
@@ -28,7 +28,7 @@ static int operands(const wb__instr *in, int list[3])
     return n;
 }
 
-void wb__part_levels(const wb__part *p, uint8_t *level)
+void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level)
 {
     for (int i = 0; i < p->n_instr; i++) {
         const wb__instr *in = &p->instr[i];
@@ -37,30 +37,30 @@ void wb__part_levels(const wb__part *p, uint8_t *level)
         for (int j = 0; j < n; j++) level[i] = WB__MAX(level[i], level[of[j]]);
         bool full = false;
         switch ((wb__instr_kind)in->kind) {
-        case WB__LOAD: full = wb__part_varies(p, &p->views[in->arg]); break;
+        case WB__LOAD: full = wb__fuse_varies(p, &p->views[in->arg]); break;
         case WB__UNIFORM: case WB__GAUSSIAN:
-            full = wb__part_varies(p, &p->views[in->c]);
+            full = wb__fuse_varies(p, &p->views[in->c]);
             break;
         case WB__IOTA: full = in->arg >= p->space.ndim - p->space.col_dims; break;
         case WB__REDUCE_COLUMNS: break;
         default: continue;
         }
-        level[i] = full ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+        level[i] = full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW;
     }
 }
 
-void wb__part_want(const wb__part *p, bool *want, bool past_reductions)
+void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions)
 {
     for (int i = p->n_instr - 1; i >= 0; i--) {
         int of[3];
-        if (!want[i] || (p->instr[i].kind == WB__REDUCE_COLUMNS && !past_reductions)) continue;
-        for (int n = operands(&p->instr[i], of); n > 0; n--) want[of[n - 1]] = true;
+        if (!needed[i] || (p->instr[i].kind == WB__REDUCE_COLUMNS && !past_reductions)) continue;
+        for (int n = operands(&p->instr[i], of); n > 0; n--) needed[of[n - 1]] = true;
     }
 }
 
 /* ---- functions of operations ----------------------------------------------------------------- */
 
-/* Integers of these wrap around, which only unsigned ones are sure to do. */
+/* Whether an operation on integers may overflow: in C, only unsigned integers wrap around. */
 static bool wraps(wb__op op)
 {
     return op == WB__OP_neg || op == WB__OP_square || op == WB__OP_add || op == WB__OP_sub
@@ -70,7 +70,7 @@ static bool wraps(wb__op op)
 void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 {
     for (int reg = 0; reg < 4; reg++) {
-        bool said = reg == WB__REG_F32;
+        bool defined = reg == WB__REG_F32;
         for (int op = 0; op < WB__OP_COUNT; op++) {
             if (!k->used[op][reg]) continue;
             const wb__op_info *info = &wb__ops[op];
@@ -79,8 +79,8 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
             const char *kind = KIND(reg), *out = test ? "i32" : kind;
             const char *in = !wraps(op) ? kind : reg == WB__REG_I32 ? "u32"
                            : reg == WB__REG_I64 ? "u64" : kind;
-            if (!said) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
-            said = true;
+            if (!defined) wb__text_add(to, "#undef KIND\n#define KIND %s\n", kind);
+            defined = true;
             wb__text_add(to, "FN %s op_%s_%s(%s x", out, info->name, kind, in);
             if (two) wb__text_add(to, ", %s y", in);
             wb__text_add(to, ") { return (%s)(%s); }\n", out, info->expression);
@@ -92,70 +92,73 @@ void wb__fuse_functions(const wb__fuse *k, wb__text *to)
 
 static void load(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i];
-    const wb__fuse_place *p = &k->places[k->place[i]];
+    const wb__instr *in = &k->program->instr[i];
+    const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48];
     wb__fuse_at(k, p, at);
     wb__fuse_line(k, "const %s v%d = OF_%s(p%d[%s]);", KIND(in->reg), i,
-                  wb__gpu_types[p->view->dtype].name, p->slot, at);
+                  wb__gpu_types[p->view->dtype].name, p->id, at);
 }
 
-/* The value of instruction i, which is `made`. */
-void wb__fuse_made(wb__fuse *k, int i, const char *made)
+/* Emits v<i>, the value of instruction i, as the expression `text`. */
+void wb__fuse_emit(wb__fuse *k, int i, const char *text)
 {
-    const wb__instr *in = &k->part->instr[i];
+    const wb__instr *in = &k->program->instr[i];
     const char *kind = KIND(in->reg), *t = wb__gpu_types[in->dtype].name;
     if (wb__is_narrow(in))
-        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, made);
+        wb__fuse_line(k, "const i32 v%d = OF_%s(TO_%s_i32(%s));", i, t, t, text);
     else
-        wb__fuse_line(k, "const %s v%d = %s;", kind, i, made);
+        wb__fuse_line(k, "const %s v%d = %s;", kind, i, text);
 }
 
 static void number(wb__fuse *k, int i)
 {
-    static const wb__gpu_put put[] = {WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64};
-    const wb__instr *in = &k->part->instr[i];
-    char name[24], made[96];
-    wb__fuse_number(k, in->arg, put[in->reg], name);
+    static const wb__gpu_number_type type[] = {WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64,
+                                               WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64};
+    const wb__instr *in = &k->program->instr[i];
+    char name[24], text[96];
+    wb__fuse_number(k, in->arg, type[in->reg], name);
     if (in->reg == WB__REG_F64 || in->reg == WB__REG_I64)
-        snprintf(made, sizeof made, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name, name);
+        snprintf(text, sizeof text, "%s(a.%s, a.%sh)", in->reg == WB__REG_F64 ? "F64" : "I64", name,
+                 name);
     else
-        snprintf(made, sizeof made, "a.%s", name);
-    wb__fuse_made(k, i, made);
+        snprintf(text, sizeof text, "a.%s", name);
+    wb__fuse_emit(k, i, text);
 }
 
 static void iota(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i];
-    wb__fuse_place *p = &k->places[k->place[i]];
-    char at[48], made[192];
+    const wb__instr *in = &k->program->instr[i];
+    wb__fuse_operand *p = &k->operands[k->operand[i]];
+    char at[48], text[192];
     wb__fuse_at(k, p, at);
-    if (!p->told) {                             /* made anew in each loop, told once */
+    if (!p->in_struct) {  /* computed in every loop, but added to the struct once */
         wb__fuse_pair(k, in->scale, "scale%d", i);
         wb__fuse_pair(k, in->shift, "shift%d", i);
-        p->told = true;
+        p->in_struct = true;
     }
-    snprintf(made, sizeof made, "(%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + I64(a.shift%d, a.shift%dh))",
-             KIND(in->reg), p->slot, at, i, i, i, i);
-    wb__fuse_made(k, i, made);
+    snprintf(text, sizeof text,
+             "(%s)((e%d + %s) * I64(a.scale%d, a.scale%dh) + I64(a.shift%d, a.shift%dh))",
+             KIND(in->reg), p->id, at, i, i, i, i);
+    wb__fuse_emit(k, i, text);
 }
 
 static void draw(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i];
-    const wb__fuse_place *p = &k->places[k->place[i]];
+    const wb__instr *in = &k->program->instr[i];
+    const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], key[24], counter[24];
     wb__fuse_at(k, p, at);
-    wb__fuse_number(k, in->arg, WB__PUT_U64, key);
-    wb__fuse_number(k, in->arg + 1, WB__PUT_U64, counter);
+    wb__fuse_number(k, in->arg, WB__GPU_NUMBER_U64, key);
+    wb__fuse_number(k, in->arg + 1, WB__GPU_NUMBER_U64, counter);
     wb__fuse_line(k, "const %s v%d = %s_%s(U64(a.%s, a.%sh), U64(a.%s, a.%sh), (u64)(e%d + %s));",
                   KIND(in->reg), i, in->kind == WB__UNIFORM ? "uniform" : "gaussian",
-                  KIND(in->reg), key, key, counter, counter, p->slot, at);
+                  KIND(in->reg), key, key, counter, counter, p->id, at);
 }
 
 static void row(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i], *a = &k->part->instr[in->a];
+    const wb__instr *in = &k->program->instr[i], *a = &k->program->instr[in->a];
     if (in->op == WB__OP_where) {
         wb__fuse_line(k, "const %s v%d = v%d ? v%d : v%d;", KIND(in->reg), i, in->a, in->b, in->c);
         return;
@@ -167,53 +170,53 @@ static void row(wb__fuse *k, int i)
                  in->a, in->b);
     else
         snprintf(call, sizeof call, "op_%s_%s(v%d)", wb__ops[in->op].name, KIND(a->reg), in->a);
-    wb__fuse_made(k, i, call);
+    wb__fuse_emit(k, i, call);
 }
 
 static void value(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i];
+    const wb__instr *in = &k->program->instr[i];
     k->f64 |= in->reg == WB__REG_F64;
     switch ((wb__instr_kind)in->kind) {
     case WB__LOAD: load(k, i); break;
     case WB__NUMBER: number(k, i); break;
     case WB__IOTA: iota(k, i); break;
     case WB__UNIFORM: case WB__GAUSSIAN: draw(k, i); break;
-    case WB__ROW: row(k, i); break;
+    case WB__ELEMENTWISE_OP: row(k, i); break;
     case WB__CAST: {
         const char *t = wb__gpu_types[in->dtype].name;
         wb__fuse_line(k, "const %s v%d = OF_%s(TO_%s_%s(v%d));", KIND(in->reg), i, t, t,
-                      KIND(k->part->instr[in->a].reg), in->a);
+                      KIND(k->program->instr[in->a].reg), in->a);
         break;
     }
     default: break;
     }
 }
 
-void wb__fuse_values(wb__fuse *k, const bool *want, int level)
+void wb__fuse_values(wb__fuse *k, const bool *needed, int level)
 {
-    for (int i = 0; i < k->part->n_instr; i++) {
-        const wb__instr_kind kind = (wb__instr_kind)k->part->instr[i].kind;
-        if (!want[i] || k->made[i] || k->level[i] > level || kind == WB__REDUCE_COLUMNS ||
+    for (int i = 0; i < k->program->n_instr; i++) {
+        const wb__instr_kind kind = (wb__instr_kind)k->program->instr[i].kind;
+        if (!needed[i] || k->emitted[i] || k->level[i] > level || kind == WB__REDUCE_COLUMNS ||
             wb__instr_writes(kind))
             continue;
         value(k, i);
-        k->made[i] = level == WB__LEVEL_FULL ? WB__MADE_FULL : WB__MADE_ROW;
+        k->emitted[i] = level == WB__LEVEL_FULL ? WB__EMITTED_FULL : WB__EMITTED_PER_ROW;
     }
 }
 
 void wb__fuse_forget(wb__fuse *k)
 {
-    for (int i = 0; i < k->part->n_instr; i++)
-        if (k->made[i] == WB__MADE_FULL) k->made[i] = WB__MADE_NOT;
+    for (int i = 0; i < k->program->n_instr; i++)
+        if (k->emitted[i] == WB__EMITTED_FULL) k->emitted[i] = WB__EMITTED_NOT;
 }
 
 void wb__fuse_store(wb__fuse *k, int i)
 {
-    const wb__instr *in = &k->part->instr[i];
-    const wb__fuse_place *p = &k->places[k->place[i]];
+    const wb__instr *in = &k->program->instr[i];
+    const wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48];
     wb__fuse_at(k, p, at);
-    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->slot, at, wb__gpu_types[p->view->dtype].name,
-                  KIND(k->part->instr[in->a].reg), in->a);
+    wb__fuse_line(k, "p%d[%s] = TO_%s_%s(v%d);", p->id, at, wb__gpu_types[p->view->dtype].name,
+                  KIND(k->program->instr[in->a].reg), in->a);
 }

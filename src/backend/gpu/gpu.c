@@ -1,4 +1,4 @@
-/* Steps as kernels: who makes them, and what is common to all launches. */
+/* Creates the kernels of a step, and fills in the arguments of launches. */
 #include "backend/gpu/gpu.h"
 
 #include <string.h>
@@ -79,31 +79,31 @@ static void move_origin(unsigned char *at, uint64_t by)
     put_word(at, ((uint64_t)words[1] << 32 | words[0]) + by);
 }
 
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
                   size_t workspace_at, void *out)
 {
     unsigned char *to = out;
     memcpy(to, l->args, l->args_bytes);
     if (l->workspace_at >= 0) put_word(to + l->workspace_at, workspace_at);
-    for (int i = 0; i < l->n_origins && places; i++)
-        move_origin(to + l->origins[i].at, places[l->origins[i].buffer] / l->origins[i].size);
+    for (int i = 0; i < l->n_origins && offsets; i++)
+        move_origin(to + l->origins[i].at, offsets[l->origins[i].buffer] / l->origins[i].size);
     for (int i = 0; i < l->n_numbers; i++) {
         const wb__gpu_number *n = &l->numbers[i];
         const wb__number v = numbers[n->number];
         float f = (float)v.f;
         int32_t narrow;
         int64_t wide;
-        switch (n->put) {
-        case WB__PUT_F32: memcpy(to + n->at, &f, sizeof f); break;
-        case WB__PUT_I32:
+        switch (n->type) {
+        case WB__GPU_NUMBER_F32: memcpy(to + n->at, &f, sizeof f); break;
+        case WB__GPU_NUMBER_I32:
             wb__convert(&narrow, WB_I32, &v.f, WB_F64, 1);
             memcpy(to + n->at, &narrow, sizeof narrow);
             break;
-        case WB__PUT_I64:
+        case WB__GPU_NUMBER_I64:
             wb__convert(&wide, WB_I64, &v.f, WB_F64, 1);
             put_word(to + n->at, (uint64_t)wide);
             break;
-        case WB__PUT_F64: case WB__PUT_U64: put_word(to + n->at, v.u); break;
+        case WB__GPU_NUMBER_F64: case WB__GPU_NUMBER_U64: put_word(to + n->at, v.u); break;
         }
     }
 }

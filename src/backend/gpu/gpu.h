@@ -1,113 +1,119 @@
-/* What backends that compile text share: a step of a plan as kernels in one dialect.
+/* The parts shared by all backends that compile kernel text: a step becomes kernels in one dialect.
  *
- *   prelude.k    stands in front of every text, and is the only one that knows which language it is in
+ *   prelude.k    precedes every text; the only file that depends on the kernel language
  *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, running
  *                sums, attention
- *   fused.c ...  fused kernels, generated from the engine's form
- *   library.c    which written kernel does a step, with which arguments
- *   runtime/     what every backend does with them: memory, transfers, programs, launches, graphs
+ *   fused.c ...  fused kernels, generated from the engine's instructions
+ *   library.c    selects the written kernel and its arguments for a step
+ *   runtime/     memory, transfers, programs, launches and graphs of every backend
  *
- * A backend is a driver, a table of functions (runtime/runtime.h), and libraries of its vendor's,
- * which may take a step before it comes here. */
+ * A backend is a driver, which is a table of functions (runtime/runtime.h), and optional vendor
+ * libraries, which get a step first. */
 #ifndef WB__GPU_H
 #define WB__GPU_H
 
 #include "backend/backend.h"
 
-/* What a device can, as far as texts depend on it. */
+/* The capabilities of a device that texts depend on. */
 typedef struct {
-    bool f64;                   /* double in kernels */
-    bool is_cpu;                /* a processor behind a GPU's interface: items run one after another */
-    int most_items;             /* in a group; at least 256 */
-    size_t local_bytes;         /* of memory that a group shares */
-    size_t most_args;           /* bytes of arguments; at least 1,024 */
-    size_t buffer_bytes;        /* of these, what each buffer takes */
-    int most_buffers;           /* that a kernel binds; 0: as many as the arguments hold */
-    uint32_t most_groups[3];    /* of a launch */
-    uint32_t most_points;       /* of a space that one kernel walks; 0: what 32 bits count */
+    bool f64;                   /* kernels may use double */
+    bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
+    int max_items;              /* items in a group; at least 256 */
+    size_t local_bytes;         /* local memory per group, in bytes */
+    size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
+    size_t buffer_bytes;        /* argument bytes of each buffer */
+    int max_buffers;            /* buffers that a kernel can bind; 0: no own limit */
+    uint32_t max_groups[3];     /* groups of a launch, per dimension */
+    uint32_t max_points;        /* points that one kernel can index; 0: limited by 32 bits */
 } wb__gpu_target;
 
-/* A number of the plan's that goes into the struct of arguments at every launch.  f64, i64 and u64
+/* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64
  * are two words, the lower first; f32 and i32 are converted from the number's double. */
-typedef enum { WB__PUT_F32, WB__PUT_F64, WB__PUT_I32, WB__PUT_I64, WB__PUT_U64 } wb__gpu_put;
+typedef enum {
+    WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
+    WB__GPU_NUMBER_U64
+} wb__gpu_number_type;
 typedef struct {
     int number;
-    uint32_t at;                /* byte of the struct */
-    wb__gpu_put put;
+    uint32_t at;                /* offset in the struct, in bytes */
+    wb__gpu_number_type type;
 } wb__gpu_number;
-static inline bool wb__gpu_two_words(wb__gpu_put p)
+static inline bool wb__gpu_two_words(wb__gpu_number_type p)
 {
-    return p == WB__PUT_F64 || p == WB__PUT_I64 || p == WB__PUT_U64;
+    return p == WB__GPU_NUMBER_F64 || p == WB__GPU_NUMBER_I64 || p == WB__GPU_NUMBER_U64;
 }
 
-/* Where a view begins in its buffer, in elements, as two words of the struct, the lower first: the
- * buffer's own place is added where it has one. */
+/* The offset of a view in its buffer, in elements, as two words of the struct, the lower first.
+ * The buffer's own offset is added if it is not 0. */
 typedef struct {
-    int buffer;                 /* the plan's */
-    uint32_t at, size;          /* byte of the struct; bytes of an element */
+    int buffer;                 /* index in the plan */
+    uint32_t at, size;          /* at: offset in the struct, in bytes; size: bytes of an element */
 } wb__gpu_origin;
 
 enum { WB__GPU_WORKSPACE = -1 };
 
-/* One kernel and its launch.  Arguments 0 .. n_buffers-1 are buffers, the last is the struct.  All
- * fields of the struct are 4 bytes. */
+/* A kernel and its launch.  Arguments 0 .. n_buffers-1 are buffers, the last argument is the
+ * struct.  All fields of the struct have 4 bytes. */
 typedef struct {
     char *text;                 /* in the dialect, without the prelude */
     const char *entry;
-    bool f64;                   /* uses double: WB_F64 is defined in front of the prelude */
+    bool f64;                   /* uses double: WB_F64 is defined before the prelude */
     int n_buffers;
-    int *buffer;                /* of each argument: the plan's buffer, or WB__GPU_WORKSPACE */
+    int *buffer;  /* per argument: buffer index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
-    unsigned char *args;        /* as they are but for the numbers and the workspace's place */
-    int workspace_at;           /* byte of the struct where the workspace's byte offset goes, as two
-                                 * words, the lower first; -1: nowhere */
+    unsigned char *args;        /* the struct; numbers and offsets are set at each launch */
+    /* offset in the struct of the workspace's byte offset, which is two words, the lower first; -1:
+     * none */
+    int workspace_at;
     int n_numbers;
     wb__gpu_number *numbers;
-    int n_origins;              /* of views that have a granule: other buffers are at place 0 */
+    int n_origins;              /* views with a granule; all other buffers begin at 0 */
     wb__gpu_origin *origins;
-    uint32_t groups[3], items[3];   /* groups, and items in each; all at least 1 */
-    const char *args_type;      /* the struct's name in the text, whose buffers are all declared by
-                                 * BUF; NULL: a written kernel */
-    int segment;                /* of a fused step: launches of different segments are independent */
+    uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
+    /* the struct's name in a text that declares all buffers with BUF; NULL: a written kernel */
+    const char *args_type;
+    /* index of a fused step's segment; launches of different segments are independent */
+    int segment;
 } wb__gpu_launch;
 
-/* A step: its launches in order, each seeing what those before it wrote. */
+/* The launches of a step, in order; each reads the results of earlier launches. */
 typedef struct {
     int n;
     wb__gpu_launch *launch;
-    size_t workspace;           /* bytes; aligned to 64 by the caller */
+    size_t workspace;           /* in bytes; the caller aligns it to 64 */
     const char *impl;           /* for the printed plan; a constant */
 } wb__gpu_work;
 
-/* 0, or an error code (UNSUPPORTED: an f64 kernel where the target has none). */
+/* 0, or an error code (UNSUPPORTED: a kernel needs f64 and the target does not have it). */
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
-void wb__gpu_work_free(wb__gpu_work *work);         /* takes NULL */
+void wb__gpu_work_free(wb__gpu_work *work);         /* accepts NULL */
 
-/* Whether a step that the engine need not make (wb__backend's `takes`) is made here, and well. */
-bool wb__gpu_takes(const wb__gpu_target *t, const wb__step *step);
+/* Whether our kernels execute an optional step (`supports` of wb__backend) faster than its
+ * parts. */
+bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *step);
 
-/* The struct of arguments as it is to be at one launch: `out` has room for args_bytes.  `places`,
- * of the plan's buffers, is NULL where the launch is given addresses that are moved on by them. */
-void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *places,
+/* Writes the argument struct of a launch to `out`, of args_bytes bytes.  `offsets`: offsets of the
+ * plan's buffers; NULL: the launch gets addresses that include them. */
+void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
                   size_t workspace_at, void *out);
 
 extern const char wb__gpu_prelude[];
 
 /* ---- between the files of this folder -------------------------------------------------------- */
 
-/* A dtype in the dialect: as the prelude spells it, its type in memory, and in a register. */
+/* A dtype in the dialect: its name in the prelude, its type in memory and in a register. */
 typedef struct { const char *name, *stored, *kind; } wb__gpu_type;
 extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
-/* A launch added to `work`, zeroed, with room for so many buffers, bytes of arguments and numbers;
- * NULL on failure.  `text` is taken over. */
+/* Adds a zeroed launch to `work`, with space for this many buffers, argument bytes and numbers;
+ * NULL: failed.  `work` then owns `text`. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
-/* An origin added to a list, of a view whose offset is at byte `at` of the struct, if it is to be
- * there.  False: no memory. */
+/* If a view has a granule, adds its origin to a list; `at`: offset in the struct of the view's
+ * offset.  false: out of memory. */
 bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at);
 
 #endif

@@ -1,7 +1,7 @@
-/* Library operations by written kernels: what they share, pools, and copies.
+/* Library operations by written kernels: shared functions, pools and copies.
  *
- * A text is a few lines that choose, then types and structs, then a file of kernels/.  Shapes and
- * places are arguments, so that one text serves all shapes of a dtype.
+ * A text consists of a few lines of definitions, then types and structs, then a file of kernels/.
+ * Shapes and offsets are arguments, so that one text works for all shapes of a dtype.
  *
  * Next: library_product.c, library_rows.c, library_cumsum.c, library_attention.c. */
 #include "backend/gpu/library.h"
@@ -27,7 +27,7 @@ bool wb__gpu_wide(const wb__view *views, int n, int64_t count)
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest)
 {
     char head[160] = "";
-    if (dtype >= 0) {                           /* sums of truth values wrap, as bytes do */
+    if (dtype >= 0) {                           /* sums of bool wrap around, like bytes */
         const wb__gpu_type *type = &wb__gpu_types[dtype == WB_BOOL ? WB_U8 : dtype];
         snprintf(head, sizeof head, "#define NAME %s\n#define STORED %s\n#undef KIND\n"
                  "#define KIND %s\n%s", type->name, type->stored, type->kind,
@@ -43,7 +43,7 @@ int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p)
     if (groups > INT32_MAX) {
         wb__free(text);
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld groups of a kernel are more than a device "
-                        "can be asked for", p->entry, (long long)groups);
+                        "supports", p->entry, (long long)groups);
     }
     wb__gpu_launch *l = wb__gpu_add(work, text, p->entry, p->n_buffers, p->args_bytes, 0);
     if (!l) return WB_ERROR_MEMORY;
@@ -70,7 +70,7 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
 {
     static const char *const defines[] = {
         [WB__POOL_MAX] = "#define POOL_MAX\n", [WB__POOL_MAX_GRAD] = "#define POOL_MAX_GRAD\n",
-        [WB__POOL_MAX_TAKE] = "#define POOL_MAX_TAKE\n", [WB__POOL_MEAN] = "#define POOL_MEAN\n",
+        [WB__POOL_MAX_GATHER] = "#define POOL_MAX_GATHER\n", [WB__POOL_MEAN] = "#define POOL_MEAN\n",
         [WB__POOL_MEAN_GRAD] = "#define POOL_MEAN_GRAD\n"};
     const bool back = s->variant == WB__POOL_MAX_GRAD || s->variant == WB__POOL_MEAN_GRAD;
     const wb__view *c = &s->views[s->n_views - 1], *a = &s->views[0];
@@ -100,10 +100,12 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
     strides_of(b, args.b_s);
     strides_of(c, args.c_s);
     work->impl = "pool";
+    char *text = wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total),
+                              defines[s->variant], wb__gpu_text_pool, "");
     return wb__gpu_launch_of(
-        work, wb__gpu_text(dtype, wb__gpu_wide(s->views, s->n_views, total), defines[s->variant],
-                           wb__gpu_text_pool, ""),
-        &(wb__gpu_plan){.entry = "pool", .n_buffers = 3, .buffers = {a->buffer, b->buffer, c->buffer},
+        work, text,
+        &(wb__gpu_plan){.entry = "pool", .n_buffers = 3,
+                        .buffers = {a->buffer, b->buffer, c->buffer},
                         .args = &args, .args_bytes = sizeof args, .workspace_at = -1,
                         .origins = {{a, offsetof(wb__pool_args, a_at)},
                                     {b, offsetof(wb__pool_args, b_at)},
@@ -113,7 +115,8 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Dimensions of both views from `first` on, those that run on merged; gives their number. */
+/* Merges the dimensions of both views from `first` on where their strides allow it; returns the
+ * number of dimensions. */
 static int merge(const wb__view *x, const wb__view *y, int first, int64_t dim[], int64_t x_s[],
                  int64_t y_s[])
 {
@@ -139,8 +142,9 @@ int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total
                             .y_at = wb__wide_of(y->offset)};
     const int n = merge(x, y, first, dim, x_s, y_s);
     const bool runs = !n || (n == 1 && x_s[0] == 1 && y_s[0] == 1);
-    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS - first;  /* few texts */
-    for (int i = 0; i < first + dims; i++) {        /* those missing stand in front */
+    /* few variants of the text */
+    const int dims = runs ? 0 : n <= 2 ? 2 : n <= 4 ? 4 : WB_MAX_DIMS - first;
+    for (int i = 0; i < first + dims; i++) {        /* missing dimensions are added in front */
         const int at = i - first - (dims - n);
         args->dims[i] = wb__wide_of(i < first ? x->dims[i] : at < 0 ? 1 : dim[at]);
         args->x_s[i] = wb__wide_of(i < first ? x->strides[i] : at < 0 ? 0 : x_s[at]);
@@ -169,7 +173,7 @@ int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
                         .total = total, .items = 256});
 }
 
-static wb__gpu_maker *const makers[WB__STEP_COUNT] = {
+static wb__gpu_step_function *const makers[WB__STEP_COUNT] = {
 #define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
 #include "ops/ops.def"
 };

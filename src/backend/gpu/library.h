@@ -1,4 +1,5 @@
-/* Between library.c and the files beside it that fill launches of written kernels. */
+/* Declarations shared by library.c and the files beside it, which fill in launches of written
+ * kernels. */
 #ifndef WB__GPU_LIBRARY_H
 #define WB__GPU_LIBRARY_H
 
@@ -13,23 +14,23 @@ static inline wb__wide wb__wide_of(int64_t v)
     return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
 }
 
-/* Below so many elements places are computed in 32 bits. */
+/* With fewer elements, offsets are computed in 32 bits. */
 enum { WB__GPU_NARROW = 1 << 30 };
 
-/* Whether the elements of all views, and `count` of anything, need wider places. */
+/* Whether the elements of the views, or `count` of anything, need 64-bit offsets. */
 bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
-/* The text of one launch.  `dtype` is what elements are computed with, or -1: they are only moved. */
+/* The text of a launch.  `dtype`: elements are computed in it; -1: elements are only copied. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
-/* The arguments for all elements of two views of one shape, or, where the first dimension is walked
- * otherwise (first 1), for the rows along it: `total` of them.  Gives the number of dimensions
- * behind `first`, those that run on merged; 0: the elements of both views run on. */
+/* Fills the arguments for two views of one shape.  first 0: all elements; first 1: the rows along
+ * the first dimension.  *total is their number.  Returns the number of dimensions after `first`,
+ * merged where both views allow it; 0: the elements of both views are contiguous. */
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
 /* Adds a launch of at least `total` items in groups of `items`. */
-enum { WB__GPU_MOST_ORIGINS = 9 };
+enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;
     int n_buffers, buffers[8];
@@ -37,18 +38,19 @@ typedef struct {
     size_t args_bytes;
     int workspace_at;                       /* as in wb__gpu_launch */
     struct {
-        const wb__view *view;               /* NULL: the end of the list */
-        size_t at;                          /* byte of the struct where its offset is */
-    } origins[WB__GPU_MOST_ORIGINS + 1];
+        const wb__view *view;               /* NULL ends the list */
+        size_t at;                          /* offset in the struct of the view's offset */
+    } origins[WB__GPU_MAX_ORIGINS + 1];
     bool f64;
     int64_t total, items;
 } wb__gpu_plan;
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
-/* The functions that the rows of steps name, each with the text of kernels/ that has its name. */
-typedef int wb__gpu_maker(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
+/* The functions that ops.def names for steps, each with the text of kernels/ of the same name. */
+typedef int wb__gpu_step_function(const wb__gpu_target *t, const wb__step *step,
+                                  wb__gpu_work *work);
 #define WB_STEP(NAME, name, cpu, gpu) \
-    wb__gpu_maker wb__gpu_step_##gpu; \
+    wb__gpu_step_function wb__gpu_step_##gpu; \
     extern const char wb__gpu_text_##gpu[];
 #include "ops/ops.def"
 extern const char wb__gpu_text_args[], wb__gpu_text_types[], wb__gpu_text_matmul[],

@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 
-/* A group a row pays where the rows are few, so that an item each would leave most of the device
- * idle, and where a row's elements are neighbours in memory: a group then reads them together. */
+/* A group per row is faster if there are few rows, since one item per row would leave most of
+ * the device idle, and if a row's elements are adjacent in memory, since a group reads them
+ * together. */
 enum { GROUP = 256, SHORT = 64, FEW = 4096 };
 
 int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)

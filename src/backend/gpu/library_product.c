@@ -1,8 +1,8 @@
 /* Matrix products and convolutions as launches of kernels/product.k.
  *
- * A convolution is a product whose rows are looked up rather than laid out (kernels/conv.k).  Which
- * kernel, in which blocks, and into how many parts the sum is split depends on shapes and on the kind
- * of device alone, so results do not depend on what else runs. */
+ * A convolution is a product whose rows are computed by index instead of copied (kernels/conv.k).
+ * The choice of kernel, blocks and splits of the sum depends on shapes and on the kind of device
+ * only, so results do not depend on what else runs. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>
@@ -11,24 +11,25 @@
 _Static_assert(sizeof(wb__wide) == 8, "two words");
 _Static_assert(sizeof(wb__product_args) % 4 == 0 && sizeof(wb__product_args) <= 512, "no holes");
 _Static_assert(sizeof(wb__matmul_args) == sizeof(wb__product_args) + 16, "no holes");
-_Static_assert(sizeof(wb__conv_args) == sizeof(wb__product_args) + 64 + 13 * 4 && sizeof(wb__conv_args)
-               <= 1024, "no holes");
+_Static_assert(sizeof(wb__conv_args) == sizeof(wb__product_args) + 64 + 13 * 4 &&
+                   sizeof(wb__conv_args) <= 1024,
+               "no holes");
 
 /* A product as the kernels see it. */
 typedef struct {
     union {
-        wb__product_args p;                     /* how both begin */
+        wb__product_args p;                     /* the common fields of both structs */
         wb__matmul_args matmul;
         wb__conv_args conv;
     } args;
     size_t args_bytes;
-    const char *family, *defines;           /* which text; its first line */
-    const wb__view *a, *b, *c, *bias;       /* bias: NULL for none */
-    const char *activation;                 /* the expression of the epilogue; NULL for none */
+    const char *family, *defines;           /* the text, and its first line */
+    const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
+    const char *activation;                 /* the expression of the epilogue; NULL: none */
     wb_dtype dtype;
     int64_t z, m, n, k, steps, inner;
-    bool shared_b, wide;                    /* one B for all z */
-    bool cuts;                              /* inner may be chosen: steps have no meaning */
+    bool shared_b, wide;                    /* shared_b: one B for all z */
+    bool cuts;  /* the inner size may be chosen: the step size is arbitrary */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -63,7 +64,7 @@ static int matmul(const wb__step *s, product *p)
         for (int j = 0; j < 3; j++) stride[n - 1][j] = v[j]->strides[i];
         p->shared_b &= b->strides[i] == 0;
     }
-    for (int i = 0; i < n; i++) {           /* the last dimension stands last */
+    for (int i = 0; i < n; i++) {           /* the inner dimension is the last */
         const int to = WB__ARGS_BATCH - n + i;
         args->batch[to] = wb__wide_of(dim[i]);
         args->a_z[to] = wb__wide_of(stride[i][0]);
@@ -94,7 +95,7 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
-/* Places and sizes of an image, which the kernel reads whatever the direction. */
+/* Sets offsets and sizes of the image, which the kernel needs for all three variants. */
 static void set_image(const wb__step *s, wb__conv_args *args)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
@@ -120,11 +121,12 @@ static int convolution(const wb__step *s, product *p)
                                           [WB__CONV_GRAD_WEIGHT] = "#define CONV_GRAD_WEIGHT\n"};
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
     if (x->ndim != 4 || w->ndim != 4 || y->ndim != 4 || !contiguous(w))
-        return wb__fail(WB_ERROR_INTERNAL, "conv: operands must have 4 dimensions, weights be dense");
+        return wb__fail(WB_ERROR_INTERNAL,
+                        "conv: operands must have 4 dimensions, weights be dense");
     const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
     const int64_t taps = w->dims[2] * w->dims[3], *xs = x->strides, *ys = y->strides;
     wb__conv_args *args = &p->args.conv;
-    /* a step of the inner index in A and B, a column of B and C, a group in A, B and C */
+    /* strides: of an inner step in A and B; of a column of B and C; of a group in A, B and C */
     int64_t a_step, b_step, b_column, c_column, group[3];
     p->family = wb__gpu_text_conv;
     p->defines = defines[s->variant];
@@ -169,7 +171,7 @@ static int convolution(const wb__step *s, product *p)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* The sum in parts of whole steps, about `parts` of them. */
+/* Splits the sum into about `parts` partial sums of whole steps. */
 static void split_steps(product *p, int64_t parts)
 {
     wb__product_args *args = &p->args.p;
@@ -182,8 +184,8 @@ static void split_steps(product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
 }
 
-/* How many parts, so that about `want` groups are busy with at least `least` indices each, and the
- * parts take 64 MiB at most. */
+/* The number of partial sums.  About `want` groups should be busy with at least `least` indices
+ * each; all partial sums together have at most 64 MiB. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t want, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(want, WB__MAX(groups, 1)), p->k / least);
@@ -217,7 +219,7 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     return wb__gpu_launch_of(work, text, &plan);
 }
 
-/* The buffers that stand where there is nothing to read or write are C's. */
+/* Buffers that are not used are replaced by C's. */
 static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;
@@ -297,7 +299,8 @@ static int block(product *p, wb__gpu_work *work)
     if (!e)
         e = launch(p, work, defines,
                    (wb__gpu_plan){.entry = "product_block", .n_buffers = 4,
-                                  .buffers = {p->a->buffer, p->bias ? p->bias->buffer : p->c->buffer,
+                                  .buffers = {p->a->buffer,
+                                              p->bias ? p->bias->buffer : p->c->buffer,
                                               p->c->buffer, WB__GPU_WORKSPACE},
                                   .total = groups * narrow(args->splits), .items = 1});
     return e ? e : finish(p, work, defines, packed);

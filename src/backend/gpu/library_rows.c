@@ -33,12 +33,12 @@ static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t
                         .total = total, .items = 256});
 }
 
-/* Up to so many indices each is compared with all: 4 billion comparisons, a fifth of a millisecond
- * where a hundred groups run at once. */
+/* With at most this many indices, each index is compared with all: 4 billion comparisons, a fifth
+ * of a millisecond if a hundred groups run at once. */
 enum { WB__GPU_RANKED = 1 << 16 };
 
-static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args, bool wide,
-                    int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
+static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args,
+                       bool wide, int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
 {
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
     const int64_t group = t->is_cpu ? 1 : 256;

@@ -1,6 +1,6 @@
-/* What this backend uses of OpenCL 1.2, declared here so that it builds without any headers of
- * OpenCL's: types, constants, and one list of functions, of which the table of opened functions
- * and its loader are made.  The names are those of the standard. */
+/* Declarations of OpenCL 1.2, as far as this backend uses it, so that it compiles without OpenCL's
+ * headers: types, constants, and one list of functions, from which the function table and its
+ * loader are generated.  The names are those of the standard. */
 #ifndef WB__CL_H
 #define WB__CL_H
 
@@ -23,7 +23,8 @@ typedef struct wb__cl_its_program *cl_program;
 typedef struct wb__cl_its_kernel *cl_kernel;
 typedef struct wb__cl_its_event *cl_event;
 
-typedef void (*cl_context_notify)(const char *said, const void *data, size_t bytes, void *context);
+typedef void (*cl_context_notify)(const char *message, const void *data, size_t bytes,
+                                  void *context);
 typedef void (*cl_build_notify)(cl_program program, void *context);
 
 enum {
@@ -55,7 +56,7 @@ enum {
     CL_COMPLETE = 0
 };
 
-/* Errors that somebody can meet, with their numbers. */
+/* Errors that can occur, with their codes. */
 #define WB__CL_ERRORS(X)                                                                           \
     X(DEVICE_NOT_FOUND, -1) X(DEVICE_NOT_AVAILABLE, -2) X(COMPILER_NOT_AVAILABLE, -3)              \
     X(MEM_OBJECT_ALLOCATION_FAILURE, -4) X(OUT_OF_RESOURCES, -5) X(OUT_OF_HOST_MEMORY, -6)         \
@@ -79,16 +80,16 @@ enum {
 enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
 #undef WB__CL_ERROR_ENUM
 
-#define WB__CL_INFO cl_uint what, size_t room, void *value, size_t *bytes
+#define WB__CL_INFO cl_uint what, size_t capacity, void *value, size_t *bytes
 #define WB__CL_EVENTS cl_uint n, const cl_event *wait, cl_event *event
 
-/* X(type, name, parameters).  Objects come with a status in their last parameter; commands give
- * an event in theirs where it is not NULL. */
+/* X(type, name, parameters).  A function that creates an object returns a status in its last
+ * parameter; a command returns an event in its last parameter if that is not NULL. */
 #define WB__CL_FUNCTIONS(X)                                                                        \
-    X(cl_int, GetPlatformIDs, (cl_uint room, cl_platform_id *list, cl_uint *n))                    \
+    X(cl_int, GetPlatformIDs, (cl_uint capacity, cl_platform_id *list, cl_uint *n))                \
     X(cl_int, GetPlatformInfo, (cl_platform_id p, WB__CL_INFO))                                    \
     X(cl_int, GetDeviceIDs,                                                                        \
-      (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n))          \
+      (cl_platform_id p, cl_bitfield type, cl_uint capacity, cl_device_id *list, cl_uint *n))      \
     X(cl_int, GetDeviceInfo, (cl_device_id d, WB__CL_INFO))                                        \
     X(cl_context, CreateContext,                                                                   \
       (const cl_property *properties, cl_uint n, const cl_device_id *devices,                      \
@@ -141,7 +142,7 @@ enum { WB__CL_ERRORS(WB__CL_ERROR_ENUM) };
     X(cl_int, ReleaseKernel, (cl_kernel k))                                                        \
     X(cl_int, ReleaseEvent, (cl_event e))
 
-/* The table of opened functions: cl.Finish is clFinish. */
+/* The function table: cl.Finish is clFinish. */
 #define WB__CL_FIELD(type, name, parameters) type (*name) parameters;
 typedef struct { WB__CL_FUNCTIONS(WB__CL_FIELD) } wb__cl_functions;
 #undef WB__CL_FIELD

@@ -1,9 +1,9 @@
-/* Large matrix products by CLBlast, where it is installed: opened at run time, for the usual driver
- * only, since it opens that one itself.  Its kernels are compiled at the first product, so small
- * products stay with ours, and all of them on a processor, where that takes seconds and gains
- * nothing.
+/* Large matrix products by CLBlast, if it is installed.  It is opened at run time, and only with
+ * the default driver, because it opens that driver itself.  It compiles its kernels at the first
+ * product, so small products use our own kernels, and so do all products on a CPU, where
+ * compilation takes seconds and gains nothing.
  *
- *   WEBER_OPENCL_CLBLAST   0: never; 1: wherever it can, however small */
+ *   WEBER_OPENCL_CLBLAST   0: never; 1: whenever possible, also for small products */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
-/* Fewer multiplications than these do not pay for it: 256 x 256 x 256. */
-static const int64_t worth = (int64_t)1 << 24;
+/* With fewer multiplications it is not faster: 256 x 256 x 256. */
+static const int64_t min_work = (int64_t)1 << 24;
 
 #define SIDES(T)                                                                                   \
     (int layout, int a_transposed, int b_transposed, size_t m, size_t n, size_t k, T alpha,        \
@@ -38,24 +38,24 @@ static const wb__gpu_function names[] = {FUNCTIONS(NAME)};
 #undef NAME
 static functions blast;
 
-/* A product for CLBlast. */
+/* A product prepared for CLBlast. */
 typedef struct {
     wb__gpu_routine base;
     wb_dtype dtype;
-    int view[3];                            /* buffers of a, b, c */
+    int view[3];                            /* buffer indices of a, b, c */
     bool transposed[2];
-    size_t m, n, k, at[3];              /* elements */
+    size_t m, n, k, at[3];              /* sizes and offsets in elements */
     int64_t batch, row[3], step[3];
 } product;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool used;               /* its caches have something of a context of ours */
+static bool used;               /* its caches contain objects of our contexts */
 
-static bool suits(const void *table, const char *missing, char *why, size_t room)
+static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     (void)table;
-    if (missing) snprintf(why, room, "libclblast.so.1 has no %s", missing);
+    if (missing) snprintf(reason, capacity, "libclblast.so.1 has no %s", missing);
     return !missing;
 }
 
@@ -83,20 +83,20 @@ void wb__cl_blast_stop(void)
 
 /* ---- choosing -------------------------------------------------------------------------------- */
 
-static const char *reason(const wb__gpu_device *d, const wb__step *step, product *p)
+static const char *refusal(const wb__gpu_device *d, const wb__step *step, product *p)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
-    const char *wish = getenv("WEBER_OPENCL_CLBLAST");
-    const bool always = wish && *wish == '1';
+    const char *setting = getenv("WEBER_OPENCL_CLBLAST");
+    const bool always = setting && *setting == '1';
     const int last = c->ndim - 1;
-    if (wish && *wish == '0') return "CLBlast: not wanted";
-    if (d->target.is_cpu && !always) return "CLBlast: no faster on a processor";
+    if (setting && *setting == '0') return "CLBlast: disabled";
+    if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],
                    .k = (size_t)a->dims[a->ndim - 1]};
     const double work = (double)p->m * (double)p->n * (double)p->k;
     if (!work) return "CLBlast: nothing to multiply";
-    if (work < (double)worth && !always) return "CLBlast: too small";
+    if (work < (double)min_work && !always) return "CLBlast: too small";
     for (int j = 0; j < 3; j++) {
         bool transposed = false;
         const wb__view *v = &step->views[j];
@@ -111,18 +111,19 @@ static const char *reason(const wb__gpu_device *d, const wb__step *step, product
         return "CLBlast: strides of the batch";
     if (!wb__cl_blast_works()) {
         wb_clear_error();
-        return "CLBlast: not there";
+        return "CLBlast: not installed";
     }
     if (step->n_views > 3 || step->epilogue) return "CLBlast: bias or epilogue";
     return NULL;
 }
 
-static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why)
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason)
 {
     product p = {.batch = 0};
-    *why = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
-                                     : reason(d, step, &p);
-    if (*why) return WB_ERROR_UNSUPPORTED;
+    *reason = wb__step_is_special(step) ? "CLBlast: sums or operands beside the product"
+                                        : refusal(d, step, &p);
+    if (*reason) return WB_ERROR_UNSUPPORTED;
     product *made = wb__alloc(sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     *made = p;
@@ -143,7 +144,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
                object[0], at[0], p->row[0]
 
 static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
-                  const wb__gpu_places *places)
+                  const wb__gpu_addresses *addresses)
 {
     const product *p = (const product *)r;
     cl_command_queue *queue = &wb__cl_of(d)->queue[q];
@@ -151,19 +152,19 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
     const bool f32 = p->dtype == WB_F32;
     cl_mem object[3];
     size_t at[3];
-    void **wanted = wb__gpu_wanted(d);
+    void **wanted = wb__gpu_next_event(d);
     cl_event *event = (cl_event *)wanted;
     for (int j = 0; j < 3; j++) {
-        object[j] = wb__cl_object(((wb__gpu_memory *)places->buffers[p->view[j]])->at);
+        object[j] = wb__cl_object(((wb__gpu_memory *)addresses->buffers[p->view[j]])->at);
         at[j] = p->at[j];
-        if (places->places) at[j] += places->places[p->view[j]] / (f32 ? 4 : 8);
+        if (addresses->offsets) at[j] += addresses->offsets[p->view[j]] / (f32 ? 4 : 8);
     }
     used = true;
 #define PRODUCT(T, name)                                                                           \
     blast.name(ONE(T), object[1], at[1], p->row[1], (T)0, object[2], at[2], p->row[2], queue, event)
 #define PRODUCTS(T, name)                                                                          \
-    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2], at[2], \
-               p->row[2], p->step[2], p->batch, queue, event)
+    blast.name(ONE(T), p->step[0], object[1], at[1], p->row[1], p->step[1], (T)0, object[2],       \
+               at[2], p->row[2], p->step[2], p->batch, queue, event)
     const int code = p->batch > 1 ? f32 ? PRODUCTS(float, SgemmStridedBatched)
                                         : PRODUCTS(double, DgemmStridedBatched)
                                   : f32 ? PRODUCT(float, Sgemm) : PRODUCT(double, Dgemm);

@@ -1,5 +1,5 @@
-/* Devices: found once, in a stable order (GPUs and accelerators, then processors; otherwise as the
- * driver lists them), opened when first used. */
+/* Devices: found once, in a stable order (GPUs and accelerators, then CPUs; otherwise the driver's
+ * order), and opened at the first use. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -7,26 +7,26 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address for as long as it likes, so devices have fixed places:
- * found again after they were forgotten, each is where it was. */
-enum { MOST_PLATFORMS = 16, MOST_DEVICES = WB__GPU_MOST_DEVICES };
-static wb__cl_platform platforms[MOST_PLATFORMS];
-static wb__cl_device places[MOST_DEVICES];
+/* A program may keep a device's address, so devices have fixed positions: a device that is found
+ * again gets its old position. */
+enum { MAX_PLATFORMS = 16, MAX_DEVICES = WB__GPU_MAX_DEVICES };
+static wb__cl_platform platforms[MAX_PLATFORMS];
+static wb__cl_device devices[MAX_DEVICES];
 static cl_uint n_platforms;
-static int n_places;
+static int n_devices;
 
-/* ---- what a device is ------------------------------------------------------------------------ */
+/* ---- properties of a device ------------------------------------------------------------------ */
 
 #define FAIL(...) wb__gpu_fail(&wb__cl_driver, NULL, __VA_ARGS__)
 
-static int ask(cl_device_id id, cl_uint what, void *value, size_t room, const char *name)
+static int ask(cl_device_id id, cl_uint what, void *value, size_t capacity, const char *name)
 {
-    const int code = CALL(GetDeviceInfo, id, what, room, value, NULL);
+    const int code = CALL(GetDeviceInfo, id, what, capacity, value, NULL);
     return code ? FAIL(code, "%s", name) : 0;
 }
 #define ASK(what, value) ask(id, CL_DEVICE_##what, &(value), sizeof(value), #what)
 
-/* Some drivers pad names with blanks. */
+/* Some drivers pad names with spaces. */
 static void trim_blanks(char *text)
 {
     size_t n = strlen(text), from = strspn(text, " ");
@@ -35,30 +35,30 @@ static void trim_blanks(char *text)
     text[n - from] = 0;
 }
 
-static int ask_text(cl_device_id id, cl_uint what, char *text, size_t room, const char *name)
+static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, const char *name)
 {
     char long_text[1024] = "";
     if (ask(id, what, long_text, sizeof long_text - 1, name)) return WB_ERROR_DEVICE;
     trim_blanks(long_text);
-    snprintf(text, room, "%.*s", (int)room - 1, long_text);
+    snprintf(text, capacity, "%.*s", (int)capacity - 1, long_text);
     return 0;
 }
 
-/* A variable that is 1 or 0, or else what is best. */
+/* The value of an environment variable, 1 or 0; otherwise the default. */
 static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);
     return text && *text ? *text == '1' : best;
 }
 
-/* PoCL compiles every kernel once more when it is asked for a binary, which takes as long as the
- * first time, and keeps on disk itself what it compiled. */
+/* PoCL compiles a kernel again when a binary is requested, which takes as long as the first time,
+ * and it has a disk cache of its own. */
 static bool keeps_its_own(const wb__cl_device *d)
 {
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
 
-/* Fills in what the driver tells; *unfit: why the device cannot be used, or NULL. */
+/* Sets the device's properties; *unfit: the reason why it cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;
@@ -91,9 +91,9 @@ static int describe(wb__cl_device *d, const char **unfit)
     d->gpu.total = (int64_t)WB__MIN(total, (cl_ulong)INT64_MAX);
     d->gpu.most = (int64_t)WB__MIN(most, (cl_ulong)INT64_MAX);
     d->gpu.target = (wb__gpu_target){.f64 = double_fp != 0, .is_cpu = d->type & CL_DEVICE_TYPE_CPU,
-                                     .most_items = (int)WB__MIN(items, (size_t)1 << 20),
-                                     .local_bytes = (size_t)local, .most_args = arguments,
-                                     .most_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+                                     .max_items = (int)WB__MIN(items, (size_t)1 << 20),
+                                     .local_bytes = (size_t)local, .max_args_bytes = arguments,
+                                     .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
     d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
     memcpy(d->gpu.name, name, sizeof name);
@@ -104,14 +104,14 @@ static int describe(wb__cl_device *d, const char **unfit)
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-/* The devices of one platform, added to those that were found. */
+/* Adds the devices of a platform to the list. */
 static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     const cl_bitfield types =
         CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR | CL_DEVICE_TYPE_CPU;
     int code = CALL(GetPlatformInfo, p->id, CL_PLATFORM_NAME, sizeof p->name - 1, p->name, NULL);
-    if (code && code != CL_INVALID_VALUE)       /* the name is longer than our room: none then */
+    if (code && code != CL_INVALID_VALUE)       /* the name does not fit in the buffer: use none */
         return FAIL(code, "the platform's name");
     code = CALL(GetDeviceIDs, p->id, types, 0, NULL, &n);
     if (code == CL_DEVICE_NOT_FOUND || (!code && !n)) return 0;
@@ -120,35 +120,35 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
     if (!ids) return WB_ERROR_MEMORY;
     code = CALL(GetDeviceIDs, p->id, types, n, ids, NULL);
     int status = code ? FAIL(code, "platform %s", p->name) : 0;
-    for (cl_uint i = 0; i < n && !status && n_places < MOST_DEVICES; i++) {
+    for (cl_uint i = 0; i < n && !status && n_devices < MAX_DEVICES; i++) {
         const char *unfit = NULL;
-        wb__cl_device *d = &places[n_places];
+        wb__cl_device *d = &devices[n_devices];
         memset(d, 0, sizeof *d);
         d->platform = p;
         d->id = ids[i];
         status = describe(d, &unfit);
         if (!status && unfit)
-            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: left out", d->gpu.name, p->name, unfit);
+            wb__log(WB_LOG_WARN, "opencl: %s of %s %s: skipped", d->gpu.name, p->name, unfit);
         if (status || unfit) continue;
         list[(*n_list)++] = &d->gpu;
-        n_places++;
+        n_devices++;
     }
     wb__free(ids);
     return status;
 }
 
-/* A platform that fails is left out as a whole; where nothing else is there, its error is ours. */
+/* A platform that fails is skipped; if no platform works, its error is returned. */
 int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;
     int code = CALL(GetPlatformIDs, 0, NULL, &n);
     if (code == CL_PLATFORM_NOT_FOUND_KHR || (!code && !n))
-        return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is there, but no driver"
-                        " is registered with it (in /etc/OpenCL/vendors); install that of your"
-                        " GPU's vendor, or for any processor what Debian calls pocl-opencl-icd");
+        return wb__fail(WB_ERROR_DEVICE, "opencl: no platform: the loader is installed, but no"
+                        " driver is registered in /etc/OpenCL/vendors; install the driver of your"
+                        " GPU's vendor, or pocl-opencl-icd (Debian), which runs on any CPU");
     if (code) return FAIL(code, "how many there are");
-    n = WB__MIN(n, (cl_uint)MOST_PLATFORMS);
-    cl_platform_id ids[MOST_PLATFORMS];
+    n = WB__MIN(n, (cl_uint)MAX_PLATFORMS);
+    cl_platform_id ids[MAX_PLATFORMS];
     if ((code = CALL(GetPlatformIDs, n, ids, NULL))) return FAIL(code, "%u of them", (unsigned)n);
     int failed = 0;
     for (cl_uint i = 0; i < n; i++) {
@@ -158,13 +158,13 @@ int wb__cl_find(wb__gpu_device **list, int *n_list)
         const int before = *n_list;
         if (!list_devices(p, list, n_list)) continue;
         failed = wb_error_code();
-        n_places = *n_list = before;
-        if (n > 1) wb__log(WB_LOG_WARN, "%s: platform left out", wb_error());
+        n_devices = *n_list = before;
+        if (n > 1) wb__log(WB_LOG_WARN, "%s: platform skipped", wb_error());
     }
     if (*n_list) return 0;
     return failed ? failed
                   : wb__fail(WB_ERROR_DEVICE, "opencl: no device on %u platform%s (the first is"
-                             " %s); see what `clinfo` says", (unsigned)n, n == 1 ? "" : "s",
+                             " %s); run `clinfo` to find out why", (unsigned)n, n == 1 ? "" : "s",
                              platforms[0].name);
 }
 
@@ -176,17 +176,17 @@ void wb__cl_forget(void)
         pthread_mutex_destroy(&platforms[i].lock);
     }
     n_platforms = 0;
-    n_places = 0;
+    n_devices = 0;
 }
 
 /* ---- opening and closing --------------------------------------------------------------------- */
 
-static void driver_said(const char *said, const void *data, size_t bytes, void *context)
+static void driver_said(const char *message, const void *data, size_t bytes, void *context)
 {
     (void)data, (void)bytes;
     wb__cl_platform *p = context;
     pthread_mutex_lock(&p->lock);
-    snprintf(p->said, sizeof p->said, "%s", said);
+    snprintf(p->message, sizeof p->message, "%s", message);
     pthread_mutex_unlock(&p->lock);
 }
 
@@ -194,7 +194,7 @@ static int open_context(wb__cl_platform *p)
 {
     const cl_property properties[] = {CL_CONTEXT_PLATFORM, (cl_property)p->id, 0};
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-    cl_device_id members[MOST_DEVICES];         /* the platform's devices, those that are ours */
+    cl_device_id members[MAX_DEVICES];          /* the platform's devices that we use */
     cl_uint n = 0;
     cl_int code = 0;
     pthread_mutex_lock(&one);

@@ -1,5 +1,5 @@
-/* The driver: opened at run time, never closed (its threads may still run); what its errors
- * mean. */
+/* The driver: opened at run time and never closed, because its threads may still run; error
+ * codes. */
 #include "backend/opencl/opencl.h"
 
 #include <dlfcn.h>
@@ -63,13 +63,13 @@ int wb__cl_error_kind(int code)
     }
 }
 
-void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t room)
+void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
     wb__cl_platform *p = d ? wb__cl_of(d)->platform : NULL;
     (void)code;
     if (!p) return;
     pthread_mutex_lock(&p->lock);
-    snprintf(text, room, "%s", p->said);
-    p->said[0] = 0;
+    snprintf(text, capacity, "%s", p->message);
+    p->message[0] = 0;
     pthread_mutex_unlock(&p->lock);
 }

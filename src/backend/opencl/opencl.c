@@ -1,4 +1,4 @@
-/* The OpenCL backend: the driver's functions, which are calls of OpenCL's, and its tables. */
+/* The OpenCL backend: the driver's functions, each a call of the OpenCL API, and the tables. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>
@@ -11,23 +11,24 @@ static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers give memory when it is first used; a migration asks for it now, so that what fails,
- * fails here.  It is waited for, on the upload queue: nothing may use the memory before it. */
+/* Drivers allocate memory at its first use; a migration forces the allocation, so that errors
+ * occur here.  The function waits for it on the upload queue, because nothing may use the memory
+ * before. */
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cl_device *d = wb__cl_of(base);
     cl_int code = 0;
-    cl_mem made = MAKE(&code, CreateBuffer, d->platform->context, CL_MEM_READ_WRITE, bytes, NULL);
+    cl_mem object = MAKE(&code, CreateBuffer, d->platform->context, CL_MEM_READ_WRITE, bytes, NULL);
     if (code) return code;
-    code = CALL(EnqueueMigrateMemObjects, d->queue[WB__GPU_UP], 1, &made,
+    code = CALL(EnqueueMigrateMemObjects, d->queue[WB__GPU_UP], 1, &object,
                 CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
     if (!code) code = CALL(Finish, d->queue[WB__GPU_UP]);
-    if (code) cl.ReleaseMemObject(made);
-    *at = code ? 0 : (uint64_t)(uintptr_t)made;
+    if (code) cl.ReleaseMemObject(object);
+    *at = code ? 0 : (uint64_t)(uintptr_t)object;
     return code;
 }
 
-/* The driver frees a buffer when the commands that use it have ended. */
+/* The driver frees a buffer after the commands that use it have ended. */
 static void release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
@@ -90,14 +91,14 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
 
 static void drop_event(void *event) { cl.ReleaseEvent(event); }
 
-/* Whoever waits for an event needs its queue flushed. */
+/* Flushes the queue, which is required before waiting for the event. */
 static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
 {
-    cl_event made = NULL;
-    int code = CALL(EnqueueMarkerWithWaitList, queue_of(d, q), 0, NULL, &made);
+    cl_event object = NULL;
+    int code = CALL(EnqueueMarkerWithWaitList, queue_of(d, q), 0, NULL, &object);
     if (code) return code;
     if (*event) cl.ReleaseEvent(*event);
-    *event = made;
+    *event = object;
     return CALL(Flush, queue_of(d, q));
 }
 
@@ -138,26 +139,26 @@ static void unload(wb__gpu_device *d, void *program)
     cl.ReleaseProgram(program);
 }
 
-/* A kernel may be allowed fewer items than the device. */
-static int function(wb__gpu_device *d, void *program, const char *entry, void **made,
-                    size_t *most_items)
+/* A kernel's maximal group size may be smaller than the device's. */
+static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
+                    size_t *max_items)
 {
     cl_int code = 0;
     cl_kernel kernel = MAKE(&code, CreateKernel, program, entry);
     if (code) return code;
-    *made = kernel;
+    *object = kernel;
     return CALL(GetKernelWorkGroupInfo, kernel, wb__cl_of(d)->id, CL_KERNEL_WORK_GROUP_SIZE,
-                sizeof *most_items, most_items, NULL);
+                sizeof *max_items, max_items, NULL);
 }
 
-static void drop_function(void *made) { cl.ReleaseKernel(made); }
+static void drop_function(void *object) { cl.ReleaseKernel(object); }
 
-static int bind(void *made, int index, size_t bytes, const void *value)
+static int bind(void *object, int index, size_t bytes, const void *value)
 {
-    return CALL(SetKernelArg, made, (cl_uint)index, bytes, value);
+    return CALL(SetKernelArg, object, (cl_uint)index, bytes, value);
 }
 
-static int launch(wb__gpu_device *d, wb__gpu_queue q, void *made, const uint32_t groups[3],
+static int launch(wb__gpu_device *d, wb__gpu_queue q, void *object, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event)
 {
     size_t global[3], local[3];
@@ -168,7 +169,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue q, void *made, const uint32_t
         global[i] = (size_t)groups[i] * items[i];
         if (global[i] > 1) dims = i + 1;
     }
-    return CALL(EnqueueNDRangeKernel, queue_of(d, q), made, dims, NULL, global, local, 0, NULL,
+    return CALL(EnqueueNDRangeKernel, queue_of(d, q), object, dims, NULL, global, local, 0, NULL,
                 (cl_event *)event);
 }
 
@@ -199,19 +200,19 @@ static int part(const char *name)
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-/* WEBER_OPENCL_ATTENTION: 0 never, 1 on processors too. */
-static bool takes(const wb_device *base, const wb__step *step)
+/* WEBER_OPENCL_ATTENTION: 0: never; 1: also on CPUs. */
+static bool supports(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;
     const char *asked = getenv("WEBER_OPENCL_ATTENTION");
     wb__gpu_target target = d->target;
     if (asked && !strcmp(asked, "0")) return false;
     if (asked && !strcmp(asked, "1")) target.is_cpu = false;
-    return wb__gpu_takes(&target, step);
+    return wb__gpu_supports(&target, step);
 }
 
 WB__GPU_WRAPPERS(wb__cl_driver)
 
 const wb__backend wb__cl_backend = {
-    .name = "OpenCL", .tag = "opencl", .part = part, .takes = takes, WB__GPU_FUNCTIONS,
+    .name = "OpenCL", .tag = "opencl", .part = part, .supports = supports, WB__GPU_FUNCTIONS,
 };

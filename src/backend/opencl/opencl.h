@@ -1,32 +1,31 @@
-/* The OpenCL driver of the GPU runtime, from the inside.
+/* Internal declarations of the OpenCL driver for the GPU runtime.
  *
- *   cl.h         what is used of OpenCL, declared
+ *   cl.h         declarations of the OpenCL API
  *   driver.c     opening it at run time; errors
  *   device.c     finding devices, opening and closing them
- *   program.c    texts compiled
- *   opencl.c     memory, transfers, events, launches; the backend's table and the driver's
- *   clblast.c    large matrix products by CLBlast, where it is installed
+ *   program.c    compilation
+ *   opencl.c     memory, transfers, events, launches; the tables of backend and driver
+ *   clblast.c    large matrix products by CLBlast, if it is installed
  *
- * Variables of the environment:
- *   WEBER_OPENCL_LIBRARY   the driver's file, in place of libOpenCL.so.1
- *   WEBER_OPENCL_DEVICES   which devices there are: "gpu", "1,0", "cpu,0"; in this order
- *   WEBER_MEMORY_LIMIT     bytes that a device may hold: 100M, 1.5GiB, 50%
- *   WEBER_OPENCL_STAGING   1: transfers through pinned memory, 0: never; else as the device is
- *   WEBER_OPENCL_BINARIES  1: compiled kernels are kept on disk, 0: never; else where it pays
- *   WEBER_OPENCL_ATTENTION 1: fused attention on processors too, 0: never; else where it pays */
+ * Environment variables: |  WEBER_OPENCL_LIBRARY   the driver's file, instead of libOpenCL.so.1 |
+ * WEBER_OPENCL_DEVICES   the devices to use, in this order: "gpu", "1,0", "cpu,0" |
+ * WEBER_MEMORY_LIMIT     bytes that a device may use: 100M, 1.5GiB, 50% |  WEBER_OPENCL_STAGING
+ * 1: transfers use pinned memory, 0: never; default: by device |  WEBER_OPENCL_BINARIES  1:
+ * compiled kernels are kept on disk, 0: never; default: if faster |  WEBER_OPENCL_ATTENTION 1:
+ * fused attention also on CPUs, 0: never; default: if faster */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
 
 #include "backend/gpu/runtime/runtime.h"
 #include "backend/opencl/cl.h"
 
-/* A driver's platform; its devices share a context, so that they can copy from one another. */
+/* A driver's platform.  Its devices share a context, so that memory can be copied between them. */
 typedef struct {
     cl_platform_id id;
     char name[96];
     pthread_mutex_t lock;
-    cl_context context;         /* made when the first of its devices is opened */
-    char said[400];             /* the driver's last words */
+    cl_context context;         /* created when the first of its devices is opened */
+    char message[400];          /* the driver's latest message */
 } wb__cl_platform;
 
 typedef struct {
@@ -35,7 +34,8 @@ typedef struct {
     cl_device_id id;
     cl_bitfield type;
     bool exact_division;
-    cl_command_queue queue[WB__GPU_RECORDING];      /* the last is NULL where nothing is staged */
+    /* queue[WB__GPU_DOWN] is NULL if transfers are not staged */
+    cl_command_queue queue[WB__GPU_RECORDING];
 } wb__cl_device;
 
 static inline wb__cl_device *wb__cl_of(wb__gpu_device *d) { return (wb__cl_device *)d; }
@@ -48,25 +48,25 @@ extern const wb__gpu_hook wb__cl_blast;
 
 extern wb__cl_functions wb__cl;
 #define cl wb__cl
-/* A call of the driver, noted for messages: its code; and one that makes an object, its code being
- * stored. */
+/* CALL calls a function of the driver and records its name for messages; returns the code.  MAKE
+ * calls a function that creates an object; the code is stored. */
 #define CALL(name, ...) (wb__gpu_call = "cl" #name, (int)cl.name(__VA_ARGS__))
 #define MAKE(code, name, ...) (wb__gpu_call = "cl" #name, cl.name(__VA_ARGS__, code))
 
 int wb__cl_load(void);
-bool wb__cl_usual_driver(void);         /* whether the driver's file is the usual one */
+bool wb__cl_usual_driver(void);         /* whether the driver's file is the default */
 const char *wb__cl_error_name(int code);
 int wb__cl_error_kind(int code);
-void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t room);
+void wb__cl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-/* ---- device.c, program.c: as in wb__gpu_driver ----------------------------------------------- */
+/* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */
 
 int wb__cl_find(wb__gpu_device **list, int *n);
 void wb__cl_forget(void);
 int wb__cl_open(wb__gpu_device *base);
 void wb__cl_close(wb__gpu_device *base);
 
-bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t room);
+bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
 int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,

@@ -4,15 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t room)
+bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
-    snprintf(text, room, "-cl-std=CL1.2%s%s",
+    snprintf(text, capacity, "-cl-std=CL1.2%s%s",
              flags & WB__GPU_F64 ? "" : " -cl-single-precision-constant",
              wb__cl_of(base)->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
     return true;
 }
 
-/* The compiler's words, which may be long: the message has the beginning, the log all of it. */
+/* Reports the compiler's messages: the error has the beginning, the log all of them. */
 static int build_failed(wb__cl_device *d, cl_program program, int code, const char *text)
 {
     size_t bytes = 0;
@@ -43,21 +43,21 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
     return status;
 }
 
-/* The program's devices are those of its context: the image of one of them, allocated.  NULL is no
- * error: the text is compiled again another time. */
+/* The image for one device; a program has images for all devices of its context.  The caller frees
+ * it.  NULL is not an error: the text will be compiled again. */
 static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
-    cl_device_id ids[WB__GPU_MOST_DEVICES];
-    size_t sizes[WB__GPU_MOST_DEVICES], room = 0;
-    unsigned char *images[WB__GPU_MOST_DEVICES] = {NULL};
-    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &room) ||
+    cl_device_id ids[WB__GPU_MAX_DEVICES];
+    size_t sizes[WB__GPU_MAX_DEVICES], ids_bytes = 0;
+    unsigned char *images[WB__GPU_MAX_DEVICES] = {NULL};
+    if (cl.GetProgramInfo(program, CL_PROGRAM_DEVICES, sizeof ids, ids, &ids_bytes) ||
         cl.GetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, sizeof sizes, sizes, NULL))
         return NULL;
     size_t mine = 0;
-    const size_t n = room / sizeof(*ids);
+    const size_t n = ids_bytes / sizeof(*ids);
     while (mine < n && ids[mine] != d->id) mine++;
     if (mine == n || !sizes[mine]) return NULL;
-    if ((images[mine] = wb__alloc(sizes[mine])) &&      /* others are NULL, and left out */
+    if ((images[mine] = wb__alloc(sizes[mine])) &&      /* the others are NULL, which skips them */
         !cl.GetProgramInfo(program, CL_PROGRAM_BINARIES, n * sizeof(*images), images, NULL)) {
         *bytes = sizes[mine];
         return images[mine];

@@ -1,4 +1,5 @@
-/* Reading, plain or gzip, from the beginning as far as is asked for.  Writing is write.c. */
+/* Reading files, plain or gzip, from the beginning as far as the caller asks.  Writing is in
+ * write.c. */
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
@@ -11,16 +12,17 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { BUFFER = 1 << 16, FIRST_ROOM = 1 << 16, MOST_AT_ONCE = 1 << 30 };
+enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16, MOST_AT_ONCE = 1 << 30 };
 
 struct wb__reader {
     char *path;
     int file;
     bool gzip, ended;
-    char *block;                /* the contents so far, with room for a zero behind them */
-    int64_t n, room, size;      /* size: of a plain file, -1: not known */
+    char *block;                /* the contents read so far; one byte more is allocated, for a final
+                                   zero */
+    int64_t n, capacity, size;      /* size of a plain file; -1: unknown */
     z_stream z;
-    size_t from, to;            /* what is left of the buffer */
+    size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[BUFFER];
 };
 
@@ -30,7 +32,7 @@ void wb_set_unpack_limit(int64_t bytes) { unpack_limit = WB__MAX(bytes, 0); }
 int64_t wb__unpack_limit(void) { return unpack_limit; }
 void wb__pipe_limit(int64_t bytes) { pipe_limit = bytes; }
 
-/* ---- the system, and a test that stands in for its failing ----------------------------------- */
+/* ---- failures for tests ---------------------------------------------------------------------- */
 
 static _Atomic int64_t calls, fail_at;
 
@@ -64,7 +66,7 @@ static int fail(const wb__reader *r, const char *format, ...)
                     r->gzip ? " of the decompressed contents" : "", reason);
 }
 
-/* Adds to the buffer; nothing is added at the end. */
+/* Reads more bytes into the buffer; none at the end of the file. */
 static int add(wb__reader *r)
 {
     if (r->from == r->to) r->from = r->to = 0;
@@ -89,7 +91,7 @@ static void z_free(voidpf opaque, voidpf block)
     wb__free(block);
 }
 
-/* Looks at the first bytes: 1f 8b begins gzip. */
+/* Reads the first bytes: gzip begins with 1f 8b. */
 static int look(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {
@@ -151,7 +153,7 @@ bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* After one compressed stream: another may follow, or zeros that pad the file. */
+/* After a compressed stream the file may have another stream, or zeros as padding. */
 static int next_stream(wb__reader *r)
 {
     for (;;) {
@@ -166,14 +168,14 @@ static int next_stream(wb__reader *r)
 
 static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
-    const uInt room = (uInt)WB__MIN(n, MOST_AT_ONCE);
+    const uInt capacity = (uInt)WB__MIN(n, MOST_AT_ONCE);
     r->z.next_in = r->buffer + r->from;
     r->z.avail_in = (uInt)(r->to - r->from);
     r->z.next_out = to;
-    r->z.avail_out = room;
+    r->z.avail_out = capacity;
     const int outcome = inflate(&r->z, Z_NO_FLUSH);
     r->from = r->to - r->z.avail_in;
-    r->n += *got = room - r->z.avail_out;
+    r->n += *got = capacity - r->z.avail_out;
     if (outcome == Z_STREAM_END) return next_stream(r);
     if (outcome == Z_OK || outcome == Z_BUF_ERROR) return 0;
     if (outcome == Z_MEM_ERROR)
@@ -181,7 +183,8 @@ static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
     return fail(r, "the compressed data are damaged: %s", r->z.msg ? r->z.msg : "wrong checksum");
 }
 
-/* At most n bytes, which are counted: maybe none, though there are more. */
+/* Reads at most n bytes and adds their number to r->n.  May read none although the file has
+ * more. */
 static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
     *got = 0;
@@ -197,16 +200,16 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
     return 0;
 }
 
-/* Room for one byte more at least, and for no more than `most` bytes in all. */
+/* Makes at least one more byte fit, but at most `most` bytes in all. */
 static int grow(wb__reader *r, int64_t most)
 {
-    if (r->n < r->room) return 0;
-    const int64_t first = r->size > 0 ? r->size + 1 : FIRST_ROOM;
-    const int64_t room = WB__MIN(most, WB__MAX(2 * r->room, first));
-    char *larger = wb__realloc(r->block, (size_t)room + 1);
+    if (r->n < r->capacity) return 0;
+    const int64_t first = r->size > 0 ? r->size + 1 : FIRST_CAPACITY;
+    const int64_t capacity = WB__MIN(most, WB__MAX(2 * r->capacity, first));
+    char *larger = wb__realloc(r->block, (size_t)capacity + 1);
     if (!larger) return WB_ERROR_MEMORY;
     r->block = larger;
-    r->room = room;
+    r->capacity = capacity;
     return 0;
 }
 
@@ -216,7 +219,7 @@ int wb__reader_fill(wb__reader *r, int64_t n)
     while (!r->ended && r->n < n) {
         int64_t got;
         int status = grow(r, WB__MIN(n - 1, limit) + 1);
-        if (!status) status = read_some(r, r->block + r->n, r->room - r->n, &got);
+        if (!status) status = read_some(r, r->block + r->n, r->capacity - r->n, &got);
         if (status) return status;
         if (r->n <= limit) continue;
         return r->gzip ? fail(r, "more than %lld bytes when decompressed: the limit of "
@@ -246,7 +249,8 @@ const char *wb__reader_contents(const wb__reader *r, int64_t *bytes)
 
 char *wb__reader_take(wb__reader *r)
 {
-    char *block = r->room == r->n && r->block ? r->block : wb__realloc(r->block, (size_t)r->n + 1);
+    const bool fits = r->capacity == r->n && r->block;
+    char *block = fits ? r->block : wb__realloc(r->block, (size_t)r->n + 1);
     if (block) r->block = NULL, block[r->n] = 0;
     wb__reader_close(r);
     return block;

@@ -1,9 +1,9 @@
-/* What file.c and write.c share: the point where a test makes a call of the system fail. */
+/* Shared by file.c and write.c: the function that makes system calls fail in tests. */
 #ifndef WB__FILE_CALLS_H
 #define WB__FILE_CALLS_H
 
 #include <stdbool.h>
 
-bool wb__io_must_fail(void);        /* then errno is EIO, and the call is not made */
+bool wb__io_must_fail(void);        /* true: the caller must not make the call; errno is EIO */
 
 #endif

@@ -1,4 +1,4 @@
-/* Folders: making and reading them, removing files. */
+/* Folders: creating them, listing them, removing files. */
 #include "base/files/file.h"
 #include "base/files/file_calls.h"
 

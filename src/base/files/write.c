@@ -1,11 +1,12 @@
-/* Writing: to a temporary file beside the old one, which is replaced at the end or not at all.  See
- * file.h.
+/* Writing files: to a temporary file in the same folder, which replaces the old file at the end or
+ * not at all.  See file.h.
  *
- * Temporary files are PATH.0.part, PATH.1.part, ...: the first that nobody is writing.  Who writes one
- * holds a lock on it, which ends with the process however that ends, so what a killed one left is told
- * from what is being written, and goes when the same path is next saved: leftovers are never more than
- * there were writers of one path at once.  Where a file system has no locks, a file that is there
- * counts as being written, and beyond SLOTS of them names are made that nobody has. */
+ * Temporary files are PATH.0.part, PATH.1.part, ...: the first that no process is writing.  A
+ * writer holds a lock on its file, which ends with the process.  So a file that a killed process
+ * left can be distinguished from one that is being written, and is removed at the next save to the
+ * same path.  There are never more such files than there were concurrent writers of one path.  On a
+ * file system without locks every existing temporary file counts as being written; after SLOTS of
+ * them, unique names are used. */
 #if !defined(_XOPEN_SOURCE) && !defined(_GNU_SOURCE)
 #define _XOPEN_SOURCE 700       /* realpath, O_NOFOLLOW */
 #endif
@@ -28,11 +29,12 @@
 enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
 struct wb__writer {
-    char *path, *temporary;     /* temporary: NULL when the path is written directly */
-    int file, status;           /* the first failure */
-    int64_t offset, started;    /* up to where the system was told to begin with the disk */
+    char *path, *temporary;     /* temporary: NULL if the path is written directly */
+    int file, status;           /* status: the first failure */
+    int64_t offset, started;    /* started: up to this offset the system was asked to write to the
+                                   disk */
     bool summing;
-    uint32_t sum;               /* of what was put since wb__writer_sum */
+    uint32_t sum;               /* of the bytes put since wb__writer_sum */
     size_t held;
     unsigned char buffer[BUFFER];
 };
@@ -45,8 +47,8 @@ static int fail(wb__writer *w, const char *what)
                                 (long long)w->offset, what, strerror(errno));
 }
 
-/* A descriptor of `path`, locked, if the file still has that name; -1 if it has not, or somebody else
- * holds the lock. */
+/* Returns `file`, locked, if it still has the name `path`.  Else, or if another process holds the
+ * lock, closes it and returns -1. */
 static int locked(const char *path, int file, bool wait)
 {
     struct stat own, named;
@@ -69,12 +71,13 @@ bool wb__writer_sweep(const char *temporary)
     return gone;
 }
 
-/* Creates the file of that name and locks it.  Between the two somebody may have taken it for a
- * leftover: then it is made again. */
+/* Creates the file and locks it.  Between these two calls another process may have removed it as a
+ * leftover: then it is created again. */
 static int create(const char *path)
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-        int file = wb__io_must_fail() ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+        int file = wb__io_must_fail() ? -1 : open(path, flags, 0666);
         if (file < 0) return -1;
         struct stat about;
         while (flock(file, LOCK_EX) != 0 && errno == EINTR) {}
@@ -85,14 +88,15 @@ static int create(const char *path)
     return -1;
 }
 
-/* A temporary file of our own.  Its mode is the old one's, or the usual one. */
+/* Creates this writer's temporary file, with the mode of the old file or the default mode. */
 static int open_temporary(wb__writer *w, const struct stat *old)
 {
     static _Atomic unsigned serial;
     for (int slot = 0; slot < ATTEMPTS; slot++) {
         wb__free(w->temporary);
         w->temporary = slot < SLOTS ? wb__printf("%s.%d.part", w->path, slot)
-                                    : wb__printf("%s.%ld-%u.part", w->path, (long)getpid(), atomic_fetch_add(&serial, 1));
+                                    : wb__printf("%s.%ld-%u.part", w->path, (long)getpid(),
+                                                 atomic_fetch_add(&serial, 1));
         if (!w->temporary) return WB_ERROR_MEMORY;
         w->file = create(w->temporary);
         if (w->file < 0 && errno == EEXIST) {
@@ -101,7 +105,8 @@ static int open_temporary(wb__writer *w, const struct stat *old)
         }
         if (w->file < 0) break;
         if (old)
-            (void)!fchmod(w->file, old->st_mode & 07777); /* not ours to change: then the usual one */
+            /* If the mode cannot be changed, the default mode stays. */
+            (void)!fchmod(w->file, old->st_mode & 07777);
         return 0;
     }
     int code = fail(w, "cannot be created");
@@ -123,8 +128,10 @@ static int open_target(wb__writer *w, const char *path)
         return w->file < 0 ? fail(w, "cannot be opened") : 0;
     }
     if (exists && !link && access(path, W_OK) != 0)
-        return fail(w, "cannot be written"); /* though its name could be taken */
-    return open_temporary(w, exists && !link ? &old : NULL);    /* a link is replaced, not followed */
+        /* The file is read-only, although it could be replaced. */
+        return fail(w, "cannot be written");
+    /* A link is replaced, not followed. */
+    return open_temporary(w, exists && !link ? &old : NULL);
 }
 
 wb__writer *wb__writer_open(const char *path)
@@ -143,15 +150,16 @@ wb__writer *wb__writer_open(const char *path)
 void wb__writer_drop(wb__writer *w)
 {
     if (!w) return;
-    if (w->temporary) unlink(w->temporary);         /* while it is locked: the name may be taken then */
+    /* While it is locked; afterwards another process may use the name. */
+    if (w->temporary) unlink(w->temporary);
     if (w->file >= 0) close(w->file);
     wb__free(w->temporary);
     wb__free(w->path);
     wb__free(w);
 }
 
-/* The disk begins with what was written while the rest is being made: at the end little is left to
- * wait for. */
+/* Asks the system to write to the disk while more bytes are put, so that the final sync is
+ * short. */
 static void start_writing(wb__writer *w)
 {
 #ifdef SYNC_FILE_RANGE_WRITE
@@ -163,7 +171,7 @@ static void start_writing(wb__writer *w)
 #endif
 }
 
-/* 0, or what errno says: this may run on another thread, whose errors nobody reads. */
+/* Returns 0 or errno.  This may run on another thread, whose error message nobody would read. */
 static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 {
     while (n) {
@@ -180,7 +188,7 @@ static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 
 typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } piece;
 
-/* Writing and summing up, one beside the other. */
+/* One half writes, the other computes the checksum. */
 static void do_half(void *ctx, int64_t half)
 {
     piece *p = ctx;
@@ -197,7 +205,7 @@ static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool su
     return p.code ? fail(w, "cannot be written") : 0;
 }
 
-/* `offset` is what the system has; what is held comes on top. */
+/* Writes the buffer.  In write_out `offset` counts only bytes that the system has. */
 static int flush(wb__writer *w)
 {
     w->offset -= (int64_t)w->held;
@@ -220,7 +228,8 @@ int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n)
 {
     if (w->status || flush(w)) return w->status;
     if (!w->temporary || offset < 0 || n < 0 || offset > w->offset - n)
-        return w->status = wb__fail(WB_ERROR_INTERNAL, "%s: bytes %lld to %lld cannot be written again", w->path,
+        return w->status = wb__fail(WB_ERROR_INTERNAL,
+                                    "%s: bytes %lld to %lld cannot be written again", w->path,
                                     (long long)offset, (long long)(offset + n));
     const char *from = data;
     while (n) {
@@ -246,7 +255,7 @@ int wb__writer_put(wb__writer *w, const void *data, int64_t n)
     return 0;
 }
 
-/* The name itself is only durable once its folder is. */
+/* A name is only durable after a sync of its folder. */
 static int sync_folder(wb__writer *w)
 {
     char *folder = wb__strdup(w->path);
@@ -264,7 +273,7 @@ static int sync_folder(wb__writer *w)
 static int make_durable(wb__writer *w)
 {
     if (wb__io_must_fail() || fsync(w->file) != 0) return fail(w, "cannot be made durable");
-    /* still open, and so locked: nobody takes it for a leftover */
+    /* The file is still open and locked, so no other process removes it as a leftover. */
     if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
         return fail(w, "cannot be given its name");
     wb__free(w->temporary);

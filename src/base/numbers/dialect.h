@@ -1,6 +1,6 @@
-/* The dialect of kernels in C: the meaning of the words of formulas.h and of ops.def on the
- * processor.  The f64 functions are libm's.  A file that expands ops.def defines KIND as f32, f64,
- * i32 or i64 and includes this. */
+/* The kernel dialect in C: defines the words of formulas.h and of ops.def for the CPU.  The f64
+ * functions are those of libm.  A file that expands ops.def defines KIND as f32, f64, i32 or i64
+ * and includes this file. */
 #ifndef WB__DIALECT_H
 #define WB__DIALECT_H
 
@@ -19,7 +19,7 @@ typedef uint64_t u64;
 #define FN static inline
 #define HAS_F64
 
-/* a*b + c, fused where the machine does it in one instruction */
+/* a*b + c, fused if the processor has an instruction for it */
 #if defined(__FMA__) || defined(__aarch64__)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else
@@ -43,15 +43,15 @@ FN float wb__floor(float x)
     return __builtin_floorf(x);
 #else
     float a = __builtin_fabsf(x);
-    float c = a < 8388608.0f ? x : 0.0f;                /* larger numbers are integers */
+    float c = a < 8388608.0f ? x : 0.0f;                /* larger numbers are integers already */
     float t = (float)(int32_t)c;
     t -= t > c ? 1.0f : 0.0f;
-    t = __builtin_copysignf(t, x);                      /* -0 stays */
+    t = __builtin_copysignf(t, x);                      /* keeps -0 */
     return a < 8388608.0f ? t : x;
 #endif
 }
 
-/* Beyond this sin and cos are NaN here, and the caller's business (libm). */
+/* For larger |x| sin and cos here are NaN, and the caller calls libm. */
 #define WB__TRIG_BOUND 1.0e6f
 
 /* sin(x + quarter*pi/2) in double.  The quadrant n is below 2^20, so n times the first 33 bits of
@@ -95,7 +95,7 @@ FN float wb__cosine(float x) { return wb__trig(x, 1); }
 
 FN f32 odd_of_f32(f32 f) { return f; }
 FN f32 odd_of_i32(i32 i) { return odd_of_f64((f64)i); }
-/* An integer that a double does not hold is first cut to 53 bits in the same way. */
+/* An integer that a double cannot hold is first rounded to odd with 53 bits. */
 FN f32 odd_of_i64(i64 i)
 {
     u64 m = i < 0 ? 0 - (u64)i : (u64)i;

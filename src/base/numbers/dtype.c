@@ -1,5 +1,5 @@
-/* dtypes: their table, the two 16-bit floats, and conversion between all pairs.  Plain loops: the
- * fast paths of evaluation are the backends'. */
+/* dtypes: their table, the two 16-bit floats, and conversions between all pairs, as plain loops.
+ * The backends have fast conversions of their own. */
 #include "base/base.h"
 
 #include "base/numbers/dialect.h"
@@ -38,7 +38,7 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
     return (int64_t)d;
 }
 
-/* How each dtype is read (as a double or an integer) and written (from either). */
+/* How to read each dtype (as a double or an integer) and how to write it (from either). */
 #define GET_F32(x) ((double)(x))
 #define GET_F64(x) (x)
 #define GET_F16(x) ((double)of_f16(x))
@@ -73,20 +73,20 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
         for (int64_t k = 0; k < n; k++) y[k] = (to_c)PUT(GET(x[k]));        \
         return;                                                             \
     }
-#define TO_ALL(KIND, from_c, GET)                                                                       \
-    switch (to_type) {                                                                                  \
-    LOOP(F32, float, KIND##_F32, from_c, GET) LOOP(F64, double, KIND##_F64, from_c, GET)                \
-    LOOP(F16, uint16_t, KIND##_F16, from_c, GET) LOOP(BF16, uint16_t, KIND##_BF16, from_c, GET)         \
-    LOOP(I8, int8_t, KIND##_I8, from_c, GET) LOOP(U8, uint8_t, KIND##_U8, from_c, GET)                  \
-    LOOP(I32, int32_t, KIND##_I32, from_c, GET) LOOP(I64, int64_t, KIND##_I64, from_c, GET)             \
-    LOOP(BOOL, uint8_t, KIND##_BOOL, from_c, GET)                                                       \
-    default: return;                                                                                    \
+#define TO_ALL(KIND, from_c, GET)                                                                  \
+    switch (to_type) {                                                                             \
+    LOOP(F32, float, KIND##_F32, from_c, GET) LOOP(F64, double, KIND##_F64, from_c, GET)           \
+    LOOP(F16, uint16_t, KIND##_F16, from_c, GET) LOOP(BF16, uint16_t, KIND##_BF16, from_c, GET)    \
+    LOOP(I8, int8_t, KIND##_I8, from_c, GET) LOOP(U8, uint8_t, KIND##_U8, from_c, GET)             \
+    LOOP(I32, int32_t, KIND##_I32, from_c, GET) LOOP(I64, int64_t, KIND##_I64, from_c, GET)        \
+    LOOP(BOOL, uint8_t, KIND##_BOOL, from_c, GET)                                                  \
+    default: return;                                                                               \
     }
 
-#define CONVERT_FROM(NAME, KIND, from_c, GET)                                                           \
-    static void from_##NAME(void *to, wb_dtype to_type, const void *from, int64_t n)                    \
-    {                                                                                                   \
-        TO_ALL(KIND, from_c, GET)                                                                       \
+#define CONVERT_FROM(NAME, KIND, from_c, GET)                                                      \
+    static void from_##NAME(void *to, wb_dtype to_type, const void *from, int64_t n)               \
+    {                                                                                              \
+        TO_ALL(KIND, from_c, GET)                                                                  \
     }
 CONVERT_FROM(F32, D, float, GET_F32)
 CONVERT_FROM(F64, D, double, GET_F64)
@@ -106,7 +106,8 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
         return;
     }
     switch (from_type) {
-#define CASE(NAME, type, bytes, floating, text) case WB_##NAME: from_##NAME(to, to_type, from, n); return;
+#define CASE(NAME, type, bytes, floating, text) \
+    case WB_##NAME: from_##NAME(to, to_type, from, n); return;
     WB_DTYPES(CASE)
 #undef CASE
     default: return;

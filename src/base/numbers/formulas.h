@@ -1,6 +1,6 @@
-/* Formulas in the dialect of kernels, written once for the processor (base/numbers/dialect.h) and for GPUs
+/* Formulas in the kernel dialect, written once for the CPU (base/numbers/dialect.h) and for GPUs
  * (backend/gpu/prelude.k includes this text), so that devices agree with the CPU within a few ulp.
- * It includes nothing: those two headers define the words that differ between languages. */
+ * This file includes nothing: those two files define the words that differ between languages. */
 #ifndef WB__FORMULAS_H
 #define WB__FORMULAS_H
 
@@ -32,11 +32,11 @@
 
 /* ---- f32 ---------------------------------------------------------------------------------------
  *
- * Free of branches and calls, so that a plain loop over a function becomes vector code with gcc and
- * with clang (-O3 -fno-math-errno -fno-trapping-math).  The bound beside each function is its
- * largest error in units in the last place (ulp) over all exponents, with and without fused
- * multiply-add; tests/base/scalar.c measures it.  Infinities, NaN and denormal numbers are right in all
- * of them unless the comment says otherwise. */
+ * The functions have no branches and no calls, so that gcc and clang vectorise a plain loop over a
+ * function (-O3 -fno-math-errno -fno-trapping-math).  The bound beside each function is its largest
+ * error in units in the last place (ulp) over all exponents, with and without fused multiply-add;
+ * tests/base/scalar.c measures it.  Infinities, NaN and denormal numbers are right in all
+ * functions, unless the comment says otherwise. */
 
 FN f32 abs_f32(f32 x) { return SIZE_(x); }
 FN f32 sqrt_f32(f32 x) { return ROOT_(x); }
@@ -79,7 +79,7 @@ FN f32 exp_f32(f32 x)
     f32 whole = exp_whole_f32(c), r = exp_rest_f32(c, whole);
     i32 n = exp_n_f32(whole), h = n >> 1;
     f32 p = FMA(r * r, exp_q_f32(r), r) + 1.0f;
-    return p * pow2_f32(h) * pow2_f32(n - h);           /* two factors: denormal results */
+    return p * pow2_f32(h) * pow2_f32(n - h);           /* two factors, for denormal results */
 }
 
 /* 2 ulp */
@@ -180,7 +180,7 @@ FN f32 gelu_f32(f32 x)
     return x * sigmoid_f32(x * FMA(x * x, 0.0713548163f, 1.59576912f));
 }
 
-/* s + x s (1 - s) (2u)', s = sigmoid(2u); 4 ulp above -0.5, 1e-6 below, where it crosses 0 */
+/* s + x s (1 - s) (2u)', s = sigmoid(2u); 4 ulp above -0.5; error 1e-6 below, where it crosses 0 */
 FN f32 gelu_slope_f32(f32 x)
 {
     f32 c = 20.0f < x ? 20.0f : x;
@@ -191,9 +191,9 @@ FN f32 gelu_slope_f32(f32 x)
     return FMA(c * e * t * t, FMA(z, 0.2140644488f, 1.59576912f), v < 0.0f ? e * t : t);
 }
 
-/* ---- integers and f64 -------------------------------------------------------------------------
+/* ---- integers and f64 --------------------------------------------------------------------------
  *
- * Integers wrap around; a quotient is truncated, and by 0 it is 0. */
+ * Integers wrap around.  A quotient is truncated; division by 0 gives 0. */
 
 FN i32 abs_i32(i32 x) { return x < 0 ? (i32)(0u - (u32)x) : x; }
 FN i64 abs_i64(i64 x) { return x < 0 ? (i64)((u64)0 - (u64)x) : x; }
@@ -270,8 +270,8 @@ FN u16 to_f16(f32 f)
      : (x) >= -9223372036854775808.0f ? (i64)(x) : (x) != (x) ? 0 : -(i64)(~(u64)0 >> 1) - 1)
 
 #ifdef HAS_F64
-/* A float that rounds to 16 bits as d itself does in one step: its last bit is set where d is not a
- * float (round to odd). */
+/* A float which, rounded to 16 bits, gives the same result as d itself: round to odd (the last bit
+ * is set if d is not a float). */
 FN f32 odd_of_f64(f64 d)
 {
     f32 f = (f32)d;
@@ -281,7 +281,7 @@ FN f32 odd_of_f64(f64 d)
 }
 #endif
 
-/* ---- Philox 4x32-10 (base/numbers/philox.h) ------------------------------------------------------------ */
+/* ---- Philox 4x32-10 (base/numbers/philox.h) -------------------------------------------------- */
 
 /* Ten rounds on four words. */
 #define PHILOX_ROUNDS(b0, b1, b2, b3, k0, k1)                                                  \
@@ -296,8 +296,8 @@ FN f32 odd_of_f64(f64 d)
         k1 += 0xbb67ae85u;                                                                     \
     }
 
-/* The words of elements e & ~1, in the low half, and e | 1: word e mod 4 of block counter + e/4 is
- * that of element e. */
+/* The random words of elements e & ~1 (low half) and e | 1 (high half).  Element e has word e mod 4
+ * of block counter + e/4. */
 FN u64 philox_pair(u64 key, u64 counter, u64 e)
 {
     const u64 c = counter + (e >> 2);

@@ -1,4 +1,4 @@
-/* Philox by element, the reference for normals, and the generator of each thread.  See philox.h. */
+/* Random words by element, reference normals, and the generator of each thread.  See philox.h. */
 #include "base/numbers/philox.h"
 
 #include "base/numbers/dialect.h"
@@ -37,7 +37,7 @@ static _Thread_local struct {
     uint64_t seedings;
 } mine;
 
-/* Where the system has no /dev/urandom, the clock and an address must do. */
+/* Without /dev/urandom the seed is the clock and an address. */
 static uint64_t from_system(void)
 {
     uint64_t seed = 0;

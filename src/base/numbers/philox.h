@@ -1,7 +1,7 @@
-/* Random numbers by counting: Philox 4x32-10 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random
- * numbers: as easy as 1, 2, 3").  A draw reserves a range of counters when it is recorded; each
- * element's word is then a function of key, counter and element number alone, the same on every
- * device and in any order. */
+/* Counter-based random numbers: Philox 4x32-10 (Salmon, Moraes, Dror & Shaw 2011, "Parallel random
+ * numbers: as easy as 1, 2, 3").  Creating a random tensor reserves a range of counters.  Then the
+ * word of an element is a function of key, counter and element index only: the same on every device
+ * and in any order. */
 #ifndef WB__PHILOX_H
 #define WB__PHILOX_H
 
@@ -13,24 +13,26 @@ void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1);
 /* The four words of block c = {low half of c, high half of c, 0, 0}. */
 void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4]);
 
-/* The word of element i of a draw that begins at `counter`: word i mod 4 of block counter + i/4. */
+/* The word of element i of a random tensor whose counters begin at `counter`: word i mod 4 of block
+ * counter + i/4. */
 uint32_t wb__philox_at(uint64_t key, uint64_t counter, uint64_t i);
 
-/* A word as a number in [0, 1): exact in its type. */
+/* Converts a word to a number in [0, 1), exactly representable in the type. */
 static inline float wb__uniform_f32(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
 static inline double wb__uniform_f64(uint32_t w) { return (double)w * 0x1p-32; }
 
-/* Standard normals by Box & Muller 1958, the reference for all devices: elements 2j and 2j+1 share
- * two words. u = (w0 + 1) 2^-32 in (0, 1]    v = w1 2^-32    z0 = sqrt(-2 ln u) cos(2 pi v)    z1 =
- * sqrt(-2 ln u) sin(2 pi v) */
+/* Standard normal numbers by Box & Muller 1958, the reference for all devices.  Elements 2j and
+ * 2j+1 share two words:
+ *   u = (w0 + 1) 2^-32 in (0, 1]    v = w1 2^-32
+ *   z0 = sqrt(-2 ln u) cos(2 pi v)    z1 = sqrt(-2 ln u) sin(2 pi v) */
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2]);
 
-/* This thread's generator.  wb__rng_take reserves n blocks (four words each).  A thread that never
- * called wb_seed is seeded by the system. */
+/* The generator of this thread.  wb__rng_take reserves n blocks of four words each.  The system
+ * seeds a thread that never called wb_seed. */
 typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);
 void wb__rng_set_state(wb__rng_state state);
-uint64_t wb__rng_seedings(void);            /* how often the state was set */
+uint64_t wb__rng_seedings(void);            /* how often this thread's generator was seeded */
 
 #endif

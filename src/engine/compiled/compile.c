@@ -1,9 +1,11 @@
-/* wb_compile: a function recorded once for each signature of its inputs, then replayed - the plan
- * of the recorded graph run with new inputs, new draws and new numbers.  No graph is built.
+/* wb_compile: records a function once for each signature of its inputs and replays it: the plan of
+ * the recorded graph runs with new inputs, new random numbers and new literals.  A replay builds no
+ * graph.
  *
- * What a recording holds: which buffer is which input, variable or constant; where in the numbers
- * the draws are, so that each replay takes its own counters; who renews the other numbers (an
- * optimiser's step, an input that is a number); and its notes (recording.h), which say whether it
+ * A recording has: the buffer of each input, variable and constant; the positions of random
+ * numbers' keys and counters among the plan's numbers, so that each replay reserves counters of its
+ * own; the source of the other numbers that a replay sets (an optimiser's step count, an input that
+ * is a number); and its notes (recording.h), from which a replay finds out whether the recording
  * still fits. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
@@ -16,32 +18,33 @@
 enum {
     RECORDINGS = 16,
     OUTPUTS = 8,
-    SPARE_INPUTS = 16           /* NULL behind the inputs, for a function that reads too many */
+    SPARE_INPUTS = 16           /* NULL after the inputs, for a function that reads too many */
 };
 
-/* A number of the plan that each replay makes anew: a literal of a hook, or of an input; or key and
- * counter of a draw, which are numbers[at] and the one behind it. */
+/* A number of the plan that each replay sets: a literal of a hook or of an input; or key and
+ * counter of random numbers, in numbers[at] and numbers[at + 1]. */
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-    uint64_t offset;                    /* of a draw, from the counter when the replay begins */
+    uint64_t offset;                    /* of random numbers: relative to the counter at the
+                                           beginning of the replay */
 } renewed;
 
-/* A buffer that the plan reads: input `input`, or where that is -1 a variable or a constant. */
+/* A buffer that the plan reads: input number `input`, or a variable or constant if that is -1. */
 typedef struct {
     int input;
     wb_tensor *tensor;                  /* counted */
-    int64_t at;                         /* where it begins in that tensor */
+    int64_t at;                         /* byte at which the buffer begins in that tensor */
 } leaf;
 
 typedef struct {
     wb_tensor *variable;                /* counted */
-    int target;                         /* as in wb__request */
+    int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes an input that is a number may take beside other operands.  0: it is no number.  1:
- * no integer ones, since it is not whole, or its own only.  Else 2, and a bit for each integer
- * dtype that holds it. */
+/* Which dtypes an input that is a number can have beside other operands. 0: the input is not a
+ * number. 1: only floating dtypes (it is not whole), or only its own dtype.  Else 2, plus a bit for
+ * each integer dtype that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -55,33 +58,37 @@ typedef struct {
 typedef struct {
     wb__recording notes;
     int n_in, threads;
-    const wb_device *made_on;           /* the thread's default device; */
-    bool training;                      /* it was inside wb_withgradient */
+    const wb_device *default_device;           /* the thread's default device, */
+    bool training;                      /* and whether it was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
     int n_leaves, n_targets, n_results, n_writes;
     leaf *leaves;
     write *writes;
     signature *results;
-    int guard;                          /* the result that must be finite, from 1; or 0 */
+    int guard;                          /* 1 + index of the result that must be finite; 0: no
+                                           guard */
     const char *guarded_by;
     int n_out;
-    int output[OUTPUTS]; /* the result it is; -1: what is in `fixed`; -2 - j: input j itself */
+    /* output[i]: index of a result; -1: the tensor fixed[i]; -2 - j: input j itself. */
+    int output[OUTPUTS];
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* the counter when recording began, and how far it came */
+    uint64_t base, blocks;              /* the counter at the beginning of the recording; how many
+                                           blocks it reserved */
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *places;                     /* of the buffers; of those that are no leaves 0 */
+    size_t *offsets;                     /* of each buffer; 0 where it is no leaf */
 } recording;
 
 struct wb_compiled {
     wb__object object;
     wb_recordable f;
     void *ctx;
-    pthread_mutex_t lock;               /* of what follows, and of replays, which share its buffers */
+    pthread_mutex_t lock;               /* guards the fields below, and replays, which share
+                                           buffers */
     int n;
     recording *recordings[RECORDINGS];
 };
@@ -103,7 +110,7 @@ static void recording_free(recording *r)
     wb__free(r->numbers);
     wb__free(r->renewed);
     wb__free(r->buffers);
-    wb__free(r->places);
+    wb__free(r->offsets);
     wb__free(r);
 }
 
@@ -130,7 +137,7 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* f's inputs (`given` NULL: all are NULL), with NULL behind them; wb__free'd by the caller. */
+/* f's inputs followed by NULL (`given` NULL: all are NULL).  The caller frees the array. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
@@ -138,7 +145,7 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
     return in;
 }
 
-/* An error from before is none of f's, and stays where f sets none. */
+/* Calls f.  An error that was set before the call is set again if f sets none. */
 static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
                          wb_tensor **out)
 {
@@ -164,30 +171,30 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
     return status;
 }
 
-static int enough(int n_out, int n)
+static int check_count(int n_out, int n)
 {
     if (n_out <= n) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d results wanted, the function gave %d",
                     n_out, n);
 }
 
-/* Inside another recording the function becomes part of that one. */
+/* Inside another recording the function is recorded as a part of it. */
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
 {
     wb_tensor *out[OUTPUTS] = {NULL}, **in = inputs_of(n_in, given);
     const int pending = wb__pending_count();
     int n, status = in ? call_function(c, n_in, in, &n, out) : WB_ERROR_MEMORY;
-    if (!status) status = enough(n_out, n);
+    if (!status) status = check_count(n_out, n);
     if (!status) memcpy(result, out, (size_t)n_out * sizeof *out);
     else wb__forget_pending(pending);
     wb__free(in);
     return status;
 }
 
-/* ---- taking down what was recorded ----------------------------------------------------------- */
+/* ---- building a recording -------------------------------------------------------------------- */
 
-/* An input that is a number stays one: a run-time argument of the plan. */
+/* Classifies an input that is a number.  It stays a number: a run-time argument of the plan. */
 static number_kind number_of(const wb_tensor *x)
 {
     if (x->op != WB__OP_literal || x->ndim) return 0;
@@ -195,7 +202,8 @@ static number_kind number_of(const wb_tensor *x)
     if (!(x->flags & WB__WEAK) || v != trunc(v)) return 1;
     number_kind kind = 2;
     for (int t = 1; t < WB_DTYPE_COUNT; t++)
-        if (!wb__dtype_float((wb_dtype)t) && t != WB_BOOL && wb__holds((wb_dtype)t, v)) kind |= 4u << t;
+        if (!wb__dtype_float((wb_dtype)t) && t != WB_BOOL && wb__holds((wb_dtype)t, v))
+            kind |= 4u << t;
     return kind;
 }
 
@@ -215,7 +223,7 @@ static bool same_signature(const signature *a, const signature *b)
            !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
-/* Which numbers replays make anew. */
+/* Finds the numbers that replays set. */
 static void find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
@@ -233,8 +241,8 @@ static void find_numbers(recording *r, const wb__request *q)
     }
 }
 
-/* False without memory. */
-static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
+/* Fills in a recording from the request.  False: out of memory. */
+static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
     const size_t n_buffers = (size_t)r->plan->arena + 1;
     r->n_leaves = q->n_leaves;
@@ -247,8 +255,8 @@ static bool take_down(recording *r, wb__request *q, int n_in, wb_tensor *const *
     r->results = wb__alloc(((size_t)q->n_results + 1) * sizeof *r->results);
     r->renewed = wb__alloc(((size_t)q->n_numbers + 1) * sizeof *r->renewed);
     r->buffers = wb__alloc(n_buffers * sizeof *r->buffers);
-    r->places = wb__alloc_zero(n_buffers, sizeof *r->places);
-    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->places)
+    r->offsets = wb__alloc_zero(n_buffers, sizeof *r->offsets);
+    if (!r->leaves || !r->writes || !r->results || !r->renewed || !r->buffers || !r->offsets)
         return false;
     r->numbers = q->numbers;
     q->numbers = NULL;
@@ -281,11 +289,12 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
     }
 }
 
-/* What f gets for an input: a constant that is nothing else, so that the recording tells it from
- * any other input, from a variable, and from what f knows by itself; or the number. */
-static wb_tensor *stand_in(wb_tensor *x, int i)
+/* The tensor that f gets for an input: a new constant, so that the recording can distinguish the
+ * input from other inputs, from variables, and from tensors that f uses by itself; or the
+ * number. */
+static wb_tensor *placeholder(wb_tensor *x, int i)
 {
-    if (!number_of(x)) return wb__alone(wb__bind(x));
+    if (!number_of(x)) return wb__as_constant(wb__bind(x));
     wb_tensor *number = wb__argument(x->number[0].f, (wb_dtype)x->dtype);
     if (!number) return NULL;
     number->flags |= x->flags & WB__WEAK;
@@ -293,7 +302,8 @@ static wb_tensor *stand_in(wb_tensor *x, int i)
     return number;
 }
 
-/* The device of all that a function asked for; NULL where there are several. */
+/* The device of all results and writes of the function; NULL with the error set if there are
+ * several. */
 static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
 {
     const wb_device *d = NULL;
@@ -314,8 +324,9 @@ static bool known_or_elsewhere(const wb_tensor *x)
     return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
 }
 
-/* What f found and did not make has the value that it has now: computed here, apart from what f
- * assigns, it is a constant of the recording.  (What has no device is made of constants.) */
+/* A tensor that f used and did not create keeps its present value: it is evaluated here, without
+ * the assignments of f, and is a constant of the recording.  (A tensor without a device is computed
+ * from literals, and stays part of the graph.) */
 static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
 {
     wb__order order = {0};
@@ -333,20 +344,20 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
         wb__thread assigned = *t;
         t->guard = NULL;
         t->pending = NULL;
-        t->n_pending = t->pending_room = 0;
+        t->n_pending = t->pending_capacity = 0;
         t->recording = NULL;
         status = wb__evaluate(n_captured, order.node, NULL);
         t->guard = assigned.guard;
         t->pending = assigned.pending;
         t->n_pending = assigned.n_pending;
-        t->pending_room = assigned.pending_room;
+        t->pending_capacity = assigned.pending_capacity;
         t->recording = assigned.recording;
     }
     wb__order_free(&order);
     return status;
 }
 
-/* A plan of what f built; nothing of it is computed. */
+/* Plans the graph that f built, without running it. */
 static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
 {
     wb__thread *t = wb__this_thread();
@@ -355,8 +366,10 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
-    for (int i = 0; i < n; i++)         /* a number made on its way to another device's results */
-        if (wb__device_of(out[i]) != d && !(out[i] = wb__placed(out[i], d))) return WB_ERROR_MEMORY;
+    for (int i = 0; i < n; i++)         /* a number that is a result gets the device of the other
+                                           results */
+        if (wb__device_of(out[i]) != d && !(out[i] = wb__with_device(out[i], d)))
+            return WB_ERROR_MEMORY;
     memcpy(roots, out, (size_t)n * sizeof *roots);
     int n_roots = n;
     if (t->guard) roots[n_roots++] = t->guard;
@@ -364,7 +377,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     if (!status) status = wb__request_fill(&q, d, n_roots, roots, true);
     if (!status && !(r->plan = wb__plan_find(&q)))
         status = wb__error_or(WB_ERROR_MEMORY);
-    if (!status && !take_down(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
+    if (!status && !fill_recording(r, &q, n_in, in)) status = WB_ERROR_MEMORY;
     if (!status) {
         find_outputs(r, &q, n, out, in);
         find_numbers(r, &q);
@@ -376,7 +389,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     return status;
 }
 
-/* Calls f for the recording: what it does to the thread is undone. */
+/* Calls f for the recording, and restores the thread's state afterwards. */
 static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in, int *n,
                        wb_tensor **out)
 {
@@ -389,7 +402,8 @@ static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *
     r->blocks = wb__rng_get_state().counter - rng.counter;
     if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);
     if (t->device != device) wb__unrecordable("set_default_device", WB__ACTS);
-    wb__rng_set_state(rng); /* nothing was drawn yet: the first replay draws what f would have */
+    wb__rng_set_state(rng); /* the first replay generates the random numbers that f would have
+                               generated */
     t->device = device;
     return status;
 }
@@ -405,7 +419,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     int n = 0, status = 0;
     wb__recording_begin(&r->notes, scope);
     for (int i = 0; i < n_in && !status; i++)
-        if (!(in[i] = wb__ref(stand_in(given[i], i)))) status = WB_ERROR_MEMORY;
+        if (!(in[i] = wb__ref(placeholder(given[i], i)))) status = WB_ERROR_MEMORY;
     if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
@@ -423,8 +437,8 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
 static bool same_inputs(const recording *r, int n, wb_tensor *const *in)
 {
     const wb__thread *t = wb__this_thread();
-    bool same = r->n_in == n && r->threads == wb__threads() && r->made_on == wb_default_device() &&
-                r->training == (t->training > 0);
+    bool same = r->n_in == n && r->threads == wb__threads() &&
+                r->default_device == wb_default_device() && r->training == (t->training > 0);
     for (int i = 0; same && i < n; i++) {
         const signature s = signature_of(in[i]);
         same = same_signature(&r->in[i], &s);
@@ -452,7 +466,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     if (!r) return NULL;
     r->n_in = n;
     r->threads = wb__threads();
-    r->made_on = wb_default_device();
+    r->default_device = wb_default_device();
     r->training = wb__this_thread()->training > 0;
     r->in = wb__alloc(((size_t)n + 1) * sizeof *r->in);
     for (int i = 0; r->in && i < n; i++) r->in[i] = signature_of(in[i]);
@@ -464,7 +478,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     return c->recordings[c->n++] = r;
 }
 
-/* Each replay takes the counters that f would take, those of draws that nobody uses too. */
+/* Each replay reserves as many counters as f would, also for random numbers that are not used. */
 static void renew_numbers(recording *r, wb_tensor *const *in)
 {
     uint64_t key, counter;
@@ -488,8 +502,8 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
     }
 }
 
-/* An input in the memory of a variable that is written is copied: the plan does not know that they
- * are one. */
+/* An input in the memory of a variable that is written is copied, since the plan has separate
+ * buffers for them. */
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
@@ -501,15 +515,16 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
 {
-    int status = wb__plan_room(r->plan);
+    int status = wb__plan_check_memory(r->plan);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__own_memory(r->writes[i].variable);
     if (status) return status;
     for (int i = 0; i < r->n_leaves; i++) {
         const leaf *l = &r->leaves[i];
-        const wb_tensor *x = l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
+        const wb_tensor *x =
+            l->input < 0 ? l->tensor : apart_from_writes(r, wb__bind(in[l->input]));
         if (!x) return WB_ERROR_MEMORY;
-        r->buffers[i] = wb__memory_of(x, l->at, &r->places[i]);
+        r->buffers[i] = wb__memory_of(x, l->at, &r->offsets[i]);
     }
     for (int i = 0; i < r->n_writes; i++)
         if (r->writes[i].target >= r->n_leaves)
@@ -526,24 +541,24 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     if (r->guard)
         guard = (wb__guard){r->plan->device, made[r->guard - 1]->storage->data, 0,
                            r->results[r->guard - 1].dtype};
-    status = wb__plan_run(r->plan, r->buffers, r->places, r->numbers, r->n_numbers, &guard);
+    status = wb__plan_run(r->plan, r->buffers, r->offsets, r->numbers, r->n_numbers, &guard);
     if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);
-    if (status == WB_ERROR_NUMBER) wb__tell_guard(made[r->guard - 1], r->guarded_by);
+    if (status == WB_ERROR_NUMBER) wb__fail_guard(made[r->guard - 1], r->guarded_by);
     for (int i = 0; i < r->n_writes && !status; i++)
         if (r->writes[i].target >= 0) status = wb__new_version(r->writes[i].variable);
     if (!status) wb__recording_replayed(&r->notes);
     return status;
 }
 
-/* With the lock; inputs are evaluated.  WB__PLAN_AGAIN: the recording is gone. */
+/* Called with the lock held and evaluated inputs.  WB__PLAN_AGAIN: the recording was dropped. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];
     recording *r = recording_for(c, n_in, in);
     if (!r) return wb__error_or(WB_ERROR_MEMORY);
-    int status = enough(n_out, r->n_out);
+    int status = check_count(n_out, r->n_out);
     if (!status) status = replay(r, in, made);
-    if (status == WB_ERROR_MEMORY) wb__plan_tell_need(r->plan);
+    if (status == WB_ERROR_MEMORY) wb__plan_report_memory(r->plan);
     for (int i = 0; status == WB__PLAN_AGAIN && i < c->n; i++)
         if (c->recordings[i] == r) drop(c, i);
     for (int i = 0; i < n_out && !status; i++) {

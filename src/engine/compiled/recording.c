@@ -1,9 +1,9 @@
-/* The notes of a recording: see recording.h. */
+/* The notes of a recording; see recording.h. */
 #include "engine/graph.h"
 
 #include <string.h>
 
-/* The number of each noted setting, by its address, of the recording under way. */
+/* For the recording in progress: the index of each noted setting, by its address. */
 static _Thread_local wb__pointer_map numbers;
 
 /* ---- calls that cannot be recorded ----------------------------------------------------------- */
@@ -12,7 +12,7 @@ void wb__recording_fail(wb__recording *r, int code)
 {
     if (r->failed) return;
     r->failed = code;
-    r->why = wb__strdup(wb_error());
+    r->reason = wb__strdup(wb_error());
 }
 
 bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
@@ -23,21 +23,23 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
         ? "no value exists yet; make what is read a result of the function and read it after "
           "wb_call_compiled (wb_where chooses between values)"
         : "replays would not repeat it; call it before or after wb_call_compiled";
-    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "%s: called inside a function that wb_compile "
-                                   "is recording: %s", call, cure));
+    wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT,
+                                   "%s: called inside a function that wb_compile is recording: %s",
+                                   call, cure));
     return true;
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t changes;        /* of all settings of all objects */
+static _Atomic uint64_t changes;        /* count of changes of all settings */
 
-/* The note of a setting, made if there is none; NULL: no memory, and the recording fails. */
+/* Returns the note of a setting, creating it if needed.  NULL: out of memory, and the recording
+ * fails. */
 static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
 {
     const int known = wb__pointer_map_get(&numbers, at);
     if (known >= 0) return &r->noted[known];
-    if (!wb__reserve(&r->noted, &r->noted_room, r->n_noted + 1, sizeof *r->noted) ||
+    if (!wb__reserve(&r->noted, &r->noted_capacity, r->n_noted + 1, sizeof *r->noted) ||
         !wb__pointer_map_put(&numbers, at, r->n_noted)) {
         wb__recording_fail(r, WB_ERROR_MEMORY);
         return NULL;
@@ -46,7 +48,7 @@ static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
     return &r->noted[r->n_noted++];
 }
 
-/* What the function itself has set before does not depend on anything. */
+/* A setting that the function set before reading it does not depend on earlier values. */
 static void note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
 {
     wb__noted *n = note(r, object, at);
@@ -91,13 +93,13 @@ void wb__setting_counted(void *object, wb__setting *at)
     if (wb__unlikely(r != NULL)) note_read(r, object, at, true);
 }
 
-/* ---- what replays renew ---------------------------------------------------------------------- */
+/* ---- numbers that replays set ---------------------------------------------------------------- */
 
 int wb__on_replay(const wb__replay *hook)
 {
     wb__recording *r = wb__this_thread()->recording;
     if (!r) return 0;
-    if (!wb__reserve(&r->renewals, &r->renewals_room, r->n_renewals + 1, sizeof *r->renewals))
+    if (!wb__reserve(&r->renewals, &r->renewals_capacity, r->n_renewals + 1, sizeof *r->renewals))
         return WB_ERROR_MEMORY;
     wb__renewal n = {.hook = *hook, .context = wb__alloc(hook->bytes + 1)};
     if (!n.context) return WB_ERROR_MEMORY;
@@ -125,7 +127,8 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
 int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
 {
     int first = 0;
-    while (first < n && survivors[first]->storage) first++;    /* those are not made by the function */
+    /* evaluated: not created by the function */
+    while (first < n && survivors[first]->storage) first++;
     if (first == n || r->scope || r->failed) return 0;
     wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "compile: %s, made by the function, outlives "
                                    "it: make it a result of the function, or a variable that it "
@@ -140,8 +143,9 @@ int wb__recording_end(wb__recording *r)
     t->recorded = 0;
     wb__pointer_map_free(&numbers);
     if (!r->failed) return 0;
-    return wb__fail(r->failed, "%s", r->why ? r->why : "compile: the function cannot be recorded "
-                                                       "(no memory for the reason)");
+    return wb__fail(r->failed, "%s",
+                    r->reason ? r->reason : "compile: the function cannot be recorded "
+                                            "(no memory for the reason)");
 }
 
 void wb__recording_drop(wb__recording *r)
@@ -153,7 +157,7 @@ void wb__recording_drop(wb__recording *r)
     for (int i = 0; i < r->n_noted; i++) wb__unref(r->noted[i].object);
     wb__free(r->renewals);
     wb__free(r->noted);
-    wb__free(r->why);
+    wb__free(r->reason);
 }
 
 wb__fit wb__recording_fit(wb__recording *r)

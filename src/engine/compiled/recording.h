@@ -1,6 +1,6 @@
-/* What wb_compile must know of a function that it records, beside the graph that the function
- * builds: settings of objects that it read or set, numbers that each replay renews, and the first
- * call in it that no recording can hold. */
+/* The notes of a recording of wb_compile, beside the graph that the function builds: the settings
+ * of objects that it read or set, the numbers that each replay sets, and the first call in it that
+ * cannot be recorded. */
 #ifndef WB__RECORDING_H
 #define WB__RECORDING_H
 
@@ -9,34 +9,35 @@
 /* ---- calls that cannot be recorded ----------------------------------------------------------- */
 
 typedef enum {
-    WB__READS,              /* the call needs a value: there is none before the first replay */
-    WB__ACTS                /* the call has an effect at once: a replay would not have it */
+    WB__READS,              /* the call needs a value, and none exists before the first replay */
+    WB__ACTS                /* the call has an effect at once, which a replay would not repeat */
 } wb__unrecordable_call;
-/* True while this thread records: sets the error, which names the call and the cure, and makes the
- * recording fail with it, whatever the recorded function returns.  Otherwise false. */
+/* While this thread records: returns true, sets an error with the name of the call and the cure,
+ * and makes the recording fail with it, whatever the recorded function returns.  Otherwise returns
+ * false. */
 bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* A setting is a number in an object on which a graph may depend, and which is no tensor: the mode
- * of a layer, whether a parameter is frozen, how often the children of a branch were replaced.
- * Settings are read and set by these functions alone.  A recording notes those that it read, and is
- * not replayed while one of them has another value; it notes those that were set in it, and sets
- * them at each replay. */
+/* A setting is a number in an object that a graph may depend on and that is no tensor: the mode of
+ * a layer, whether a parameter is frozen, how often the children of a branch were replaced.
+ * Settings are read and set only by these functions.  A recording notes the settings that the
+ * function read, and is not replayed while one of them has another value.  It also notes the
+ * settings that the function set, and sets them at each replay. */
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* A setting that only counts changes: a recording that read it is dropped after the next one.  Not
- * counted while a function is being recorded. */
+/* A setting that counts changes: a recording that read it is dropped after the next change.
+ * Changes are not counted while a function is being recorded. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 
-/* ---- what replays renew ---------------------------------------------------------------------- */
+/* ---- numbers that replays set ---------------------------------------------------------------- */
 
-/* While a function is being recorded: these n literals get their values from `before` at each
- * replay, and `after` is called when one succeeded; where `fits` returns false the recording is
- * dropped.  Each of them may be NULL.  `context` is copied; `holds` lives as long as the recording.
- * Outside a recording nothing happens.  0, or an error code. */
+/* Called while a function is recorded; outside a recording it does nothing.  At each replay
+ * `before` fills in the values of these n literals; `after` is called when the replay succeeded; if
+ * `fits` returns false the recording is dropped.  Each callback may be NULL.  `context` is copied;
+ * `holds` is an object that the recording keeps a reference to.  Returns 0 or an error code. */
 struct wb_tensor;
 typedef struct {
     int n;
@@ -55,7 +56,7 @@ int wb__on_replay(const wb__replay *r);
 typedef struct {
     void *object;                       /* counted; NULL: the setting is never freed */
     wb__setting *at;
-    uint32_t before, after;             /* the values that the function read and set, if it did */
+    uint32_t before, after;             /* the values that the function read and set */
     bool read, set, counts;
 } wb__noted;
 
@@ -65,31 +66,32 @@ typedef struct {
 } wb__renewal;
 
 typedef struct wb__recording {
-    uint32_t number;                    /* of its tensors: wb_tensor.recorded */
-    wb_scope *scope;                    /* of what the function makes */
-    int failed;                         /* the code of the first call that cannot be recorded, */
-    char *why;                          /* and its message (NULL: no memory) */
-    uint64_t changes;                   /* all settings up to this change were compared */
+    uint32_t number;                    /* id that is stored in wb_tensor.recorded */
+    wb_scope *scope;                    /* the scope of the objects that the function creates */
+    int failed;                         /* code of the first call that cannot be recorded, */
+    char *reason;                          /* and its message (NULL: out of memory) */
+    uint64_t changes;                   /* all settings have been compared up to this count of
+                                           changes */
     wb__noted *noted;
-    int n_noted, noted_room;
+    int n_noted, noted_capacity;
     wb__renewal *renewals;
-    int n_renewals, renewals_room;
+    int n_renewals, renewals_capacity;
 } wb__recording;
 
 void wb__recording_begin(wb__recording *r, wb_scope *scope);
-/* It failed with this thread's error; the first one counts. */
+/* Makes the recording fail with this thread's error.  Only the first failure counts. */
 void wb__recording_fail(wb__recording *r, int code);
-/* In place of the evaluation when a scope closes: values of an inner scope that outlive it are
- * computed by the replays; what outlives the function fails its recording. */
+/* Replaces the evaluation when a scope closes.  Tensors that outlive an inner scope are computed by
+ * the replays; a tensor that outlives the function makes the recording fail. */
 int wb__recording_close(wb__recording *r, int n, struct wb_tensor *const *survivors);
-/* 0, or the error of the first call that cannot be recorded. */
+/* Returns 0, or the error of the first call that cannot be recorded. */
 int wb__recording_end(wb__recording *r);
 void wb__recording_drop(wb__recording *r);
 
-/* May it be replayed: yes; not while settings are as they are; never again. */
+/* Whether the recording may be replayed: yes; not with the present settings; never again. */
 typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
 wb__fit wb__recording_fit(wb__recording *r);
-/* After a replay: what the recorded function did beside its graph. */
+/* Called after a replay: sets the settings and calls the hooks of the recorded function. */
 void wb__recording_replayed(const wb__recording *r);
 
 #endif

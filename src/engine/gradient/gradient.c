@@ -1,36 +1,38 @@
-/* The walk that takes gradients: from a scalar back to tensors, adding ordinary operations to the
- * graph. Each operation has its rule in its file in ops/; trees of gradients are made in tree/.
- */
+/* The gradient walk: from a scalar back to tensors.  It adds ordinary operations to the graph.
+ * Each operation has its gradient rule in its file in ops/; trees of gradients are built in
+ * tree/. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
 
-/* What an operation gives to one of its inputs: a tensor, or one not made yet - a window of zeros
- * with g in it, or a product a·b - so that many of a kind can be made as one. */
-typedef enum { PLAIN, WINDOW, PRODUCT } contribution_kind;
+/* A contribution of an operation to the gradient of one of its inputs: a tensor, or one not
+ * computed yet (a slice of a tensor of zeros, or a product a·b), so that several can be computed
+ * together. */
+typedef enum { PLAIN, SLICE, PRODUCT } contribution_kind;
 typedef struct {
     contribution_kind kind;
-    int next;                               /* of the same node; -1 ends */
+    int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* of a product, as ta and tb */
+    wb_tensor *b;                           /* b, ta and tb: of a product */
     bool ta, tb;
-    int64_t starts[WB_MAX_DIMS];            /* of a window */
+    int64_t starts[WB_MAX_DIMS];            /* of a slice */
 } contribution;
 
-/* Of each node of the walk: its list of contributions, and whether a gradient is wanted. */
+/* For each node of the walk: its list of contributions, and whether its gradient is needed. */
 typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__pointer_map wanted;                 /* variables and tensors asked about, to their number */
+    wb__pointer_map wanted;                 /* variables and tensors to differentiate by, with their
+                                               index */
     state *states;
-    int state_room;
+    int state_capacity;
     contribution *list;
-    int n_list, list_room;
+    int n_list, list_capacity;
     bool failed;
 };
 
-/* The thread's walk keeps its arrays; a walk within a walk has its own. */
+/* The thread's arrays are kept for the next walk.  A nested walk has its own. */
 static _Thread_local wb__gradient_walk kept;
 
 static wb__gradient_walk begin_walk(void)
@@ -65,9 +67,9 @@ static bool is_leaf(const wb_tensor *x)
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
-/* A tensor's number in the walk.  A rule may have had something computed (a move does), and that is
- * a walk of its own over the same tensors: then they are numbered again. */
-static int number_of(wb__gradient_walk *w, const wb_tensor *x)
+/* A tensor's index in the walk.  A rule may evaluate (a move does), which walks over the same
+ * tensors and writes their indices; then those of this walk are written again. */
+static int index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
     int i = wb__order_index(&w->order, x, is_leaf);
     if (i >= 0) return i;
@@ -77,13 +79,13 @@ static int number_of(wb__gradient_walk *w, const wb_tensor *x)
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-/* A new contribution to a node; NULL where no gradient is wanted, or without memory (w->failed). */
-static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
-                          wb_tensor *g)
+/* Adds a contribution to a node.  NULL: no gradient is needed, or out of memory (w->failed). */
+static contribution *contribute(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
+                                wb_tensor *g)
 {
-    const int node = number_of(w, to);
+    const int node = index_of(w, to);
     if (node < 0 || !w->states[node].needed) return NULL;
-    if (!wb__reserve(&w->list, &w->list_room, w->n_list + 1, sizeof *w->list)) {
+    if (!wb__reserve(&w->list, &w->list_capacity, w->n_list + 1, sizeof *w->list)) {
         w->failed = true;
         return NULL;
     }
@@ -98,24 +100,24 @@ static contribution *give(wb__gradient_walk *w, const wb_tensor *to, contributio
     return made;
 }
 
-void wb__give_window(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
-                     const int64_t *starts)
+void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
+                          const int64_t *starts)
 {
-    contribution *made = give(w, node->in[i], WINDOW, g);
+    contribution *made = contribute(w, node->in[i], SLICE, g);
     if (made) memcpy(made->starts, starts, node->in[i]->ndim * sizeof *starts);
 }
 
-void wb__give_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, wb_tensor *b,
-                      bool ta, bool tb)
+void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
+                            wb_tensor *b, bool ta, bool tb)
 {
-    contribution *made = give(w, node->in[i], PRODUCT, a);
+    contribution *made = contribute(w, node->in[i], PRODUCT, a);
     if (!made) return;
     made->b = b;
     made->ta = ta;
     made->tb = tb;
 }
 
-/* ---- adding up ------------------------------------------------------------------------------- */
+/* ---- sums of contributions ------------------------------------------------------------------- */
 
 static bool overlap(const contribution *p, const contribution *q, int ndim)
 {
@@ -126,8 +128,7 @@ static bool overlap(const contribution *p, const contribution *q, int ndim)
     return true;
 }
 
-/* In the usual case each window lies before or after the one before it along one axis, which is
- * seen in one pass. */
+/* Usually each slice is before or after the previous one along one axis.  One pass finds that. */
 static bool in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
@@ -151,46 +152,47 @@ static bool disjoint(contribution *const *p, int n, int ndim)
     return true;
 }
 
-/* All windows as one tensor, or a sum of one each where they overlap. */
-static wb_tensor *windows(const wb_tensor *x, contribution *const *p, int n)
+/* The sum of slices: one concat if they do not overlap. */
+static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
     if (disjoint(p, n, x->ndim) && n * x->ndim <= UINT16_MAX) {
-        wb_tensor **piece = wb__alloc((size_t)n * sizeof *piece);
+        wb_tensor **part = wb__alloc((size_t)n * sizeof *part);
         int64_t *starts = wb__alloc((size_t)(n * x->ndim + 1) * sizeof *starts);
-        for (int i = 0; piece && starts && i < n; i++) {
-            piece[i] = p[i]->g;
+        for (int i = 0; part && starts && i < n; i++) {
+            part[i] = p[i]->g;
             memcpy(starts + i * x->ndim, p[i]->starts, x->ndim * sizeof *starts);
         }
-        if (piece && starts) sum = wb__assemble(x->ndim, x->dims, n, piece, starts);
-        wb__free(piece);
+        if (part && starts) sum = wb__concat_at(x->ndim, x->dims, n, part, starts);
+        wb__free(part);
         wb__free(starts);
         return sum;
     }
     for (int i = 0; i < n; i++) {
-        wb_tensor *one = wb__assemble(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
+        wb_tensor *one = wb__concat_at(x->ndim, x->dims, 1, &p[i]->g, p[i]->starts);
         sum = i ? wb_add(sum, one) : one;
     }
     return sum;
 }
 
-static wb_tensor *joined(contribution *const *p, int n, bool second)
+static wb_tensor *concatenated(contribution *const *p, int n, bool second)
 {
     wb_tensor **part = wb__alloc((size_t)n * sizeof *part), *all = NULL;
     for (int i = 0; part && i < n; i++) part[i] = second ? p[i]->b : p[i]->g;
-    int axis = second ? p[0]->tb : !p[0]->ta;           /* the inner size of each operand */
+    int axis = second ? p[0]->tb : !p[0]->ta;           /* the axis that the product sums over */
     if (part) all = wb_concat_array(n, part, axis);
     wb__free(part);
     return all;
 }
 
-/* sum of a_i b_i: from three on, of one form, one product of operands laid side by side along the
- * inner size. */
+/* The sum of products a_i b_i.  Three or more with the same transpositions become one product of
+ * concatenated operands. */
 static wb_tensor *products(contribution *const *p, int n)
 {
     bool alike = n > 2;
     for (int i = 1; i < n; i++) alike &= p[i]->ta == p[0]->ta && p[i]->tb == p[0]->tb;
-    if (alike) return wb__matmul(joined(p, n, false), joined(p, n, true), p[0]->ta, p[0]->tb);
+    if (alike)
+        return wb__matmul(concatenated(p, n, false), concatenated(p, n, true), p[0]->ta, p[0]->tb);
     wb_tensor *sum = NULL;
     for (int i = 0; i < n; i++) {
         wb_tensor *one = wb__matmul(p[i]->g, p[i]->b, p[i]->ta, p[i]->tb);
@@ -221,7 +223,7 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
             if (w->list[i].kind == kind) list[n++] = &w->list[i];
         if (!n) continue;
         wb_tensor *part = kind == PLAIN    ? plain(list, n)
-                          : kind == WINDOW ? windows(x, list, n)
+                          : kind == SLICE ? slices(x, list, n)
                                            : products(list, n);
         if (!(sum = sum ? wb_add(sum, part) : part)) break;
     }
@@ -231,32 +233,35 @@ static wb_tensor *total(wb__gradient_walk *w, int node)
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-static int asked(const wb__gradient_walk *w, const wb_tensor *x)
+static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
 {
-    int i = x->variable && !(x->flags & WB__GONE) ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
+    const bool is_version = x->variable && !(x->flags & WB__GONE);
+    int i = is_version ? wb__pointer_map_get(&w->wanted, x->variable) : -1;
     return i >= 0 ? i : wb__pointer_map_get(&w->wanted, x);
 }
 
 static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
-    for (int i = 0; i < n; i++)
-        if (!wb__pointer_map_put(&w->wanted, wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]), i))
-            return false;
+    for (int i = 0; i < n; i++) {
+        const wb_tensor *x = wrt[i]->op == WB__OP_variable ? wrt[i] : wb__bind(wrt[i]);
+        if (!wb__pointer_map_put(&w->wanted, x, i)) return false;
+    }
     wb__order_begin(&w->order);
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
-    if (!wb__reserve(&w->states, &w->state_room, w->order.n, sizeof *w->states)) return false;
+    if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
-        bool needed = asked(w, x) >= 0;
+        bool needed = wrt_index(w, x) >= 0;
         for (uint32_t j = 0; j < x->n_in && !needed && !is_leaf(x); j++)
             needed = w->states[wb__order_index(&w->order, x->in[j], is_leaf)].needed;
-        w->states[i] = (state){.first = -1, .needed = needed && wb__dtype_float((wb_dtype)x->dtype)};
+        needed = needed && wb__dtype_float((wb_dtype)x->dtype);
+        w->states[i] = (state){.first = -1, .needed = needed};
     }
     return true;
 }
 
-/* Calls a node's rule and hands on what it gives. */
-static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
+/* Calls the rule of a node and adds its contributions. */
+static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 {
     bool few_wanted[4] = {false};
     wb_tensor *few[4] = {NULL};
@@ -278,14 +283,14 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     }
     bool good = wanted && out;
     for (uint32_t i = 0; good && i < x->n_in; i++) {
-        any |= wanted[i] = w->states[number_of(w, x->in[i])].needed;
+        any |= wanted[i] = w->states[index_of(w, x->in[i])].needed;
     }
     if (good && any && wb__gradient_rules[x->op]) {
         wb__gradient_rules[x->op](w, x, g, wanted, out);
         for (uint32_t i = 0; good && i < x->n_in; i++) {
             if (!wanted[i]) continue;
             good = out[i] != NULL;
-            if (good && out[i] != WB_NONE) give(w, x->in[i], PLAIN, out[i]);
+            if (good && out[i] != WB_NONE) contribute(w, x->in[i], PLAIN, out[i]);
         }
     }
     if (wanted != few_wanted) wb__free(wanted);
@@ -293,7 +298,7 @@ static bool pass_on(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     return good && !w->failed;
 }
 
-/* A variable without a gradient although the loss was made from it: from a value that has been
+/* Fails if a variable has no gradient because the loss was computed from a version that was
  * overwritten. */
 static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
 {
@@ -320,8 +325,8 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
                         wb_describe(loss));
     if (wb__bind(loss)->flags & WB__CUT && !wb__bind(loss)->name)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "gradient: the loss, %s, outlived the scope that it was made in, and only its "
-                        "value is known: take the gradient before the scope closes",
+                        "gradient: the loss, %s, outlived the scope that it was made in, and only "
+                        "its value is known: take the gradient before the scope closes",
                         wb_describe(loss));
     if (wb__bind(loss)->flags & WB__CUT)
         return wb__fail(WB_ERROR_VERSION,
@@ -335,21 +340,23 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     for (int i = 0; i < n; i++) grads[i] = NULL;
     bool good = prepare(&w, loss, n, wrt);
     if (good && w.states[w.order.n - 1].needed)
-        give(&w, loss, PLAIN, wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
+        contribute(&w, loss, PLAIN,
+                   wb_full_array(1, (wb_dtype)loss->dtype, loss->ndim, loss->dims));
     for (int i = w.order.n - 1; good && i >= 0; i--) {
         wb_tensor *x = w.order.node[i];
         if (w.states[i].first < 0) continue;
         wb_tensor *g = total(&w, i);
-        int which = asked(&w, x);
+        int which = wrt_index(&w, x);
         good = g != NULL;
-        /* several versions of one variable may be in one graph: their gradients add up */
+        /* A graph may have several versions of a variable: their gradients are added. */
+
         if (good && which >= 0)
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
-        if (good && !is_leaf(x)) good = pass_on(&w, x, g);
+        if (good && !is_leaf(x)) good = apply_rule(&w, x, g);
     }
     if (good && overwritten(&w, n, grads)) good = false;
     for (int i = 0; good && i < n; i++)
-        if (grads[i]) good = (grads[i] = wb__placed(grads[i], wrt[i]->device)) != NULL;
+        if (grads[i]) good = (grads[i] = wb__with_device(grads[i], wrt[i]->device)) != NULL;
     wb__this_thread()->busy--;
     wb__frame_end_many(f, good ? n : 0, (void *const *)grads);
     end_walk(&w);

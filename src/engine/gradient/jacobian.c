@@ -1,4 +1,4 @@
-/* Jacobians and Hessians: one gradient walk for each row. */
+/* Jacobians and Hessians, by one gradient walk for each row. */
 #include "engine/tensor.h"
 
 static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
@@ -31,7 +31,8 @@ wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x)
 static wb_tensor *hessian(wb_tensor *loss, wb_tensor *x)
 {
     wb_tensor *g = NULL;
-    if (WB__NULL(loss) || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g)) return NULL;
+    if (WB__NULL(loss) || !wb__floating("hessian", x) || wb__gradients(loss, 1, &x, &g))
+        return NULL;
     return jacobian(g ? g : wb__zeros_like(x), x);
 }
 

@@ -1,6 +1,7 @@
-/* Attention.  Where nothing is broadcast, [N, H, T, D], and the mask is none or the causal mask, it
- * is an operation of its own: a step of the backend, or where the backend declines that, composed of
- * other operations when a plan is made.  All other attention is composed here.
+/* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
+ * causal mask, attention is an operation of its own.  When a plan is built it becomes a step of the
+ * backend, or, if the backend declines that, is composed of other operations.  All other attention
+ * is composed here.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -9,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Is it wb_causal_mask(n, n)? */
+/* Whether the mask is wb_causal_mask(n, n). */
 static bool is_causal(const wb_tensor *mask, int64_t n)
 {
     const wb_tensor *m = wb__bind((wb_tensor *)mask);
@@ -18,7 +19,7 @@ static bool is_causal(const wb_tensor *mask, int64_t n)
            m->in[0]->attr[0] == 1 && m->in[1]->attr[0] == 0;
 }
 
-/* Every head by itself, and nothing broadcast. */
+/* Whether each head is independent and nothing is broadcast. */
 static bool is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
                      const wb_tensor *mask)
 {
@@ -65,7 +66,7 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* dq, dk and dv are operations of their own, which a plan makes in one step, or writes out. */
+/* dq, dk and dv are operations of their own.  A plan computes them in one step or composes them. */
 GRADIENT(attention)
 {
     static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};
@@ -77,7 +78,7 @@ GRADIENT(attention)
                               2, node->attr);
 }
 
-/* The second gradients, from the formulas above. */
+/* ---- second gradients, from the formulas above ----------------------------------------------- */
 
 static wb_tensor *row_sum(wb_tensor *x)
 {
@@ -96,7 +97,7 @@ static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor 
     return scale ? wb_mul(y, scale) : y;
 }
 
-/* The gradient x of ds (or dp, that of p, for dv) is what all three have in common. */
+/* All three gradients share this part: from x, the gradient of ds (or of dp for dv). */
 GRADIENT(attention_grad)
 {
     enum { Q, K, V, DO };
@@ -131,35 +132,36 @@ GRADIENT(attention_grad)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* [N, H, T, D] as it will stand, most likely: what was projected has its heads within the places. */
-static wb__view likely(const wb__ir *ir, int x, int64_t width, bool heads_inside)
+/* The most likely strides of [N, H, T, D]: results of projections have layout BTHD.  Width: the
+ * size of the last axis. */
+static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     wb__value v = ir->value[x];
     wb__view view;
     v.dims[3] = width;
-    if (heads_inside ||
-        (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap)))
-        v.layout = WB__HEADS_INSIDE;
+    if (bthd || (v.op == WB__OP_permute && !memcmp(ir->attrs + v.attr, swap, sizeof swap)))
+        v.layout = WB__BTHD;
     wb__contiguous(&v, &view);
     return view;
 }
 
-/* Does the backend take it, and its gradients where the plan has them? */
+/* Whether the backend accepts the step, and the step of its gradients if the plan has them. */
 static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
                   const int64_t *attr)
 {
     const wb__ir *ir = &values->ir;
-    if (!a->device->backend->takes) return false;
+    if (!a->device->backend->supports) return false;
     wb__step s = wb__step_blank(a, WB__STEP_ATTENTION);
     s.variant = WB__ATTENTION_FORWARD;
     s.n_views = 5;
     s.attention.causal = attr[1];
     memcpy(&s.attention.scale, attr, sizeof s.attention.scale);
-    for (int i = 0; i < 3; i++) s.views[i] = likely(ir, in[i], ir->value[in[i]].dims[3], false);
-    const bool inside = s.views[0].strides[1] < s.views[0].strides[2];
-    s.views[3] = likely(ir, in[0], s.views[2].dims[3], inside);
-    wb__value lse = ir->value[in[0]];           /* this one never has its heads inside */
+    for (int i = 0; i < 3; i++)
+        s.views[i] = likely_view(ir, in[i], ir->value[in[i]].dims[3], false);
+    const bool bthd = s.views[0].strides[1] < s.views[0].strides[2];
+    s.views[3] = likely_view(ir, in[0], s.views[2].dims[3], bthd);
+    wb__value lse = ir->value[in[0]];           /* lse is always row-major */
     lse.dims[3] = 1;
     lse.layout = WB__ROW_MAJOR;
     wb__contiguous(&lse, &s.views[4]);
@@ -170,21 +172,22 @@ static bool taken(const wb__attempt *a, const wb__values *values, const int *in,
     s.n_views = 9;
     s.views[5] = s.views[3];
     for (int i = 0; i < 3; i++)
-        s.views[6 + i] = likely(ir, in[i], s.views[i].dims[3],
-                                s.views[i].strides[1] < s.views[i].strides[2]);
+        s.views[6 + i] = likely_view(ir, in[i], s.views[i].dims[3],
+                                     s.views[i].strides[1] < s.views[i].strides[2]);
     return wb__taken(a, &s);
 }
 
 static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape, int64_t width,
                    int n_in, const int *in, const int64_t *attr)
 {
-    wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1, .leaf = -1};
+    wb__value v = {.op = (uint16_t)op, .dtype = (uint8_t)dtype, .ndim = 4, .number = -1,
+                   .leaf = -1};
     memcpy(v.dims, shape->dims, sizeof v.dims);
     v.dims[3] = width;
     return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
 }
 
-/* One step for o and log-sum-exp, one for dq, dk and dv. */
+/* One step for o and lse, one step for dq, dk and dv. */
 static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -213,8 +216,8 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
 }
 
-/* Attention and its gradients made of other operations. */
-static int written_out(wb__ir *ir, const wb_tensor *x, const int *in)
+/* Composes attention and its gradients of other operations. */
+static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
     const bool forward = x->op == WB__OP_attention;
@@ -237,7 +240,7 @@ static int written_out(wb__ir *ir, const wb_tensor *x, const int *in)
 
 COMPOSED(attention)
 {
-    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : written_out(&s->ir, x, in);
+    return taken(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
 /* ---- the step -------------------------------------------------------------------------------- */

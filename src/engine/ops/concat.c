@@ -1,10 +1,10 @@
-/* Tensors side by side, and padding: pieces in windows of a tensor of zeros. */
+/* Concatenation, stacking and padding: tensors at given starts in a tensor of zeros. */
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-/* Pieces in windows of a tensor of zeros; the windows do not overlap. */
-wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *pieces,
+/* Returns a tensor of zeros with the parts at their starts.  Parts must not overlap. */
+wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                         const int64_t *starts)
 {
     int64_t size;
@@ -12,7 +12,7 @@ wb_tensor *wb__assemble(int ndim, const int64_t *dims, int n, wb_tensor *const *
     if (n * ndim > UINT16_MAX)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
                              "concat: %d pieces of %d dimensions are too many", n, ndim);
-    return wb__node(WB__OP_assemble, (wb_dtype)pieces[0]->dtype, ndim, dims, n, pieces, n * ndim,
+    return wb__node(WB__OP_concat, (wb_dtype)parts[0]->dtype, ndim, dims, n, parts, n * ndim,
                     starts);
 }
 
@@ -28,7 +28,7 @@ wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
     memcpy(dims, x->dims, sizeof dims);
     starts[a] = before;
     dims[a] += before + after;
-    return wb__assemble(x->ndim, dims, 1, &x, starts);
+    return wb__concat_at(x->ndim, dims, 1, &x, starts);
 }
 
 static bool operands(const char *what, int n, wb_tensor *const *x)
@@ -70,7 +70,7 @@ wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis)
         starts[i * x[0]->ndim + a] = dims[a];
         dims[a] += x[i]->dims[a];
     }
-    y = wb__assemble(x[0]->ndim, dims, n, x, starts);
+    y = wb__concat_at(x[0]->ndim, dims, n, x, starts);
 done:
     wb__free(starts);
     return y;
@@ -94,9 +94,9 @@ wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis)
     return y;
 }
 
-GRADIENT(assemble)
+GRADIENT(concat)
 {
     for (uint32_t i = 0; i < node->n_in; i++)
         if (wanted[i])
-            out[i] = wb__slice_window(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
+            out[i] = wb__slice_at(g, node->attr + i * node->ndim, node->in[i]->dims, NULL);
 }

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* The attributes that the options mean; false, with the error set, where they or the operands cannot
- * be those of a convolution. */
+/* Reads the options into attributes.  False, with the error set, if they or the operands' dtypes do
+ * not fit a convolution. */
 static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *b,
                        const wb_conv_options *given, wb__conv_attr *a, int64_t outpad[2])
 {
@@ -61,7 +61,8 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
     if (!w->dims[1])
         return wb__fail_null(WB_ERROR_SHAPE, "conv: no channels: %s · %s", wb_describe(x),
                              wb_describe(w));
-    const bool fit = a.groups >= 1 && x->dims[1] == w->dims[1] * a.groups && !(w->dims[0] % a.groups);
+    const bool fit =
+        a.groups >= 1 && x->dims[1] == w->dims[1] * a.groups && !(w->dims[0] % a.groups);
     if (!channels_fit("conv", fit, x, w, a.groups) || !wb__bias_fits("conv", b, w, w->dims[0]) ||
         !wb__sliding_size("conv", x, w->dims + 2, a.stride, a.pad, a.dilation, a.size))
         return NULL;
@@ -72,8 +73,8 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
                      b);
 }
 
-/* The size of the result along both axes: what wb_conv makes x's size of, where several sizes would do
- * the one that .outpad chooses. */
+/* Computes the size of the result along both axes: the size for which wb_conv returns x's size.
+ * Where several sizes do, .outpad chooses one. */
 static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t *outpad,
                             const wb__conv_attr *a, int64_t *size)
 {
@@ -100,7 +101,8 @@ static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t 
     return true;
 }
 
-/* The data gradient of wb_conv, as an operation: its gradients are wb_conv and the weights'. */
+/* The operation is the gradient of wb_conv with respect to its input.  Its gradients are wb_conv
+ * and the gradient with respect to the weights. */
 wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                   const wb_conv_options *o)
 {
@@ -129,7 +131,7 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The three kinds of convolution are each other's gradients. */
+/* Forward, input gradient and weight gradient are each other's gradients. */
 GRADIENT(conv)
 {
     wb_tensor *x = node->in[0], *k = node->in[1];
@@ -155,30 +157,30 @@ GRADIENT(conv_grad_weight)
 
 FILL(CONV)
 {
-    const bool nhwc = v->prefers_channels_last;
+    const bool channels_last = v->prefers_channels_last;
     int a = wb__operand_of(m, v, 0), b = wb__operand_of(m, v, 1);
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.conv, wb__attrs_of(m, v), sizeof d->step.conv);
     switch ((wb__conv_kind)d->step.variant) {
     case WB__CONV_FORWARD:
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         wb__add_dense(m, b, false);
         wb__add_any(m, p->result);
         break;
     case WB__CONV_GRAD_INPUT:
         wb__add_any(m, p->result);
         wb__add_dense(m, b, false);
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         break;
     case WB__CONV_GRAD_WEIGHT:
-        wb__add_dense(m, a, nhwc);
+        wb__add_dense(m, a, channels_last);
         wb__add_any(m, p->result);
-        wb__add_dense(m, b, nhwc);
+        wb__add_dense(m, b, channels_last);
         break;
     }
 }
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v)
 {
     wb__step s = wb__step_blank(a, WB__STEP_CONV);
     const wb__value *in[2] = {wb__ir_in(ir, v, 0), wb__ir_in(ir, v, 1)};
@@ -193,5 +195,5 @@ bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__val
         memcpy(s.views[i].dims, p->dims, sizeof p->dims);
     }
     memcpy(&s.conv, ir->attrs + v->attr, sizeof s.conv);
-    return a->device->backend->prefers_nhwc(a->device, &s);
+    return a->device->backend->prefers_channels_last(a->device, &s);
 }

@@ -1,8 +1,8 @@
-/* Running sums along an axis.  The gradient is a running sum the other way round. */
+/* Cumulative sums along an axis.  The gradient is a cumulative sum in the other direction. */
 #include "base/options.h"
 #include "engine/ops/op.h"
 
-enum { AXIS, EXCLUSIVE, REVERSE, ATTRS };       /* as in the row of ops.def */
+enum { AXIS, EXCLUSIVE, REVERSE, ATTRS };       /* order of the attributes, as in ops.def */
 
 wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *options)
 {
@@ -28,7 +28,7 @@ GRADIENT(cumsum)
                                                  .reverse = attr[REVERSE] == 0});
 }
 
-/* The view with the axis in front, walked from its end where `reverse`. */
+/* Makes the axis the first one of the view, in reverse order if `reverse`. */
 static void bring_in_front(wb__view *v, int axis, bool reverse)
 {
     const int64_t n = v->dims[axis], step = v->strides[axis];
@@ -48,6 +48,6 @@ FILL(CUMSUM)
     wb__add_any(m, p->result);
     wb__plan_step *d = wb__last_step(m);
     d->step.variant = attr[EXCLUSIVE] != 0;
-    for (int i = 0; i < d->n_places; i++)
-        bring_in_front(&d->place[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
+    for (int i = 0; i < d->n_operands; i++)
+        bring_in_front(&d->operand[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
 }

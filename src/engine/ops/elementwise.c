@@ -1,4 +1,4 @@
-/* The elementwise operations: every public function here comes from a row of ops.def. */
+/* The elementwise operations.  Each public function here comes from a row of ops.def. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -24,22 +24,24 @@ static wb_tensor *unary(wb__op op, wb_tensor *x, bool test)
 
 bool wb__holds(wb_dtype dtype, double v)
 {
-    char room[8];
+    char capacity[8];
     double back;
-    wb__convert(room, dtype, &v, WB_F64, 1);
-    wb__convert(&back, WB_F64, room, dtype, 1);
+    wb__convert(capacity, dtype, &v, WB_F64, 1);
+    wb__convert(&back, WB_F64, capacity, dtype, 1);
     return back == v;
 }
 
-/* A literal whose dtype is not fixed takes the other operand's; an integer's only where that holds it. */
-static wb_tensor *follow(const char *what, wb_tensor *x, const wb_tensor *other)
+/* A literal with an open dtype takes the dtype of the other operand; an integer dtype only if it
+ * holds the value exactly. */
+static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;
     double v = x->number[0].f;
     const bool whole = !wb__dtype_float((wb_dtype)other->dtype);
     if (other->dtype == WB_BOOL || (whole && v != trunc(v))) return x;
     if (whole && !wb__holds((wb_dtype)other->dtype, v))
-        return wb__fail_null(WB_ERROR_DTYPE, "%s: %g does not fit into %s: convert that with wb_astype first",
+        return wb__fail_null(WB_ERROR_DTYPE,
+                             "%s: %g does not fit into %s: convert that with wb_astype first",
                              what, v, wb_describe(other));
     wb_tensor *y = x->flags & WB__FIXED ? wb__literal(v, (wb_dtype)other->dtype)
                                         : wb__argument(v, (wb_dtype)other->dtype);
@@ -58,8 +60,8 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 {
     const char *what = wb__ops[op].name;
     if (!wb__operand(what, x) || !wb__operand(what, y)) return NULL;
-    wb_tensor *in[2] = {follow(what, x, y), NULL};
-    in[1] = follow(what, y, in[0] ? in[0] : x);
+    wb_tensor *in[2] = {adopt_dtype(what, x, y), NULL};
+    in[1] = adopt_dtype(what, y, in[0] ? in[0] : x);
     if (!in[0] || !in[1] || !same_dtype(what, in[0], in[1]) ||
         !accepted(what, wb__ops[op].accepts, in[0]))
         return NULL;
@@ -75,7 +77,10 @@ static wb_tensor *binary(wb__op op, wb_tensor *x, wb_tensor *y, bool compare)
 #define WB_TEST(name, accepts, expression) \
     wb_tensor *(wb_##name)(wb_tensor *x) { return unary(WB__OP_##name, x, true); }
 #define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
-    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, false); }
+    wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y)                                             \
+    {                                                                                              \
+        return binary(WB__OP_##name, x, y, false);                                                 \
+    }
 #define WB_COMPARE(name, accepts, expression) \
     wb_tensor *(wb_##name)(wb_tensor *x, wb_tensor *y) { return binary(WB__OP_##name, x, y, true); }
 #include "ops/ops.def"
@@ -89,8 +94,8 @@ wb_tensor *(wb_where)(wb_tensor *condition, wb_tensor *x, wb_tensor *y)
     if (condition->dtype != WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE, "where: the condition is %s, not bool",
                              wb_describe(condition));
-    wb_tensor *in[3] = {condition, follow("where", x, y), NULL};
-    in[2] = follow("where", y, in[1] ? in[1] : x);
+    wb_tensor *in[3] = {condition, adopt_dtype("where", x, y), NULL};
+    in[2] = adopt_dtype("where", y, in[1] ? in[1] : x);
     if (!in[1] || !in[2] || !same_dtype("where", in[1], in[2])) return NULL;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;

@@ -1,4 +1,4 @@
-/* Rows by number: gathered, and its gradient, added up. */
+/* Rows by index: wb_take and its gradient, scatter_add. */
 #include "engine/ops/op.h"
 
 wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)

@@ -1,9 +1,9 @@
-/* Matrix products: of two matrices, of rows with a weight, of batches. */
+/* Matrix products: of two matrices, of rows and a weight, of batches. */
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-/* a [..., m, k] (or [..., k, m] transposed) times b; leading axes broadcast. */
+/* a [..., m, k] (or [..., k, m] if `ta`) times b.  Leading axes broadcast. */
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
 {
     if (!a || !b) return NULL;
@@ -44,7 +44,7 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
                              wb_describe(w));
     if (row) x = wb_unsqueeze(x, 0);
     if (column) w = wb_unsqueeze(w, 1);
-    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches at once */
+    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches in one product */
         int64_t dims[WB_MAX_DIMS];
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];
@@ -52,7 +52,8 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
         wb_tensor *flat = wb_reshape_array(
             x, 2, (int64_t[]){x->size / WB__MAX(x->dims[ndim - 1], 1), x->dims[ndim - 1]});
         if (x->dims[ndim - 1])
-            return wb_reshape_array(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim, dims);
+            return wb_reshape_array(wb__matmul(flat, w, false, false), column ? ndim - 1 : ndim,
+                                    dims);
     }
     wb_tensor *y = wb__matmul(x, w, false, false);
     if (row) y = wb_squeeze(y, -2);
@@ -86,11 +87,11 @@ static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, 
 {
     wb_tensor *x = node->in[i];
     out[i] = WB_NONE;
-    if (a->ndim == 2 && b->ndim == 2) wb__give_product(w, node, i, a, b, ta, tb);
+    if (a->ndim == 2 && b->ndim == 2) wb__contribute_product(w, node, i, a, b, ta, tb);
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 
-/* y = a'b':  da' = g b'^T,  db' = a'^T g, each turned where its operand was */
+/* y = a'b': da' = g b'^T, db' = a'^T g, each transposed if its operand was */
 GRADIENT(matmul)
 {
     wb_tensor *a = node->in[0], *b = node->in[1];

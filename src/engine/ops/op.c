@@ -1,4 +1,4 @@
-/* What the files of several operations use. */
+/* Functions that the files of several operations use. */
 #include "engine/ops/op.h"
 
 wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,

@@ -1,7 +1,8 @@
-/* What the file of an operation is made of.  A file of this folder is the home of an operation (or
- * of a few that belong together): the public function with its shape rule, the gradient, the
- * composed form, and the step that a backend is asked for.  The row in ops.def names the last three
- * by the words behind wb__grad_, wb__composed_ and wb__fill_; table.c has the tables of them. */
+/* What the file of an operation defines.  Each file of this folder has one operation, or a few that
+ * belong together: the public function with its shape rule, the gradient, the composed form, and
+ * the step that a backend performs.  The operation's row in ops.def has the names of the last
+ * three, after wb__grad_, wb__composed_ and wb__fill_. table.c has the tables of these
+ * functions. */
 #ifndef WB__OP_H
 #define WB__OP_H
 
@@ -17,37 +18,39 @@
                          WB__ANY_USE wb_tensor *g, WB__ANY_USE const bool *wanted,                 \
                          wb_tensor **out)
 
-/* `op` of p and q (of p alone where q is NULL), of the shape of `like`, with the attributes of the
- * node. */
+/* Returns the operation `op` of p and q (q NULL: of p alone), with the shape of `like` and the
+ * attributes of `node`. */
 wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q,
                     const wb_tensor *node);
 
-/* Is b WB_NONE, or a bias of n numbers beside the weight w?  Else the error is set. */
+/* Whether b is WB_NONE or a bias of n numbers with the dtype of the weight w.  Else sets the
+ * error. */
 bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n);
 
-/* ---- the composed form: values of other operations, with the values of the inputs ------------ */
+/* ---- the composed form: values of other operations, given the values of the inputs ----------- */
 
 typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_tensor *x,
                                   const int *in);
 #define WB_LIBRARY(name, step, variant, form, gradient) wb__composed_function wb__composed_##form;
 #define WB_COMPOSITE(name, form, gradient) wb__composed_function wb__composed_##form;
 #include "ops/ops.def"
-extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: it has none */
+extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: there is none */
 
 #define COMPOSED(name)                                                                             \
     int wb__composed_##name(WB__ANY_USE const wb__attempt *a, WB__ANY_USE wb__values *s,           \
                             WB__ANY_USE const wb_tensor *x, const int *in)
 
-int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself where it has that dtype */
+int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself if it has that dtype */
 int wb__ir_softmax(wb__ir *ir, int x);                  /* over the last axis, in x's dtype */
 
-/* ---- the step: operands, results and attributes of the step that is being made ---------------- */
+/* ---- the step: its operands, results and attributes ------------------------------------------ */
 
 typedef void wb__fill_function(wb__emitter *m, const wb__group *g, const wb__product *p,
                                const wb__value *v);
 #define WB_LIBRARY(name, step, variant, form, gradient) wb__fill_function wb__fill_##step;
 #include "ops/ops.def"
-extern wb__fill_function *const wb__fill[WB__OP_COUNT];                /* NULL: it is no step */
+/* NULL: the operation has no step */
+extern wb__fill_function *const wb__fill[WB__OP_COUNT];
 
 #define FILL(STEP)                                                                                 \
     void wb__fill_##STEP(wb__emitter *m, WB__ANY_USE const wb__group *g,                           \
@@ -63,22 +66,22 @@ static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value 
     return m->values->ir.attrs + v->attr;
 }
 
-/* Value x as the next operand (plan/library.c); where its strides do not fit, a copy of it:
- *   add_dense    row-major, or dense in the layout [N, H, W, C]
+/* Adds value x as the next operand (plan/library.c).  If its strides are not allowed, x is copied
+ * first, by a step before this one.  Allowed strides:
+ *   add_dense    dense, row-major or with the layout [N, H, W, C]
  *   add_matrix   one of the last two strides is 1; transposed or not
  *   add_rows     the last stride is 1, the others are positive
- *   add_any      any strides
- * A copy is a step before this one. */
-void wb__add_dense(wb__emitter *m, int x, bool nhwc);
+ *   add_any      any */
+void wb__add_dense(wb__emitter *m, int x, bool channels_last);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);
 void wb__add_any(wb__emitter *m, int x);
-/* The result that `op` has in the group; where nobody uses it, memory shaped like `like` that is
- * free again behind the step. */
+/* Adds the result `op` of the group as the next operand.  If the group does not have it, since it
+ * has no reader, adds memory with the shape of `like` that is free again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
 
-/* ---- what other passes ask of one operation -------------------------------------------------- */
+/* ---- what other stages ask about an operation ------------------------------------------------ */
 
-bool wb__conv_prefers_nhwc(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
+bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
 
 #endif

@@ -43,14 +43,14 @@ wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
 
 GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in[0], g, node); }
 
-/* linear in its second operand; where the maxima are does not move */
+/* Linear in its second operand; the positions of the maxima have no gradient. */
 GRADIENT(maxpool_grad)
 {
     if (wanted[0]) out[0] = WB_NONE;
-    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_take, node->in[1], node->in[0], g, node);
+    if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_gather, node->in[1], node->in[0], g, node);
 }
 
-GRADIENT(maxpool_take)
+GRADIENT(maxpool_gather)
 {
     if (wanted[0]) out[0] = WB_NONE;
     if (wanted[1]) out[1] = wb__like(WB__OP_maxpool_grad, node->in[1], node->in[0], g, node);
@@ -72,6 +72,7 @@ FILL(POOL)
 {
     wb__plan_step *d = wb__last_step(m);
     memcpy(&d->step.pool, wb__attrs_of(m, v), sizeof d->step.pool);
-    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), v->layout == WB__CHANNELS_LAST);
+    for (int i = 0; i < v->n_in; i++)
+        wb__add_dense(m, wb__operand_of(m, v, i), v->layout == WB__CHANNELS_LAST);
     wb__add_any(m, p->result);
 }

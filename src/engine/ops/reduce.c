@@ -1,4 +1,4 @@
-/* Reductions over axes, and what is made of them. */
+/* Reductions over axes, and operations composed of them. */
 #include "base/options.h"
 #include "engine/ops/op.h"
 
@@ -84,7 +84,8 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     if (!x) return NULL;
-    return wb__as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep), wb__literal(1 / n, (wb_dtype)x->dtype)),
+    return wb__as(wb_mul(wb__reduce(WB__OP_sum, x, mask, keep),
+                         wb__literal(1 / n, (wb_dtype)x->dtype)),
               dtype);
 }
 
@@ -109,7 +110,8 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__as(x, dtype));
 }
 
-/* max + log sum exp(x - max), the maximum taken as a constant: its gradient cancels. */
+/* max + log sum exp(x - max).  The maximum is a constant for the gradient, as its gradients
+ * cancel. */
 static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -143,14 +145,15 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
         return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
     int a = wb__axis("argmax", x, axis);
     if (a >= 0 && x->dims[a] - 1 > INT32_MAX)
-        return wb__fail_null(WB_ERROR_SHAPE, "argmax: axis %d of %s has places that i32 cannot hold",
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "argmax: axis %d of %s has places that i32 cannot hold",
                              axis, wb_describe(x));
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
 }
 
 wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }
 
-/* Undoes a broadcast: sums over the axes that were stretched. */
+/* Sums g over the axes that were broadcast. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 {
     if (!g) return NULL;
@@ -164,8 +167,8 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* g with the folded axes back, of size 1 */
-static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
+/* g with the reduced axes, of size 1. */
+static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 {
     const wb_tensor *x = node->in[0];
     int64_t dims[WB_MAX_DIMS];
@@ -176,16 +179,18 @@ static wb_tensor *unfold(wb_tensor *node, wb_tensor *g)
 GRADIENT(sum)
 {
     const wb_tensor *x = node->in[0];
-    const bool leading = !(node->attr[0] & (node->attr[0] + 1));    /* left out, they broadcast */
-    out[0] = wb_expand_array(leading ? g : unfold(node, g), x->ndim, x->dims);
+    /* leading axes that were dropped broadcast */
+    const bool leading = !(node->attr[0] & (node->attr[0] + 1));
+    out[0] = wb_expand_array(leading ? g : expand_reduced(node, g), x->ndim, x->dims);
 }
 
-/* shared by all places that hold the extreme */
+/* All elements that equal the extreme share the gradient. */
 GRADIENT(extreme)
 {
     wb_tensor *x = node->in[0];
-    wb_tensor *here = wb_eq(x, unfold(node, node));
+    wb_tensor *here = wb_eq(x, expand_reduced(node, node));
     wb_tensor *count =
         wb__reduce(WB__OP_sum, wb_astype(here, (wb_dtype)x->dtype), (unsigned)node->attr[0], true);
-    out[0] = wb_where(here, wb_div(unfold(node, g), count), wb__literal(0, (wb_dtype)g->dtype));
+    out[0] = wb_where(here, wb_div(expand_reduced(node, g), count),
+                      wb__literal(0, (wb_dtype)g->dtype));
 }

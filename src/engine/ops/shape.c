@@ -1,16 +1,16 @@
-/* Operations that move elements or look at them in another order.  Most cost nothing: a plan turns
- * them into strides. */
+/* Operations that change the shape or the order of elements.  Most cost nothing, since a plan
+ * expresses them by strides. */
 #include "engine/ops/op.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void list(char *text, size_t room, int n, const int64_t *v)
+static void list(char *text, size_t capacity, int n, const int64_t *v)
 {
-    size_t at = (size_t)snprintf(text, room, "[");
-    for (int i = 0; i < n && at < room; i++)
-        at += (size_t)snprintf(text + at, room - at, i ? ",%lld" : "%lld", (long long)v[i]);
-    if (at < room) snprintf(text + at, room - at, "]");
+    size_t at = (size_t)snprintf(text, capacity, "[");
+    for (int i = 0; i < n && at < capacity; i++)
+        at += (size_t)snprintf(text + at, capacity - at, i ? ",%lld" : "%lld", (long long)v[i]);
+    if (at < capacity) snprintf(text + at, capacity - at, "]");
 }
 
 static wb_tensor *cannot_reshape(const wb_tensor *x, int ndim, const int64_t *wanted, bool counted)
@@ -142,8 +142,8 @@ wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims)
     return wb__node(WB__OP_expand, (wb_dtype)x->dtype, ndim, dims, 1, &x, 0, NULL);
 }
 
-wb_tensor *wb__slice_window(wb_tensor *x, const int64_t *start, const int64_t *dims,
-                            const int64_t *step)
+wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
+                        const int64_t *step)
 {
     if (!x) return NULL;
     int64_t attr[2 * WB_MAX_DIMS];
@@ -167,7 +167,7 @@ wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop)
     memcpy(dims, x->dims, sizeof dims);
     starts[a] = from;
     dims[a] = to - from;
-    return wb__slice_window(x, starts, dims, NULL);
+    return wb__slice_at(x, starts, dims, NULL);
 }
 
 wb_tensor *wb_flip(wb_tensor *x, int axis)
@@ -177,7 +177,7 @@ wb_tensor *wb_flip(wb_tensor *x, int axis)
     int64_t starts[WB_MAX_DIMS] = {0}, step[WB_MAX_DIMS];
     for (int i = 0; i < WB_MAX_DIMS; i++) step[i] = i == a ? -1 : 1;
     starts[a] = WB__MAX(x->dims[a] - 1, 0);
-    return wb__slice_window(x, starts, x->dims, step);
+    return wb__slice_at(x, starts, x->dims, step);
 }
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -192,18 +192,18 @@ GRADIENT(permute)
     out[0] = wb_permute_array(g, node->ndim, back);
 }
 
-/* g in the window that was cut out, turned round where the step was -1 */
+/* The gradient is g at the slice's start in a tensor of zeros, reversed along axes with step -1. */
 GRADIENT(slice)
 {
-    int64_t turn[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];
-    bool turned = false;
+    int64_t last[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];
+    bool reversed = false;
     for (int i = 0; i < node->ndim; i++) {
         bool down = node->attr[node->ndim + i] < 0;
         starts[i] = down ? node->attr[i] - (node->dims[i] - 1) : node->attr[i];
-        turn[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
-        turned |= down;
+        last[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
+        reversed |= down;
     }
-    if (turned) g = wb__slice_window(g, turn, node->dims, node->attr + node->ndim);
+    if (reversed) g = wb__slice_at(g, last, node->dims, node->attr + node->ndim);
     out[0] = g ? WB_NONE : NULL;
-    if (g) wb__give_window(w, node, 0, g, starts);
+    if (g) wb__contribute_slice(w, node, 0, g, starts);
 }

@@ -1,4 +1,4 @@
-/* Softmax and its logarithm over the last axis, or another. */
+/* Softmax and its logarithm, over the last axis or another. */
 #include "engine/ops/op.h"
 
 static wb_tensor *rows(wb__op op, wb_tensor *x)
@@ -52,8 +52,8 @@ GRADIENT(logsoftmax)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* exp(x - max) and the maximum's row; entries equal to the maximum count 1, so +Inf shares and -Inf
- * alone is uniform */
+/* exp(x - max) and the row of maxima.  Elements equal to the maximum count as 1: so several +Inf
+ * share the result, and a row of only -Inf is uniform. */
 static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
 {
     unsigned last = 1u << (ir->value[x].ndim - 1);
@@ -84,7 +84,7 @@ static int logsoftmax(wb__ir *ir, int x)
     return wb__ir_elementwise(ir, WB__OP_sub, shifted, wb__ir_elementwise(ir, WB__OP_log, sum, -1));
 }
 
-/* `form` of the one operand, computed in f32 where that is of f16 or bf16. */
+/* Applies `form` to the operand, in f32 if the operand is f16 or bf16. */
 static int computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
 {
     const wb_dtype t = (wb_dtype)x->dtype;

@@ -1,5 +1,5 @@
-/* Tensors from nothing: filled, counted, drawn.  They cost no memory until somebody needs them as
- * an array: a plan makes their elements where they are used. */
+/* Tensors without operands: constants, counts, random numbers.  They have no memory until a reader
+ * needs them as an array: a plan generates their elements where they are used. */
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 
@@ -38,7 +38,8 @@ wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
     return wb_le(iota(WB_I32, 2, dims, 1), iota(WB_I32, 2, dims, 0));
 }
 
-/* A draw takes its range of the counter here, whatever is evaluated later: four elements a step. */
+/* Reserves the counters here, so that the numbers do not depend on which tensors are evaluated.
+ * One counter serves four elements. */
 static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
@@ -71,7 +72,8 @@ wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
 
 wb_tensor *wb__zeros_like(wb_tensor *x)
 {
-    return x ? wb__placed(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device) : NULL;
+    if (!x) return NULL;
+    return wb__with_device(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device);
 }
 
 static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)

@@ -1,8 +1,8 @@
-/* The gradients of the elementwise rows of ops.def, as functions, and the tables of the functions
- * that the rows of all operations name. */
+/* The gradients of the elementwise rows of ops.def as functions, and the tables of the functions
+ * that all rows name. */
 #include "engine/ops/op.h"
 
-/* The words of the gradient column. */
+/* The words of the gradient columns. */
 #define NUM(v) wb__number_of(v)
 #define NEG wb_neg
 #define ADD wb_add
@@ -45,7 +45,7 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
                             WB__ANY_USE wb_tensor *g, WB__ANY_USE const bool *wanted,              \
                             wb_tensor **out)
 
-/* The result is y where a row's column says y; x and y are the operands where there are two. */
+/* In a unary row y is the result; in a binary row x and y are the operands. */
 #define WB_UNARY(name, accepts, expression, gradient)                                              \
     RULE(name)                                                                                     \
     {                                                                                              \
@@ -61,7 +61,7 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
     }
 #include "ops/ops.def"
 
-/* ---- the functions that rows name ------------------------------------------------------------ */
+/* ---- tables of the functions that rows name -------------------------------------------------- */
 
 #define wb__grad_none NULL
 #define wb__composed_none NULL

@@ -1,5 +1,5 @@
-/* What the rules of optimisers are made of: one tensor each in place of four, since updates have
- * them for every parameter. */
+/* Operations of optimiser rules.  Each replaces about four tensors by one, since an update has them
+ * for every parameter. */
 #include "engine/ops/op.h"
 
 static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)

@@ -1,12 +1,13 @@
-/* Where in the arena each piece of memory is: pieces that are not used at the same time share. */
+/* Assigns offsets in the arena to allocations.  Allocations that are not used at the same time
+ * share memory. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
 typedef struct { int64_t offset, bytes; } hole;
 
-/* The smallest hole that is large enough, else the end of the arena. */
-static int64_t take(hole *holes, int *n, int64_t bytes, int64_t *end)
+/* Takes bytes from the smallest hole that is large enough, else from the end of the arena. */
+static int64_t allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
 {
     int best = -1;
     for (int i = 0; i < *n; i++)
@@ -31,7 +32,7 @@ static int64_t take(hole *holes, int *n, int64_t bytes, int64_t *end)
     return at;
 }
 
-static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
+static void release(hole *holes, int *n, int64_t offset, int64_t bytes)
 {
     int i = 0, high = *n;
     while (i < high) {
@@ -56,90 +57,92 @@ static void give_back(hole *holes, int *n, int64_t offset, int64_t bytes)
     }
 }
 
-/* ---- pieces in the order of the steps -------------------------------------------------------- */
+/* ---- allocations in the order of the steps --------------------------------------------------- */
 
 typedef struct {
-    int last_use;                       /* a step; -1: none */
-    int next;                           /* of the pieces with the same last use; -1: none */
+    int last_use;                       /* index of a step; -1: none */
+    int next;                           /* next allocation with the same last use; -1: none */
     bool placed;
     int64_t bytes;
-} life;
+} lifetime;
 
 typedef struct {
-    life *lives;
+    lifetime *lifetimes;
     int64_t *offsets, end;
     hole *holes;
     int n_holes;
 } arena;
 
-static void begin(arena *a, int piece)
+static void begin(arena *a, int allocation)
 {
-    if (piece < 0 || a->lives[piece].placed) return;
-    life *l = &a->lives[piece];
+    if (allocation < 0 || a->lifetimes[allocation].placed) return;
+    lifetime *l = &a->lifetimes[allocation];
     l->placed = true;
-    if (l->bytes) a->offsets[piece] = take(a->holes, &a->n_holes, l->bytes, &a->end);
+    if (l->bytes) a->offsets[allocation] = allocate(a->holes, &a->n_holes, l->bytes, &a->end);
 }
 
-static void use(arena *a, int piece, int step)
+static void use(arena *a, int allocation, int step)
 {
-    if (piece >= 0) a->lives[piece].last_use = step;
+    if (allocation >= 0) a->lifetimes[allocation].last_use = step;
 }
 
-static void find_lives(arena *a, const wb__placement *l, const wb__programs *s)
+static void find_last_uses(arena *a, const wb__placement *l, const wb__programs *s)
 {
-    for (int i = 0; i < l->n_memory + s->n_memory; i++) {
-        const int64_t bytes = i < l->n_memory ? l->bytes[i] : s->bytes[i - l->n_memory];
-        a->lives[i] = (life){.last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
+    for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
+        const int64_t bytes = i < l->n_allocations ? l->bytes[i] : s->bytes[i - l->n_allocations];
+        a->lifetimes[i] = (lifetime){.last_use = -1, .next = -1, .bytes = (bytes + 63) / 64 * 64};
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_places; v++) use(a, d->place[v].memory, i);
-        use(a, d->aux.memory, i);
-        use(a, d->sums.memory, i);
+        for (int v = 0; v < d->n_operands; v++) use(a, d->operand[v].allocation, i);
+        use(a, d->aux.allocation, i);
+        use(a, d->sums.allocation, i);
     }
 }
 
-/* Step by step: what is first used gets a place, what is last used gives it back. */
+/* Step by step: gives an offset to each allocation at its first use, and makes its bytes a hole
+ * after its last use. */
 static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 {
     for (int i = 0; i < s->n; i++) ending[i] = -1;
-    for (int piece = 0; piece < n; piece++) {
-        life *l = &a->lives[piece];
+    for (int allocation = 0; allocation < n; allocation++) {
+        lifetime *l = &a->lifetimes[allocation];
         if (l->last_use < 0) continue;
         l->next = ending[l->last_use];
-        ending[l->last_use] = piece;
+        ending[l->last_use] = allocation;
     }
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        for (int v = 0; v < d->n_places; v++) begin(a, d->place[v].memory);
-        begin(a, d->aux.memory);
-        begin(a, d->sums.memory);
-        for (int piece = ending[i]; piece >= 0; piece = a->lives[piece].next)
-            if (a->lives[piece].bytes)
-                give_back(a->holes, &a->n_holes, a->offsets[piece], a->lives[piece].bytes);
+        for (int v = 0; v < d->n_operands; v++) begin(a, d->operand[v].allocation);
+        begin(a, d->aux.allocation);
+        begin(a, d->sums.allocation);
+        for (int k = ending[i]; k >= 0; k = a->lifetimes[k].next)
+            if (a->lifetimes[k].bytes)
+                release(a->holes, &a->n_holes, a->offsets[k], a->lifetimes[k].bytes);
     }
 }
 
 /* ---- views that count from the beginning of the arena ---------------------------------------- */
 
-static wb__view settled(const arena *a, const wb__place *at)
+static wb__view in_arena(const arena *a, const wb__step_operand *at)
 {
     wb__view v = at->view;
-    if (at->memory >= 0) v.offset += a->offsets[at->memory] / (int64_t)wb__dtype_size(v.dtype);
+    if (at->allocation >= 0)
+        v.offset += a->offsets[at->allocation] / (int64_t)wb__dtype_size(v.dtype);
     return v;
 }
 
-/* The views of a step, from its places; false without memory. */
-static bool settle(const arena *a, wb__plan_step *d)
+/* Fills in the views of a step from its operands.  False: out of memory. */
+static bool fill_views(const arena *a, wb__plan_step *d)
 {
     wb__step *s = &d->step;
     wb__view *views = s->views;
     if (s->kind == WB__STEP_FUSED)
-        views = d->views = wb__alloc(((size_t)d->n_places + 1) * sizeof *views);
-    else s->n_views = d->n_places;
-    for (int i = 0; views && i < d->n_places; i++) views[i] = settled(a, &d->place[i]);
-    s->aux = settled(a, &d->aux);
-    s->sums = settled(a, &d->sums);
+        views = d->views = wb__alloc(((size_t)d->n_operands + 1) * sizeof *views);
+    else s->n_views = d->n_operands;
+    for (int i = 0; views && i < d->n_operands; i++) views[i] = in_arena(a, &d->operand[i]);
+    s->aux = in_arena(a, &d->aux);
+    s->sums = in_arena(a, &d->sums);
     s->fused.instr = d->instr;
     s->fused.views = d->views;
     s->fused.spaces = d->spaces;
@@ -148,20 +151,20 @@ static bool settle(const arena *a, wb__plan_step *d)
 
 bool wb__lay_out(const wb__placement *l, wb__programs *s)
 {
-    const int n = l->n_memory + s->n_memory, unit = WB__WORKSPACE_ALIGN;
+    const int n = l->n_allocations + s->n_allocations, unit = WB__WORKSPACE_ALIGN;
     int *ending = wb__alloc(((size_t)s->n + 1) * sizeof *ending);
-    arena a = {.lives = wb__alloc(((size_t)n + 1) * sizeof *a.lives),
+    arena a = {.lifetimes = wb__alloc(((size_t)n + 1) * sizeof *a.lifetimes),
                .offsets = wb__alloc_zero((size_t)n + 1, sizeof *a.offsets),
                .holes = wb__alloc(((size_t)n + 2) * sizeof *a.holes)};
-    bool good = ending && a.lives && a.offsets && a.holes;
+    bool good = ending && a.lifetimes && a.offsets && a.holes;
     if (good) {
-        find_lives(&a, l, s);
+        find_last_uses(&a, l, s);
         lay_out(&a, s, n, ending);
-        for (int i = 0; good && i < s->n; i++) good = settle(&a, &s->step[i]);
+        for (int i = 0; good && i < s->n; i++) good = fill_views(&a, &s->step[i]);
         s->arena_bytes = (a.end + unit - 1) / unit * unit;
     }
     wb__free(ending);
-    wb__free(a.lives);
+    wb__free(a.lifetimes);
     wb__free(a.offsets);
     wb__free(a.holes);
     return good;

@@ -1,9 +1,10 @@
-/* Lines about plans and their steps, for WEBER_DEBUG. */
+/* Descriptions of plans and steps, for WEBER_DEBUG. */
 #include "engine/plan/stages.h"
 
 #include "base/text.h"
 
-enum { MOST_OF_PROGRAM = 744 };         /* characters up to which instructions are listed */
+enum { MOST_OF_PROGRAM = 744 };         /* instructions are listed up to this number of
+                                           characters */
 
 /* The view of a library step's result. */
 static const wb__view *result_of(const wb__step *s)
@@ -11,7 +12,9 @@ static const wb__view *result_of(const wb__step *s)
     switch (s->kind) {
     case WB__STEP_MATMUL: return &s->views[2];
     case WB__STEP_CONV:
-        return &s->views[s->variant == WB__CONV_GRAD_INPUT ? 0 : s->variant == WB__CONV_GRAD_WEIGHT ? 1 : 2];
+        return &s->views[s->variant == WB__CONV_GRAD_INPUT    ? 0
+                         : s->variant == WB__CONV_GRAD_WEIGHT ? 1
+                                                              : 2];
     case WB__STEP_ATTENTION: return &s->views[3];
     default: return &s->views[s->n_views - 1];
     }
@@ -28,7 +31,7 @@ static void add_program(wb__text *t, const wb__fused *f)
     wb__text_add(t, ":");
     for (int i = 0; i < f->n_instr && t->length < MOST_OF_PROGRAM; i++) {
         const wb__instr *in = &f->instr[i];
-        const char *word = in->kind == WB__ROW || over[in->kind] ? wb__ops[in->op].name
+        const char *word = in->kind == WB__ELEMENTWISE_OP || over[in->kind] ? wb__ops[in->op].name
                                                                  : words[in->kind];
         if (word) wb__text_add(t, " %s%s", word, over[in->kind] ? over[in->kind] : "");
     }
@@ -51,7 +54,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     if ((s->kind == WB__STEP_MATMUL || s->kind == WB__STEP_CONV) && s->n_views == 4)
         wb__text_add(&t, " + bias");
     if (s->sums_of) wb__text_add(&t, " + sums");
-    if (k->impl && k->why) wb__text_add(&t, "  {%s; %s}", k->impl, k->why);
+    if (k->impl && k->reason) wb__text_add(&t, "  {%s; %s}", k->impl, k->reason);
     else if (k->impl) wb__text_add(&t, "  {%s}", k->impl);
     return wb__text_take(&t);
 }

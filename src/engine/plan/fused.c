@@ -1,9 +1,9 @@
-/* From a fused group to its program: loads, one instruction a value, stores. */
+/* From a fused group to its program: loads, one instruction for each value, stores. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* The program under construction: a step whose views are places so far. */
+/* The program under construction.  Its views are operands until wb__lay_out. */
 typedef struct {
     wb__emitter *m;
     const wb__group *group;
@@ -12,18 +12,18 @@ typedef struct {
     int instr_capacity;
     struct {
         int value, level, instr;
-    } * had; /* operands from outside that were loaded already */
-    int n_had, had_capacity;
+    } *loaded; /* operands from outside the group that are loaded already */
+    int n_loaded, loaded_capacity;
 } program;
 
-static bool grow(program *p, void *list, int *capacity, int want, size_t size)
+static bool grow(program *p, void *list, int *capacity, int n, size_t size)
 {
-    if (!p->m->failed && wb__reserve(list, capacity, want, size)) return true;
+    if (!p->m->failed && wb__reserve(list, capacity, n, size)) return true;
     p->m->failed = true;
     return false;
 }
 
-/* An instruction without operands, for a value of this dtype. */
+/* An instruction without operands for a value of this dtype. */
 static wb__instr blank(wb__instr_kind kind, int level, int dtype)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),
@@ -46,8 +46,8 @@ static int add_arg(program *p, wb__instr_kind kind, int level, int dtype, int ar
     return add(p, i);
 }
 
-/* A view of v's dimensions as one of the space: aligned at the last logical axis, in the order of
- * the space. */
+/* Extends v to the space: dimensions are aligned at the last logical axis and in the order of the
+ * space. */
 static wb__view in_space(const wb__group *g, const wb__view *v)
 {
     wb__view out = *v;
@@ -89,7 +89,7 @@ static int number(program *p, int x, int level)
     return add_arg(p, WB__NUMBER, level, v->dtype, arg);
 }
 
-/* The index along one axis; where a view made it run along several, the sum of them. */
+/* The index along one axis.  If a view made it vary along several axes, the result is a sum. */
 static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
@@ -103,7 +103,7 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
         shift = 0;
         int one = add(p, i);
         wb__instr both = i;
-        both.kind = WB__ROW;
+        both.kind = WB__ELEMENTWISE_OP;
         both.op = WB__OP_add;
         both.a = sum;
         both.b = one;
@@ -119,13 +119,13 @@ static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 static int draw(program *p, const wb__value *v, const wb__view *view, int level)
 {
     wb__instr i = blank(v->op == WB__OP_uniform ? WB__UNIFORM : WB__GAUSSIAN, level, v->dtype);
-    const wb__place at = {*view, -1};
+    const wb__step_operand at = {*view, -1};
     i.arg = v->number;
-    i.c = wb__add_place(p->m, p->step, &at);
+    i.c = wb__add_operand(p->m, p->step, &at);
     return add(p, i);
 }
 
-/* A value without operands: the index, a draw or a number. */
+/* A value without operands: an index, random numbers or a literal. */
 static int source(program *p, int x, const wb__view *view, int level)
 {
     const wb__value *v = wb__value_at(p->m->values, x);
@@ -133,18 +133,18 @@ static int source(program *p, int x, const wb__view *view, int level)
     return v->op == WB__OP_iota ? iota(p, v, view, level) : draw(p, v, view, level);
 }
 
-static void store(program *p, int instr, const wb__place *at)
+static void store(program *p, int instr, const wb__step_operand *at)
 {
     if (p->m->failed) return;
     wb__instr i = blank(WB__STORE, p->step->instr[instr].level, p->step->instr[instr].dtype);
     i.a = instr;
-    i.arg = wb__add_place(p->m, p->step, at);
+    i.arg = wb__add_operand(p->m, p->step, at);
     add(p, i);
 }
 
 static int elementwise(program *p, const wb__value *v, int level, const int *in)
 {
-    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ROW, level, v->dtype);
+    wb__instr i = blank(v->op == WB__OP_cast ? WB__CAST : WB__ELEMENTWISE_OP, level, v->dtype);
     i.op = v->op;
     i.a = in[0];
     i.b = in[1];
@@ -152,67 +152,68 @@ static int elementwise(program *p, const wb__value *v, int level, const int *in)
     return add(p, i);
 }
 
-static int outside(program *p, int x, int level, bool whole);
+static int outside_operand(program *p, int x, int level, bool whole);
 
 /* The instruction that loaded x at this level; -1: none. */
-static int had(const program *p, int x, int level)
+static int find_loaded(const program *p, int x, int level)
 {
-    for (int i = 0; i < p->n_had; i++)
-        if (p->had[i].value == x && p->had[i].level == level) return p->had[i].instr;
+    for (int i = 0; i < p->n_loaded; i++)
+        if (p->loaded[i].value == x && p->loaded[i].level == level) return p->loaded[i].instr;
     return -1;
 }
 
-static int keep_had(program *p, int x, int level, int instr)
+static int note_loaded(program *p, int x, int level, int instr)
 {
-    if (!grow(p, &p->had, &p->had_capacity, p->n_had + 1, sizeof *p->had)) return 0;
-    p->had[p->n_had].value = x;
-    p->had[p->n_had].level = level;
-    p->had[p->n_had++].instr = instr;
+    if (!grow(p, &p->loaded, &p->loaded_capacity, p->n_loaded + 1, sizeof *p->loaded)) return 0;
+    p->loaded[p->n_loaded].value = x;
+    p->loaded[p->n_loaded].level = level;
+    p->loaded[p->n_loaded++].instr = instr;
     return instr;
 }
 
-/* A value that no kernel stores: from its operands, at this level. */
+/* Recomputes a rematerialised value from its operands, at this level. */
 static int rematerialised(program *p, int x, int level)
 {
     const wb__values *s = p->m->values;
     const wb__value *v = wb__value_at(s, x);
     int in[3] = {-1, -1, -1};
-    for (int i = 0; i < v->n_in; i++) in[i] = outside(p, wb__input(s, v, i), level, true);
+    for (int i = 0; i < v->n_in; i++) in[i] = outside_operand(p, wb__input(s, v, i), level, true);
     return elementwise(p, v, level, in);
 }
 
-/* An operand from outside the group, or a number.  `whole`: at the level of the space even if it
- * does not vary there. */
-static int outside(program *p, int x, int level, bool whole)
+/* An operand from outside the group, or a number.  `whole`: use `level` even if the operand varies
+ * less. */
+static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
     const int base = m->values->base[x];
-    const bool again = m->groups->of[x].rematerialised;
-    wb__place at = {.memory = -1};
-    if (!again && v->op == WB__OP_literal && !m->values->needed[x])
+    const bool recompute = m->groups->of[x].rematerialised;
+    wb__step_operand at = {.allocation = -1};
+    if (!recompute && v->op == WB__OP_literal && !m->values->needed[x])
         return number(p, x, whole ? level : WB__LEVEL_ONE);
-    if (!again) {
-        if (!wb__place_of(m, x, &at)) return 0;
+    if (!recompute) {
+        if (!wb__step_operand_of(m, x, &at)) return 0;
         at.view = in_space(p->group, &at.view);
-        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view)) level = WB__LEVEL_ROW;
+        if (level == WB__LEVEL_FULL && !whole && !varies(p->group, &at.view))
+            level = WB__LEVEL_PER_ROW;
     }
-    const int known = had(p, x, level);
+    const int known = find_loaded(p, x, level);
     if (known >= 0) return known;
-    return keep_had(p, x, level,
-                    again ? rematerialised(p, x, level)
+    return note_loaded(p, x, level,
+                    recompute ? rematerialised(p, x, level)
                     : wb__is_free_source(m->values, base) ? source(p, base, &at.view, level)
-                    : add_arg(p, WB__LOAD, level, v->dtype, wb__add_place(m, p->step, &at)));
+                    : add_arg(p, WB__LOAD, level, v->dtype, wb__add_operand(m, p->step, &at)));
 }
 
-static bool inside(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
+static bool in_group(const program *p, int x) { return p->m->groups->of[x].group == p->g; }
 
 static int operand(program *p, int x, int level, bool whole)
 {
-    return inside(p, x) ? p->m->instr_of[x] : outside(p, x, level, whole);
+    return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
-/* Operands of an elementwise value.  At least one must be at the value's own level. */
+/* The operands of an elementwise value.  At least one of them must have the value's own level. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
@@ -223,16 +224,16 @@ static void operands(program *p, const wb__value *v, int level, int *in)
     }
     for (int i = 0; i < v->n_in && finest < level && !p->m->failed; i++) {
         int x = ir->inputs[v->in + i];
-        if (inside(p, x)) continue;
-        in[i] = outside(p, x, level, true);
+        if (in_group(p, x)) continue;
+        in[i] = outside_operand(p, x, level, true);
         finest = level;
     }
 }
 
 static void store_value(program *p, int x)
 {
-    wb__place at;
-    if (!wb__place_of(p->m, x, &at)) return;
+    wb__step_operand at;
+    if (!wb__step_operand_of(p->m, x, &at)) return;
     at.view = in_space(p->group, &at.view);
     store(p, p->m->instr_of[x], &at);
 }
@@ -242,27 +243,27 @@ static void reduction(program *p, int x, const wb__value *v)
     wb__emitter *m = p->m;
     const wb__group *g = p->group;
     const int of = wb__input(m->values, v, 0);
-    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_ROW, v->dtype);
-    wb__place at;
+    wb__instr i = blank(WB__REDUCE_COLUMNS, WB__LEVEL_PER_ROW, v->dtype);
+    wb__step_operand at;
+    const bool full = wb__space_is(g, wb__value_at(m->values, of));
     i.op = v->op;
-    i.a = operand(p, of,
-                  wb__space_is(g, wb__value_at(m->values, of)) ? WB__LEVEL_FULL : WB__LEVEL_ROW, true);
+    i.a = operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true);
     if (m->groups->of[x].ends) {
-        if (!wb__place_of(m, x, &at)) return;
-        at.view = in_space(g, &at.view);        /* the folded axes have size 1 and so stride 0 */
+        if (!wb__step_operand_of(m, x, &at)) return;
+        at.view = in_space(g, &at.view);        /* the reduced axes have size 1, and so stride 0 */
         i.kind = v->size == 1 && g->outer_dims == 0 ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
         i.level = WB__LEVEL_ONE;
-        i.arg = wb__add_place(m, p->step, &at);
+        i.arg = wb__add_operand(m, p->step, &at);
     }
     m->instr_of[x] = add(p, i);
 }
 
-/* A copy, in order, has its own dimensions; the space has its operand's. */
+/* Stores a contiguous copy.  The space has the operand's dimensions, not the copy's. */
 static void store_in_order(program *p, int x, const wb__value *v)
 {
-    wb__place at;
+    wb__step_operand at;
     wb__view view;
-    if (!wb__place_of(p->m, x, &at)) return;
+    if (!wb__step_operand_of(p->m, x, &at)) return;
     wb__value like = *wb__ir_in(&p->m->values->ir, v, 0);
     like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &view);
@@ -272,12 +273,12 @@ static void store_in_order(program *p, int x, const wb__value *v)
     store(p, p->m->instr_of[x], &at);
 }
 
-static void one(program *p, int x)
+static void emit_value(program *p, int x)
 {
     wb__emitter *m = p->m;
     const wb__value *v = wb__value_at(m->values, x);
     const wb__op_class class = wb__ops[v->op].class;
-    const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_ROW;
+    const int level = wb__space_is(p->group, v) ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW;
     int in[3] = {-1, -1, -1};
     if (class == WB__REDUCE) {
         reduction(p, x, v);
@@ -286,8 +287,8 @@ static void one(program *p, int x)
         wb__source_view(m->values, x, &view);
         view = in_space(p->group, &view);
         m->instr_of[x] = source(p, x, &view, level);
-    } else if (class == WB__MOVE) { /* a copy, in order: the space is its operand's */
-        m->instr_of[x] = outside(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
+    } else if (class == WB__MOVE) { /* a contiguous copy: the space has its operand's dimensions */
+        m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
         m->instr_of[x] = elementwise(p, v, level, in);
@@ -297,12 +298,12 @@ static void one(program *p, int x)
     else if (!m->groups->of[x].ends) store_value(p, x);
 }
 
-/* Hands the program over as a step. */
+/* Completes the step and emits it. */
 static void finish(program *p)
 {
     const wb__group *g = p->group;
     wb__plan_step *d = p->step;
-    wb__free(p->had);
+    wb__free(p->loaded);
     if (!(d->spaces = wb__alloc(sizeof *d->spaces))) p->m->failed = true;
     else {
         *d->spaces = (wb__space){.ndim = g->ndim,
@@ -310,7 +311,7 @@ static void finish(program *p)
                                  .col_dims = g->col_dims};
         for (int i = 0; i < g->ndim; i++) d->spaces->dims[i] = g->dims[g->axis[i]];
     }
-    d->step.fused.n_views = d->n_places;
+    d->step.fused.n_views = d->n_operands;
     d->step.fused.n_segments = 1;
     wb__emit_step(p->m, d);
 }
@@ -320,12 +321,12 @@ void wb__emit_fused(wb__emitter *m, int group)
     wb__plan_step d;
     program p = {.m = m, .group = &m->groups->group[group], .g = group, .step = &d};
     wb__step_begin(m, WB__STEP_FUSED, &d);
-    for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) one(&p, x);
+    for (int x = p.group->first; x >= 0 && !m->failed; x = m->groups->of[x].next) emit_value(&p, x);
     finish(&p);
 }
 
-/* A program of two instructions: zero, stored everywhere. */
-void wb__emit_zeros(wb__emitter *m, const wb__place *to)
+/* A program of two instructions: stores zero everywhere. */
+void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
 {
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};
     for (int i = 0; i < g.ndim; i++) g.axis[i] = i;

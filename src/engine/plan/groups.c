@@ -1,21 +1,24 @@
-/* Which values are made together: each group of values becomes one kernel.
+/* Forms groups: the values of a group become one kernel.
  *
- * Values are taken in order.  An elementwise value or reduction joins the group of the latest of
- * its operands where it fits into that group's space, or the last group that read one of its
- * operands.  Everything else it needs comes from earlier groups, so the order of groups remains an
- * order of execution.  Values made of leaves alone, and comparisons of a product's result, wait:
- * they join the first group that reads them.  What the patterns found joins its product. */
+ * Values are processed in order.  An elementwise value or a reduction joins the latest group that
+ * computes one of its operands, if it fits into that group's space, or else the last group that
+ * reads one of its operands.  Its other operands come from earlier groups, so the order of groups
+ * is an order of execution.  Values computed from leaves only, and comparisons of a product's
+ * result, are deferred: they join the first group that reads them.  Values that the patterns stage
+ * fused into a product join the product's group. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* below a deferred value: to ask whether they fit remains quick */
+enum { MOST_DEFERRED = 64 };    /* limit of deferred values below a deferred value; keeps the
+                                   recursive checks short */
 
-/* A value while groups are formed. */
+/* The state of a value while groups are formed. */
 typedef struct {
-    int below;          /* of a deferred value: number of deferred values that it needs, and itself;
+    int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* the last fused group that loads it, for kernels side by side; -1 */
+    int reader;         /* the last fused group that loads it, which other readers can join; -1:
+                           none */
 } progress;
 
 typedef struct {
@@ -24,7 +27,7 @@ typedef struct {
     const wb__patterns *patterns;
     wb__groups *out;
     progress *progress;
-    wb__group spare;    /* that is filled in where there is no memory for a group */
+    wb__group dummy;    /* returned by new_group when out of memory */
     bool failed;
 } former;
 
@@ -42,7 +45,7 @@ static wb__group *new_group(former *f, wb__group_kind kind)
     wb__groups *o = f->out;
     if (!wb__reserve(&o->group, &o->capacity, o->n + 1, sizeof *o->group)) {
         f->failed = true;
-        return &f->spare;
+        return &f->dummy;
     }
     o->group[o->n] =
         (wb__group){.kind = kind, .product = -1, .first = -1, .last = -1, .col_dims = -1};
@@ -64,20 +67,21 @@ static void join(former *f, int g, int x)
 
 static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
 
-/* The latest group among the makers of a value's operands, and of the operands of deferred ones; -1
- * if all are leaves. */
-static int latest(const former *f, const wb__value *v)
+/* The latest group that computes one of v's operands, or an operand of a deferred operand; -1: all
+ * are leaves. */
+static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
     for (int i = 0; i < v->n_in; i++) {
         const int base = base_of(f, v, i);
-        const int made = is_deferred(f, base) ? latest(f, value(f, base)) : group_of(f, base);
+        const int made = is_deferred(f, base) ? latest_maker(f, value(f, base)) : group_of(f, base);
         g = WB__MAX(g, made);
     }
     return g;
 }
 
-/* Can v's operands be had in group g: from its registers, or from memory made earlier? */
+/* Whether group g can read v's operands: from its registers, or from memory that an earlier group
+ * writes. */
 static bool reachable(const former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -100,7 +104,8 @@ static void add_to_space(former *f, int g, int x)
     if (f->failed) return;
     if (wb__ops[v->op].class == WB__REDUCE) {
         wb__group *to = &f->out->group[g];
-        f->out->of[x].ends = wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
+        f->out->of[x].ends =
+            wb__space_reduction(to, f->values, v, &to->col_dims) != WB__REDUCES_COLUMNS;
         note_reader(f, g, base_of(f, v, 0), value(f, input(f, v, 0))->size);
     } else {
         for (int i = 0; i < v->n_in; i++) note_reader(f, g, base_of(f, v, i), v->size);
@@ -117,7 +122,7 @@ static void new_space(former *f, const wb__value *v)
 
 /* ---- deferred values ------------------------------------------------------------------------- */
 
-/* Would v be a fold whose result its own kernel cannot use? */
+/* Whether v is a reduction whose result its own kernel cannot read. */
 static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 {
     int cols;
@@ -125,9 +130,9 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
            wb__space_reduction(g, f->values, v, &cols) != WB__REDUCES_COLUMNS;
 }
 
-/* Would v's deferred operands, and those below them, fit into group g?  What they read may have
- * been made since they were deferred.  `trial` is a copy of the group whose columns may become
- * fixed. */
+/* Whether v's deferred operands, and those below them, fit into group g.  The groups of their
+ * operands may have been formed after the operands were deferred.  `trial` is a copy of the group;
+ * its number of columns may be fixed. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -141,7 +146,7 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
     return true;
 }
 
-/* v's deferred operands, and those below them, join group g. */
+/* Adds v's deferred operands, and those below them, to group g. */
 static void pull(former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -162,7 +167,8 @@ static void end_deferral(former *f, int x)
     group_alone(f, x);
 }
 
-/* Number of deferred values v depends on, and v itself.  Shared ones are counted once a path. */
+/* Number of deferred values v depends on, plus v itself.  A shared value counts once for each
+ * path. */
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;
@@ -170,7 +176,8 @@ static int count_below(const former *f, const wb__value *v)
     return n;
 }
 
-/* A new group for x and its deferred operands; where these do not fit, they get groups before. */
+/* A new group for x and its deferred operands.  If these do not fit, they get groups of their own
+ * before it. */
 static void group_alone(former *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -179,7 +186,7 @@ static void group_alone(former *f, int x)
     wb__group trial = f->out->group[f->out->n - 1];
     if (count_below(f, v) > f->attempt->most_values ||
         !deferred_fit(f, f->out->n - 1, &trial, v)) {
-        f->out->n--;                            /* it is empty yet */
+        f->out->n--;                            /* the group is still empty */
         for (int i = 0; i < v->n_in; i++) end_deferral(f, base_of(f, v, i));
         new_space(f, v);
         if (f->failed) return;
@@ -189,9 +196,9 @@ static void group_alone(former *f, int x)
     add_to_space(f, g, x);
 }
 
-/* A value of leaves, free sources and other deferred values only can wait if it ends no kernel.  So
- * can a comparison of a product's result, such as relu's in the backward pass: reading the result
- * there costs no more than a kernel here that writes where it is positive. */
+/* Whether v can be deferred: it reads only leaves, free sources and deferred values, and its own
+ * kernel could read it.  A comparison of a product's result can too (relu in the backward pass):
+ * reading the result again costs no more than a kernel here that writes the comparison. */
 static bool can_wait(const former *f, const wb__value *v)
 {
     const bool compares = wb__ops[v->op].class == WB__COMPARE;
@@ -216,11 +223,11 @@ static bool may_join(const former *f, int g, const wb__value *v)
            wb__space_admit(&trial, f->values, v);
 }
 
-/* The group that v joins: its latest maker, or a group that reads an operand and comes after all
- * makers; -1: none. */
+/* The group that v joins: the latest that computes an operand, or a later one that reads an
+ * operand; -1: none. */
 static int candidate(const former *f, const wb__value *v)
 {
-    const int g = latest(f, v);
+    const int g = latest_maker(f, v);
     if (g >= 0 && may_join(f, g, v)) return g;
     for (int i = 0; i < v->n_in; i++) {
         const int r = f->progress[base_of(f, v, i)].reader;
@@ -229,10 +236,10 @@ static int candidate(const former *f, const wb__value *v)
     return -1;
 }
 
-static void fusable(former *f, int x)
+static void group_fusable(former *f, int x)
 {
     const wb__value *v = value(f, x);
-    for (int i = 0; i < v->n_in; i++) {         /* a view is of memory */
+    for (int i = 0; i < v->n_in; i++) {         /* a view needs its base in memory */
         const int in = input(f, v, i), base = f->values->base[in];
         if (in != base) end_deferral(f, base);
     }
@@ -250,10 +257,10 @@ static void fusable(former *f, int x)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-/* A library operation, and the sum beside it if that came before.  Its bias must be in memory. */
-static void library(former *f, int x)
+/* A library operation, and its sum if that came earlier.  Its bias must be in memory. */
+static void group_library(former *f, int x)
 {
-    if (wb__is_beside(value(f, x)->op)) {
+    if (wb__is_further_result(value(f, x)->op)) {
         join(f, group_of(f, input(f, value(f, x), 0)), x);
         return;
     }
@@ -265,22 +272,22 @@ static void library(former *f, int x)
     if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
 }
 
-/* A value that is part of a product's kernel, which may be made here. */
-static void part_of(former *f, int x, const wb__product *p)
+/* A value that is part of a product.  The product's kernel may be emitted here. */
+static void group_part(former *f, int x, const wb__product *p)
 {
-    if (p->made_at == x) library(f, p->value);
+    if (p->made_at == x) group_library(f, p->value);
     f->out->of[x].group = group_of(f, p->value);
 }
 
-static void one(former *f, int x)
+static void group_value(former *f, int x)
 {
     const wb__value *v = value(f, x);
     const int part = f->patterns->of[x].product;
     switch (wb__ops[v->op].class) {
     case WB__UNARY: case WB__BINARY: case WB__COMPARE: case WB__TEST: case WB__ELEMENTWISE:
     case WB__REDUCE:
-        if (part >= 0) part_of(f, x, &f->patterns->product[part]);
-        else if (!f->patterns->of[x].unused) fusable(f, x);
+        if (part >= 0) group_part(f, x, &f->patterns->product[part]);
+        else if (!f->patterns->of[x].unused) group_fusable(f, x);
         break;
     case WB__SOURCE:
         if (!f->values->needed[x]) break;
@@ -288,10 +295,10 @@ static void one(former *f, int x)
         join_last(f, x);
         break;
     case WB__MOVE:
-        if (v->op == WB__OP_assemble) {
+        if (v->op == WB__OP_concat) {
             new_group(f, WB__GROUP_CONCAT);
             join_last(f, x);
-        } else if (!wb__is_view(f->values, x)) {        /* a copy, in order */
+        } else if (!wb__is_view(f->values, x)) {        /* a contiguous copy */
             end_deferral(f, base_of(f, v, 0));
             f->out->of[x].ends = true;
             wb__space_of(new_group(f, WB__GROUP_FUSED), value(f, input(f, v, 0)));
@@ -299,7 +306,8 @@ static void one(former *f, int x)
         }
         break;
     case WB__LIBRARY:
-        if (wb__is_beside(v->op) || f->patterns->product[part].made_at == x) library(f, x);
+        if (wb__is_further_result(v->op) || f->patterns->product[part].made_at == x)
+            group_library(f, x);
         break;
     default: break;
     }
@@ -307,7 +315,7 @@ static void one(former *f, int x)
 
 static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
 
-/* What another group, a library operation or the outside reads is stored. */
+/* A value is stored if another group, a library operation, a result or a write reads it. */
 static void find_stored(former *f)
 {
     wb__member *of = f->out->of;
@@ -321,7 +329,7 @@ static void find_stored(former *f)
             if (of[base].group != g || in != base) set_stored(f, base);
         }
         if (g < 0) continue;
-        of[x].stored |= of[x].ends || v->op == WB__OP_assemble || wb__is_beside(v->op);
+        of[x].stored |= of[x].ends || v->op == WB__OP_concat || wb__is_further_result(v->op);
         if (f->out->group[g].kind != WB__GROUP_LIBRARY) continue;
         const wb__product *p = &f->patterns->product[f->out->group[g].product];
         of[x].stored |= p->result == x || p->aux == x || p->sums == x;
@@ -330,7 +338,7 @@ static void find_stored(former *f)
 
 static bool form(former *f)
 {
-    for (int x = 0; x < f->values->ir.n && !f->failed; x++) one(f, x);
+    for (int x = 0; x < f->values->ir.n && !f->failed; x++) group_value(f, x);
     if (f->failed || !wb__groups_merge(f->attempt, f->values, f->out)) return false;
     find_stored(f);
     for (int i = 0; i < f->out->n; i++) {

@@ -1,5 +1,5 @@
-/* From the graph to values: each tensor of the walk becomes one, composites become what they are
- * made of. */
+/* From the graph to values: each tensor of the walk becomes a value, and composites become the
+ * operations that they are composed of. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -20,18 +20,19 @@ static bool is_gradient(int op)
 
 /* ---- all tensors ----------------------------------------------------------------------------- */
 
-/* Does a literal's value belong to the structure?  Then the key holds it. */
+/* Whether a literal's value belongs to the structure, and so to the key of the cache. */
 bool wb__literal_fixed(const wb_tensor *x)
 {
     double v = x->number[0].f;
     return !(x->flags & WB__RENEWED) && (x->flags & WB__FIXED || v == 0 || v == 1 || v == -1);
 }
 
-/* A window: the chain of views down to its base, which stands for a buffer of the window's own. */
-static int window(wb__values *m, wb_tensor *x, int leaf)
+/* Imports a slice that is read in place: a leaf for the part of the base that is read, and the
+ * chain of views on it. */
+static int import_slice(wb__values *m, wb_tensor *x, int leaf)
 {
-    wb__window w;
-    wb__window_of(x, &w);
+    wb__leaf_slice w;
+    wb__leaf_slice_of(x, &w);
     wb__value v = value_like(w.base);
     v.op = WB__OP_constant;
     v.leaf = leaf;
@@ -54,7 +55,7 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
         v.leaf = leaf;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
     }
-    if (leaf >= 0) return window(m, x, leaf);
+    if (leaf >= 0) return import_slice(m, x, leaf);
     if (wb__composed[x->op]) return wb__composed[x->op](a, m, x, in);
     switch (x->op) {
     case WB__OP_literal:
@@ -78,16 +79,16 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
 bool wb__import(const wb__attempt *a, wb__values *m)
 {
     const wb__order *o = &a->request->order;
-    int number = 0, room = 16, *in = wb__alloc((size_t)room * sizeof *in);
+    int number = 0, capacity = 16, *in = wb__alloc((size_t)capacity * sizeof *in);
     bool good = in && (m->of = wb__alloc((size_t)(o->n + 1) * sizeof *m->of));
     for (int i = 0; i < o->n; i++)
         m->attention_grad |= is_gradient(o->node[i]->op) && !wb__known(o->node[i]);
     for (int i = 0; good && i < o->n; i++) {
         wb_tensor *x = o->node[i];
-        if (!wb__known(x) && (int)x->n_in > room) {
-            room = 2 * (int)x->n_in;
+        if (!wb__known(x) && (int)x->n_in > capacity) {
+            capacity = 2 * (int)x->n_in;
             wb__free(in);
-            good = (in = wb__alloc((size_t)room * sizeof *in)) != NULL;
+            good = (in = wb__alloc((size_t)capacity * sizeof *in)) != NULL;
             if (!good) break;
         }
         for (uint32_t j = 0; !wb__known(x) && j < x->n_in; j++) {

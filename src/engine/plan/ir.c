@@ -1,4 +1,4 @@
-/* Making values: simplification and merging. */
+/* Creation of values: simplification and merging with equal values. */
 #include "engine/plan/ir.h"
 
 #include <string.h>
@@ -45,38 +45,39 @@ static bool equal(const wb__ir *ir, const wb__value *p, const wb__value *v, int 
 
 static bool grow_table(wb__ir *ir)
 {
-    if (2 * (ir->n + 1) <= ir->table_room) return true;
-    int room = ir->table_room ? 4 * ir->table_room : 512;
-    int *table = wb__alloc((size_t)room * sizeof *table);
+    if (2 * (ir->n + 1) <= ir->table_capacity) return true;
+    int capacity = ir->table_capacity ? 4 * ir->table_capacity : 512;
+    int *table = wb__alloc((size_t)capacity * sizeof *table);
     if (!table) {
         ir->failed = true;
         return false;
     }
-    memset(table, -1, (size_t)room * sizeof *table);
+    memset(table, -1, (size_t)capacity * sizeof *table);
     for (int i = 0; i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
         uint64_t at = hash(v, v->n_in, ir->inputs + v->in, v->n_attr, ir->attrs + v->attr) &
-                      (uint64_t)(room - 1);
-        while (table[at] >= 0) at = (at + 1) & (uint64_t)(room - 1);
+                      (uint64_t)(capacity - 1);
+        while (table[at] >= 0) at = (at + 1) & (uint64_t)(capacity - 1);
         table[at] = i;
     }
     wb__free(ir->table);
     ir->table = table;
-    ir->table_room = room;
+    ir->table_capacity = capacity;
     return true;
 }
 
 static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr)
 {
     if (ir->failed || !grow_table(ir)) return 0;
-    uint64_t mask = (uint64_t)(ir->table_room - 1), at = hash(&v, n_in, in, n_attr, attr) & mask;
+    uint64_t mask = (uint64_t)(ir->table_capacity - 1);
+    uint64_t at = hash(&v, n_in, in, n_attr, attr) & mask;
     for (; ir->table[at] >= 0; at = (at + 1) & mask)
         if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
-    /* one place more: there is always a list, from which places are counted */
+    /* one element more than needed, so that the arrays are never NULL */
     ir->failed =
-        !wb__reserve(&ir->value, &ir->room, ir->n + 1, sizeof v) ||
-        !wb__reserve(&ir->inputs, &ir->inputs_room, ir->n_inputs + n_in + 1, sizeof *in) ||
-        !wb__reserve(&ir->attrs, &ir->attrs_room, ir->n_attrs + n_attr + 1, sizeof *attr);
+        !wb__reserve(&ir->value, &ir->capacity, ir->n + 1, sizeof v) ||
+        !wb__reserve(&ir->inputs, &ir->inputs_capacity, ir->n_inputs + n_in + 1, sizeof *in) ||
+        !wb__reserve(&ir->attrs, &ir->attrs_capacity, ir->n_attrs + n_attr + 1, sizeof *attr);
     if (ir->failed) return 0;
     v.n_in = n_in;
     v.in = ir->n_inputs;
@@ -104,7 +105,8 @@ static bool is_number(const wb__value *v, double number)
     return v->op == WB__OP_literal && v->fixed && v->value == number;
 }
 
-/* x + 0, x - 0, x * 1, x / 1: the operand that stays, or -1.  Only where no broadcast is lost. */
+/* x + 0, x - 0, x * 1, x / 1: returns the operand that remains, or -1.  Only if no broadcast is
+ * lost. */
 static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
@@ -117,8 +119,8 @@ static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
     return -1;
 }
 
-/* A sum over other axes than the last ones ends its kernel: what follows is better off in the shape
- * that others have. */
+/* Whether x is a reduction over other axes than the last ones.  Such a reduction ends its kernel,
+ * so reshapes are not moved across it: its readers should have the shape of the other values. */
 static bool ends_kernel(const wb__ir *ir, int x)
 {
     const wb__value *v = &ir->value[x];
@@ -134,8 +136,8 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return false;
 }
 
-/* What is done to one number a channel of such a sum is done in the shape that it is wanted in:
- * reshape(f(sum)) = f(reshape(sum)).  -1: x is nothing of the kind. */
+/* Elementwise operations on a sum that ends its kernel are done in the shape that their reader has:
+ * reshape(f(sum)) becomes f(reshape(sum)). -1: x is no such operation. */
 static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
 {
     const wb__value p = ir->value[x];
@@ -199,9 +201,10 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Reshapes come and go around sums and elementwise operations (dimensions of size 1, batch and time
- * as one); to let these meet, a reshape is moved behind them: f(reshape(x)) = reshape(f(x)).  Those
- * of leaves stay: they are free. */
+/* Reshapes occur around sums and elementwise operations (dimensions of size 1; batch and time as
+ * one axis).  They are moved behind the operation, f(reshape(x)) becomes reshape(f(x)), so that
+ * these operations can share a space.  Whether x is a reshape that is moved.  Reshapes of leaves
+ * stay, since they cost nothing. */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
@@ -210,14 +213,14 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 where they are no whole
+/* The axes of q that a reshape to p turned into the axes of p in `mask`; 0 if they are not whole
  * axes of q. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
     int i = 0, j = 0;
     if (!p->size) return 0;
-    while (i < p->ndim || j < q->ndim) {        /* the smallest runs of axes with equal products */
+    while (i < p->ndim || j < q->ndim) {        /* the shortest runs of axes with equal products */
         int i0 = i, j0 = j;
         int64_t a = i < p->ndim ? p->dims[i++] : 1, b = j < q->ndim ? q->dims[j++] : 1;
         while (a != b) {
@@ -266,7 +269,8 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
     return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
 
-/* All operands but numbers must be reshapes of values of one shape. */
+/* Moves reshapes behind an elementwise operation.  All operands except numbers must be reshapes of
+ * values of one shape; else -1. */
 static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int moved[3], below, shape = -1;
@@ -279,7 +283,7 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
         shape = moved[i] = below;
     }
     if (shape < 0) return -1;
-    for (int i = 0; i < n_in; i++)              /* numbers must not bring dimensions of their own */
+    for (int i = 0; i < n_in; i++)              /* numbers must not add dimensions */
         if (moved[i] == in[i] && ir->value[in[i]].ndim)
             moved[i] = wb__ir_move(ir, WB__OP_reshape, in[i], 0, NULL, 0, NULL);
     wb__value inner = v;
@@ -290,7 +294,8 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
     return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
 }
 
-/* Operands broadcast by themselves, as long as one of them has the result's shape. */
+/* Removes expands from the operands, since operands broadcast by themselves, if one operand still
+ * has the result's shape. */
 static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in,
                             int *bare)
 {
@@ -322,7 +327,7 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
         return moved >= 0 ? moved : enter(ir, v, n_in, bare, 0, NULL);
     }
     case WB__MOVE:
-        if (v.op == WB__OP_assemble)
+        if (v.op == WB__OP_concat)
             return n_in == 1 && same_shape(&ir->value[in[0]], &v)
                        ? in[0]
                        : enter(ir, v, n_in, in, n_attr, attr);

@@ -1,5 +1,5 @@
-/* From a library group to its step: operands in the strides that the backend takes, by way of copies,
- * which are steps before it, where their places have others. */
+/* From a library group to its step.  An operand whose strides the backend does not accept is copied
+ * first, by a step of its own. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -8,10 +8,10 @@ static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-static bool dense(const wb__view *v, bool nhwc)
+static bool dense(const wb__view *v, bool channels_last)
 {
     wb__value like = {.ndim = (uint8_t)v->ndim, .dtype = (uint8_t)v->dtype,
-                      .layout = nhwc && v->ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR};
+                      .layout = channels_last && v->ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR};
     wb__view want;
     memcpy(like.dims, v->dims, sizeof like.dims);
     wb__contiguous(&like, &want);
@@ -20,57 +20,57 @@ static bool dense(const wb__view *v, bool nhwc)
     return true;
 }
 
-/* A place with value `like`'s elements as an operand, dense in the value's layout: by way of a copy
- * where it is not. */
-static void add_dense_place(wb__emitter *m, const wb__place *at, const wb__value *like)
+/* Adds an operand with the elements of value `like`, dense in like's layout.  A view that is not
+ * dense is copied. */
+static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
-    wb__place to = *at;
+    wb__step_operand to = *at;
     if (!dense(&at->view, like->layout == WB__CHANNELS_LAST)) {
-        to = wb__emit_memory(m, like);
-        wb__emit_copy(m, at, &to, "brought into order");
+        to = wb__emit_allocation(m, like);
+        wb__emit_copy(m, at, &to, "made contiguous");
     }
-    wb__add_place(m, m->step, &to);
+    wb__add_operand(m, m->step, &to);
 }
 
-/* The value as it is where it is dense in this layout. */
-static wb__value in_layout(const wb__emitter *m, int x, bool nhwc)
+/* Value x with its layout set to channels last or row major. */
+static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
     wb__value like = *value(m, x);
-    like.layout = nhwc && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
+    like.layout = channels_last && like.ndim == 4 ? WB__CHANNELS_LAST : WB__ROW_MAJOR;
     return like;
 }
 
-void wb__add_dense(wb__emitter *m, int x, bool nhwc)
+void wb__add_dense(wb__emitter *m, int x, bool channels_last)
 {
-    wb__place at;
-    const wb__value like = in_layout(m, x, nhwc);
-    if (wb__place_of(m, x, &at)) add_dense_place(m, &at, &like);
+    wb__step_operand at;
+    const wb__value like = in_layout(m, x, channels_last);
+    if (wb__step_operand_of(m, x, &at)) add_dense_operand(m, &at, &like);
 }
 
 void wb__add_any(wb__emitter *m, int x)
 {
-    wb__place at;
-    if (wb__place_of(m, x, &at)) wb__add_place(m, m->step, &at);
+    wb__step_operand at;
+    if (wb__step_operand_of(m, x, &at)) wb__add_operand(m, m->step, &at);
 }
 
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product)
 {
-    wb__place at;
-    if (!wb__place_of(m, x, &at)) return;
+    wb__step_operand at;
+    if (!wb__step_operand_of(m, x, &at)) return;
     const wb__view *v = &at.view;
     const int last = v->ndim - 1;
     if (v->dims[last] > 1 && v->dims[last - 1] > 1 && v->strides[last] != 1 &&
         v->strides[last - 1] != 1) {
         const wb__value like = in_layout(m, x, false);
-        const wb__place to = wb__emit_memory(m, &like);
-        wb__emit_copy(m, &at, &to, "brought into order");
+        const wb__step_operand to = wb__emit_allocation(m, &like);
+        wb__emit_copy(m, &at, &to, "made contiguous");
         at = to;
     }
     at.view = wb__matrix_view(at.view, transposed, product);
-    wb__add_place(m, m->step, &at);
+    wb__add_operand(m, m->step, &at);
 }
 
-/* The n elements of v along the dimension that is `from_end` before its end. */
+/* The n elements of v along the dimension `from_end` before its end. */
 static wb__view vector(const wb__view *v, int64_t n, int from_end)
 {
     return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
@@ -83,15 +83,15 @@ static void add_bits(wb__emitter *m, const wb__product *p, const wb__value *v)
     const int64_t bytes = wb__relu_bytes(v->dims[1]);
     const wb__value bits = {.dtype = WB_U8, .ndim = 2, .dims = {v->dims[0], bytes},
                             .size = v->dims[0] * bytes};
-    wb__place *at = &m->bits_of[p->bits];
-    if (at->memory < 0) *at = wb__emit_memory(m, &bits);
+    wb__step_operand *at = &m->bits_of[p->bits];
+    if (at->allocation < 0) *at = wb__emit_allocation(m, &bits);
     m->step->aux = *at;
 }
 
 static void add_sums(wb__emitter *m, const wb__product *p)
 {
-    wb__place *at = &m->step->sums;
-    if (!wb__place_of(m, p->sums, at)) return;
+    wb__step_operand *at = &m->step->sums;
+    if (!wb__step_operand_of(m, p->sums, at)) return;
     m->step->step.sums_of = p->sums_of;
     if (!dense(&at->view, false)) {
         wb__fail(WB_ERROR_INTERNAL, "plan: sums beside a product need memory of their own");
@@ -102,41 +102,43 @@ static void add_sums(wb__emitter *m, const wb__product *p)
     at->view.strides[0] = 1;
 }
 
-/* What the epilogue has beside the product, and sums of rows. */
+/* Sets the step's epilogue, aux and sums. */
 static void add_epilogue(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
     m->step->step.epilogue = p->epilogue;
     m->step->step.aux_kind = p->aux_kind;
-    if (p->aux >= 0) wb__place_of(m, p->aux, &m->step->aux);
+    if (p->aux >= 0) wb__step_operand_of(m, p->aux, &m->step->aux);
     if (p->bits >= 0) add_bits(m, p, v);
     if (p->sums >= 0) add_sums(m, p);
 }
 
 static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
 {
-    wb__place at;
+    wb__step_operand at;
     const int channel = v->op == WB__OP_matmul ? v->ndim - 1 : 1;
     const wb__value like = {.dtype = v->dtype, .ndim = 1, .size = v->dims[channel],
                             .dims = {v->dims[channel]}};
-    if (!wb__place_of(m, p->bias, &at)) return;
+    if (!wb__step_operand_of(m, p->bias, &at)) return;
     at.view = vector(&at.view, like.size, v->ndim - channel);
-    add_dense_place(m, &at, &like);
+    add_dense_operand(m, &at, &like);
 }
 
-/* An operand whose rows are runs of memory, each element by itself; by way of a copy where it is not. */
+/* Adds an operand whose rows are contiguous and whose elements do not overlap.  A view that does
+ * not fit is copied. */
 void wb__add_rows(wb__emitter *m, int x)
 {
-    wb__place at;
+    wb__step_operand at;
     bool runs = true;
-    if (!wb__place_of(m, x, &at)) return;
+    if (!wb__step_operand_of(m, x, &at)) return;
     const wb__view *v = &at.view;
     for (int i = 0; i < v->ndim; i++)
         runs &= v->dims[i] == 1 || (i == v->ndim - 1 ? v->strides[i] == 1 : v->strides[i] > 0);
-    if (runs) wb__add_place(m, m->step, &at);
+    if (runs) wb__add_operand(m, m->step, &at);
     else wb__add_dense(m, x, false);
 }
 
-/* One of a step's results; where nobody reads it, memory that is free again behind the step. */
+/* Adds a result of the step.  A result without readers gets an allocation that ends with the
+ * step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
     for (int x = g->first; x >= 0; x = m->groups->of[x].next)
@@ -144,8 +146,8 @@ void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__val
             wb__add_any(m, x);
             return;
         }
-    const wb__place at = wb__emit_memory(m, like);
-    wb__add_place(m, m->step, &at);
+    const wb__step_operand at = wb__emit_allocation(m, like);
+    wb__add_operand(m, m->step, &at);
 }
 
 void wb__emit_library(wb__emitter *m, int group)

@@ -1,33 +1,34 @@
-/* Small groups that need not exist, and then groups that were begun apart and belong together.
+/* Merging of groups.
  *
- * Values join groups in their order, so the gates of a cell, each made of the same product, begin
- * four groups; a value that needs them all joins the last.  Here an elementwise group takes in the
- * elementwise groups before it that make its operands, where no group between the two needs them:
- * one kernel, whose values stay in registers.
+ * Values join groups in their order, so the four gates of an LSTM cell, which read the same
+ * product, start four groups, and a value that reads all of them joins the last.  Here an
+ * elementwise group is merged with earlier elementwise groups that compute its operands, if no
+ * group between the two reads them.  Then the values stay in registers of one kernel.
  *
- * A computation on one number a channel, such as between the sums of a batch norm and their use,
- * would be a kernel of its own between two large ones.  On a GPU that costs more than to compute
- * these numbers again for each element, so they are written into the programs that read them. */
+ * A computation on one number for each channel, such as between the sums of a batch norm and their
+ * use, would be a small kernel between two large ones.  On a GPU that costs more than recomputing
+ * the numbers for each element, so such values are rematerialised in the programs that read
+ * them. */
 #include "engine/plan/stages.h"
 
 enum {
-    MOST_MERGED = 64,                   /* values in a group that grew by merging */
-    MOST_REMADE = 8                     /* values in a group that is rematerialised */
+    MOST_MERGED = 64,                   /* values in a merged group */
+    MOST_REMATERIALISED = 8                     /* values in a rematerialised group */
 };
 
 typedef struct {
     const wb__values *values;
     wb__groups *out;
-    int most_values;                    /* in a group */
+    int most_values;                    /* limit of values in a group */
     bool *written;                      /* of each value: it is written to a variable */
-    int *first, *user;                  /* of x: user[first[x]] .. user[first[x + 1] - 1] */
+    int *first, *user;                  /* readers of x: user[first[x]] .. user[first[x + 1] - 1] */
 } merger;
 
 static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
 static int group_of(const merger *m, int x) { return m->out->of[x].group; }
 static int next(const merger *m, int x) { return m->out->of[x].next; }
 
-/* What x reads, behind views. */
+/* The base of x's i-th input. */
 static int operand(const merger *m, int x, int i)
 {
     return m->values->base[wb__input(m->values, value(m, x), i)];
@@ -44,12 +45,14 @@ static bool find_users(merger *m)
     for (int x = 0; x < n; x++)
         for (int i = 0; i < value(m, x)->n_in; i++) m->first[operand(m, x, i) + 2]++;
     for (int x = 0; x < n; x++) m->first[x + 2] += m->first[x + 1];
-    for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's to its end */
+    for (int x = 0; x < n; x++)         /* first[x + 1] moves from the start of x's readers to their
+                                           end */
         for (int i = 0; i < value(m, x)->n_in; i++) m->user[m->first[operand(m, x, i) + 1]++] = x;
     return true;
 }
 
-/* Elementwise values alone, none of which is written to a variable, which is done at the end. */
+/* Whether the group has only elementwise values, and none is written to a variable (variables are
+ * written at the end). */
 static bool is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
@@ -62,14 +65,15 @@ static bool is_plain(const merger *m, int g)
 
 static bool same_space(const wb__group *a, const wb__group *b)
 {
-    if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims) return false;
+    if (a->ndim != b->ndim || a->layout != b->layout || a->outer_dims != b->outer_dims)
+        return false;
     if (a->col_dims >= 0 && b->col_dims >= 0 && a->col_dims != b->col_dims) return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->dims[i] != b->dims[i] || a->axis[i] != b->axis[i]) return false;
     return true;
 }
 
-/* Does `user` read x itself, and no view of it? */
+/* Whether `user` reads x itself, and no view of it. */
 static bool reads_directly(const merger *m, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
@@ -79,7 +83,8 @@ static bool reads_directly(const merger *m, const wb__value *user, int x)
     return true;
 }
 
-/* Can a's values move to b?  No group between the two reads them, and b reads them directly. */
+/* Whether a's values can move to b: no group between the two reads them, and b reads them
+ * directly. */
 static bool may_move(const merger *m, int a, int b)
 {
     for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
@@ -91,7 +96,7 @@ static bool may_move(const merger *m, int a, int b)
     return true;
 }
 
-/* Group a's values come before b's in b from now on; a is empty. */
+/* Moves group a's values to the front of b and leaves a empty. */
 static void merge_into(merger *m, int a, int b)
 {
     wb__group *from = &m->out->group[a], *to = &m->out->group[b];
@@ -104,7 +109,7 @@ static void merge_into(merger *m, int a, int b)
     from->n = 0;
 }
 
-/* The latest group that makes an operand of b and may become part of it; -1: none. */
+/* The latest group that computes an operand of b and can be merged into b; -1: none. */
 static int candidate(const merger *m, int b)
 {
     int best = -1;
@@ -129,8 +134,9 @@ static bool writes(const merger *m, int g)
     return false;
 }
 
-/* Can v be computed anew for each point of the group's space?  It is smaller, of as many axes. */
-static bool spreads(const wb__group *g, const wb__value *v)
+/* Whether v can be recomputed for each element of the group's space: v has as many axes and is
+ * smaller. */
+static bool broadcasts_to(const wb__group *g, const wb__value *v)
 {
     bool smaller = false;
     if (g->kind != WB__GROUP_FUSED || v->ndim != g->ndim) return false;
@@ -143,16 +149,18 @@ static bool spreads(const wb__group *g, const wb__value *v)
 
 static bool may_rematerialise(const merger *m, int g)
 {
-    if (m->out->group[g].n > MOST_REMADE || !is_plain(m, g)) return false;
+    if (m->out->group[g].n > MOST_REMATERIALISED || !is_plain(m, g)) return false;
     for (int x = m->out->group[g].first; x >= 0; x = next(m, x)) {
         if (m->values->needed[x]) return false;
         for (int k = m->first[x]; k < m->first[x + 1]; k++) {
             const wb__value *user = value(m, m->user[k]);
             const int to = group_of(m, m->user[k]);
-            if (wb__is_view(m->values, m->user[k])) continue;   /* its readers are users too */
+            if (wb__is_view(m->values, m->user[k])) continue;   /* its readers are listed as readers
+                                                                   of x too */
             if (!reads_directly(m, user, x)) return false;
             if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
-            if (to < 0 || !spreads(&m->out->group[to], value(m, x)) || writes(m, to)) return false;
+            if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) || writes(m, to))
+                return false;
             if (!wb__is_elementwise((wb__op)user->op) && wb__ops[user->op].class != WB__REDUCE)
                 return false;
         }

@@ -1,26 +1,27 @@
-/* What the kernel of a library operation makes beside the operation itself.
+/* Which values are computed by the kernel of a library operation, with the operation itself.
  *
- * Everywhere: the bias of a product, and a unary row of ops.def behind it.  Where the backend accepts
- * them (its `takes`; matrix products without batch dimensions):
- *   - a row whose operand others read (gelu, whose gradient is in the plan too), with the operand
- *     left beside the result, for relu its signs;
- *   - that gradient, in the product which makes its factor;
- *   - sums of rows, of the product itself or of an operand: the gradient of a layer's bias is dy
- *     summed over its rows, over which the product of its weight's gradient, dyT * x, walks anyway.
+ * On every backend: the bias of a product, and a unary operation on the product (its activation).
+ * Where the backend's `takes` accepts them, for matrix products without batch dimensions:
+ *   - an activation whose operand has other readers (gelu, if its gradient is in the plan too): the
+ *     kernel also writes the operand, or the operand's sign bits for relu;
+ *   - the gradient of that activation, in the product that computes the incoming gradient;
+ *   - sums of rows, of the product or of one of its operands: the gradient of a layer's bias is dy
+ *     summed over its rows, and the product of its weight's gradient, dyT * x, reads these rows.
  *
- * Everything is matched here, once, by the tables at the end of this file; the stages behind this
- * one only read the result. */
+ * All patterns are matched here, by the tables at the end of this file.  Later stages only read the
+ * result. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* What is known of a value while patterns are looked for. */
+/* Facts about a value that the patterns need. */
 typedef struct {
-    bool deferred;          /* it waits for its first reader that may not wait itself */
-    int ready_at;           /* of a value that is not deferred: itself, or the reader that it waited for */
-    int first_reader;       /* perhaps through views */
+    bool deferred;          /* it is computed with its first reader that is not deferred */
+    int ready_at;           /* of a value that is not deferred: itself, or the reader that it was
+                               computed with */
+    int first_reader;       /* also through views */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
-    bool wants_bits;        /* of a relu: a gradient reads nothing of it but its signs */
+    bool signs_suffice;        /* of a relu: its gradients read only its signs */
 } fact;
 
 typedef struct {
@@ -34,14 +35,14 @@ static const wb__value *value(const finder *f, int x) { return wb__value_at(f->v
 static int input(const finder *f, const wb__value *v, int i) { return wb__input(f->values, v, i); }
 static int base_of(const finder *f, int x) { return f->values->base[x]; }
 
-/* The product that makes x as its last value so far; NULL if none does. */
+/* The product whose last value so far is x; NULL: none. */
 static wb__product *made_by(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-/* The value at which x's memory is complete; -1: before all others. */
+/* The value after which x's memory is complete; -1: it is a leaf. */
 static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
@@ -49,7 +50,7 @@ static int ready_at(const finder *f, int x)
     return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
-/* x is part of product p, which is now as `with`. */
+/* Sets product p to `with` and makes x a part of it. */
 static void set(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
@@ -60,14 +61,17 @@ static void set(finder *f, wb__product *p, const wb__product *with, int x)
 
 static wb__view operand(const finder *f, const wb__value *product, int i)
 {
-    return wb__matrix_view(f->values->view[input(f, product, i)], f->values->ir.attrs[product->attr + i], product);
+    return wb__matrix_view(f->values->view[input(f, product, i)],
+                           f->values->ir.attrs[product->attr + i], product);
 }
 
-/* Does the backend do all of this, for a matrix product, in one step? */
+/* Whether the backend accepts this matrix product with its bias, epilogue, aux and sums as one
+ * step. */
 static bool taken(const finder *f, const wb__product *p)
 {
     const wb__value *v = value(f, p->value);
-    if (!f->attempt->device->backend->takes || v->op != WB__OP_matmul || v->ndim != 2 || !v->size)
+    if (!f->attempt->device->backend->supports || v->op != WB__OP_matmul || v->ndim != 2 ||
+        !v->size)
         return false;
     wb__step s = wb__step_blank(f->attempt, WB__STEP_MATMUL);
     s.n_views = 3;
@@ -95,8 +99,8 @@ static bool taken(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* The product behind which x, of its shape, may add a bias or be the epilogue: it makes x's operand
- * i and has neither an epilogue nor sums yet. */
+/* The product that computes x's operand i, if it has x's shape and has neither an epilogue nor
+ * sums; else NULL. x may become its bias or its epilogue. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
@@ -106,8 +110,8 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 
-/* The vector that a product adds to its result: a number for each column (or channel), in memory,
- * side by side. */
+/* Whether x is a bias of the product: a contiguous vector in memory, with one number for each
+ * column (or channel). */
 static bool is_bias(const finder *f, int x, const wb__product *p)
 {
     const wb__value *b = value(f, x), *v = value(f, p->value);
@@ -130,7 +134,8 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        if (ready_at(f, with.bias) > p->value) with.made_at = x;     /* the only reader */
+        /* x is the bias's only reader */
+        if (ready_at(f, with.bias) > p->value) with.made_at = x;
         set(f, p, &with, x);
         return true;
     }
@@ -139,9 +144,10 @@ static bool match_bias(finder *f, int x)
 
 /* ---- activation ------------------------------------------------------------------------------ */
 
-/* Whether a row pays behind a product where a library may need another pass for it: relu always,
- * others not over thin rows (of the last axis: behind a convolution, the image's), and only tanh and
- * sigmoid, which libraries have, where that pass would join other elementwise work. */
+/* Whether fusing an activation into a product is faster, considering that a library may need an
+ * extra pass for it. relu: always.  Others: not if rows are shorter than 16 (the last axis; for a
+ * convolution the rows of an image).  If other elementwise operations read the result: only tanh
+ * and sigmoid, which libraries have. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -150,8 +156,8 @@ static bool pays(const finder *f, int x)
     return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
 }
 
-/* A unary row; where others read its operand, that is left beside the result, or its signs where
- * they are enough. */
+/* A unary operation on a product.  If the operand has other readers the kernel also writes the
+ * operand, or its sign bits where these suffice. */
 static bool match_activation(finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -165,7 +171,7 @@ static bool match_activation(finder *f, int x)
         with.aux_kind = WB__AUX_OPERAND;
         with.aux = p->result;
         if (!taken(f, &with)) return false;
-    } else if (f->of[x].wants_bits) {
+    } else if (f->of[x].signs_suffice) {
         with.aux_kind = WB__AUX_SIGNS;
         if (taken(f, &with)) with.bits = (int)(p - f->out->product);
         else with.aux_kind = WB__AUX_NONE;
@@ -177,7 +183,7 @@ static bool match_activation(finder *f, int x)
 
 /* ---- the gradient of an activation ----------------------------------------------------------- */
 
-/* x = product * factor(of), or 0 where the factor is false: an epilogue of the product. */
+/* x = product * factor(of), or 0 where the factor is false.  Both are epilogues of the product. */
 typedef struct {
     wb__aux kind;
     int product, factor, of;
@@ -189,8 +195,8 @@ static bool alike(const wb__value *p, const wb__value *q)
            !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
 }
 
-/* A product that nothing else reads. */
-static bool is_own(const finder *f, int p)
+/* Whether p is a matrix product with one reader. */
+static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = value(f, p);
     return v->op == WB__OP_matmul && v->ndim == 2 && v->uses == 1;
@@ -208,7 +214,7 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
         *s = (slope){WB__AUX_FACTOR, input(f, x, i), input(f, x, !i), -1};
         const wb__value *factor = value(f, s->factor);
-        if (factor->op != WB__OP_gelu_slope || !is_own(f, s->product)) continue;
+        if (factor->op != WB__OP_gelu_slope || !has_one_reader(f, s->product)) continue;
         s->of = input(f, factor, 0);
         if (alike(x, factor) && alike(x, value(f, s->product)) && alike(x, value(f, s->of)))
             return true;
@@ -222,7 +228,7 @@ static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
     if (x->op != WB__OP_where || !is_zero(f, input(f, x, 2))) return false;
     *s = (slope){WB__AUX_MASK, input(f, x, 1), input(f, x, 0), -1};
     const wb__value *above = value(f, s->factor);
-    if (above->op != WB__OP_gt || !is_zero(f, input(f, above, 1)) || !is_own(f, s->product))
+    if (above->op != WB__OP_gt || !is_zero(f, input(f, above, 1)) || !has_one_reader(f, s->product))
         return false;
     s->of = input(f, above, 0);
     const wb__value *y = value(f, s->of);
@@ -244,11 +250,12 @@ static wb__product with_slope(const wb__product *p, const slope *s)
     return with;
 }
 
-/* The activation is behind an earlier product, which leaves what the gradient reads. */
+/* The gradient of an activation that is fused into an earlier product, whose kernel writes the aux
+ * that the gradient reads. */
 static bool match_gradient(finder *f, int x)
 {
     slope s;
-    if (!f->attempt->device->backend->takes || !find_slope(f, x, &s)) return false;
+    if (!f->attempt->device->backend->supports || !find_slope(f, x, &s)) return false;
     const int p = f->out->of[s.product].product, from = f->out->of[s.of].product;
     if (from < 0) return false;
     const wb__product *earlier = &f->out->product[from];
@@ -267,8 +274,8 @@ static bool match_gradient(finder *f, int x)
     return true;
 }
 
-/* Before anything is matched: a factor that gradients alone read, each of which the backend would
- * accept, is not matched itself, and a relu below it leaves its signs. */
+/* Before the patterns are matched: finds factors read only by gradients that the backend would
+ * accept.  Such a factor is not matched itself, and a relu that it compares writes sign bits. */
 static bool find_factors(finder *f)
 {
     const int n = f->values->ir.n;
@@ -285,13 +292,14 @@ static bool find_factors(finder *f)
         const wb__value *v = value(f, x);
         if (!readers[x] || readers[x] != v->uses) continue;
         f->out->of[x].unused = true;
-        if (v->op == WB__OP_gt) f->of[input(f, v, 0)].wants_bits = true;
+        if (v->op == WB__OP_gt) f->of[input(f, v, 0)].signs_suffice = true;
     }
     wb__free(readers);
     return true;
 }
 
-/* Afterwards: a factor is unused only where all its readers were matched. */
+/* After the patterns are matched: a factor is unused only if all its readers were fused into
+ * products. */
 static void keep_read_factors(finder *f)
 {
     slope s;
@@ -317,14 +325,14 @@ static bool match_sums_of_result(finder *f, int x)
     return true;
 }
 
-/* A matrix in memory: the places of [k, n] elements from the beginning of the base on. */
+/* A matrix in memory, [k, n], with its offset from the beginning of the base. */
 typedef struct {
     int base;
     int64_t offset, k, n, k_stride, n_stride;
 } matrix;
 
-/* Dimensions of v whose bits are set in `axes`, in the order of the layout, as one run: its length and
- * stride; false where they are none. */
+/* Combines the axes of v in the mask `axes`, in the layout's order, into one dimension.  False if
+ * no single stride expresses it. */
 static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                    int64_t *stride)
 {
@@ -341,7 +349,8 @@ static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t 
     return true;
 }
 
-/* x = the sum of a matrix over its rows, which are its leading dimensions. */
+/* Whether x is the sum of a matrix over its rows, the leading dimensions.  If so, sets m to the
+ * matrix. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
     const wb__value *v = value(f, x);
@@ -372,7 +381,8 @@ static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
            (m->n == 1 || v->strides[n] == m->n_stride);
 }
 
-/* Whether the product's a or b is the matrix, k being what the product sums over. */
+/* Whether the product's operand a or b is the matrix, with k as the axis that the product sums
+ * over. */
 static wb__sums operand_is(const finder *f, const wb__value *product, const matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
@@ -390,8 +400,8 @@ static wb__sums operand_is(const finder *f, const wb__value *product, const matr
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
-/* Beside the first product that reads the matrix and whose sums the backend takes, if that product is
- * before the first reader of the sum. */
+/* Fuses the sum into the first product that reads the matrix and for which the backend accepts the
+ * sums, if that product comes before the first reader of the sum. */
 static bool match_sums_of_operand(finder *f, int x)
 {
     matrix m;
@@ -410,14 +420,14 @@ static bool match_sums_of_operand(finder *f, int x)
     return false;
 }
 
-/* ---- what is known of values before ---------------------------------------------------------- */
+/* ---- facts about values ---------------------------------------------------------------------- */
 
 static void find_readers(finder *f)
 {
     const int n = f->values->ir.n;
     for (int x = 0; x < n; x++) {
         f->of[x] = (fact){.ready_at = x, .first_reader = n};
-        f->out->of[x] = (wb__part){.product = -1};
+        f->out->of[x] = (wb__match){.product = -1};
     }
     for (int x = 0; x < n; x++) {
         const wb__value *v = value(f, x);
@@ -427,14 +437,15 @@ static void find_readers(finder *f)
             int y = input(f, v, i);
             fact *base = &f->of[base_of(f, y)];
             base->first_reader = WB__MIN(base->first_reader, x);
-            while (elementwise && wb__looks((wb__op)value(f, y)->op)) y = input(f, value(f, y), 0);
+            while (elementwise && wb__is_view_op((wb__op)value(f, y)->op))
+                y = input(f, value(f, y), 0);
             if (elementwise) f->of[y].read_elementwise = true;
         }
     }
 }
 
-/* Made of leaves, free sources and deferred values alone, and ending no kernel.  can_wait of groups.c
- * defers comparisons of a product's result too. */
+/* Whether x reads only leaves, free sources and deferred values, and its own kernel could read it.
+ * (can_wait in groups.c also defers comparisons of a product's result.) */
 static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -463,12 +474,12 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* A library operation begins a product; the further results of its step are part of it. */
+/* Adds a product for a library operation.  The further results of its step join its product. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;
     const wb__value *v = value(f, x);
-    if (wb__is_beside(v->op)) {
+    if (wb__is_further_result(v->op)) {
         p->of[x].product = p->of[input(f, v, 0)].product;
         return true;
     }
@@ -481,8 +492,9 @@ static bool begin(finder *f, int x)
 
 /* ---- the tables ------------------------------------------------------------------------------ */
 
-/* Each value is offered to the rows in turn; a row that matches has made the value part of a
- * product.  The rows of the second table see products that are complete but for their sums. */
+/* Each value is tried with the rows of a table in turn; the first row that matches makes it part of
+ * a product.  The second table is used after the first, when all biases and epilogues are found; it
+ * only adds sums. */
 typedef bool (*pattern)(finder *f, int x);
 
 static const pattern behind_products[] = {match_bias, match_activation, match_gradient,
@@ -500,16 +512,17 @@ static void match(finder *f, int x, const pattern *rows, size_t n)
 static bool find(finder *f)
 {
     const int n = f->values->ir.n;
-    const bool asks = f->attempt->device->backend->takes != NULL;
+    const bool takes_more = f->attempt->device->backend->supports != NULL;
     find_readers(f);
-    if (asks && !find_factors(f)) return false;
+    if (takes_more && !find_factors(f)) return false;
     for (int x = 0; x < n; x++) {
         if (wb__ops[value(f, x)->op].class == WB__LIBRARY && !begin(f, x)) return false;
         match(f, x, behind_products, WB__COUNT(behind_products));
         find_ready_at(f, x);
     }
-    if (asks) keep_read_factors(f);
-    for (int x = 0; asks && x < n; x++) match(f, x, beside_products, WB__COUNT(beside_products));
+    if (takes_more) keep_read_factors(f);
+    for (int x = 0; takes_more && x < n; x++)
+        match(f, x, beside_products, WB__COUNT(beside_products));
     return true;
 }
 

@@ -1,5 +1,5 @@
-/* Where each stored value is in memory: in a leaf, a result, a variable, a part of a concat, or the
- * arena; and which groups write variables, and so run at the end. */
+/* Placement: gives each stored value its memory (a leaf, a result, a variable, a part of a concat
+ * or an arena allocation) and finds the groups that write variables, which run at the end. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -29,7 +29,8 @@ int wb__same_memory(const wb__values *s, int x)
     return wb__is_view(s, at) || wb__value_at(s, at)->layout == WB__CHANNELS_LAST ? x : at;
 }
 
-/* A row-major value that a kernel makes is in the memory of the first result that asks for it. */
+/* A computed row-major value that is a result is written to that result's memory; if it is several
+ * results, to the first. */
 static void choose_results(placer *p)
 {
     for (int i = 0; i < p->request->n_results; i++) {
@@ -42,8 +43,8 @@ static void choose_results(placer *p)
 
 /* ---- writes ---------------------------------------------------------------------------------- */
 
-/* A fused group whose values only itself and writes read may run last and write variables in
- * place. */
+/* Finds final groups: fused groups whose values are read only by themselves and by writes.  They
+ * run last and can write variables in place. */
 static void find_final(placer *p)
 {
     bool *is_final = p->out->is_final;
@@ -65,7 +66,7 @@ static void find_final(placer *p)
     }
 }
 
-/* Does group g read the leaf, if at all, element by element? */
+/* Whether group g reads the leaf only element by element, or not at all. */
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
@@ -80,7 +81,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
     return true;
 }
 
-/* The final group that reads each leaf; -1: none, -2: several. */
+/* Finds the final group that reads each leaf; -1: none, -2: several. */
 static void find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
@@ -95,8 +96,8 @@ static void find_readers(const placer *p, int *reader)
     }
 }
 
-/* In place: made by a final group that reads the variable, if at all, element by element, and no
- * other final group reads it. */
+/* A write is in place if a final group computes it, reads the variable only element by element, and
+ * no other final group reads the variable. */
 static bool choose_writes(placer *p)
 {
     const wb__request *r = p->request;
@@ -117,7 +118,7 @@ static bool choose_writes(placer *p)
 
 /* ---- concats --------------------------------------------------------------------------------- */
 
-/* A reshape that does nothing but bring or drop dimensions of size 1. */
+/* Whether a reshape only adds or drops dimensions of size 1. */
 static bool only_units(const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__ir_in(&s->ir, v, 0);
@@ -139,8 +140,9 @@ int wb__content(const wb__values *s, int x)
     return x;
 }
 
-/* May x be made where it is part of a concat?  Then all its readers read it there. */
-static bool may_be_inside(const placer *p, int x)
+/* Whether x can be written directly into the concat that it is a part of.  Then all its readers
+ * read it there. */
+static bool may_be_part(const placer *p, int x)
 {
     const wb__role *r = &p->out->role[x];
     const wb__value *v = value(p, x);
@@ -148,7 +150,7 @@ static bool may_be_inside(const placer *p, int x)
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
         p->groups->of[x].ends || v->layout != WB__ROW_MAJOR)
         return false;
-    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_assemble;
+    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_concat;
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];
@@ -156,9 +158,10 @@ static bool may_be_inside(const placer *p, int x)
            by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Values that stay out of concats.  A reshape of a part may not be a view by strides.  Operands of
- * library operations other than matrix products are nearly all dense (library.c) and would be copied
- * out again; a bias would too, but it is small. */
+/* Finds values that are not written into concats.  A reshape of a part may not be expressible by
+ * strides.  Library operations other than matrix products need nearly all operands dense
+ * (library.c), so a part would be copied out again.  (A bias would be copied too, but it is
+ * small.) */
 static void find_dense(const placer *p, bool *is_dense)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
@@ -184,10 +187,10 @@ static bool choose_parts(placer *p)
     find_dense(p, is_dense);
     for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* outer concats first */
         const wb__value *a = value(p, i);
-        if (a->op != WB__OP_assemble || !wb__is_covered(p->values, a)) continue;
+        if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
             const int x = wb__content(p->values, wb__input(p->values, a, j));
-            if (!may_be_inside(p, x) || is_dense[x]) continue;
+            if (!may_be_part(p, x) || is_dense[x]) continue;
             p->out->role[x].concat = i;
             p->out->role[x].part = j;
         }
@@ -196,16 +199,17 @@ static bool choose_parts(placer *p)
     return true;
 }
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
-/* Part of a concat, which has its place already; v may have dimensions of size 1 between. */
-static void inside(const placer *p, const wb__value *v, const wb__role *r, wb__place *at)
+/* The view of a part in the memory of its concat, which is already placed. v may have additional
+ * dimensions of size 1. */
+static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
-    const wb__place *whole = &p->out->place[p->out->role[r->concat].place];
+    const wb__step_operand *whole = &p->out->operand[p->out->role[r->concat].operand];
     const int64_t *start = p->values->ir.attrs + a->attr + r->part * a->ndim;
     wb__contiguous(v, &at->view);
-    at->memory = whole->memory;
+    at->allocation = whole->allocation;
     at->view.buffer = whole->view.buffer;
     at->view.offset = whole->view.offset;
     for (int i = 0, k = 0; k < part->ndim; k++) {
@@ -216,16 +220,16 @@ static void inside(const placer *p, const wb__value *v, const wb__role *r, wb__p
     }
 }
 
-static void choose_place(placer *p, int x, wb__place *at)
+static void choose_operand(placer *p, int x, wb__step_operand *at)
 {
     const wb__value *v = value(p, x);
     const wb__role *r = &p->out->role[x];
     if (r->concat >= 0) {
-        inside(p, v, r, at);
+        place_part(p, v, r, at);
         return;
     }
     wb__contiguous(v, &at->view);
-    at->memory = -1;
+    at->allocation = -1;
     if (v->op == WB__OP_constant) {
         at->view.buffer = v->leaf;
         at->view.granule = p->request->leaves[v->leaf].granule;
@@ -235,24 +239,24 @@ static void choose_place(placer *p, int x, wb__place *at)
         at->view.buffer = p->out->result_buffer + r->result;
     } else {
         at->view.buffer = p->out->arena_buffer;
-        at->memory = p->out->n_memory;
-        p->out->bytes[p->out->n_memory++] = wb__value_bytes(v);
+        at->allocation = p->out->n_allocations;
+        p->out->bytes[p->out->n_allocations++] = wb__value_bytes(v);
     }
 }
 
-static bool choose_places(placer *p)
+static bool choose_operands(placer *p)
 {
     wb__placement *o = p->out;
     size_t n = 0;
     for (int x = 0; x < p->values->ir.n; x++)
         n += value(p, x)->op == WB__OP_constant || p->groups->of[x].stored;
-    o->place = wb__alloc((n + 1) * sizeof *o->place);
+    o->operand = wb__alloc((n + 1) * sizeof *o->operand);
     o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
-    if (!o->place || !o->bytes) return false;
+    if (!o->operand || !o->bytes) return false;
     for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* concats before their parts */
         if (value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
-        o->role[x].place = o->n_places;
-        choose_place(p, x, &o->place[o->n_places++]);
+        o->role[x].operand = o->n_operands;
+        choose_operand(p, x, &o->operand[o->n_operands++]);
     }
     return true;
 }
@@ -272,12 +276,12 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
     l->arena_buffer = l->result_buffer + a->request->n_results;
     find_final(&by);
     choose_results(&by);
-    return choose_writes(&by) && choose_parts(&by) && choose_places(&by);
+    return choose_writes(&by) && choose_parts(&by) && choose_operands(&by);
 }
 
 void wb__placement_free(wb__placement *l)
 {
-    wb__free(l->place);
+    wb__free(l->operand);
     wb__free(l->role);
     wb__free(l->is_final);
     wb__free(l->bytes);

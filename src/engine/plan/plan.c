@@ -1,23 +1,23 @@
-/* How a plan is made.  A request is a graph in order; six stages, each of which only reads what the
- * stages before it made, turn it into kernels over buffers:
+/* How a plan is built.  A request is a graph in topological order.  Six stages turn it into kernels
+ * over buffers; each stage only reads the results of the stages before it:
  *
- *   values      Each tensor becomes a value; composites (softmax, say) become the operations that
- *               they are made of.  Making a value simplifies it and merges it with an equal one.
- *               Slices are pushed towards leaves, layouts chosen, views distinguished from values
- *               with memory of their own.
- *   patterns    Biases, activations, their gradients and sums of rows find the matrix products and
- *               convolutions whose kernels can make them too.
- *   groups      Each value that is made gets a group: one fused kernel, one library operation with
- *               what its kernel makes beside it, or the copies of a concat.
- *   placement   Each value that a kernel stores for another gets its memory: a result's, a
- *               variable's, a part of a concat, or a piece of the arena.
+ *   values      Each tensor becomes a value; composites (softmax, for example) become the
+ *               operations that they are composed of.  Creating a value simplifies it and merges
+ *               it with an equal one.  Slices are pushed towards leaves, layouts are chosen, and
+ *               views are separated from values that have memory of their own.
+ *   patterns    Finds the matrix products and convolutions into whose kernels biases, activations,
+ *               gradients of activations and sums of rows can be fused.
+ *   groups      Each computed value gets a group: one fused kernel, one library operation with the
+ *               values fused into it, or the copies of a concat.
+ *   placement   Each value that a kernel stores gets memory: a result, a variable, a part of a
+ *               concat, or an arena allocation.
  *   programs    Each group becomes a step: a program over tiles, or a library operation on views.
- *               Updates that differ in their operands alone become one step; the pieces of the
- *               arena get their places, so that what is not used at the same time shares memory.
+ *               Updates that differ only in their operands become one step.  Arena allocations get
+ *               offsets; allocations that are not used at the same time share memory.
  *   plan        The backend prepares a kernel for each step.
  *
- * Attention is a library operation where the backend accepts it, and is otherwise written out among
- * the values, like every composite. */
+ * Attention is a library operation where the backend accepts it.  Elsewhere it is composed of other
+ * operations, like every composite. */
 #include "engine/plan/stages.h"
 
 static wb__plan *attempt(const wb__attempt *a)
@@ -44,8 +44,9 @@ static wb__plan *attempt(const wb__attempt *a)
     return p;
 }
 
-/* A device may refuse a fused kernel that is too large for it: smaller ones then; or decline a step
- * that it accepted: then the plan is made without it. */
+/* Builds a plan in several attempts.  If the device refuses a fused kernel as too large, the next
+ * attempt makes smaller kernels.  If it declines a step that it had accepted, the next attempt
+ * avoids that step. */
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
 {
     static const int most_values[] = {256, 64, 16, 4, 1};
@@ -59,7 +60,8 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
         if (!learnt && (!r->device->backend->is_gpu || i + 1 == WB__COUNT(most_values))) break;
-        i += !learnt;                   /* without the declined steps the same size is tried again */
+        /* Without the declined steps the same size is tried again. */
+        i += !learnt;
         wb_clear_error();
     }
     if (p) p->hash = hash;

@@ -1,11 +1,11 @@
-/* The last stage: the steps' kernels, and what each run needs to know of the plan.  Steps that a
- * backend accepted and then declines are noted, so that the next attempt is made without them. */
+/* The last stage: prepares a kernel for each step and fills in the plan.  Records steps that the
+ * backend accepted and then declines, so that the next attempt avoids them. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* What a library operation will be done by, and why not by a vendor's routine. */
-static void tell_dispatch(const wb_device *device, const wb__plan_step *d, const wb__kernel *k)
+/* Logs which routine runs a library operation, and why no vendor's routine does. */
+static void report_dispatch(const wb_device *device, const wb__plan_step *d, const wb__kernel *k)
 {
     char *text = wb__describe(d, k);
     wb__log(WB_LOG_DEBUG, "dispatch: %s:%d: %s", device->backend->tag, device->ordinal,
@@ -28,8 +28,8 @@ static bool same_problem(const wb__step *a, const wb__step *b)
     return same;
 }
 
-/* The number of a declined step in the list; `n` if it is not there. */
-static int place_of_declined(const wb__declined *d, const wb__step *s)
+/* The index of a step among the declined steps; `n` if it is not one of them. */
+static int index_of_declined(const wb__declined *d, const wb__step *s)
 {
     int i = 0;
     while (i < d->n && !same_problem(&d->step[i], s)) i++;
@@ -39,13 +39,14 @@ static int place_of_declined(const wb__declined *d, const wb__step *s)
 bool wb__taken(const wb__attempt *a, const wb__step *s)
 {
     const wb__declined *d = a->declined;
-    return !d->all && place_of_declined(d, s) == d->n && a->device->backend->takes(a->device, s);
+    return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
 }
 
-/* What is declined a second time was asked for in another form: then nothing is asked any more. */
+/* A step that is declined again in a later attempt shows that the list does not avoid it: then the
+ * backend is asked for no special step any more. */
 static bool note_declined(wb__declined *d, const wb__step *s)
 {
-    const int i = place_of_declined(d, s);
+    const int i = index_of_declined(d, s);
     d->all |= i < d->known;
     if (i < d->n) return true;
     if (!wb__reserve(&d->step, &d->capacity, d->n + 1, sizeof *d->step)) return false;
@@ -53,7 +54,7 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     return true;
 }
 
-/* *status: WB_ERROR_UNSUPPORTED where the step was declined, which the next attempt knows. */
+/* *status is WB_ERROR_UNSUPPORTED if the step was declined and recorded for the next attempt. */
 static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k, int *status)
 {
     *status = a->device->backend->prepare(a->device, s, k);
@@ -67,7 +68,7 @@ static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* What is kept of a step that was prepared. */
+/* Adds a prepared kernel's launches, workspace and description to the plan. */
 static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_final, wb__plan *p)
 {
     const int i = p->n_steps - 1, launches = WB__MAX(d->step.fused.n_segments, 1);
@@ -76,17 +77,16 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
     p->workspace_bytes = WB__MAX(p->workspace_bytes, (int64_t)p->kernels[i]->workspace);
     if (p->text) p->text[i] = wb__describe(d, p->kernels[i]);
     if (wb__debug("dispatch") && d->step.kind != WB__STEP_FUSED)
-        tell_dispatch(a->device, d, p->kernels[i]);
+        report_dispatch(a->device, d, p->kernels[i]);
 }
 
-/* After a declined step the others are prepared all the same, so that all that are declined are
- * known at once. */
+/* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
 static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
-    const bool telling = wb__debug("plan");
+    const bool printing = wb__debug("plan");
     p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
-    p->text = telling ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
-    if (!p->kernels || (telling && !p->text)) return false;
+    p->text = printing ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
+    if (!p->kernels || (printing && !p->text)) return false;
     bool declined = false;
     p->n_compute = s->n_compute;
     for (int i = 0; i < s->n; i++) {
@@ -120,7 +120,7 @@ static size_t bytes_of(const wb_tensor *x)
     return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
 }
 
-/* What each buffer is for, and how far into it the plan reaches. */
+/* Fills in the kind of each buffer and the number of bytes that the plan uses of it. */
 static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
 {
     p->buffers = wb__alloc_zero((size_t)p->arena + 1, sizeof *p->buffers);
@@ -131,7 +131,7 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* others are read through windows only */
+    for (int i = 0; i < ir->n; i++)             /* other leaves are only read through slices */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
@@ -176,9 +176,10 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
 void wb__plan_free(wb__plan *p)
 {
     if (!p) return;
-    for (int i = 0; i < WB__PARTS; i++)
-        if (p->part[i].graph) p->device->backend->graph_free(p->device, p->part[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* the youngest first: drivers keep lists of them */
+    for (int i = 0; i < WB__PHASES; i++)
+        if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* in reverse order, which suits the lists of
+                                                       drivers */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -1,60 +1,59 @@
-/* From groups to steps: every group its kernel, results and writes their copies.
+/* From groups to steps: a kernel for each group, and copies into results and variables.
  *
- * Order of the steps: groups that only compute; copies into results; then groups that write
- * variables in place, and last the copies into variables that could not be written so.  A failure
- * before the writes leaves everything as it was. */
+ * Order of the steps: groups that only compute; copies into results; groups that write variables in
+ * place; copies into the other variables.  So a failure before the writes changes no variable. */
 #include "engine/plan/stages.h"
 
 static const wb__value *value(const wb__emitter *m, int x) { return wb__value_at(m->values, x); }
 
 /* ---- steps and their operands ---------------------------------------------------------------- */
 
-bool wb__place_of(wb__emitter *m, int x, wb__place *out)
+bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out)
 {
-    const int base = m->values->base[x], place = m->placement->role[base].place;
-    *out = (wb__place){.memory = -1};
+    const int base = m->values->base[x], index = m->placement->role[base].operand;
+    *out = (wb__step_operand){.allocation = -1};
     if (m->failed) return false;
     if (wb__is_free_source(m->values, base)) {
         out->view = m->values->view[x];
         return true;
     }
-    if (place >= 0) {
-        const wb__place *at = &m->placement->place[place];
-        out->memory = at->memory;
+    if (index >= 0) {
+        const wb__step_operand *at = &m->placement->operand[index];
+        out->allocation = at->allocation;
         if (wb__view_of(m->values, x, &at->view, &out->view)) return true;
     }
-    wb__fail(WB_ERROR_INTERNAL, "plan: a view of %s could not be told in strides",
+    wb__fail(WB_ERROR_INTERNAL, "plan: strides cannot express a view of %s",
              wb__ops[value(m, base)->op].name);
     m->failed = true;
     return false;
 }
 
-wb__place wb__emit_memory(wb__emitter *m, const wb__value *like)
+wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like)
 {
     wb__programs *p = m->out;
-    wb__place at = {.memory = m->placement->n_memory + p->n_memory};
+    wb__step_operand at = {.allocation = m->placement->n_allocations + p->n_allocations};
     wb__contiguous(like, &at.view);
     at.view.buffer = m->placement->arena_buffer;
-    if (wb__reserve(&p->bytes, &p->memory_capacity, p->n_memory + 1, sizeof *p->bytes))
-        p->bytes[p->n_memory++] = wb__value_bytes(like);
+    if (wb__reserve(&p->bytes, &p->allocations_capacity, p->n_allocations + 1, sizeof *p->bytes))
+        p->bytes[p->n_allocations++] = wb__value_bytes(like);
     else m->failed = true;
     return at;
 }
 
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d)
 {
-    *d = (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.memory = -1},
-                         .sums = {.memory = -1}};
+    *d = (wb__plan_step){.step = wb__step_blank(m->attempt, kind), .aux = {.allocation = -1},
+                         .sums = {.allocation = -1}};
 }
 
-int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at)
+int wb__add_operand(wb__emitter *m, wb__plan_step *d, const wb__step_operand *at)
 {
-    if (m->failed || !wb__reserve(&d->place, &d->capacity, d->n_places + 1, sizeof *at)) {
+    if (m->failed || !wb__reserve(&d->operand, &d->capacity, d->n_operands + 1, sizeof *at)) {
         m->failed = true;
         return 0;
     }
-    d->place[d->n_places] = *at;
-    return d->n_places++;
+    d->operand[d->n_operands] = *at;
+    return d->n_operands++;
 }
 
 void wb__emit_step(wb__emitter *m, wb__plan_step *d)
@@ -68,21 +67,22 @@ void wb__emit_step(wb__emitter *m, wb__plan_step *d)
     p->step[p->n++] = *d;
 }
 
-void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why)
+void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to,
+                   const char *reason)
 {
     wb__plan_step d;
     wb__step_begin(m, WB__STEP_COPY, &d);
-    wb__add_place(m, &d, from);
-    wb__add_place(m, &d, to);
-    d.text = wb__strdup(why);
+    wb__add_operand(m, &d, from);
+    wb__add_operand(m, &d, to);
+    d.text = wb__strdup(reason);
     wb__emit_step(m, &d);
 }
 
-/* A value's elements row-major in a buffer that is not the arena. */
-static wb__place in_buffer(const wb__value *v, int buffer)
+/* A row-major view of a buffer other than the arena, with v's dimensions. */
+static wb__step_operand in_buffer(const wb__value *v, int buffer)
 {
     wb__value like = *v;
-    wb__place at = {.memory = -1};
+    wb__step_operand at = {.allocation = -1};
     like.layout = WB__ROW_MAJOR;
     wb__contiguous(&like, &at.view);
     at.view.buffer = buffer;
@@ -94,20 +94,21 @@ static wb__place in_buffer(const wb__value *v, int buffer)
 static void concat(wb__emitter *m, int x)
 {
     const wb__value *a = value(m, x);
-    wb__place whole, from;
-    if (!wb__place_of(m, x, &whole)) return;
+    wb__step_operand whole, from;
+    if (!wb__step_operand_of(m, x, &whole)) return;
     if (!wb__is_covered(m->values, a)) wb__emit_zeros(m, &whole);
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         const int p = wb__input(m->values, a, j);
         const wb__role *c = &m->placement->role[wb__content(m->values, p)];
         if (c->concat == x && c->part == j) continue;
-        wb__place part = whole;
+        wb__step_operand part = whole;
         const int64_t *start = m->values->ir.attrs + a->attr + j * a->ndim;
         for (int i = 0; i < a->ndim; i++) {
             part.view.dims[i] = value(m, p)->dims[i];
             part.view.offset += start[i] * whole.view.strides[i];
         }
-        if (value(m, p)->size && wb__place_of(m, p, &from)) wb__emit_copy(m, &from, &part, "piece");
+        if (value(m, p)->size && wb__step_operand_of(m, p, &from))
+            wb__emit_copy(m, &from, &part, "part");
     }
 }
 
@@ -118,40 +119,41 @@ static void copy_results(wb__emitter *m)
     const wb__request *r = m->attempt->request;
     for (int i = 0; i < r->n_results; i++) {
         const int x = wb__root(m->values, r->results[i]);
-        wb__place from;
+        wb__step_operand from;
         if (m->placement->role[wb__same_memory(m->values, x)].result == i) continue;
-        if (!wb__place_of(m, x, &from)) return;
-        const wb__place to = in_buffer(value(m, x), m->placement->result_buffer + i);
+        if (!wb__step_operand_of(m, x, &from)) return;
+        const wb__step_operand to = in_buffer(value(m, x), m->placement->result_buffer + i);
         wb__emit_copy(m, &from, &to, "result");
     }
 }
 
-/* Is x in the memory of a leaf, which a write may change?  A value that is made in the memory of another variable, at the
- * end, is there only then. */
-static bool is_from_variable(const wb__emitter *m, int x, const wb__place *from)
+/* Whether x is in the memory of a leaf, which a write may change.  (A value computed in place in
+ * another variable is there only after that write.) */
+static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand *from)
 {
     return from->view.buffer >= 0 && from->view.buffer < m->placement->result_buffer &&
            m->placement->role[m->values->base[x]].write < 0;
 }
 
-/* Writes that are not made in place.  Before variables are written (`first`), those that read another
- * variable's memory are set aside, in aside[i]. */
-static void copy_writes(wb__emitter *m, wb__place *aside, bool first)
+/* Copies for writes that are not in place.  The first call, before variables are written, saves
+ * values that are in a variable's memory, in aside[i].  The second call writes the variables. */
+static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
 {
     const wb__request *r = m->attempt->request;
     for (int i = 0; i < r->n_writes; i++) {
         const int x = wb__root(m->values, r->writes[i]), target = r->targets[i];
-        wb__place from;
-        if (target < 0 || m->placement->role[x].write == i || !wb__place_of(m, x, &from)) continue;
+        wb__step_operand from;
+        if (target < 0 || m->placement->role[x].write == i || !wb__step_operand_of(m, x, &from))
+            continue;
         const bool from_variable = is_from_variable(m, x, &from);
         if (!first) {
-            const wb__place to = in_buffer(value(m, x), target);
+            const wb__step_operand to = in_buffer(value(m, x), target);
             wb__emit_copy(m, from_variable ? &aside[i] : &from, &to, "write");
         } else if (from_variable) {
             wb__value like = *value(m, x);
             like.layout = WB__ROW_MAJOR;
-            aside[i] = wb__emit_memory(m, &like);
-            wb__emit_copy(m, &from, &aside[i], "set aside");
+            aside[i] = wb__emit_allocation(m, &like);
+            wb__emit_copy(m, &from, &aside[i], "saved");
         }
     }
 }
@@ -173,7 +175,8 @@ static void emit_groups(wb__emitter *m, bool is_final)
 
 static bool emit(wb__emitter *m)
 {
-    wb__place *aside = wb__alloc(((size_t)m->attempt->request->n_writes + 1) * sizeof *aside);
+    const size_t n_writes = (size_t)m->attempt->request->n_writes;
+    wb__step_operand *aside = wb__alloc((n_writes + 1) * sizeof *aside);
     if (!aside) return false;
     emit_groups(m, false);
     copy_results(m);
@@ -196,7 +199,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
     m.bits_of = wb__alloc(((size_t)p->n + 1) * sizeof *m.bits_of);
     bool good = m.instr_of && m.constant_of && m.bits_of;
     for (int x = 0; good && x < s->ir.n; x++) m.constant_of[x] = -1;
-    for (int i = 0; good && i < p->n; i++) m.bits_of[i].memory = -1;
+    for (int i = 0; good && i < p->n; i++) m.bits_of[i].allocation = -1;
     good = good && emit(&m) && wb__merge_segments(out) && wb__lay_out(l, out);
     wb__free(m.instr_of);
     wb__free(m.constant_of);
@@ -206,7 +209,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
 
 void wb__step_free(wb__plan_step *d)
 {
-    wb__free(d->place);
+    wb__free(d->operand);
     wb__free(d->views);
     wb__free(d->instr);
     wb__free(d->spaces);

@@ -1,4 +1,4 @@
-/* Kernels that differ in what they work on alone become one kernel of many segments. */
+/* Merges kernels that differ only in their operands into one kernel with several segments. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -15,13 +15,13 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
             return false;
     }
     for (int i = 0; i < a->n_views; i++)
-        if (p->place[i].view.dtype != q->place[i].view.dtype) return false;
+        if (p->operand[i].view.dtype != q->operand[i].view.dtype) return false;
     const wb__space *s = &p->spaces[0], *t = &q->spaces[0];
     return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
 }
 
-/* A program that walks all its views in the same dense order is one over a line.  Each view must vary
- * everywhere, or nowhere. */
+/* Makes the space one-dimensional if all views are dense in the same order.  Each view must vary
+ * along all dimensions or along none. */
 static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
@@ -32,13 +32,13 @@ static void flatten(wb__plan_step *d)
     }
     for (int i = 0; i < d->step.fused.n_instr; i++)
         if (d->instr[i].kind != WB__LOAD && d->instr[i].kind != WB__STORE &&
-            d->instr[i].kind != WB__ROW && d->instr[i].kind != WB__NUMBER &&
+            d->instr[i].kind != WB__ELEMENTWISE_OP && d->instr[i].kind != WB__NUMBER &&
             d->instr[i].kind != WB__CAST)
             return;
-    for (int v = 0; v < d->n_places; v++) {
+    for (int v = 0; v < d->n_operands; v++) {
         bool any = false, all = true;
         for (int i = 0; i < s->ndim; i++) {
-            const int64_t step = d->place[v].view.strides[i];
+            const int64_t step = d->operand[v].view.strides[i];
             if (s->dims[i] == 1) continue;
             if (step && step != stride[i]) return;
             any |= step != 0;
@@ -46,8 +46,8 @@ static void flatten(wb__plan_step *d)
         }
         if (any != all && size != 1) return;
     }
-    for (int v = 0; v < d->n_places; v++) {
-        wb__view *w = &d->place[v].view;
+    for (int v = 0; v < d->n_operands; v++) {
+        wb__view *w = &d->operand[v].view;
         int64_t step = size == 1;
         for (int i = 0; i < s->ndim; i++) step |= s->dims[i] != 1 && w->strides[i];
         w->ndim = 1;
@@ -59,20 +59,20 @@ static void flatten(wb__plan_step *d)
 
 static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
 {
-    const int n = p->step.fused.n_segments, views = q->n_places;
+    const int n = p->step.fused.n_segments, views = q->n_operands;
     wb__space *spaces = wb__realloc(p->spaces, (size_t)(n + 1) * sizeof *spaces);
     if (spaces) p->spaces = spaces;
-    if (!spaces || !wb__reserve(&p->place, &p->capacity, p->n_places + views, sizeof *p->place))
+    if (!spaces ||
+        !wb__reserve(&p->operand, &p->capacity, p->n_operands + views, sizeof *p->operand))
         return false;
     spaces[n] = q->spaces[0];
-    if (views) memcpy(p->place + p->n_places, q->place, (size_t)views * sizeof *q->place);
-    p->n_places += views;
+    if (views) memcpy(p->operand + p->n_operands, q->operand, (size_t)views * sizeof *q->operand);
+    p->n_operands += views;
     p->step.fused.n_segments++;
     return true;
 }
 
-/* The kernels after number i that do the same become segments of it, in one pass; they are marked
- * in `gone`. */
+/* Makes later kernels with the same program segments of kernel i, and marks them in `gone`. */
 static bool merge_into(wb__programs *m, int i, bool *gone)
 {
     bool good = true;
@@ -96,9 +96,9 @@ static void drop(wb__programs *m, const bool *gone)
     m->n = n;
 }
 
-/* Only among the kernels that write variables: they are many, small and alike.  Their order does not
- * matter: none of them reads what another one makes, or a variable that another one writes
- * (placement.c). */
+/* Only kernels that write variables are merged: they are many, small and alike.  Their order does
+ * not matter: no such kernel reads a value that another one computes, or a variable that another
+ * one writes (placement.c). */
 bool wb__merge_segments(wb__programs *m)
 {
     for (int i = m->n_compute; i < m->n; i++)

@@ -1,9 +1,9 @@
-/* The space of a fused group: [outer][rows][columns], and which values fit into it. */
+/* The space of a fused group, [outer][rows][columns], and which values fit into it. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* One value for each row: size 1 along the columns, the space's size elsewhere. */
+/* Whether v has one value for each row: size 1 along the columns, the space's size elsewhere. */
 static bool is_per_row(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim || g->col_dims < 0) return false;
@@ -23,7 +23,7 @@ void wb__space_of(wb__group *g, const wb__value *v)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* How the reduced axes lie in a space with a fixed number of columns. */
+/* How a reduction over the axes in `mask` reduces a space with `cols` column dimensions. */
 static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
@@ -46,7 +46,8 @@ static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigne
     return WB__NO_REDUCTION;
 }
 
-wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols)
+wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
+                                  int *cols)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const unsigned mask = (unsigned)s->ir.attrs[v->attr];
@@ -92,8 +93,9 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
     if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
-    /* a fold over all points meets a row's value once a column: no matter to an extreme, wrong for
-     * a sum; and never, where there are no columns */
+    /* A reduction of the whole space reads a per-row value once for each column.  That does not
+     * change a maximum or minimum, but it changes a sum.  A space without elements reads no value
+     * at all. */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
            reduction == WB__REDUCES_ALL;
 }
@@ -107,8 +109,8 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
     return fits;
 }
 
-/* The space of a reduction that fits nowhere: outer dimensions where the reduced axes are in the
- * middle, else the reduced axes moved to the end. */
+/* The space of a reduction that starts a group: outer dimensions if the reduced axes are in the
+ * middle, else the reduced axes are moved to the end. */
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));

@@ -1,38 +1,38 @@
-/* The stages in which a plan is made (plan.c says what each does) and their results.  A result is
- * const to the stages behind it.
+/* The stages that build a plan (plan.c describes each) and their results.  Later stages receive a
+ * result as const.
  *
  *   values      values.c, import.c, ir.c, view.c
  *   patterns    patterns.c
  *   groups      groups.c, spaces.c, merge.c
  *   placement   placement.c
  *   programs    programs.c, fused.c, library.c, segments.c, arena.c
- *   plan        prepare.c, describe.c, plan.c
+ *   plan        prepare.c, describe.c, trace.c, plan.c
  *
- * A value is an index into the array of values; inputs come before their users. */
+ * A value is an index into the array of values.  Inputs come before the values that read them. */
 #ifndef WB__STAGES_H
 #define WB__STAGES_H
 
 #include "engine/plan.h"
 #include "engine/plan/ir.h"
 
-/* Steps that the backend accepted and then did not prepare.  They outlive one attempt at a plan, so
- * that the next attempt is made without them. */
+/* Steps that the backend accepted (`takes`) and then refused to prepare.  The list outlives one
+ * attempt at a plan, so that the next attempt avoids these steps. */
 typedef struct wb__declined {
     wb__step *step;
     int n, capacity;
     int known;                          /* number of steps declined in earlier attempts */
-    bool all;                           /* the backend is asked for nothing any more */
+    bool all;                           /* the backend is asked for no special step any more */
 } wb__declined;
 
-/* One attempt at a plan: what every stage reads. */
+/* One attempt at a plan.  Every stage reads it. */
 typedef struct {
     const wb__request *request;
     const wb_device *device;
-    int most_values;                    /* in one kernel */
-    wb__declined *declined;             /* written by the last stage, for the next attempt */
+    int most_values;                    /* upper limit of values in one kernel */
+    wb__declined *declined;             /* the last stage adds to it, for the next attempt */
 } wb__attempt;
 
-/* A step to be filled in, or to ask the backend about. */
+/* A step of this kind without operands. */
 static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
 {
     const bool products =
@@ -42,20 +42,22 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Does the backend do this step (its `takes`)?  False for a step that it declined before. */
+/* Whether the backend's `takes` accepts this step.  False for a step that the backend declined
+ * before. */
 bool wb__taken(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct {
     wb__ir ir;
-    int *of;                /* of each tensor of the request's order: its value */
+    int *of;                /* the value of each tensor of the request's order */
     bool *needed;           /* of each value: a library operation, a concat, a result or a write
-                               reads it (perhaps through a view) in memory */
-    int *base;              /* of each value: the value whose memory it is a view of; itself where
-                               it is no view */
-    wb__view *view;         /* of each value: its elements over its base's memory where that is the
-                               base's own, in its layout (buffer -1), or a free source's */
+                               reads it from memory (perhaps through a view) */
+    int *base;              /* of each value: the value that owns the memory; the value itself if it
+                               is no view */
+    wb__view *view;         /* of each value: its strides over its base's memory, where the base has
+                               its usual layout and buffer is -1; of a free source: see
+                               wb__source_view */
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -75,63 +77,69 @@ static inline int64_t wb__value_bytes(const wb__value *v)
     return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
 }
 
-/* Operations that only view their operand in another way. */
-static inline bool wb__looks(wb__op op)
+/* Operations whose result is their operand's elements with other dimensions and strides. */
+static inline bool wb__is_view_op(wb__op op)
 {
     return op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
            op == WB__OP_slice;
 }
 static inline bool wb__is_view(const wb__values *s, int x) { return s->base[x] != x; }
 
-/* A literal, an index or a draw that no kernel stores: its readers make it. */
+/* A literal, an index (iota) or random numbers that no kernel stores.  Each reader generates the
+ * elements itself. */
 static inline bool wb__is_free_source(const wb__values *s, int x)
 {
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* Fills base and view: a chain of views has its base's memory unless strides cannot express it. */
+/* Fills base and view.  A chain of views shares its base's memory, unless strides cannot express
+ * the view: then the value is a copy and its own base. */
 void wb__find_views(wb__values *s);
-/* The result of a viewing operation, by its shape and attributes, as a view of what `in` views;
- * false where strides cannot express a reshape. */
+/* Applies a view operation to `in`: the result has the given dimensions and attributes.  False
+ * where strides cannot express a reshape. */
 bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
                       const wb__view *in, wb__view *out);
-/* The elements of x over its base's memory, which `base` views; false where the base's strides do
- * not allow it. */
+/* The view of x where its base has the view `base`.  False if the strides of `base` cannot express
+ * it. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* A source's elements: they are numbered (draws) or vary along one axis (iota). */
+/* The view of a source's elements.  Random elements are counted in row-major order; iota varies
+ * along one axis. */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
-/* In the layout of v. */
+/* The dense view of v in v's own layout. */
 void wb__contiguous(const wb__value *v, wb__view *out);
-/* A matrix, transposed or not, as an operand of a product: leading axes broadcast. */
+/* The view of an operand of a matrix product, transposed if `transposed`.  Leading axes broadcast
+ * to the product's. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* A library operation and the values that its kernel makes with it. */
+/* A library operation and the values that its kernel computes with it. */
 typedef struct {
     int value;              /* the operation */
-    int made_at;            /* the value at which its kernel is made: itself, or the addition of a
-                               bias that is made after it */
-    int result;             /* the value behind bias and epilogue */
-    int bias;               /* -1: none, as below */
+    int made_at;            /* the value at which the kernel is emitted: the operation itself, or
+                               the addition of a bias that is computed after the operation */
+    int result;             /* the last value of the chain: operation, bias, epilogue */
+    int bias;               /* -1: none; likewise aux, bits and sums */
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
-    int aux;                /* the value that the epilogue leaves beside the result, or reads */
-    int bits;               /* the product that writes the bits: this one, or the one whose bits it reads; -1 */
+    int aux;                /* the value that the epilogue writes beside the result, or reads */
+    /* bits: index of the product that writes the sign bits: this product, or the product whose bits
+     * it reads. */
+    int bits;
     wb__sums sums_of;
-    int sums;               /* the value that is a sum of rows beside the product */
+    int sums;               /* the value that is the sum of rows */
 } wb__product;
 
 typedef struct {
-    int product;            /* the product whose kernel makes the value, -1 */
-    bool unused;            /* only gradients that products make read it, and these have it in
-                               another form */
-} wb__part;
+    int product;            /* index of the product whose kernel computes the value; -1: none */
+    bool unused;            /* only gradients fused into products read it, and these read another
+                               form of it (the operand or the sign bits) */
+} wb__match;
 
 typedef struct {
     wb__product *product;
     int n, capacity;
-    wb__part *of;           /* of each value */
+    wb__match *of;           /* of each value */
 } wb__patterns;
 
 bool wb__patterns_find(const wb__attempt *a, const wb__values *s, wb__patterns *p);
@@ -141,30 +149,31 @@ void wb__patterns_free(wb__patterns *p);
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_kind;
 
-/* The values of one kernel (a concat: of zeros, and of one copy for each part that is not made in
- * place).  A fused group has a space: dimension i is logical axis axis[i].  A library group lists its
- * operation and the operation's further results; bias, epilogue and sums have the group's number and
- * are not listed. */
+/* The values of one kernel.  (A concat is several kernels: zeros, and one copy for each part that
+ * is not computed in place.) Dimension i of a fused group's space is the logical axis axis[i].  A
+ * library group lists its operation and the operation's further results.  Values for bias, epilogue
+ * and sums have the group's index, but are not listed. */
 typedef struct {
     wb__group_kind kind;
-    int product;                        /* of a library group: its number among the patterns */
-    int ndim, outer_dims, col_dims;     /* col_dims: -1 while any number would do */
+    int product;                        /* of a library group: its index in the patterns */
+    int ndim, outer_dims, col_dims;     /* col_dims: -1 while no member fixes it */
     wb__layout layout;
-    int64_t dims[WB_MAX_DIMS];          /* logical */
+    int64_t dims[WB_MAX_DIMS];          /* by logical axis */
     int axis[WB_MAX_DIMS];
-    int first, last, n;                 /* its values, linked by wb__member.next; first -1: empty */
+    int first, last, n;                 /* a list of values, linked by wb__member.next; first is -1
+                                           if empty */
 } wb__group;
 
 typedef struct {
-    int group;          /* the group that makes the value; -1: a leaf, a view, a free source,
+    int group;          /* the group that computes the value; -1: a leaf, a view, a free source,
                            unused, or rematerialised */
     int next;
-    bool ends;          /* it is complete when its kernel ends: its own group cannot read it */
-    bool rematerialised; /* each reader computes it anew, for each point of its own space */
-    bool stored;        /* it is in memory */
+    bool ends;          /* complete only when its kernel ends, so its own group cannot read it */
+    bool rematerialised; /* each reader recomputes it for each element of the reader's space */
+    bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
-/* Groups are in an order in which each needs earlier groups only. */
+/* Groups are in order of execution: each reads only earlier groups. */
 typedef struct {
     wb__group *group;
     int n, capacity;
@@ -174,20 +183,26 @@ typedef struct {
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                      wb__groups *g);
 void wb__groups_free(wb__groups *g);
-/* merge.c: the second half of that, over groups that were just formed. */
+/* merge.c: the last step of wb__groups_make: merges small groups. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
-/* spaces.c: how a reduction is folded in a group's space. */
-typedef enum { WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL } wb__reduction;
+/* spaces.c: which dimensions of a group's space a reduction is over. */
+typedef enum {
+    WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL
+} wb__reduction;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
-/* How the reduction v is folded in g's space, where that has `cols` columns then. */
-wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v, int *cols);
-/* Does v fit?  Then the space has the columns that a reduction needs from now on. */
+/* How the reduction v reduces g's space.  Sets *cols to the number of column dimensions that the
+ * space then has. */
+wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
+                                  int *cols);
+/* Whether v fits into the space.  If so, fixes the number of column dimensions that a reduction
+ * needs. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
-/* Is the reduction over trailing axes, and not all of them?  Then it ends no kernel. */
+/* Whether the reduction is over trailing axes, but not over all axes.  Its own kernel can then read
+ * the result. */
 bool wb__reduces_columns(const wb__values *s, const wb__value *v);
-/* Has v the dimensions of the whole space? */
+/* Whether v has the dimensions of the whole space. */
 static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim) return false;
@@ -200,47 +215,49 @@ static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 
 typedef struct {
     wb__view view;
-    int memory;         /* the piece of the arena that the view is in, from whose beginning it
-                           counts; -1: another buffer, or none */
-} wb__place;
+    int allocation;     /* index of the arena allocation, in which the view's offset counts; -1:
+                           another buffer, or no memory */
+} wb__step_operand;
 
-/* What a value's memory is; -1 where not. */
+/* The memory that a value has.  A field is -1 where it does not apply. */
 typedef struct {
-    int place;          /* its number among the places: of each stored value and each leaf */
-    int result;         /* the request's result */
-    int write;          /* the request's write, whose variable it is made in */
-    int concat, part;   /* the concat of which it is a part in place, and which part */
+    int operand;        /* of each stored value and each leaf: index of its operand */
+    int result;         /* index of the request's result in whose memory it is */
+    int write;          /* index of the request's write in whose variable it is computed */
+    int concat, part;   /* the concat in whose memory it is, and which part of it */
 } wb__role;
 
 typedef struct {
-    wb__place *place;
-    int n_places;
+    wb__step_operand *operand;
+    int n_operands;
     wb__role *role;     /* of each value */
     bool *is_final;     /* of each group: it writes variables, and runs at the end */
-    int64_t *bytes;     /* of each piece of the arena */
-    int n_memory;
-    int result_buffer, arena_buffer;    /* the first result's, the arena's */
+    int64_t *bytes;     /* of each arena allocation */
+    int n_allocations;
+    int result_buffer, arena_buffer;    /* buffer of the first result, buffer of the arena */
 } wb__placement;
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l);
 void wb__placement_free(wb__placement *l);
-/* The value whose memory a root can share: behind reshapes, x itself where there is none. */
+/* The value whose memory the root x shares: behind reshapes, or x itself. */
 int wb__same_memory(const wb__values *s, int x);
-/* The value that is in place where x is a part of a concat: x but for dimensions of size 1. */
+/* The value that is written in place if x is part of a concat: x without reshapes that only add or
+ * drop dimensions of size 1. */
 int wb__content(const wb__values *s, int x);
-bool wb__is_covered(const wb__values *s, const wb__value *concat);  /* is there a part everywhere? */
+/* Whether the parts of the concat cover all of its elements. */
+bool wb__is_covered(const wb__values *s, const wb__value *concat);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step.  While programs are made, views into the arena count from the beginning of a piece;
- * wb__lay_out fills in the step's own views from the places. */
+/* A step of the plan.  Until wb__lay_out fills in the step's own views, the offset of a view into
+ * the arena counts from the beginning of its allocation. */
 typedef struct {
     wb__step step;
-    wb__place *place;                   /* of each view */
-    int n_places, capacity;
-    wb__place aux, sums;                /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step, like the two below: step.fused's */
+    wb__step_operand *operand;          /* of each view */
+    int n_operands, capacity;
+    wb__step_operand aux, sums;                /* of step.aux and step.sums */
+    wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
     char *text;
@@ -249,10 +266,12 @@ typedef struct {
 typedef struct {
     wb__plan_step *step;
     int n, capacity, n_compute;         /* steps before n_compute write no variable */
-    wb__number *constants;              /* fixed literals, numbered after the request's numbers */
+    wb__number *constants;              /* fixed literals; their indices follow the request's
+                                           numbers */
     int n_constants, constants_capacity;
-    int64_t *bytes;                     /* of pieces of the arena, numbered after the placement's */
-    int n_memory, memory_capacity;
+    int64_t *bytes;                     /* of arena allocations; their indices follow the
+                                           placement's */
+    int n_allocations, allocations_capacity;
     int64_t arena_bytes;
 } wb__programs;
 
@@ -260,7 +279,7 @@ bool wb__programs_make(const wb__attempt *a, const wb__values *s, const wb__patt
                        const wb__groups *g, const wb__placement *l, wb__programs *out);
 void wb__programs_free(wb__programs *p);
 
-/* While programs are made. */
+/* The state while programs are built. */
 typedef struct {
     const wb__attempt *attempt;
     const wb__values *values;
@@ -269,36 +288,41 @@ typedef struct {
     const wb__placement *placement;
     wb__programs *out;
     wb__plan_step *step;                /* the library step whose operands are being added */
-    int *instr_of;                      /* of each value of the group at hand: its instruction */
-    int *constant_of;                   /* of each fixed literal: its number, -1 until needed */
-    wb__place *bits_of;                 /* of each product: where its bits are, piece -1 until needed */
+    int *instr_of;                      /* of each value of the current group: its instruction */
+    int *constant_of;                   /* of each fixed literal: its index in constants; -1: not
+                                           added yet */
+    /* of each product: where its sign bits are; allocation -1: not allocated yet */
+    wb__step_operand *bits_of;
     bool failed;
 } wb__emitter;
 
-/* Where x is; false where the emitter has failed. */
-bool wb__place_of(wb__emitter *m, int x, wb__place *out);
-/* One more piece of the arena, for a value like this. */
-wb__place wb__emit_memory(wb__emitter *m, const wb__value *like);
+/* Finds the memory and the view of x.  False if the emitter has failed. */
+bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out);
+/* Adds an arena allocation with the dimensions of `like`. */
+wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
-int wb__add_place(wb__emitter *m, wb__plan_step *d, const wb__place *at);   /* its number */
-void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes over all that d has */
-void wb__emit_copy(wb__emitter *m, const wb__place *from, const wb__place *to, const char *why);
+/* Returns the operand's index. */
+int wb__add_operand(wb__emitter *m, wb__plan_step *d, const wb__step_operand *at);
+void wb__emit_step(wb__emitter *m, wb__plan_step *d);               /* takes ownership of d's
+                                                                       arrays */
+void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_operand *to,
+                   const char *reason);
 void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c */
-void wb__emit_zeros(wb__emitter *m, const wb__place *to);
+void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
-/* segments.c: kernels that write variables and differ in nothing but their operands become one. */
+/* segments.c: kernels that write variables and differ only in their operands become one kernel. */
 bool wb__merge_segments(wb__programs *p);
 
-/* arena.c: gives each piece of the arena its place, from which the steps' views then count. */
+/* arena.c: assigns an offset to each arena allocation, and fills in the steps' views. */
 bool wb__lay_out(const wb__placement *l, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
 /* trace.c: logs the results of the stages. */
-void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p, const wb__groups *g,
-               const wb__placement *l);
-/* prepare.c; NULL: failed, or a step was declined. */
+void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
+               const wb__groups *g, const wb__placement *l);
+/* prepare.c.  NULL: failed, or the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c */

@@ -1,5 +1,4 @@
-/* The results of the stages as lines of the log, for WEBER_DEBUG=stages.  docs/design.md explains an
- * example. */
+/* Logs the results of the stages for WEBER_DEBUG=stages.  docs/design.md explains an example. */
 #include "engine/plan/stages.h"
 
 #include "base/text.h"
@@ -17,7 +16,7 @@ static void log_lines(const char *title, wb__text *t)
     wb__free(t->text);
 }
 
-/* Tensors in an order in which operands come first; a leaf is "known". */
+/* Tensors in the order of the walk, operands first.  A leaf is "known". */
 static void trace_graph(const wb__request *r)
 {
     wb__text t = {0};
@@ -39,7 +38,8 @@ static void trace_values(const wb__request *r, const wb__values *s)
     wb__text t = {0};
     for (int x = 0; x < s->ir.n; x++) {
         const wb__value *v = wb__value_at(s, x);
-        wb__text_add(&t, "\n  v%-3d %-14s ", x, v->op == WB__OP_constant ? "leaf" : wb__ops[v->op].name);
+        const char *name = v->op == WB__OP_constant ? "leaf" : wb__ops[v->op].name;
+        wb__text_add(&t, "\n  v%-3d %-14s ", x, name);
         add_shape(&t, v->ndim, v->dims, v->dtype);
         for (int k = 0; k < v->n_in; k++)
             wb__text_add(&t, "%s v%d", k ? "," : "  of", wb__input(s, v, k));
@@ -78,7 +78,8 @@ static void trace_groups(const wb__values *s, const wb__groups *g)
         for (int x = group->first; x >= 0; x = g->of[x].next) wb__text_add(&t, " v%d", x);
     }
     for (int x = 0, n = 0; x < s->ir.n; x++)
-        if (g->of[x].rematerialised) wb__text_add(&t, "%s v%d", n++ ? "," : "\n  rematerialised:", x);
+        if (g->of[x].rematerialised)
+            wb__text_add(&t, "%s v%d", n++ ? "," : "\n  rematerialised:", x);
     log_lines("groups:", &t);
 }
 
@@ -87,19 +88,20 @@ static void trace_memory(const wb__values *s, const wb__groups *g, const wb__pla
     wb__text t = {0};
     for (int x = 0; x < s->ir.n; x++) {
         const wb__role *role = &l->role[x];
-        const int piece = role->place >= 0 ? l->place[role->place].memory : -1;
+        const int allocation = role->operand >= 0 ? l->operand[role->operand].allocation : -1;
+        const int64_t bytes = wb__value_bytes(wb__value_at(s, x));
         if (!g->of[x].stored) continue;
-        wb__text_add(&t, "\n  v%-3d %lld bytes in ", x, (long long)wb__value_bytes(wb__value_at(s, x)));
+        wb__text_add(&t, "\n  v%-3d %lld bytes in ", x, (long long)bytes);
         if (role->result >= 0) wb__text_add(&t, "result %d", role->result);
         else if (role->write >= 0) wb__text_add(&t, "the variable of write %d", role->write);
         else if (role->concat >= 0) wb__text_add(&t, "part %d of v%d", role->part, role->concat);
-        else wb__text_add(&t, "block %d of the arena", piece);
+        else wb__text_add(&t, "block %d of the arena", allocation);
     }
     log_lines("memory:", &t);
 }
 
-void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p, const wb__groups *g,
-               const wb__placement *l)
+void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
+               const wb__groups *g, const wb__placement *l)
 {
     trace_graph(a->request);
     trace_values(a->request, s);

@@ -1,5 +1,5 @@
-/* The values of a plan: imported, then slices are pushed through elementwise operations, unused
- * values dropped, uses counted, layouts chosen, views told from what has memory of its own. */
+/* The values of a plan: imports the graph, pushes slices through elementwise operations, drops
+ * unused values, counts uses, chooses layouts, and separates views from values with memory. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@ static void count_roots(const wb__request *r, const wb__values *s, int *uses)
     for (int i = 0; i < r->n_writes; i++) uses[wb__root(s, r->writes[i])]++;
 }
 
-/* uses[i]: how often value i is an input or a root, dead ones' inputs left out. */
+/* Sets uses[i] to how often value i is an input or a root.  Inputs of unused values do not
+ * count. */
 static void count_uses(const wb__request *r, const wb__values *s, int *uses)
 {
     const wb__ir *ir = &s->ir;
@@ -30,19 +31,19 @@ static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
 {
     if (to->failed) return 0;
     const wb__value *p = &to->value[x];
-    int64_t dims[WB_MAX_DIMS], window[2 * WB_MAX_DIMS];
+    int64_t dims[WB_MAX_DIMS], attrs[2 * WB_MAX_DIMS];
     int lead = s->ndim - p->ndim;
     for (int i = 0; i < p->ndim; i++) {
         bool whole = p->dims[i] == 1;
         dims[i] = whole ? 1 : s->dims[lead + i];
-        window[i] = whole ? 0 : attr[lead + i];
-        window[p->ndim + i] = whole ? 1 : attr[s->ndim + lead + i];
+        attrs[i] = whole ? 0 : attr[lead + i];
+        attrs[p->ndim + i] = whole ? 1 : attr[s->ndim + lead + i];
     }
-    return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, window);
+    return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, attrs);
 }
 
-/* A copy of value i in `to`; where it is a slice of an elementwise value that is only sliced, the
- * operation on slices. */
+/* Copies value i to `to`.  A slice of an elementwise value that is only sliced becomes the
+ * operation on slices of its operands. */
 static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const bool *only_sliced)
 {
     const wb__value *v = &from->value[i];
@@ -79,9 +80,9 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     }
     for (int i = 0; slices && covered && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
+        /* covered == slices means slices of one element, which are read from the value itself */
         only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
-                         covered[i] > slices[i] &&      /* single numbers are read where they stand */
-                         wb__is_elementwise((wb__op)v->op);
+                         covered[i] > slices[i] && wb__is_elementwise((wb__op)v->op);
         any |= only_sliced[i];
     }
     wb__free(slices);
@@ -89,9 +90,9 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     return any;
 }
 
-/* One pass: everything that is used, anew.  `more`: set where a slice was pushed, and another pass
- * may find more.  False: failed. */
-static bool renew(const wb__request *r, wb__values *s, bool push, bool *more)
+/* Rebuilds all used values.  Sets `more` where a slice was pushed, as another pass may push it
+ * further.  False: failed. */
+static bool rebuild(const wb__request *r, wb__values *s, bool push, bool *more)
 {
     wb__ir old = s->ir, new = {0};
     size_t n = (size_t)old.n + 1;
@@ -123,8 +124,9 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
         wb__op op = (wb__op)v->op;
         if (v->ndim != 4) continue;
         if (wb__is_step(op, WB__STEP_CONV)) {
-            v->prefers_channels_last = wb__conv_prefers_nhwc(a, ir, v);
-            if (v->prefers_channels_last && op != WB__OP_conv_grad_weight) v->layout = WB__CHANNELS_LAST;
+            v->prefers_channels_last = wb__conv_prefers_channels_last(a, ir, v);
+            if (v->prefers_channels_last && op != WB__OP_conv_grad_weight)
+                v->layout = WB__CHANNELS_LAST;
         } else if (wb__is_step(op, WB__STEP_POOL))
             v->layout = wb__ir_in(ir, v, 0)->layout;
         else if (wb__is_elementwise(op))
@@ -135,9 +137,9 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
     }
 }
 
-/* The result of a product or of attention is read with heads and time swapped: then it is made so, and
- * no copy is needed.  Steps of attention read it either way. */
-static bool choose_heads_inside(wb__ir *ir)
+/* Chooses layout BTHD for a product or an attention result if all readers swap heads and time: then
+ * no copy is needed.  Attention steps read both layouts. */
+static bool choose_bthd(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
     int *swaps = wb__alloc_zero((size_t)ir->n + 1, sizeof *swaps);
@@ -161,27 +163,27 @@ static bool choose_heads_inside(wb__ir *ir)
                                                            : v->op != WB__OP_matmul)
             continue;
         const int others = v->op == WB__OP_matmul ? 0 : reads[i];
-        if (swaps[i] && swaps[i] + others == v->uses) v->layout = WB__HEADS_INSIDE;
+        if (swaps[i] && swaps[i] + others == v->uses) v->layout = WB__BTHD;
     }
     wb__free(swaps);
     wb__free(reads);
     return true;
 }
 
-/* ---- what is read in memory ------------------------------------------------------------------ */
+/* ---- values that are read from memory -------------------------------------------------------- */
 
 static void find_needed(const wb__request *r, wb__values *s)
 {
     for (int i = 0; i < s->ir.n; i++) {
         const wb__value *v = wb__value_at(s, i);
-        if (wb__ops[v->op].class != WB__LIBRARY && v->op != WB__OP_assemble) continue;
+        if (wb__ops[v->op].class != WB__LIBRARY && v->op != WB__OP_concat) continue;
         for (int j = 0; j < v->n_in; j++) s->needed[wb__input(s, v, j)] = true;
     }
     for (int i = 0; i < r->n_results; i++) s->needed[wb__root(s, r->results[i])] = true;
     for (int i = 0; i < r->n_writes; i++) s->needed[wb__root(s, r->writes[i])] = true;
     for (int i = s->ir.n - 1; i >= 0; i--) {        /* through views, down to their bases */
         const wb__value *v = wb__value_at(s, i);
-        if (s->needed[i] && wb__looks((wb__op)v->op)) s->needed[wb__input(s, v, 0)] = true;
+        if (s->needed[i] && wb__is_view_op((wb__op)v->op)) s->needed[wb__input(s, v, 0)] = true;
     }
 }
 
@@ -202,8 +204,8 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     bool more = true;
     if (!wb__import(a, s)) return false;
     for (int pass = 0; pass < 4 && more; pass++)
-        if (!renew(r, s, true, &more)) return false;
-    if (!renew(r, s, false, &more)) return false;
+        if (!rebuild(r, s, true, &more)) return false;
+    if (!rebuild(r, s, false, &more)) return false;
     const size_t n = (size_t)s->ir.n + 1;
     int *uses = wb__alloc(n * sizeof *uses);
     s->needed = wb__alloc_zero(n, sizeof *s->needed);
@@ -217,7 +219,7 @@ bool wb__values_make(const wb__attempt *a, wb__values *s)
     wb__free(uses);
     if (!good) return false;
     choose_layouts(a, &s->ir);
-    if (!choose_heads_inside(&s->ir)) return false;
+    if (!choose_bthd(&s->ir)) return false;
     find_needed(r, s);
     wb__find_views(s);
     return true;

@@ -1,5 +1,5 @@
-/* Views: chains of reshapes, permutations, expansions and slices as strides over the memory they
- * look at. */
+/* Views: strides over the base's memory for chains of reshapes, permutations, expansions and
+ * slices. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ void wb__contiguous(const wb__value *v, wb__view *out)
     }
 }
 
-/* New dimensions over old strides: each new one divides what is left of a run of old ones that lie
- * one after the other. */
+/* New dimensions over old strides.  Old dimensions that are contiguous to each other form runs;
+ * each new dimension must divide the rest of a run. */
 static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
@@ -58,7 +58,7 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
     *out = *in;
     out->ndim = ndim;
     for (int i = 0; i < ndim; i++) empty |= !(out->dims[i] = dims[i]);
-    if (empty) {                                    /* nothing to look at */
+    if (empty) {                                    /* no elements: any strides are right */
         memset(out->strides, 0, sizeof out->strides);
         return true;
     }
@@ -81,15 +81,15 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
     }
 }
 
-/* A step of the chain: x, whose operand is seen by `in`. */
+/* One link of the chain: the view of x, given the view of its operand. */
 static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out)
 {
     const wb__value *v = wb__value_at(s, x);
     return wb__view_through((wb__op)v->op, v->ndim, v->dims, s->ir.attrs + v->attr, in, out);
 }
 
-/* From the base on, without recursion: a chain may be longer than the stack.  Without memory for it
- * the answer is false, as for strides that do not exist. */
+/* Computes a view from the base on, without recursion, since a chain may be longer than the stack.
+ * False: out of memory, or strides cannot express the view. */
 static bool along_chain(const wb__values *s, int x, wb__view *out)
 {
     int few[32], *chain = few, n = 0;
@@ -133,10 +133,11 @@ void wb__find_views(wb__values *s)
 {
     for (int x = 0; x < s->ir.n; x++) {
         const wb__value *v = wb__value_at(s, x);
-        const int in = wb__looks((wb__op)v->op) ? wb__input(s, v, 0) : -1;
+        const int in = wb__is_view_op((wb__op)v->op) ? wb__input(s, v, 0) : -1;
         s->base[x] = in < 0 ? x : s->base[in];
         if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x])) continue;
-        s->base[x] = x;                 /* a copy, in order, where it is no view by strides */
+        s->base[x] = x;                 /* strides cannot express the view: x becomes a contiguous
+                                           copy */
         if (wb__is_free_source(s, x)) wb__source_view(s, x, &s->view[x]);
         else wb__contiguous(v, &s->view[x]);
     }

@@ -1,4 +1,4 @@
-/* A walk over BSON by libbson's iterators, which keep within the bytes they are given. */
+/* Walks over BSON with libbson's iterators, which stay within the bytes of a document. */
 #include "io/bson/bson.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...)
 bool wb__bson_spend(wb__bson_file *f, int64_t n)
 {
     if (f->status) return false;
-    f->room -= n;
-    if (f->room >= 0) return true;
+    f->unfold_left -= n;
+    if (f->unfold_left >= 0) return true;
     wb__bson_fail(f, NULL,
                   "refers to its own parts so often that it would unfold to many times its size");
     return false;
@@ -137,7 +137,7 @@ int wb__bson_count(wb__bson_file *f, wb__bson doc)
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-bool wb__bson_says(wb__bson v, const char *text)
+bool wb__bson_equals(wb__bson v, const char *text)
 {
     return v.kind == WB__BSON_STRING && v.bytes == strlen(text) && !memcmp(v.at, text, v.bytes);
 }
@@ -160,7 +160,7 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
 {
     size_t n = v.kind == WB__BSON_STRING ? WB__MIN(v.bytes, size - 1) : 0;
     if (n < v.bytes)
-        while (n && (v.at[n] & 0xc0) == 0x80) n--;      /* not in the middle of a character */
+        while (n && (v.at[n] & 0xc0) == 0x80) n--;      /* not within a character */
     if (n) memcpy(out, v.at, n);
     out[n] = 0;
     bool whole = printable(out, (uint32_t)n);
@@ -173,7 +173,7 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
 
 #ifdef WB_HAVE_BSON
 
-/* Where the entries of _backrefs are, so that each is found at once. */
+/* Finds the entries of _backrefs, so that wb__bson_ref needs no walk. */
 static int find_refs(wb__bson_file *f)
 {
     f->refs = wb__bson_get(f, f->root, "_backrefs");
@@ -192,15 +192,17 @@ static int find_refs(wb__bson_file *f)
 
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m)
 {
-    *f = (wb__bson_file){.map = m, .steps = 100 * m->bytes + 10000, .room = 4 * m->bytes + 10000};
+    *f = (wb__bson_file){.map = m,
+                         .steps = 100 * m->bytes + 10000,
+                         .unfold_left = 4 * m->bytes + 10000};
     if (m->bytes < 5)
         return wb__bson_fail(f, NULL, "no BSON: %lld bytes, the least are 5", (long long)m->bytes);
     const uint8_t *at = m->data;
-    int64_t says = (int32_t)(at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24);
-    if (says != m->bytes)
+    int64_t length = (int32_t)(at[0] | at[1] << 8 | at[2] << 16 | (uint32_t)at[3] << 24);
+    if (length != m->bytes)
         return wb__bson_fail(f, NULL, "%s: the file has %lld bytes, its document says %lld",
-                             m->bytes < says ? "cut short" : "no BSON", (long long)m->bytes,
-                             (long long)says);
+                             m->bytes < length ? "cut short" : "no BSON", (long long)m->bytes,
+                             (long long)length);
     f->root = (wb__bson){.at = at, .bytes = (uint32_t)m->bytes, .kind = WB__BSON_DOCUMENT};
     return find_refs(f);
 }

@@ -1,16 +1,15 @@
-/* BSON files as BSON.jl writes them, looked at where they lie: a value is a pointer into the
- * mapping, nothing is copied and nothing is built.  The bytes are checked by libbson, step by step
- * as they are walked over.
+/* BSON files as BSON.jl writes them, read in place: a value is a pointer into the mapping; nothing
+ * is copied. libbson checks the bytes during each walk.
  *
- * What goes wrong (bytes that are no BSON, references to nothing, a file that leads in circles)
- * sets the error and stays in `status`: from then on every walk is over and every value is absent,
- * so that readers look once, at the end.  Next: flux/value.h, Julia's values in such files. */
+ * Any failure (bytes that are not BSON, invalid references, cycles) sets the error and `status`.
+ * After a failure all walks end and all values are absent, so readers check `status` once, at the
+ * end. flux/value.h reads Julia's values from such files. */
 #ifndef WB__BSON_H
 #define WB__BSON_H
 
 #include "base/map.h"
 
-/* Kinds are BSON's own type bytes. */
+/* Kinds of values: BSON's type bytes. */
 enum {
     WB__BSON_ABSENT = 0,
     WB__BSON_DOUBLE = 1,
@@ -25,7 +24,7 @@ enum {
 };
 
 typedef struct {
-    const uint8_t *at; /* a document from its length on; a string's or a binary's contents */
+    const uint8_t *at;      /* a document, with its length; or the contents of a string or binary */
     uint32_t bytes;
     uint8_t kind;
     union { double real; int64_t integer; };    /* integers of both widths, and bool */
@@ -34,18 +33,19 @@ typedef struct {
 typedef struct {
     const wb__mapping *map;
     wb__bson root, refs;        /* the document, and its _backrefs */
-    uint32_t *ref_at;           /* where each of those begins, in bytes from refs.at */
+    uint32_t *ref_at;           /* offset of each entry of refs from refs.at */
     int n_refs;
-    int64_t steps; /* elements that may still be walked over: honest files need few a byte */
-    int64_t room;               /* bytes that may still be read anew through references */
+    int64_t steps;              /* elements that may still be visited: a limit for cyclic files */
+    int64_t unfold_left;        /* bytes that may still be read again through references */
     int status;
 } wb__bson_file;
 
-/* The mapping must outlive it.  Without libbson: the error says how to get it. */
+/* Opens a mapped file; the mapping must outlive *f. Without libbson: an error that names the
+ * package. */
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m);
 void wb__bson_close(wb__bson_file *f);
 
-/* Elements in order; of an array too, whose keys are its readers' own affair.
+/* Visits the elements of a document or array in order.
  *     for (wb__bson_walk w = wb__bson_walk_of(doc); wb__bson_next(f, &w);) use(w.key, w.value); */
 typedef struct {
     wb__bson of, value;
@@ -58,18 +58,19 @@ bool wb__bson_next(wb__bson_file *f, wb__bson_walk *w);
 wb__bson wb__bson_get(wb__bson_file *f, wb__bson doc, const char *key);
 wb__bson wb__bson_at(wb__bson_file *f, wb__bson doc, int i);
 int wb__bson_count(wb__bson_file *f, wb__bson doc);
-wb__bson wb__bson_ref(wb__bson_file *f, int64_t k);     /* the k-th of _backrefs, from 1 */
+wb__bson wb__bson_ref(wb__bson_file *f, int64_t k);     /* entry k of _backrefs, from 1 */
 
-bool wb__bson_says(wb__bson v, const char *text);       /* a string with just these characters */
+bool wb__bson_equals(wb__bson v, const char *text);     /* whether v is this string */
 bool wb__bson_number(wb__bson v, double *out);
 bool wb__bson_integer(wb__bson v, int64_t *out);
-/* A string for people and for names: cut at `size`, what is no printable UTF-8 replaced by '?'. */
+/* A string for messages and names: cut to `size` bytes, with characters that are not printable
+ * UTF-8 replaced by '?'. "" for other kinds. */
 void wb__bson_text(wb__bson v, char *out, size_t size);
 
-/* Takes n bytes of `room`: false, with the error set, when the file refers to itself more often
- * than its size warrants. */
+/* Takes n bytes from `unfold_left`. False, with the error set: the file refers to its own parts far
+ * more often than its size warrants. */
 bool wb__bson_spend(wb__bson_file *f, int64_t n);
-/* "path: byte 16: reason", into the error and `status`; at NULL: the whole file's. */
+/* Sets the error "path: byte 16: reason" and `status`. at == NULL: without a byte. */
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...) WB__PRINTF(3, 4);
 
 #endif

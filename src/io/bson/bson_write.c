@@ -1,4 +1,4 @@
-/* BSON values: made in one room, and streamed. */
+/* BSON values: allocated in an arena, and streamed. */
 #include "io/bson/bson_write.h"
 
 #include "engine/tensor.h"
@@ -9,38 +9,39 @@
 
 enum { BLOCK = 32768, NAME_ROOM = 24, PART = 1 << 20 };
 
-/* BSON's types. */
+/* BSON's type bytes. */
 typedef enum {
     REAL = 1, TEXT = 2, DOCUMENT = 3, LIST = 4, BYTES = 5, BOOL = 8, NOTHING = 10, INT = 18
 } bson_type;
 
 typedef struct element element;
-struct element { const char *name; wb__doc *value; element *next; };       /* of a list: no name */
+/* name: NULL in a list */
+struct element { const char *name; wb__doc *value; element *next; };
 
 struct wb__doc {
     bson_type type;
     wb__order order;
-    int64_t size;               /* of the value alone */
+    int64_t size;               /* of the value, without type and name */
     int64_t n;                  /* bytes of text or binary; elements */
     union {
         bool truth;
         int64_t integer;
         double real;
-        const void *bytes;      /* NULL: the tensor's, or zeros where there is none */
+        const void *bytes;      /* NULL: the elements of x, or zeros if x is NULL */
         struct { element *first, *last; } elements;
     } as;
     wb_tensor *x;
 };
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
-void *wb__doc_memory(wb__doc_room *r, size_t bytes)
+void *wb__doc_memory(wb__doc_arena *r, size_t bytes)
 {
     bytes = (bytes + 15) & ~(size_t)15;
     if (r->failed) return NULL;
     if (bytes > r->left) {
-        size_t room = WB__MAX(bytes, (size_t)BLOCK);
-        void **block = wb__alloc(16 + room);
+        size_t capacity = WB__MAX(bytes, (size_t)BLOCK);
+        void **block = wb__alloc(16 + capacity);
         if (!block) {
             r->failed = true;
             return NULL;
@@ -48,7 +49,7 @@ void *wb__doc_memory(wb__doc_room *r, size_t bytes)
         *block = r->blocks;
         r->blocks = block;
         r->at = (char *)block + 16;
-        r->left = room;
+        r->left = capacity;
     }
     void *at = r->at;
     r->at += bytes;
@@ -56,52 +57,52 @@ void *wb__doc_memory(wb__doc_room *r, size_t bytes)
     return at;
 }
 
-void wb__doc_drop(wb__doc_room *r)
+void wb__doc_drop(wb__doc_arena *r)
 {
     for (void *block = r->blocks, *next; block; block = next) {
         next = *(void **)block;
         wb__free(block);
     }
-    *r = (wb__doc_room){0};
+    *r = (wb__doc_arena){0};
 }
 
-static wb__doc *make(wb__doc_room *r, bson_type type, int64_t size)
+static wb__doc *make(wb__doc_arena *r, bson_type type, int64_t size)
 {
     wb__doc *v = wb__doc_memory(r, sizeof *v);
     if (v) *v = (wb__doc){.type = type, .size = size};
     return v;
 }
 
-wb__doc *wb__doc_null(wb__doc_room *r) { return make(r, NOTHING, 0); }
+wb__doc *wb__doc_null(wb__doc_arena *r) { return make(r, NOTHING, 0); }
 
-wb__doc *wb__doc_bool(wb__doc_room *r, bool value)
+wb__doc *wb__doc_bool(wb__doc_arena *r, bool value)
 {
     wb__doc *v = make(r, BOOL, 1);
     if (v) v->as.truth = value;
     return v;
 }
 
-wb__doc *wb__doc_int(wb__doc_room *r, int64_t value)
+wb__doc *wb__doc_int(wb__doc_arena *r, int64_t value)
 {
     wb__doc *v = make(r, INT, 8);
     if (v) v->as.integer = value;
     return v;
 }
 
-wb__doc *wb__doc_real(wb__doc_room *r, double value)
+wb__doc *wb__doc_real(wb__doc_arena *r, double value)
 {
     wb__doc *v = make(r, REAL, 8);
     if (v) v->as.real = value;
     return v;
 }
 
-static const void *copy(wb__doc_room *r, const void *bytes, size_t n)
+static const void *copy(wb__doc_arena *r, const void *bytes, size_t n)
 {
     void *to = wb__doc_memory(r, n ? n : 1);
     return to ? memcpy(to, bytes, n) : NULL;
 }
 
-wb__doc *wb__doc_text(wb__doc_room *r, const char *text)
+wb__doc *wb__doc_text(wb__doc_arena *r, const char *text)
 {
     int64_t n = (int64_t)strlen(text) + 1;
     wb__doc *v = make(r, TEXT, 4 + n);
@@ -111,21 +112,21 @@ wb__doc *wb__doc_text(wb__doc_room *r, const char *text)
     return v;
 }
 
-wb__doc *wb__doc_zeros(wb__doc_room *r, int64_t n)
+wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n)
 {
     wb__doc *v = make(r, BYTES, 4 + 1 + n);
     if (v) v->n = n;
     return v;
 }
 
-wb__doc *wb__doc_bytes(wb__doc_room *r, const void *bytes, int64_t n)
+wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n)
 {
     wb__doc *v = wb__doc_zeros(r, n);
     if (v) v->as.bytes = copy(r, bytes, (size_t)n);
     return v;
 }
 
-wb__doc *wb__doc_tensor(wb__doc_room *r, wb_tensor *x, wb__order order)
+wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__order order)
 {
     wb__doc *v = wb__doc_zeros(r, x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype));
     if (!v) return NULL;
@@ -134,10 +135,10 @@ wb__doc *wb__doc_tensor(wb__doc_room *r, wb_tensor *x, wb__order order)
     return v;
 }
 
-wb__doc *wb__doc_document(wb__doc_room *r) { return make(r, DOCUMENT, 4 + 1); }
-wb__doc *wb__doc_list(wb__doc_room *r) { return make(r, LIST, 4 + 1); }
+wb__doc *wb__doc_document(wb__doc_arena *r) { return make(r, DOCUMENT, 4 + 1); }
+wb__doc *wb__doc_list(wb__doc_arena *r) { return make(r, LIST, 4 + 1); }
 
-static void append(wb__doc_room *r, wb__doc *to, const char *name, size_t length, wb__doc *value)
+static void append(wb__doc_arena *r, wb__doc *to, const char *name, size_t length, wb__doc *value)
 {
     element *e = to && value ? wb__doc_memory(r, sizeof *e) : NULL;
     if (!e) {
@@ -152,14 +153,14 @@ static void append(wb__doc_room *r, wb__doc *to, const char *name, size_t length
     to->size += 1 + (int64_t)length + 1 + value->size;
 }
 
-void wb__doc_put(wb__doc_room *r, wb__doc *document, const char *name, wb__doc *value)
+void wb__doc_put(wb__doc_arena *r, wb__doc *document, const char *name, wb__doc *value)
 {
     size_t length = strlen(name);
     const char *mine = copy(r, name, length + 1);
     append(r, mine ? document : NULL, mine, length, value);
 }
 
-void wb__doc_push(wb__doc_room *r, wb__doc *list, wb__doc *value)
+void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value)
 {
     char name[NAME_ROOM];
     int length = snprintf(name, sizeof name, "%lld", list ? (long long)list->n : 0);
@@ -179,8 +180,15 @@ static int put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Values in another order are reordered from where they are, or from a copy where their device's memory is not ours. */
-typedef struct { wb__writer *w; const wb__doc *value; size_t each; char *copy; int64_t done; } reordering;
+/* Context of put_reordered. Elements in another order than row-major are reordered from host
+ * memory; from other devices they are copied first. */
+typedef struct {
+    wb__writer *w;
+    const wb__doc *value;
+    size_t each;                /* bytes of an element */
+    char *copy;
+    int64_t done;
+} reordering;
 
 static int put_columns(const reordering *o, const char *from)
 {
@@ -197,8 +205,8 @@ static int put_columns(const reordering *o, const char *from)
     return status;
 }
 
-/* A matrix turned over is the matrix read backwards. */
-static int put_turned(const reordering *o, const char *from)
+/* Flipping a kernel along both axes reverses the order of its elements. */
+static int put_flipped(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
     const int64_t matrix = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
@@ -206,7 +214,8 @@ static int put_turned(const reordering *o, const char *from)
     int status = to ? 0 : WB_ERROR_MEMORY;
     for (int64_t first = 0; !status && first < x->size; first += matrix) {
         for (int64_t i = 0; i < matrix; i++)
-            memcpy(to + (size_t)i * o->each, from + (size_t)(first + matrix - 1 - i) * o->each, o->each);
+            memcpy(to + (size_t)i * o->each, from + (size_t)(first + matrix - 1 - i) * o->each,
+                   o->each);
         status = wb__writer_put(o->w, to, matrix * (int64_t)o->each);
     }
     wb__free(to);
@@ -219,13 +228,14 @@ static int put_reordered(const void *part, int64_t n, void *ctx)
     const int64_t size = o->value->x->size;
     const char *from = part;
     if (n < size) {
-        if (!o->copy && !(o->copy = wb__alloc_aligned((size_t)size * o->each))) return WB_ERROR_MEMORY;
+        if (!o->copy && !(o->copy = wb__alloc_aligned((size_t)size * o->each)))
+            return WB_ERROR_MEMORY;
         memcpy(o->copy + (size_t)o->done * o->each, part, (size_t)n * o->each);
         o->done += n;
         if (o->done < size) return 0;
         from = o->copy;
     }
-    return o->value->order == WB__COLUMNS ? put_columns(o, from) : put_turned(o, from);
+    return o->value->order == WB__COLUMNS ? put_columns(o, from) : put_flipped(o, from);
 }
 
 static int put_tensor(wb__writer *w, const wb__doc *v)

@@ -1,18 +1,18 @@
-/* Julia's values lowered as BSON.jl lowers them. */
+/* Julia's values as BSON.jl writes them. */
 #include "io/bson/julia.h"
 
 #include "engine/tensor.h"
 
 #include <string.h>
 
-static wb__doc *tagged(wb__doc_room *r, const char *tag)
+static wb__doc *tagged(wb__doc_arena *r, const char *tag)
 {
     wb__doc *d = wb__doc_document(r);
     wb__doc_put(r, d, "tag", wb__doc_text(r, tag));
     return d;
 }
 
-wb__doc *wb__julia_type(wb__doc_room *r, const char *path, int n, wb__doc *const *parameters)
+wb__doc *wb__julia_type(wb__doc_arena *r, const char *path, int n, wb__doc *const *parameters)
 {
     wb__doc *d = tagged(r, "datatype"), *list = wb__doc_list(r), *names = wb__doc_list(r);
     for (int i = 0; i < n; i++) wb__doc_push(r, list, parameters[i]);
@@ -29,29 +29,32 @@ wb__doc *wb__julia_type(wb__doc_room *r, const char *path, int n, wb__doc *const
     return d;
 }
 
-static wb__doc *core(wb__doc_room *r, const char *path) { return wb__julia_type(r, path, 0, NULL); }
+static wb__doc *core(wb__doc_arena *r, const char *path)
+{
+    return wb__julia_type(r, path, 0, NULL);
+}
 
-wb__julia wb__julia_nothing(wb__doc_room *r)
+wb__julia wb__julia_nothing(wb__doc_arena *r)
 {
     return (wb__julia){core(r, "Core.Nothing"), wb__doc_null(r)};
 }
 
-wb__julia wb__julia_bool(wb__doc_room *r, bool value)
+wb__julia wb__julia_bool(wb__doc_arena *r, bool value)
 {
     return (wb__julia){core(r, "Core.Bool"), wb__doc_bool(r, value)};
 }
 
-wb__julia wb__julia_int(wb__doc_room *r, int64_t value)
+wb__julia wb__julia_int(wb__doc_arena *r, int64_t value)
 {
     return (wb__julia){core(r, "Core.Int64"), wb__doc_int(r, value)};
 }
 
-wb__julia wb__julia_float64(wb__doc_room *r, double value)
+wb__julia wb__julia_float64(wb__doc_arena *r, double value)
 {
     return (wb__julia){core(r, "Core.Float64"), wb__doc_real(r, value)};
 }
 
-wb__julia wb__julia_float32(wb__doc_room *r, float value)
+wb__julia wb__julia_float32(wb__doc_arena *r, float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -63,60 +66,61 @@ wb__julia wb__julia_float32(wb__doc_room *r, float value)
     return v;
 }
 
-static wb__doc *symbol(wb__doc_room *r, const char *name)
+static wb__doc *symbol(wb__doc_arena *r, const char *name)
 {
     wb__doc *d = tagged(r, "symbol");
     wb__doc_put(r, d, "name", wb__doc_text(r, name));
     return d;
 }
 
-wb__julia wb__julia_symbol(wb__doc_room *r, const char *name)
+wb__julia wb__julia_symbol(wb__doc_arena *r, const char *name)
 {
     return (wb__julia){core(r, "Core.Symbol"), symbol(r, name)};
 }
 
 /* ---- tuples ---------------------------------------------------------------------------------- */
 
-static wb__doc *tuple_of(wb__doc_room *r, wb__doc *list)
+static wb__doc *tuple_of(wb__doc_arena *r, wb__doc *list)
 {
     wb__doc *d = tagged(r, "tuple");
     wb__doc_put(r, d, "data", list);
     return d;
 }
 
-/* The types of values, or the values, in a row; NULL without memory. */
-static wb__doc **parts(wb__doc_room *r, int n, const wb__julia *values, bool types)
+/* The types of the values, or the values, as an array of the arena; NULL: out of memory. */
+static wb__doc **members(wb__doc_arena *r, int n, const wb__julia *values, bool types)
 {
     wb__doc **row = wb__doc_memory(r, (size_t)(n ? n : 1) * sizeof *row);
     for (int i = 0; row && i < n; i++) row[i] = types ? values[i].type : values[i].value;
     return row;
 }
 
-static wb__doc *list_of(wb__doc_room *r, int n, const wb__julia *values)
+static wb__doc *list_of(wb__doc_arena *r, int n, const wb__julia *values)
 {
     wb__doc *list = wb__doc_list(r);
     for (int i = 0; i < n; i++) wb__doc_push(r, list, values[i].value);
     return list;
 }
 
-wb__julia wb__julia_tuple(wb__doc_room *r, int n, const wb__julia *values)
+wb__julia wb__julia_tuple(wb__doc_arena *r, int n, const wb__julia *values)
 {
-    wb__doc **types = parts(r, n, values, true);
+    wb__doc **types = members(r, n, values, true);
     if (!types) return (wb__julia){NULL, NULL};
-    return (wb__julia){wb__julia_type(r, "Core.Tuple", n, types), tuple_of(r, list_of(r, n, values))};
+    return (wb__julia){wb__julia_type(r, "Core.Tuple", n, types),
+                       tuple_of(r, list_of(r, n, values))};
 }
 
-wb__julia wb__julia_ints(wb__doc_room *r, int n, const int64_t *values)
+wb__julia wb__julia_ints(wb__doc_arena *r, int n, const int64_t *values)
 {
     wb__julia *row = wb__doc_memory(r, (size_t)(n ? n : 1) * sizeof *row);
     for (int i = 0; row && i < n; i++) row[i] = wb__julia_int(r, values[i]);
     return row ? wb__julia_tuple(r, n, row) : (wb__julia){NULL, NULL};
 }
 
-wb__julia wb__julia_named_tuple(wb__doc_room *r, int n, const char *const *names,
+wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *names,
                                 const wb__julia *values)
 {
-    wb__doc *symbols = wb__doc_list(r), **types = parts(r, n, values, true);
+    wb__doc *symbols = wb__doc_list(r), **types = members(r, n, values, true);
     if (!types) return (wb__julia){NULL, NULL};
     for (int i = 0; i < n; i++) wb__doc_push(r, symbols, symbol(r, names[i]));
     wb__doc *both[2] = {tuple_of(r, symbols), wb__julia_type(r, "Core.Tuple", n, types)};
@@ -125,7 +129,7 @@ wb__julia wb__julia_named_tuple(wb__doc_room *r, int n, const char *const *names
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-wb__julia wb__julia_struct(wb__doc_room *r, wb__doc *type, int n, const wb__julia *fields)
+wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields)
 {
     wb__julia v = {type, tagged(r, "struct")};
     wb__doc_put(r, v.value, "type", type);
@@ -133,7 +137,7 @@ wb__julia wb__julia_struct(wb__doc_room *r, wb__doc *type, int n, const wb__juli
     return v;
 }
 
-wb__julia wb__julia_singleton(wb__doc_room *r, const char *path)
+wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path)
 {
     return wb__julia_struct(r, core(r, path), 0, NULL);
 }
@@ -155,7 +159,7 @@ const char *wb__julia_dtype(wb_dtype dtype)
     }
 }
 
-wb__doc *wb__julia_array_type(wb__doc_room *r, wb_dtype dtype, int ndim)
+wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim)
 {
     const char *element = wb__julia_dtype(dtype);
     if (!element) return NULL;
@@ -163,8 +167,9 @@ wb__doc *wb__julia_array_type(wb__doc_room *r, wb_dtype dtype, int ndim)
     return wb__julia_type(r, "Core.Array", 2, both);
 }
 
-/* Bytes in a row are BSON's own. */
-static wb__julia array(wb__doc_room *r, wb_dtype dtype, int ndim, const int64_t *dims, wb__doc *data)
+/* Vector{UInt8} is a plain BSON binary. */
+static wb__julia array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims,
+                       wb__doc *data)
 {
     wb__julia v = {wb__julia_array_type(r, dtype, ndim), data};
     if (!wb__julia_dtype(dtype)) return wb__julia_nothing(r);
@@ -178,26 +183,26 @@ static wb__julia array(wb__doc_room *r, wb_dtype dtype, int ndim, const int64_t 
     return v;
 }
 
-wb__julia wb__julia_array(wb__doc_room *r, wb_tensor *x, wb__order order)
+wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order)
 {
     const int64_t columns[2] = {x->dims[1], x->dims[0]};
     return array(r, (wb_dtype)x->dtype, x->ndim, order == WB__COLUMNS ? columns : x->dims,
                  wb__doc_tensor(r, x, order));
 }
 
-wb__julia wb__julia_column(wb__doc_room *r, wb_tensor *x)
+wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x)
 {
     return array(r, (wb_dtype)x->dtype, 2, (int64_t[]){1, x->size}, wb__doc_tensor(r, x, WB__ROWS));
 }
 
-wb__julia wb__julia_zeros(wb__doc_room *r, wb_dtype dtype, int ndim, const int64_t *dims)
+wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t bytes = (int64_t)wb__dtype_size(dtype);
     for (int i = 0; i < ndim; i++) bytes *= dims[i];
     return array(r, dtype, ndim, dims, wb__doc_zeros(r, bytes));
 }
 
-wb__doc *wb__julia_reference(wb__doc_room *r, int64_t i)
+wb__doc *wb__julia_reference(wb__doc_arena *r, int64_t i)
 {
     wb__doc *d = tagged(r, "backref");
     wb__doc_put(r, d, "ref", wb__doc_int(r, i + 1));

@@ -1,9 +1,9 @@
-/* Comma-separated numbers.  A field may stand in quotes ("" is one quote inside); blank lines are
- * skipped; lines end with \n or \r\n; numbers are read the same under every locale, as f64 rounded
- * to f32.
+/* Comma-separated numbers. A field may be quoted; "" in quotes is one quote. Blank lines are
+ * skipped; lines end with \n or \r\n. Numbers are read as f64 and rounded to f32, independent of
+ * the locale.
  *
- * Labels are gathered as text first: they are classes by number if all are whole numbers, by name
- * if any is none. */
+ * Labels are collected as text first. If all are whole numbers they are the classes; if any is not
+ * a number, all are names, and classes are numbered by their first appearance. */
 #include "io/dataset/csv.h"
 
 #include "base/files/file.h"
@@ -20,11 +20,11 @@ typedef struct { const char *text; int length; } field;
 typedef struct {
     const char *path, *text, *at, *end;
     char separator;
-    int64_t line, columns, label;       /* lines from 1; columns of the file; label -1 for none */
+    int64_t line, columns, label;       /* line: from 1; columns: of the file; label: -1 for none */
     float *x;
-    int64_t n, room;                    /* numbers */
+    int64_t n, capacity;                /* of x */
     field *labels;
-    int64_t rows, label_room;
+    int64_t rows, label_capacity;
 } table;
 
 static int wrong(const table *t, const char *at, int64_t column, const char *format, ...)
@@ -48,7 +48,7 @@ static bool is_blank(const table *t, char c)
     return (c == ' ' || c == '\t' || c == '\r') && c != t->separator;
 }
 
-/* One field from t->at on, without blanks and quotes around it; t->at ends on the separator, the
+/* Reads a field from t->at, without blanks and quotes around it. t->at ends at the separator, the
  * newline or the end. */
 static int next_field(table *t, int64_t column, field *f)
 {
@@ -75,8 +75,8 @@ static int next_field(table *t, int64_t column, field *f)
     return 0;
 }
 
-/* Up to 19 digits and a small power of ten are exact in two doubles; the rest is left to the
- * system. */
+/* Up to 16 digits that fit in 53 bits, divided by a power of ten up to 1e16, give a correctly
+ * rounded double; other numbers are left to strtod. */
 static bool read_number(field f, double *value)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -101,17 +101,16 @@ static bool read_number(field f, double *value)
     char copy[401], *stop;
     memcpy(copy, f.text, (size_t)f.length);
     copy[f.length] = 0;
-    if (strpbrk(copy, "xXpP( \t\n"))
-        return false; /* what strtod takes besides decimal numbers, inf and nan */
+    if (strpbrk(copy, "xXpP( \t\n")) return false;  /* strtod would accept hexadecimal, nan(...) */
     *value = strtod(copy, &stop);
     return stop != copy && !*stop;
 }
 
-static void *grown(void *block, int64_t *room, size_t size)
+static void *grown(void *block, int64_t *capacity, size_t size)
 {
-    int64_t more = *room ? 2 * *room : 256;
+    int64_t more = *capacity ? 2 * *capacity : 256;
     void *larger = wb__realloc(block, (size_t)more * size);
-    if (larger) *room = more;
+    if (larger) *capacity = more;
     return larger;
 }
 
@@ -122,8 +121,8 @@ static int add_number(table *t, int64_t column, field f)
     if (!read_number(f, &value))
         return wrong(t, f.text, column, "\"%.*s\" is not a number%s", WB__MIN(f.length, 60), f.text,
                      t->rows == 0 && t->line == 1 ? " (a line of names? then .header = true)" : "");
-    if (t->n == t->room) {
-        float *larger = grown(t->x, &t->room, sizeof *t->x);
+    if (t->n == t->capacity) {
+        float *larger = grown(t->x, &t->capacity, sizeof *t->x);
         if (!larger) return WB_ERROR_MEMORY;
         t->x = larger;
     }
@@ -134,8 +133,8 @@ static int add_number(table *t, int64_t column, field f)
 static int add_label(table *t, int64_t column, field f)
 {
     if (!f.length) return wrong(t, f.text, column, "no label");
-    if (t->rows == t->label_room) {
-        field *larger = grown(t->labels, &t->label_room, sizeof *t->labels);
+    if (t->rows == t->label_capacity) {
+        field *larger = grown(t->labels, &t->label_capacity, sizeof *t->labels);
         if (!larger) return WB_ERROR_MEMORY;
         t->labels = larger;
     }
@@ -157,7 +156,7 @@ static bool skip_blank_lines(table *t)
     }
 }
 
-/* The columns of the line at t->at, which stays. */
+/* Counts the columns of the line at t->at, which does not move. */
 static int count_columns(table *t, int64_t *columns)
 {
     const char *start = t->at;
@@ -189,7 +188,7 @@ static int read_line(table *t)
         }
         t->at += t->at < t->end;
     }
-    for (const char *c = start; c < t->at; c++) t->line += *c == '\n'; /* quotes may hold some */
+    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* also in quotes */
     t->line += t->at == t->end && t->at[-1] != '\n';
     t->rows++;
     return 0;
@@ -217,7 +216,8 @@ static int read_lines(table *t, const wb_load_csv_options *o)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* All labels as whole numbers: 1; 0 if one is no number; -1 with the error set. */
+/* Reads all labels as whole numbers. 1: done; 0: a label is not a number; -1: a label is not whole,
+ * with the error set. */
 static int whole_numbers(const table *t, int32_t *y)
 {
     double value;
@@ -234,12 +234,12 @@ static int whole_numbers(const table *t, int32_t *y)
     return -1;
 }
 
-/* Numbers by order of appearance, through a table of hashes that is at most half full. */
+/* Numbers the names by order of appearance, with a hash table that is at most half full. */
 static int by_name(const table *t, int32_t *y)
 {
     size_t size = 16;
     while (size < 2 * (size_t)t->rows) size *= 2;
-    int64_t *first = wb__alloc_zero(size, sizeof *first); /* row + 1 that has the name first */
+    int64_t *first = wb__alloc_zero(size, sizeof *first);   /* 1 + the first row with the name */
     if (!first) return WB_ERROR_MEMORY;
     int32_t classes = 0;
     for (int64_t i = 0; i < t->rows; i++) {
@@ -262,7 +262,7 @@ static int by_name(const table *t, int32_t *y)
     return 0;
 }
 
-static int classes(const table *t, wb_tensor **y)
+static int read_classes(const table *t, wb_tensor **y)
 {
     int32_t *numbers = wb__alloc_aligned((size_t)t->rows * sizeof *numbers);
     if (!numbers) return WB_ERROR_MEMORY;
@@ -275,12 +275,12 @@ static int classes(const table *t, wb_tensor **y)
     return *y ? 0 : (int)wb_error_code();
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- the whole file -------------------------------------------------------------------------- */
 
 static int read_table(table *t, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y)
 {
     int status = read_lines(t, o);
-    if (!status && t->label >= 0) status = classes(t, y);
+    if (!status && t->label >= 0) status = read_classes(t, y);
     if (status) return status;
     float *fitting = t->n ? wb__realloc(t->x, (size_t)t->n * sizeof *t->x) : wb__alloc(1);
     if (!fitting) return WB_ERROR_MEMORY;

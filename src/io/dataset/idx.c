@@ -1,6 +1,6 @@
-/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zeros, a byte of type, a byte of
- * dimensions, each dimension as a big-endian u32, then the elements, big-endian and row-major.  As
- * a dataset: data/readers.c. */
+/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zeros, a byte for the type, a byte for the
+ * number of dimensions, each dimension as a big-endian u32, then the elements, big-endian and
+ * row-major. data/readers.c makes datasets of such files. */
 #include "io/dataset/idx.h"
 
 #include "io/borrow.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the types are called in the file, and here: 16-bit integers are widened. */
+/* The format's types. 16-bit integers are widened to i32. */
 static const struct { uint8_t code, bytes; wb_dtype dtype;
 } types[] = {
     {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},
@@ -29,7 +29,7 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 #endif
 }
 
-/* `elements` lie in the file as they are there. */
+/* `elements` is in the mapping, as stored. */
 typedef struct {
     size_t type;
     int ndim;
@@ -39,7 +39,7 @@ typedef struct {
 
 static int read_dims(wb__mapping *m, header *h)
 {
-    int64_t size = 1;                   /* but for dimensions of 0 */
+    int64_t size = 1;                   /* like h->size, but with 1 for dimensions of 0 */
     h->size = 1;
     for (int i = 0; i < h->ndim; i++) {
         const uint8_t *b = wb__map_take(m, &h->begin, 4, "a dimension");
@@ -71,11 +71,11 @@ static int read_header(wb__mapping *m, header *h)
     int64_t end = h->begin;
     if (!wb__map_take(m, &end, h->size * types[h->type].bytes, "elements")) return wb_error_code();
     status = wb__map_end(m, end);
-    h->elements = m->data + h->begin;   /* where the contents are now */
+    h->elements = m->data + h->begin;   /* the mapping may have moved */
     return status;
 }
 
-/* As they are here, in a block of wb__alloc_aligned. */
+/* The elements in host byte order, in a block of wb__alloc_aligned. */
 static void *copied(const header *h)
 {
     const int bytes = types[h->type].bytes;
@@ -84,7 +84,8 @@ static void *copied(const header *h)
     if (!data) return NULL;
     memcpy(data, h->elements, (size_t)(h->size * bytes));
     big_to_host(data, h->size, bytes);
-    for (int64_t i = bytes == 2 ? h->size - 1 : -1; i >= 0; i--) {      /* widened from the end */
+    /* from the end, since it widens in place */
+    for (int64_t i = bytes == 2 ? h->size - 1 : -1; i >= 0; i--) {
         int16_t narrow;
         memcpy(&narrow, data + 2 * i, 2);
         ((int32_t *)(void *)data)[i] = narrow;
@@ -92,7 +93,7 @@ static void *copied(const header *h)
     return data;
 }
 
-/* What was decompressed is the tensor's memory, where it can be. */
+/* Decompressed data becomes the tensor's memory if possible; otherwise the elements are copied. */
 wb_tensor *wb_read_idx(const char *path)
 {
     header h;

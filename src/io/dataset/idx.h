@@ -1,12 +1,12 @@
-/* An IDX file as a table. */
+/* IDX files as tables. */
 #ifndef WB__IDX_H
 #define WB__IDX_H
 
 #include "base/map.h"
 #include "io/table.h"
 
-/* One entry, "0"; `values` false: without data, and with its bytes in the file.  The mapping is the
- * table's from here on, but stays the caller's on failure. */
+/* A table with one entry, "0". `values` false: without data, and its bytes are the bytes in the
+ * file. On success the table owns the mapping, on failure the caller. */
 int wb__idx_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

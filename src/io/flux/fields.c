@@ -1,4 +1,4 @@
-/* Flux's structs, functions and connections, with their counterparts here. */
+/* The tables of Flux's structs, functions and connections with their counterparts in Weber. */
 #include "io/flux/fields.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
      (int)(sizeof(wb__flux_field[]){__VA_ARGS__} / sizeof(wb__flux_field)), {__VA_ARGS__}},
 #define FIELD(name, here, how) {name, here, WB__FIELD_##how, NULL, 0, 0}
 #define SAME(name, how) FIELD(name, name, how)
-#define NUMBER(name, here, how, otherwise) {name, here, WB__FIELD_##how, NULL, 0, otherwise}
+#define NUMBER(name, here, how, by_default) {name, here, WB__FIELD_##how, NULL, 0, by_default}
 #define BIAS(since) {"bias", "bias", WB__FIELD_BIAS, NULL, since, 0}
 #define OLD_BIAS {"bias", "bias", WB__FIELD_BIAS, "b", 1500, 0}
 #define OTHER(name) FIELD(name, NULL, NONE)
@@ -50,7 +50,7 @@
     STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
     STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
 
-/* Newest first for each type.  Without parameters: they are not known here. */
+/* Newest first for each type. A NULL for parameters: the type's parameters are unknown. */
 const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
     STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
@@ -176,7 +176,8 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
 #define BASE(name) OF_ELEMENTS("Base.#" name, name, 0)
 #define ALIAS(julia, here) {"#" julia, here, true, false, 0}
 
-/* Writing takes the first row of a name that the version has; aliases stand last, for reading. */
+/* Writing uses the first row that the version has; aliases are last, since they are only for
+ * reading. */
 const wb__flux_name wb__flux_functions[] = {
     OF_ARRAYS("Base.#identity", "identity", 0),
     OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
@@ -200,7 +201,7 @@ const wb__flux_name wb__flux_functions[] = {
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
     {0}};
 
-/* Julia's * multiplies matrices, so that only its broadcast is Weber's. */
+/* Julia's * of matrices is the matrix product; only its broadcast is wb_mul. */
 const wb__flux_name wb__flux_connections[] = {
     {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},

@@ -1,4 +1,5 @@
-/* Flux's models in BSON files, both ways: what formats.c dispatches to. */
+/* Flux's models in BSON files: reading and writing. formats.c and model_file.c call these
+ * functions. */
 #ifndef WB__FLUX_H
 #define WB__FLUX_H
 
@@ -7,38 +8,38 @@
 
 /* ---- reading: read.c, table.c, params.c, outline.c ----------------------- */
 
-/* The layers, ready to run (wb_load). */
+/* wb_load of a BSON file. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
-/* All arrays of one variable by Weber's paths; a list of parameters is nameless.  `key` NULL: "model", or the only
- * variable that holds any.  Values stay in the mapping, which must outlive the table; `out->mapping` is left alone.
- * On failure nothing is held. */
+/* All arrays of one variable, with Weber's paths as names; a list of parameters gives a nameless
+ * table. `key` NULL: "model", or the only variable with arrays. Values stay in the mapping, which
+ * must outlive the table; out->mapping is not set. On failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
-/* A nameless table gets the names of the model's parameters, in the order in which Flux.params lists them, and their
- * layout: then it is a table like any other.  `path`: the file's, for messages. */
+/* Gives the arrays of a nameless table the names and layouts of the model's parameters, in the
+ * order of Flux.params. `path`: of the file, for messages. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* The file for people: each variable, layer, array, number and unknown part, parents first.  A nonzero return of
- * `row` ends it and is returned. */
+/* Calls `row` for each variable, layer, array, number and unknown part of a file, parents first.
+ * Stops at a nonzero result, which is returned. */
 typedef struct {
     int depth;                          /* variables: 0 */
     const char *path;                   /* "model.layers.0.weight" */
-    const char *name;                   /* its last part: "weight" */
-    const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4", "Main.Controller", "Float64" */
-    const char *value;                  /* of numbers, strings, functions: "0.9874", "relu"; else NULL */
+    const char *name;                   /* last part of the path: "weight" */
+    const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4" */
+    const char *value;                  /* numbers, strings, functions: "relu"; else NULL */
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
-    int fields;                         /* of layers, lists and unknown parts */
-    wb_dtype dtype;                     /* of arrays; 0: one that Weber has not */
+    int fields;                         /* count, of layers, lists and unknown parts */
+    wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
     int ndim;
-    int64_t dims[WB_MAX_DIMS];          /* row-major: the reverse of Julia's */
-    int64_t bytes;                      /* of an array's values, or of all in a layer, list or part */
+    int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
+    int64_t bytes;                      /* of the values, in a list or layer of all arrays */
 } wb__flux_row;
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 
 /* ---- writing: save.c, save_layers.c ----------------------------------------------------- */
 
-/* The whole of wb_save for .bson: a state document, or with .structs the layers themselves. */
+/* wb_save to .bson: a state document, or with .structs the layers themselves. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);
 
 #endif

@@ -1,4 +1,4 @@
-/* Julia's functions by their names: activations, connections, what is broadcast. */
+/* Julia's functions by name: activations, connections, broadcasts. */
 #include "io/flux/read.h"
 
 #include <string.h>
@@ -44,8 +44,9 @@ bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field,
         wb__flux_leave(r, back);
         if (!l) return false;
         if (l->type != wb__layer_type_named("Function"))
-            return wb__flux_why(r, "its activation was given as a %s; give wb_layer_from_function",
-                                l->type->name),
+            return wb__flux_reason(r,
+                                   "its activation was given as a %s; give wb_layer_from_function",
+                                   l->type->name),
                    false;
         memcpy(out, (const char *)l->options + l->type->options[0].offset, sizeof *out);
     }

@@ -1,4 +1,4 @@
-/* A BSON file for people: what is where in it. */
+/* The outline of a BSON file, for printing. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 
@@ -9,8 +9,8 @@ typedef struct {
     wb__flux_reader *r;
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
-    int status;                 /* of row */
-} telling;
+    int status;                 /* the last result of row */
+} outline;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
@@ -19,7 +19,8 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
     wb__jl_array a;
     int64_t sum = 0;
     if (depth > WB__JL_DEEPEST)
-        return wb__bson_fail(f, v->at, "parts stand in one another deeper than %d", WB__JL_DEEPEST),
+        return wb__bson_fail(f, v->at, "parts are nested deeper than %d",
+                             WB__JL_DEEPEST),
                0;
     if (wb__jl_array_of(f, v, &a)) return a.bytes;
     if (!wb__jl_holds(v)) return 0;
@@ -33,7 +34,7 @@ static int64_t bytes_in(wb__bson_file *f, const wb__jl *v, int depth)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static int tell(telling *t, const wb__jl *v, int depth, const char *name);
+static int put_value(outline *t, const wb__jl *v, int depth, const char *name);
 
 static const char *value_text(const wb__jl *v, char *out, size_t size)
 {
@@ -50,7 +51,7 @@ static const char *value_text(const wb__jl *v, char *out, size_t size)
     }
 }
 
-/* A layer's activation, where it has one. */
+/* The name of a layer's activation; NULL: none. */
 static const char *activation_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
     static const char *const fields[] = {"σ", "λ"};
@@ -64,7 +65,7 @@ static const char *activation_text(wb__bson_file *f, const wb__jl *v, char *out,
     return NULL;
 }
 
-static int kind_of(telling *t, const wb__jl *v)
+static int kind_of(outline *t, const wb__jl *v)
 {
     wb__jl f;
     wb__jl_array a;
@@ -90,8 +91,9 @@ static int kind_of(telling *t, const wb__jl *v)
     }
 }
 
-/* What there is to see of a part: no numbers of a layer's options, no functions but in a chain. */
-static bool worth_telling(telling *t, const wb__jl *of, const wb__jl *v, int kind)
+/* Whether a part of `of` gets a row: not the options of a layer, and functions only in a
+ * container. */
+static bool is_shown(outline *t, const wb__jl *of, const wb__jl *v, int kind)
 {
     bool layer = of->kind == WB__JL_STRUCT && wb__flux_known(of);
     if (kind == WB__FLUX_VALUE)
@@ -104,7 +106,7 @@ static bool worth_telling(telling *t, const wb__jl *of, const wb__jl *v, int kin
     return true;
 }
 
-static int tell_parts(telling *t, const wb__jl *v, int depth)
+static int put_fields(outline *t, const wb__jl *v, int depth)
 {
     wb__flux_reader *r = t->r;
     wb__jl_fields w;
@@ -114,15 +116,15 @@ static int tell_parts(telling *t, const wb__jl *v, int depth)
          !r->f.status && !t->status && wb__jl_fields_next(&r->f, &w);) {
         size_t back;
         if (!wb__flux_enter(r, w.name, &back)) break;
-        if (layers && !strcmp(w.name, "layers")) tell_parts(t, &w.value, depth);
-        else if (worth_telling(t, v, &w.value, kind_of(t, &w.value)))
-            tell(t, &w.value, depth, w.name);
+        if (layers && !strcmp(w.name, "layers")) put_fields(t, &w.value, depth);
+        else if (is_shown(t, v, &w.value, kind_of(t, &w.value)))
+            put_value(t, &w.value, depth, w.name);
         wb__flux_leave(r, back);
     }
     return r->f.status ? r->f.status : t->status;
 }
 
-static int tell(telling *t, const wb__jl *v, int depth, const char *name)
+static int put_value(outline *t, const wb__jl *v, int depth, const char *name)
 {
     wb__bson_file *f = &t->r->f;
     wb__jl_array a;
@@ -147,14 +149,14 @@ static int tell(telling *t, const wb__jl *v, int depth, const char *name)
     t->status = t->row(&row, t->ctx);
     if (t->status || row.kind == WB__FLUX_ARRAY || row.kind == WB__FLUX_VALUE || !wb__jl_holds(v))
         return t->status;
-    return tell_parts(t, v, depth + 1);
+    return put_fields(t, v, depth + 1);
 }
 
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx)
 {
     wb__flux_reader *r = wb__alloc_zero(1, sizeof *r);
     if (!r) return WB_ERROR_MEMORY;
-    telling t = {.r = r, .row = row, .ctx = ctx};
+    outline t = {.r = r, .row = row, .ctx = ctx};
     if (!wb__bson_open(&r->f, m)) {
         wb__jl root = {.kind = WB__JL_DICT, .items = r->f.root};
         wb__jl_fields w;
@@ -162,7 +164,7 @@ int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void
              !r->f.status && !t.status && wb__jl_fields_next(&r->f, &w);) {
             size_t back;
             if (!strcmp(w.name, "_backrefs") || !wb__flux_enter(r, w.name, &back)) continue;
-            tell(&t, &w.value, 0, w.name);
+            put_value(&t, &w.value, 0, w.name);
             wb__flux_leave(r, back);
         }
     }

@@ -1,5 +1,5 @@
-/* A list of parameters, as Flux.params gives and programs used to save, meets a model: which array
- * is which. */
+/* Lists of parameters as Flux.params returns them, which older programs saved. Finds the
+ * parameter of the model that each array belongs to. */
 #include "io/flux/flux.h"
 #include "io/flux/value.h"
 #include "nn/layer.h"
@@ -7,23 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One parameter, in Flux's order. */
+/* A parameter of the model, in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool turned;                /* it lies (out, in) in Julia's order */
-    bool state; /* of a recurrent layer, which Weber's need not have: path NULL */
+    bool transposed;            /* (out, in) in Julia's order */
+    bool state;                 /* a recurrent layer's state that Weber may lack: path NULL */
 } expected;
 
 typedef struct {
     expected *list;
-    int n, room, n_states;
+    int n, capacity, n_states;
     wb__pointer_map seen;
     int status;
 } order;
 
 static bool add(order *o, expected e)
 {
-    if (!wb__reserve(&o->list, &o->room, o->n + 1, sizeof *o->list))
+    if (!wb__reserve(&o->list, &o->capacity, o->n + 1, sizeof *o->list))
         return o->status = WB_ERROR_MEMORY, false;
     o->list[o->n++] = e;
     o->n_states += e.state;
@@ -32,7 +32,7 @@ static bool add(order *o, expected e)
 
 static void collect(order *o, void *object, const char *path);
 
-/* The struct that has the arrays of a layer: of a layer over steps, its cell. */
+/* The struct that has a layer's arrays; for a recurrent layer the struct of its cell. */
 static const wb__flux_struct *row_of(const wb_layer *l)
 {
     const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
@@ -40,7 +40,7 @@ static const wb__flux_struct *row_of(const wb_layer *l)
     return steps ? wb__flux_struct_named(row->layer) : row;
 }
 
-static bool is_turned(const wb__flux_struct *row, const char *name)
+static bool is_transposed(const wb__flux_struct *row, const char *name)
 {
     const wb__flux_field *f = row ? row->fields : NULL;
     for (int i = 0; row && i < row->n; i++)
@@ -65,13 +65,14 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
         if (!seen) o->status = WB_ERROR_MEMORY;
         bool counts = seen && !*seen && x->op == WB__OP_variable && !(x->flags & WB__FROZEN);
         if (seen) *seen = full;
-        bool turned = is_turned(row, child->name);
-        if (counts && add(o, (expected){.path = full, .turned = turned})) return;
+        bool transposed = is_transposed(row, child->name);
+        if (counts && add(o, (expected){.path = full, .transposed = transposed})) return;
     }
     wb__free(full);
 }
 
-/* Flux lists the bias of a BatchNorm before its scale, and what a recurrent layer begins with. */
+/* Collects a layer's parameters in Flux's order. Flux lists the bias of a BatchNorm before its
+ * scale, and the initial states of a recurrent layer. */
 static void collect(order *o, void *object, const char *path)
 {
     wb__branch *node = object;
@@ -86,7 +87,7 @@ static void collect(order *o, void *object, const char *path)
     for (int i = 0; i < n; i++) add(o, (expected){.state = true});
 }
 
-static void turn(wb__entry *e)
+static void transpose(wb__entry *e)
 {
     if (e->ndim != 2) return;
     int64_t rows = e->dims[0];
@@ -102,7 +103,7 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-/* Entries and parameters side by side, as many as there are of both. */
+/* Names the entries after the parameters of the same index. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
     int kept = 0, status = 0, at = 0;
@@ -123,7 +124,7 @@ static int name_all(wb__table *t, const char *path, order *o, bool with_states)
         wb__free(e->name);
         e->name = p->path;
         p->path = NULL;
-        if (!status && p->turned) turn(e);
+        if (!status && p->transposed) transpose(e);
         if (e->ndim == 2 && e->dims[0] == 1 && strstr(e->name, "initial_")) {
             e->ndim = 1;
             e->dims[0] = e->dims[1];

@@ -1,4 +1,4 @@
-/* Flux's models: layers of layers, parts that are unknown, and what is in a file. */
+/* Reading Flux's models: containers, unknown parts, files. */
 #include "io/flux/read.h"
 
 #include "io/flux/flux.h"
@@ -7,20 +7,20 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 4096, MOST_TOLD = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
+enum { MOST_LAYERS = 4096, MOST_LISTED = 40, MOST_NUMBERS = 64, MOST_NAMED = 8 };
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- paths ----------------------------------------------------------------------------------- */
 
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back)
 {
     *back = r->path_length;
-    size_t room = sizeof r->path - r->path_length, n = strlen(name) + (r->path_length > 0);
-    if (r->depth >= WB__JL_DEEPEST || n >= room) {
-        wb__bson_fail(&r->f, NULL, "\"%.60s...\": parts stand in one another deeper than %d",
+    size_t left = sizeof r->path - r->path_length, n = strlen(name) + (r->path_length > 0);
+    if (r->depth >= WB__JL_DEEPEST || n >= left) {
+        wb__bson_fail(&r->f, NULL, "\"%.60s...\": parts are nested deeper than %d",
                       r->path, WB__JL_DEEPEST);
         return false;
     }
-    snprintf(r->path + r->path_length, room, "%s%s", r->path_length ? "." : "", name);
+    snprintf(r->path + r->path_length, left, "%s%s", r->path_length ? "." : "", name);
     for (char *c = r->path + *back + (*back > 0); *c; c++)
         if (*c == '.' && strcmp(name, "layers") && strncmp(name, "layers.", 7)) *c = '_';
     r->path_length += n;
@@ -37,13 +37,13 @@ void wb__flux_leave(wb__flux_reader *r, size_t back)
 
 /* ---- unknown parts --------------------------------------------------------------------------- */
 
-void *wb__flux_why(wb__flux_reader *r, const char *format, ...)
+void *wb__flux_reason(wb__flux_reader *r, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(r->why_room, sizeof r->why_room, format, arguments);
+    vsnprintf(r->reason_text, sizeof r->reason_text, format, arguments);
     va_end(arguments);
-    r->why = r->why_room;
+    r->reason = r->reason_text;
     return NULL;
 }
 
@@ -83,24 +83,24 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* A field of an unknown part, as far as it can be read: WB_NONE for the rest.  Structs in it are
- * offered themselves. */
+/* Reads a field of an unknown part, for .substitute; WB_NONE if it cannot be read. Structs in it
+ * are read as layers. */
 static void *part_of(wb__flux_reader *r, const wb__jl *v)
 {
-    bool wanted = r->o->substitute != NULL;
+    bool keep = r->o->substitute != NULL;
     wb_function f;
     switch (v->kind) {
     case WB__JL_GPU:
         wb__jl_gpu_fail(&r->f, v, r->path);
         return NULL;
-    case WB__JL_ARRAY: return wanted ? tensor_of(r, v) : WB_NONE;
+    case WB__JL_ARRAY: return keep ? tensor_of(r, v) : WB_NONE;
     case WB__JL_NUMBER:
-        if (!wanted || !wb__bson_spend(&r->f, 64)) return r->f.status ? NULL : WB_NONE;
+        if (!keep || !wb__bson_spend(&r->f, 64)) return r->f.status ? NULL : WB_NONE;
         return v->whole ? wb_from(&v->integer, WB_I64, 0, NULL)
                         : wb_from(&v->real, WB_F64, 0, NULL);
     case WB__JL_FUNCTION:
         f = wb__flux_function(v);
-        return wanted && f ? (void *)wb_layer_from_function(f) : WB_NONE;
+        return keep && f ? (void *)wb_layer_from_function(f) : WB_NONE;
     case WB__JL_TUPLE: return tree_of(r, v);
     case WB__JL_LIST: case WB__JL_DICT:
         return wb__jl_count(&r->f, v) <= MOST_NUMBERS ? (void *)tree_of(r, v)
@@ -109,30 +109,30 @@ static void *part_of(wb__flux_reader *r, const wb__jl *v)
     case WB__JL_STRUCT:
         if (wb__jl_named_tuple(v)) return tree_of(r, v);
         if (!strcmp(wb__jl_last(v), "Adjoint") || !strcmp(wb__jl_last(v), "Transpose"))
-            return wanted ? tensor_of(r, v) : WB_NONE;
-        if (!wb__bson_count(&r->f, v->items))
-            return r->f.status ? NULL : WB_NONE; /* Colon and its like */
+            return keep ? tensor_of(r, v) : WB_NONE;
+        if (!wb__bson_count(&r->f, v->items))       /* such as Colon */
+            return r->f.status ? NULL : WB_NONE;
         return wb__flux_layer(r, v);
     default: return r->f.status ? NULL : WB_NONE;
     }
 }
 
-static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *why)
+static void note_unknown(wb__flux_reader *r, const char *type, int n, const char *reason)
 {
-    if (r->n_unknown++ >= MOST_TOLD) return;
+    if (r->n_unknown++ >= MOST_LISTED) return;
     const char *path = *r->path ? r->path : r->variable, *s = n == 1 ? "" : "s";
     wb__text_add(&r->unknown, "\n  \"%s\": %s (%d field%s)%s%s", path, type, n, s,
-                 why ? ": " : "", why ? why : "");
+                 reason ? ": " : "", reason ? reason : "");
 }
 
-/* What can fail for want of memory alone. */
+/* Sets the status for a layer whose creation fails only if memory is short. */
 static wb_layer *made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
     return l;
 }
 
-/* A stand-in where reading goes on for the sake of the list alone. */
+/* A placeholder layer, so that reading continues and finds all unknown parts. */
 static wb_layer *nothing(wb__flux_reader *r)
 {
     return made(r, wb_layer_from_function(wb_identity));
@@ -140,14 +140,14 @@ static wb_layer *nothing(wb__flux_reader *r)
 
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 {
-    char type[2 * WB__JL_NAME], why[sizeof r->why_room] = "";
+    char type[2 * WB__JL_NAME], reason[sizeof r->reason_text] = "";
     if (v->kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, v, r->path), NULL;
-    if (r->why) snprintf(why, sizeof why, "%s", r->why);
-    r->why = NULL;
+    if (r->reason) snprintf(reason, sizeof reason, "%s", r->reason);
+    r->reason = NULL;
     wb__jl_type_text(&r->f, v, type, sizeof type);
     bool inside = v->kind == WB__JL_STRUCT || v->kind == WB__JL_CLOSURE;
     const int64_t channels = r->channels;
-    size_t told = r->unknown.length;
+    size_t listed = r->unknown.length;
     int n_before = r->n_unknown, n = inside ? wb__jl_count(&r->f, v) : 0;
     wb_tree *fields = inside ? tree_of(r, v) : wb__tree_new(0);
     if (!fields || r->f.status) return NULL;
@@ -161,27 +161,27 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
         if (!strcmp(l->type->name, "MaxPool") || !strcmp(l->type->name, "MeanPool"))
             r->channels = channels;
         r->n_unknown = n_before;
-        if (r->unknown.text) r->unknown.text[r->unknown.length = told] = 0;
+        if (r->unknown.text) r->unknown.text[r->unknown.length = listed] = 0;
         return l;
     }
-    note_unknown(r, type, n, *why ? why : NULL);
+    note_unknown(r, type, n, *reason ? reason : NULL);
     return nothing(r);
 }
 
-/* ---- layers of layers ------------------------------------------------------------------------ */
+/* ---- containers ------------------------------------------------------------------------------ */
 
-/* The layers in a tuple, a vector or a NamedTuple. */
-typedef struct { int n; bool named; wb_layer **layers; char **names; } parts;
+/* The layers of a tuple, a vector or a NamedTuple. */
+typedef struct { int n; bool named; wb_layer **layers; char **names; } inner_layers;
 
-static void drop_parts(parts *p)
+static void drop_layers(inner_layers *p)
 {
     for (int i = 0; p->names && i < p->n; i++) wb__free(p->names[i]);
     wb__free(p->names);
     wb__free(p->layers);
 }
 
-/* Is what follows a Dense that takes all that `channels` channels have?  Between them may stand
- * what keeps shapes. */
+/* Whether a Dense follows whose inputs are a multiple of r->channels; layers that keep shapes may
+ * come before it. */
 static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
 {
     while (wb__jl_fields_next(&r->f, &w)) {
@@ -195,7 +195,7 @@ static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
     return false;
 }
 
-static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
+static wb_layer *inner_layer(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
 {
     const wb__jl *v = &w->value;
     if (!chain || v->kind != WB__JL_CLOSURE || !r->channels || wb__jl_count(&r->f, v) ||
@@ -208,16 +208,16 @@ static wb_layer *part(wb__flux_reader *r, const wb__jl_fields *w, bool chain)
     return made(r, wb_Flatten());
 }
 
-static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts *p)
+static bool read_layers(wb__flux_reader *r, const wb__jl *list, bool chain, inner_layers *p)
 {
     wb__jl_fields w;
     bool known =
         list->kind == WB__JL_TUPLE || list->kind == WB__JL_LIST || wb__jl_named_tuple(list);
     int n = known ? wb__jl_count(&r->f, list) : 0;
-    *p = (parts){.named = wb__jl_named_tuple(list)};
-    if (!known) return wb__flux_why(r, "its layers are no list"), false;
+    *p = (inner_layers){.named = wb__jl_named_tuple(list)};
+    if (!known) return wb__flux_reason(r, "its layers are no list"), false;
     if (n > MOST_LAYERS)
-        return wb__flux_why(r, "%d layers are more than %d", n, MOST_LAYERS), false;
+        return wb__flux_reason(r, "%d layers are more than %d", n, MOST_LAYERS), false;
     if (!wb__bson_spend(&r->f, list->shared ? list->items.bytes : 0)) return false;
     p->layers = wb__alloc_zero((size_t)n + 1, sizeof *p->layers);
     p->names = wb__alloc_zero((size_t)n + 1, sizeof *p->names);
@@ -235,7 +235,7 @@ static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts
             return false;
         }
         p->names[p->n] = wb__strdup(w.name);
-        p->layers[p->n] = part(r, &w, chain);
+        p->layers[p->n] = inner_layer(r, &w, chain);
         wb__flux_leave(r, back);
         p->n++;
         if (!p->names[p->n - 1] && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -244,7 +244,8 @@ static bool read_parts(wb__flux_reader *r, const wb__jl *list, bool chain, parts
     return !r->f.status;
 }
 
-static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *options, parts *p)
+static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *options,
+                           inner_layers *p)
 {
     wb_layer *l = wb__layer_type_named(type)->assemble(
         options, p->n, p->named ? (const char *const *)p->names : NULL, p->layers);
@@ -257,8 +258,7 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 
-/* A connection that is not known is an unknown part of the layer, which no layer can stand in for.
- */
+/* The connection of a layer. If it is unknown, the whole layer is an unknown part. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");
@@ -266,7 +266,7 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
     wb__connection known = wb__flux_connection(r, &f);
     if (known || r->f.status) return known;
     wb__jl_type_text(&r->f, &f, type, sizeof type);
-    wb__flux_why(r, "its connection is %s; name one by wb_name_connection", type);
+    wb__flux_reason(r, "its connection is %s; name one by wb_name_connection", type);
     return NULL;
 }
 
@@ -274,16 +274,16 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain");
-    parts p;
+    inner_layers p;
     wb__jl list = chain ? wb__jl_item(&r->f, v, 0) : wb__jl_field(&r->f, v, "layers");
     join_options o = {sizeof o, chain ? NULL : connection_of(r, v)};
     wb_layer *l = NULL;
     if (!chain && !o.connection) return NULL;
-    if (read_parts(r, &list, chain, &p))
+    if (read_layers(r, &list, chain, &p))
         l = p.n     ? assembled(r, wb__jl_last(v), chain ? NULL : &o, &p)
             : chain ? nothing(r)
-                    : wb__flux_why(r, "it has no layers");
-    drop_parts(&p);
+                    : wb__flux_reason(r, "it has no layers");
+    drop_layers(&p);
     if (!chain && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
 }
@@ -316,10 +316,11 @@ static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
     return f.kind == WB__JL_FUNCTION ? function_layer(r, &f) : wb__flux_plain(r, v);
 }
 
-/* Mutable structs (BatchNorm, Dropout) may stand in several places as one. */
+/* Reads a value as a layer. A mutable struct (BatchNorm, Dropout) that is shared becomes one shared
+ * layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
-    r->why = NULL;
+    r->reason = NULL;
     if (r->f.status) return NULL;
     bool one = v->shared && (wb__jl_flux(v, "BatchNorm") || wb__jl_flux(v, "Dropout"));
     void **seen = one ? wb__pointer_map_at(&r->layers, v->at) : NULL;
@@ -337,7 +338,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* A state document of wb_save's has our structure beside it, as "weber". */
+/* Loads a state document of wb_save, which has the model's structure as the variable "weber". */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
     wb__table values = {0};
@@ -354,17 +355,19 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     return l;
 }
 
-/* The parts that are layers, as .key would name them: `, of which .key = "nets.0" or ...`. */
+/* Lists the layers inside a value as values for .key: `; it holds layers: .key = "nets.0", ...`, or
+ * "". */
 static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl *v, wb__text *list)
 {
     int n = 0;
     wb__jl_fields w;
-    const bool has = v->kind == WB__JL_STRUCT || v->kind == WB__JL_DICT || v->kind == WB__JL_TUPLE ||
-                     v->kind == WB__JL_LIST;
+    const bool has = v->kind == WB__JL_STRUCT || v->kind == WB__JL_DICT ||
+                     v->kind == WB__JL_TUPLE || v->kind == WB__JL_LIST;
     if (!has) return "";
     for (wb__jl_fields_of(&r->f, v, &w); wb__jl_fields_next(&r->f, &w);)
         if (wb__jl_layer(&w.value) && n++ < MOST_NAMED)
-            wb__text_add(list, n == 1 ? "; it holds layers: .key = \"%s.%s\"" : ", \"%s.%s\"", name, w.name);
+            wb__text_add(list, n == 1 ? "; it holds layers: .key = \"%s.%s\"" : ", \"%s.%s\"",
+                         name, w.name);
     if (n > MOST_NAMED) wb__text_add(list, ", ...");
     return list->text ? list->text : "";
 }
@@ -395,14 +398,15 @@ static wb_layer *from_variable(wb__flux_reader *r, const char *name, const wb__j
     wb_layer *l = wb__flux_layer(r, v);
     if (!l || r->f.status) return NULL;
     if (!r->n_unknown) return l;
-    if (r->n_unknown > MOST_TOLD)
-        wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_TOLD);
+    if (r->n_unknown > MOST_LISTED)
+        wb__text_add(&r->unknown, "\n  and %d more", r->n_unknown - MOST_LISTED);
     if (r->unknown.failed) return r->f.status = WB_ERROR_MEMORY, NULL;
     bool one = r->n_unknown == 1;
     wb__text list = {0};
     const char *inner = wb__jl_layer(v) ? "" : layers_in(r, name, v, &list);
     r->f.status = wb__fail(
-        WB_ERROR_FORMAT, "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s%s",
+        WB_ERROR_FORMAT,
+        "%s: %d part%s of \"%s\" %s unknown here; .substitute can give layers:%s%s",
         r->f.map->path, r->n_unknown, one ? "" : "s", name, one ? "is" : "are",
         r->unknown.text ? r->unknown.text : "", inner);
     wb__free(list.text);
@@ -424,7 +428,8 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
-        state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;  /* whole */
+        /* A part of a variable is read as layers: the structure describes whole variables. */
+        state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)
             text.kind = WB__BSON_ABSENT, l = from_variable(r, name, &v);

@@ -1,5 +1,5 @@
-/* Layers out of Flux's structs: what is shared by read.c (containers, unknown parts, files)
- * read_layers.c (each kind of layer) and functions.c (activations, connections). */
+/* Shared declarations for reading Flux's layers: read.c (containers, unknown parts, files),
+ * read_layers.c (each kind of layer), functions.c (activations, connections). */
 #ifndef WB__FLUX_READ_H
 #define WB__FLUX_READ_H
 
@@ -10,43 +10,44 @@
 typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
-    wb__pointer_map layers,
-        arrays; /* objects that references share, by where they lie: what was made of them */
-    const char *variable;       /* what holds the model: "model" */
+    /* Objects that several references share: address in the file -> layer or tensor. */
+    wb__pointer_map layers, arrays;
+    const char *variable;       /* the variable with the model: "model" */
     char path[2048];            /* of the part being read */
     size_t path_length;
     int depth;
-    int64_t channels; /* of the images that come out of the layers read so far; 0: no images */
-    const char *why;            /* what is wrong with the struct at hand */
-    char why_room[256];
-    wb__text unknown;           /* one line each */
+    int64_t channels;           /* of the images that the last layer returns; 0: no images */
+    const char *reason;         /* why the current struct cannot be read; NULL: none */
+    char reason_text[256];
+    wb__text unknown;           /* one line for each */
     int n_unknown;
 } wb__flux_reader;
 
-/* The part of that name inside the present one; what it returns goes to wb__flux_leave.  False,
- * with the error set, where parts stand in one another too deep. */
+/* Enters the part with this name; wb__flux_leave(r, *back) leaves it. False, with the error set:
+ * nested too deep. */
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
-/* The value as a layer; NULL with the error set.  An unknown part gives what .substitute says, or
- * is noted and stands in as something that is never used. */
+/* Reads a value as a layer; NULL with the error set. For an unknown part wb__flux_unknown returns
+ * the layer from .substitute; without one it records the part and returns a placeholder, and
+ * loading fails at the end. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
-/* Any of Flux's layers without others inside.  NULL, and `why` says why, where it is nothing that
- * Weber has; NULL and the file's status set on failure. */
+/* Reads a layer that contains no other layers. NULL with `reason` set: Weber has no such layer;
+ * NULL with the file's status set: failed. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
-bool wb__flux_known(
-    const wb__jl *v); /* a struct that Weber has a layer for, if its options allow */
-/* A reason, and NULL. */
-void *wb__flux_why(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
+/* Whether Weber has a layer for this struct, perhaps not with all options. */
+bool wb__flux_known(const wb__jl *v);
+/* Sets `reason`; returns NULL. */
+void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
 /* Functions by Julia's names; NULL: Weber has none. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
-/* The function that a broadcast of it is, or v itself. */
+/* The function inside a broadcast; any other value is returned unchanged. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
-/* Of a field: identity is NULL.  False: not known. */
+/* Reads an activation from a field; identity becomes NULL. False: unknown. */
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out);
 
 #endif

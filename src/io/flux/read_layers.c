@@ -1,20 +1,20 @@
-/* Flux's layers without others inside: the fields of fields.c, read.  Dimensions come
- * reversed: a kernel of Julia's (kw, kh, in, out) is [out, in, kh, kw] as it lies.  The weight of a
- * Dense is (out, in) there, so [in, out] as it lies, and is turned into our [out, in]; so are the
+/* Reads Flux's layers that contain no other layers, by the fields of fields.c. Julia is
+ * column-major, so dimensions are reversed: a kernel (kw, kh, in, out) is [out, in, kh, kw] without
+ * a copy. The weight (out, in) of a Dense is [in, out], and is transposed to [out, in]; so are the
  * weights of recurrent cells. */
 #include "io/flux/read.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* An array that is to be a child of a layer. */
+/* An array that will be a child of a layer. */
 typedef struct {
     const char *child;
     wb__flux_how how;
     wb__jl_array a;             /* data NULL: none */
-} slot;
+} child_array;
 
-/* A struct on its way to a layer. */
+/* A struct while it is read. */
 typedef struct {
     wb__flux_reader *r;
     const wb__jl *v;
@@ -31,8 +31,8 @@ typedef struct {
         wb_Recurrent_options recurrent;
         wb_MultiHeadAttention_options attention;
     } o;
-    int mode, n_typed, n;               /* the first n_typed arrays decide the dtype */
-    slot s[8];
+    int mode, n_typed, n;               /* the first n_typed arrays determine the dtype */
+    child_array s[8];
 } reading;
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static void *option(reading *x, const char *name)
     return wb__layer_option(x->type, &x->o, name);
 }
 
-/* The struct's layout, or where no version has so many fields the newest. */
+/* The struct's layout by its number of fields; the newest layout if no version has that number. */
 static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);
@@ -51,27 +51,28 @@ static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* false, with the reason: neither an array of floats nor, where there may be none, nothing. */
+/* Reads the array of a field. False with a reason: not a floating array, or missing although
+ * required. */
 static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
     wb__jl value = wb__jl_field(&r->f, v, f->name);
-    slot *s = &x->s[x->n++];
-    *s = (slot){.child = f->here, .how = f->how};
+    child_array *s = &x->s[x->n++];
+    *s = (child_array){.child = f->here, .how = f->how};
     if (value.kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, &value, r->path), false;
     if (wb__jl_array_of(&r->f, &value, &s->a)) {
         if (s->a.dtype && wb__dtype_float(s->a.dtype)) {
-            if (f->how == WB__FIELD_MATRIX) wb__jl_turn(&s->a);
+            if (f->how == WB__FIELD_MATRIX) wb__jl_transpose(&s->a);
             return true;
         }
         s->a.data = NULL;
-        return wb__flux_why(r, "its %s is of %s", f->here, s->a.type), false;
+        return wb__flux_reason(r, "its %s is of %s", f->here, s->a.type), false;
     }
     bool none = value.kind == WB__JL_NOTHING || (value.kind == WB__JL_BOOL && !value.integer) ||
                 wb__jl_flux(&value, "Zeros") || value.kind == WB__JL_ABSENT;
     bool optional = f->how > WB__FIELD_WEIGHT;
     if (r->f.status || (none && optional)) return !r->f.status;
-    return wb__flux_why(r, "its %s is no array", f->here), false;
+    return wb__flux_reason(r, "its %s is no array", f->here), false;
 }
 
 static bool take_all(reading *x, const wb__jl *v, const wb__flux_struct *row)
@@ -88,24 +89,24 @@ static bool take_all(reading *x, const wb__jl *v, const wb__flux_struct *row)
     return true;
 }
 
-static bool shaped(wb__flux_reader *r, const slot *s, int ndim, const int64_t *dims)
+static bool has_shape(wb__flux_reader *r, const child_array *s, int ndim, const int64_t *dims)
 {
     if (!s->a.data || (s->a.ndim == ndim && !memcmp(s->a.dims, dims, (size_t)ndim * sizeof *dims)))
         return true;
-    return wb__flux_why(r, "its %s has another shape than its other arrays ask for", s->child),
+    return wb__flux_reason(r, "its %s has another shape than its other arrays ask for", s->child),
            false;
 }
 
-static bool positive(wb__flux_reader *r, const slot *s, int ndim)
+static bool positive(wb__flux_reader *r, const child_array *s, int ndim)
 {
     for (int i = 0; s->a.ndim == ndim && i < ndim; i++)
-        if (s->a.dims[i] < 1) return wb__flux_why(r, "its %s is empty", s->child), false;
+        if (s->a.dims[i] < 1) return wb__flux_reason(r, "its %s is empty", s->child), false;
     if (s->a.ndim == ndim) return true;
-    return wb__flux_why(r, "its %s has %d axes, not %d", s->child, s->a.ndim, ndim), false;
+    return wb__flux_reason(r, "its %s has %d axes, not %d", s->child, s->a.ndim, ndim), false;
 }
 
-/* The widest: what is narrower fits without loss. */
-static wb_dtype widest(int n, const slot *s)
+/* A dtype that all arrays fit in without loss. */
+static wb_dtype widest(int n, const child_array *s)
 {
     wb_dtype t = 0;
     for (int i = 0; i < n; i++) {
@@ -124,16 +125,18 @@ static bool alike(const wb_tensor *x, const wb_tensor *y)
            (x->flags & WB__FROZEN) == (y->flags & WB__FROZEN);
 }
 
-static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
+static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const child_array *s)
 {
     wb_tensor *x = wb__layer_child(l, i);
     bool frozen = x->flags & WB__FROZEN;
-    if (frozen && (wb_dtype)x->dtype != s->a.dtype) { /* statistics have a dtype of their own */
+    /* Statistics may have another dtype than the parameters. */
+    if (frozen && (wb_dtype)x->dtype != s->a.dtype) {
         x = wb__statistic(l->type->name, s->child, wb_init_zeros, s->a.dtype, x->dims[0]);
         if (!x) return WB_ERROR_MEMORY;
         wb__branch_put(&l->node, i, s->child, x);
     }
-    const char *key = (const char *)s->a.at + s->a.transposed; /* turned, it is another array */
+    /* An array and its transpose are two tensors, so they have two keys. */
+    const char *key = (const char *)s->a.at + s->a.transposed;
     void **shared = s->a.shared ? wb__pointer_map_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
     if (shared && *shared && alike(*shared, x)) {
@@ -150,12 +153,12 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const slot *s)
     return status;
 }
 
-/* The layer, whose options came from the arrays' own shapes, with the arrays in it. */
-static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const slot *s)
+/* Fills the arrays into a new layer, whose options were derived from their shapes. */
+static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const child_array *s)
 {
     if (!l) {
         if (wb_error_code() == WB_ERROR_MEMORY) r->f.status = WB_ERROR_MEMORY;
-        return wb__flux_why(r, "%.200s", wb_error());
+        return wb__flux_reason(r, "%.200s", wb_error());
     }
     for (int i = 0; i < n; i++) {
         if (!s[i].a.data) continue;
@@ -170,41 +173,41 @@ static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const slot *s)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-static double number(wb__flux_reader *r, const wb__jl *v, const char *field, double otherwise)
+static double number(wb__flux_reader *r, const wb__jl *v, const char *field, double by_default)
 {
     wb__jl value = wb__jl_field(&r->f, v, field);
-    return value.kind != WB__JL_NUMBER ? otherwise : value.real == 0 ? WB__ZERO : value.real;
+    return value.kind != WB__JL_NUMBER ? by_default : value.real == 0 ? WB__ZERO : value.real;
 }
 
-static bool yes(reading *x, const char *field)
+static bool is_true(reading *x, const char *field)
 {
     wb__jl value = wb__jl_field(&x->r->f, x->v, field);
     return value.kind != WB__JL_BOOL || value.integer;
 }
 
-/* Two of a kind: (w, h) there, {h, w} here. */
+/* Two numbers: (w, h) in Julia, {h, w} in Weber. */
 static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t least,
                  int64_t *out)
 {
     int64_t both[3];
     if (wb__jl_integers(&r->f, value, 3, both) != 2)
-        return wb__flux_why(r, "its %s is not of two axes", field), false;
+        return wb__flux_reason(r, "its %s is not of two axes", field), false;
     if (both[0] < least || both[1] < least)
-        return wb__flux_why(r, least ? "its %s is not positive" : "its %s is negative", field),
+        return wb__flux_reason(r, least ? "its %s is not positive" : "its %s is negative", field),
                false;
     wb_ints_set(out, 2, (int64_t[]){both[1], both[0]});
     return true;
 }
 
-/* (w, h) or (left, right, top, bottom) there; {top, bottom, left, right} here. */
+/* (w, h) or (left, right, top, bottom) in Julia; {top, bottom, left, right} in Weber. */
 static bool pad(wb__flux_reader *r, const wb__jl *value, int64_t *list)
 {
     int64_t p[5];
     int n = wb__jl_integers(&r->f, value, 5, p);
-    if (n != 2 && n != 4) return wb__flux_why(r, "its padding is not of two axes"), false;
+    if (n != 2 && n != 4) return wb__flux_reason(r, "its padding is not of two axes"), false;
     int64_t sides[4] = {n == 2 ? p[1] : p[2], n == 2 ? p[1] : p[3], p[0], n == 2 ? p[0] : p[1]};
     for (int i = 0; i < 4; i++)
-        if (sides[i] < 0) return wb__flux_why(r, "its padding is negative"), false;
+        if (sides[i] < 0) return wb__flux_reason(r, "its padding is negative"), false;
     wb_ints_set(list, 4, sides);
     return true;
 }
@@ -215,27 +218,27 @@ static bool axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
     int n = wb__jl_integers(&r->f, value, WB_MAX_DIMS, dims);
     for (int i = 0; i < n; i++) {
         if (dims[i] < 1 || dims[i] > WB_MAX_DIMS)
-            return wb__flux_why(r, "its dims are no dimensions"), false;
+            return wb__flux_reason(r, "its dims are no dimensions"), false;
         dims[i] = -dims[i];
     }
     if (n > 0) wb_ints_set(out, n, dims);
     else if (strcmp(wb__jl_last(value), "Colon"))
-        return wb__flux_why(r, "its dims are not known"), false;
+        return wb__flux_reason(r, "its dims are not known"), false;
     return true;
 }
 
-/* One learned state, (out) or (out, 1): kept unless it is zero. */
+/* Reads one learned initial state, (out) or (out, 1). A state of zeros is dropped. */
 static bool state(reading *x, const wb__jl *v, const char *child)
 {
     wb__flux_reader *r = x->r;
-    slot *s = &x->s[x->n++];
+    child_array *s = &x->s[x->n++];
     const int64_t out = x->o.recurrent.out;
-    *s = (slot){.child = child};
+    *s = (child_array){.child = child};
     if (v->kind == WB__JL_GPU) return wb__jl_gpu_fail(&r->f, v, r->path), false;
     if (!wb__jl_array_of(&r->f, v, &s->a) || wb__jl_zero(&s->a))
         return s->a.data = NULL, !r->f.status;
     if (!s->a.dtype || !wb__dtype_float(s->a.dtype) || s->a.count != out || s->a.transposed)
-        return wb__flux_why(r, "its initial state is not one of %lld numbers", (long long)out),
+        return wb__flux_reason(r, "its initial state is not one of %lld numbers", (long long)out),
                false;
     s->a.ndim = 1;
     s->a.dims[0] = out;
@@ -268,14 +271,14 @@ static bool read_option(reading *x, const wb__flux_field *f)
     case WB__FIELD_STATE: return state(x, &value, f->here);
     case WB__FIELD_STATES: return states(x, &value, f->here);
     case WB__FIELD_FLOAT32: case WB__FIELD_FLOAT64:
-        *(double *)at = number(r, x->v, f->name, f->otherwise);
+        *(double *)at = number(r, x->v, f->name, f->by_default);
         return true;
     case WB__FIELD_PAIR: return pair(r, &value, f->name, 1, at);
     case WB__FIELD_COUNTS: return pair(r, &value, f->name, 0, at);
     case WB__FIELD_PAD: return pad(r, &value, at);
     case WB__FIELD_PLACES:
         if (wb__jl_integers(&r->f, &value, 2, out) == 2 && out[0] == 1 && out[1] == 1) return true;
-        return wb__flux_why(r, "only adaptive pools to (1, 1) are known"), false;
+        return wb__flux_reason(r, "only adaptive pools to (1, 1) are known"), false;
     case WB__FIELD_AXES: return axes(r, &value, at);
     case WB__FIELD_DROPOUT:
         *(double *)at = wb__jl_flux(&value, "Dropout") ? number(r, &value, "p", 0) : 0;
@@ -296,7 +299,7 @@ static bool dense(reading *x)
     const int64_t *dims = x->s[0].a.dims;
     o->out = dims[0];
     o->in = dims[1];
-    return positive(x->r, &x->s[0], 2) && shaped(x->r, &x->s[1], 1, dims);
+    return positive(x->r, &x->s[0], 2) && has_shape(x->r, &x->s[1], 1, dims);
 }
 
 static bool conv(reading *x)
@@ -305,7 +308,7 @@ static bool conv(reading *x)
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
     o->flip = x->s[0].how != WB__FIELD_KERNEL;
-    if (x->s[0].how == WB__FIELD_DEPTHWISE) { /* outputs: in/multiplier pairs, in order */
+    if (x->s[0].how == WB__FIELD_DEPTHWISE) { /* outputs: pairs of input and multiplier, in order */
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;
@@ -318,15 +321,15 @@ static bool conv_groups(reading *x)
     wb_Conv_options *o = &x->o.conv;
     const int64_t *dims = x->s[0].a.dims;
     wb__jl pad_mode = wb__jl_field(&x->r->f, x->v, "pad_mode");
-    if (pad_mode.kind == WB__JL_SYMBOL && !wb__bson_says(pad_mode.items, "zeros"))
-        return wb__flux_why(x->r, "it pads with other things than zeros"), false;
+    if (pad_mode.kind == WB__JL_SYMBOL && !wb__bson_equals(pad_mode.items, "zeros"))
+        return wb__flux_reason(x->r, "it pads with other things than zeros"), false;
     if (o->groups < 1 || o->groups > dims[0] || dims[1] > INT64_MAX / o->groups)
-        return wb__flux_why(x->r, "it has %lld groups", (long long)o->groups), false;
+        return wb__flux_reason(x->r, "it has %lld groups", (long long)o->groups), false;
     const bool transpose = !strcmp(x->type->name, "ConvTranspose");
     o->out = transpose ? dims[1] * o->groups : dims[0];
     o->in = transpose ? dims[0] : dims[1] * o->groups;
     wb_ints_set(o->kernel, 2, dims + 2);
-    return shaped(x->r, &x->s[1], 1, &o->out);
+    return has_shape(x->r, &x->s[1], 1, &o->out);
 }
 
 static bool batchnorm(reading *x)
@@ -334,15 +337,15 @@ static bool batchnorm(reading *x)
     enum { SCALE, SHIFT, MEAN, VAR };
     wb_BatchNorm_options *o = &x->o.batchnorm;
     wb__flux_reader *r = x->r;
-    const slot *s = x->s, *some = s[SCALE].a.data ? &s[SCALE] : &s[MEAN];
-    if (!some->a.data) return wb__flux_why(r, "it has neither parameters nor statistics"), false;
+    const child_array *s = x->s, *some = s[SCALE].a.data ? &s[SCALE] : &s[MEAN];
+    if (!some->a.data) return wb__flux_reason(r, "it has neither parameters nor statistics"), false;
     if (!positive(r, some, 1)) return false;
     for (int i = 0; i < 4; i++)
-        if (!shaped(r, &s[i], 1, some->a.dims)) return false;
-    o->no_affine = !s[SCALE].a.data || !yes(x, "affine");
-    o->no_track_stats = !s[MEAN].a.data || !yes(x, "track_stats");
+        if (!has_shape(r, &s[i], 1, some->a.dims)) return false;
+    o->no_affine = !s[SCALE].a.data || !is_true(x, "affine");
+    o->no_track_stats = !s[MEAN].a.data || !is_true(x, "track_stats");
     if (!o->no_affine != !!s[SHIFT].a.data || !o->no_track_stats != !!s[VAR].a.data)
-        return wb__flux_why(r, "one of two arrays that go together is missing"), false;
+        return wb__flux_reason(r, "one of two arrays that go together is missing"), false;
     o->channels = some->a.dims[0];
     if (!o->no_affine) x->n_typed = 2;
     return true;
@@ -352,7 +355,7 @@ static bool layernorm(reading *x)
 {
     wb_LayerNorm_options *o = &x->o.layernorm;
     wb__flux_reader *r = x->r;
-    const slot *s = x->s;
+    const child_array *s = x->s;
     int64_t shape[5] = {0};
     wb__jl size = wb__jl_field(&r->f, x->v, "size");
     int n = size.kind ? wb__jl_integers(&r->f, &size, 4, shape) : 0;
@@ -360,16 +363,16 @@ static bool layernorm(reading *x)
     o->no_affine = !x->n;
     if (x->n) {
         n = s[0].a.ndim;
-        if (n < 1 || n > 4 || !positive(r, &s[0], n) || !shaped(r, &s[1], n, s[0].a.dims))
+        if (n < 1 || n > 4 || !positive(r, &s[0], n) || !has_shape(r, &s[1], n, s[0].a.dims))
             return false;
-        if (!s[1].a.data) return wb__flux_why(r, "it has no bias"), false;
+        if (!s[1].a.data) return wb__flux_reason(r, "it has no bias"), false;
         wb_ints_set(o->shape, n, s[0].a.dims);
     } else {
         int64_t dims[4];
         for (int i = 0; i < n && i < 4; i++) dims[i] = shape[n - 1 - i];
         if (n >= 1 && n <= 4) wb_ints_set(o->shape, n, dims);
     }
-    return n >= 1 || wb__flux_why(r, "its size is unknown");
+    return n >= 1 || wb__flux_reason(r, "its size is unknown");
 }
 
 static bool embedding(reading *x)
@@ -382,15 +385,15 @@ static bool embedding(reading *x)
 static bool cell(reading *x)
 {
     wb_Recurrent_options *o = &x->o.recurrent;
-    const slot *s = x->s;
+    const child_array *s = x->s;
     const char *type = x->row->type;
     if (!positive(x->r, &s[0], 2) || !positive(x->r, &s[1], 2)) return false;
     int64_t rows = s[0].a.dims[0], gates = *type == 'L' ? 4 : *type == 'G' ? 3 : 1;
     o->in = s[0].a.dims[1];
     o->out = s[1].a.dims[1];
     if (rows / gates != o->out || rows % gates || s[1].a.dims[0] != rows)
-        return wb__flux_why(x->r, "its weights do not go together"), false;
-    return shaped(x->r, &s[2], 1, &rows);
+        return wb__flux_reason(x->r, "its weights do not go together"), false;
+    return has_shape(x->r, &s[2], 1, &rows);
 }
 
 static bool attention(reading *x)
@@ -398,33 +401,36 @@ static bool attention(reading *x)
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
     wb__flux_reader *r = x->r;
     for (int i = 0; i < 4; i++) {
-        wb__jl part = wb__jl_field(&r->f, x->v, names[i]);
+        wb__jl dense = wb__jl_field(&r->f, x->v, names[i]);
         wb_function f;
-        if (!wb__jl_flux(&part, "Dense"))
-            return wb__flux_why(r, "its %s is no Dense", names[i]), false;
-        if (!take_all(x, &part, row_of(r, &part))) return false;
-        const slot *s = &x->s[2 * i];
-        if (!positive(r, s, 2) || !wb__flux_activation(r, &part, "σ", &f)) return false;
+        if (!wb__jl_flux(&dense, "Dense"))
+            return wb__flux_reason(r, "its %s is no Dense", names[i]), false;
+        if (!take_all(x, &dense, row_of(r, &dense))) return false;
+        const child_array *s = &x->s[2 * i];
+        if (!positive(r, s, 2) || !wb__flux_activation(r, &dense, "σ", &f)) return false;
         int64_t dim = x->s[0].a.dims[0];
-        if (!shaped(r, s, 2, (int64_t[]){dim, dim}) || !shaped(r, s + 1, 1, &dim) || f ||
+        if (!has_shape(r, s, 2, (int64_t[]){dim, dim}) || !has_shape(r, s + 1, 1, &dim) || f ||
             !s[1].a.data != !x->s[1].a.data)
-            return wb__flux_why(r, "its projections are not all of one size without activation"),
+            return wb__flux_reason(r,
+                                   "its projections are not all of one size without activation"),
                    false;
     }
     x->o.attention.dim = x->s[0].a.dims[0];
     x->o.attention.bias = x->s[1].a.data != NULL;
-    return x->o.attention.heads >= 1 || wb__flux_why(r, "its number of heads is unknown");
+    return x->o.attention.heads >= 1 || wb__flux_reason(r, "its number of heads is unknown");
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Do images come out of the layer?  As it takes them (KEEPS), never (ENDS), always (the rest). */
+/* Whether a layer returns images: KEEPS: if its input is images; ENDS: never; STARTS: always;
+ * POOLS: always, with the channels of its input. */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 
 static const struct kind {
     const char *layer;
     images images;
-    bool (*sizes)(reading *x), (*last)(reading *x); /* after the arrays, after all; NULL: none */
+    /* sizes: called after the arrays are read; last: after the options */
+    bool (*sizes)(reading *x), (*last)(reading *x);
 } kinds[] = {{"Dense", ENDS, dense, NULL}, {"Conv", STARTS, conv, conv_groups},
              {"ConvTranspose", STARTS, conv, conv_groups},
              {"MaxPool", POOLS, NULL, NULL}, {"MeanPool", POOLS, NULL, NULL},
@@ -434,7 +440,7 @@ static const struct kind {
              {"RNNCell", ENDS, cell, NULL}, {"LSTMCell", ENDS, cell, NULL},
              {"GRUCell", ENDS, cell, NULL}, {"MultiHeadAttention", KEEPS, attention, NULL}};
 
-/* The options that every kind has, and the layer with its arrays. */
+/* Sets the options that all kinds have, and creates the layer with its arrays. */
 static wb_layer *made(reading *x, const struct kind *kind)
 {
     const images images = kind->images;
@@ -448,7 +454,7 @@ static wb_layer *made(reading *x, const struct kind *kind)
         if (x->s[i].how == WB__FIELD_BIAS) *no_bias = !x->s[i].a.data;
     if (images == ENDS || (images == POOLS && !r->channels)) r->channels = images == POOLS;
     memcpy(&x->o, &x->type->options_size, sizeof x->type->options_size);
-    const bool projections = kind->sizes == attention;
+    const bool projections = kind->sizes == attention;      /* arrays are of its Dense layers */
     wb_layer *l = filled(r, x->type->make(&x->o), projections ? 0 : x->n, x->s);
     for (int i = 0; l && projections && i < 4; i++)
         if (!filled(r, wb__layer_child(l, i), 2, &x->s[2 * i])) return NULL;
@@ -478,15 +484,16 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     reading x = {.r = r, .v = v, .row = row_of(r, v)};
     wb__jl inner;
     char layer[32];
-    r->why = NULL;
+    r->reason = NULL;
     if (!x.row || !x.row->layer) return NULL;
-    const bool sequence = x.row->fields[0].how == WB__FIELD_CELL;     /* made of its cell */
+    /* a struct with a cell is read from its cell */
+    const bool sequence = x.row->fields[0].how == WB__FIELD_CELL;
     if (sequence) {
         inner = wb__jl_field(&r->f, v, "cell");
         x.v = &inner;
         x.row = row_of(r, &inner);
         if (!x.row || !strstr(x.row->type, "Cell"))
-            return wb__flux_why(r, "its cell is %s",
+            return wb__flux_reason(r, "its cell is %s",
                                 inner.kind == WB__JL_STRUCT ? inner.name : "no struct");
     }
     snprintf(layer, sizeof layer, "%s", x.row->layer);

@@ -1,4 +1,4 @@
-/* Models into BSON for Flux: the whole document.  The layers are save_layers.c's. */
+/* Saving models to BSON files for Flux: the document. save_layers.c writes the layers. */
 #include "io/flux/save.h"
 
 #include "io/flux/flux.h"
@@ -18,17 +18,19 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
     wb__text_list(&s->wrong, format, list);
     va_end(list);
     s->n_wrong++;
-    return wb__julia_nothing(&s->room);
+    return wb__julia_nothing(&s->arena);
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Tensors in several places are one array in Julia too: each place refers to it. */
+/* Writes a tensor. If it occurs several times, each occurrence is a reference to one array. */
 static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
 {
-    wb__doc_room *r = &s->room;
+    wb__doc_arena *r = &s->arena;
     if (!wb__julia_dtype((wb_dtype)x->dtype))
-        return wb__flux_refuse(s, "%s: Flux's files have no %s: convert it with wb_to, or use .safetensors",
+        return wb__flux_refuse(s,
+                               "%s: Flux's files have no %s: convert it with wb_to, or use "
+                               ".safetensors",
                                wb_describe(x), wb_dtype_name((wb_dtype)x->dtype));
     wb__julia v = wb__julia_array(r, x, order);
     void **uses = wb__pointer_map_at(&s->uses, x);
@@ -71,51 +73,52 @@ static int count_uses(const wb__leaf *leaf, void *ctx)
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-bool wb__flux_numbered(int n, const wb__child *parts)
+bool wb__flux_numbered(int n, const wb__child *children)
 {
     for (int i = 0; i < n; i++) {
         char number[16];
         snprintf(number, sizeof number, "%d", i);
-        if (strcmp(parts[i].name, number)) return false;
+        if (strcmp(children[i].name, number)) return false;
     }
     return true;
 }
 
 static wb__julia no_memory(wb__flux_saver *s)
 {
-    s->room.failed = true;
+    s->arena.failed = true;
     return (wb__julia){NULL, NULL};
 }
 
-wb__julia wb__flux_parts(wb__flux_saver *s, int n, const wb__child *parts)
+wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children)
 {
-    size_t room = (size_t)(n ? n : 1);
-    wb__julia *values = wb__doc_memory(&s->room, room * sizeof *values);
-    const char **names = wb__doc_memory(&s->room, room * sizeof *names);
+    size_t count = (size_t)(n ? n : 1);
+    wb__julia *values = wb__doc_memory(&s->arena, count * sizeof *values);
+    const char **names = wb__doc_memory(&s->arena, count * sizeof *names);
     if (!values || !names) return no_memory(s);
     for (int i = 0; i < n; i++) {
-        names[i] = parts[i].name;
-        values[i] = wb__flux_value(s, parts[i].name, parts[i].object);
+        names[i] = children[i].name;
+        values[i] = wb__flux_value(s, children[i].name, children[i].object);
         if (!wb__is_utf8(names[i])) wb__flux_refuse(s, "a name of its parts is not UTF-8");
     }
-    return wb__flux_numbered(n, parts) ? wb__julia_tuple(&s->room, n, values)
-                              : wb__julia_named_tuple(&s->room, n, names, values);
+    return wb__flux_numbered(n, children) ? wb__julia_tuple(&s->arena, n, values)
+                                          : wb__julia_named_tuple(&s->arena, n, names, values);
 }
 
 static wb__julia value_of(wb__flux_saver *s, void *object)
 {
-    if (wb_is_none(object)) return wb__julia_nothing(&s->room);
+    if (wb_is_none(object)) return wb__julia_nothing(&s->arena);
     if (wb__is(object, &wb__tensor_class)) return tensor(s, object, WB__ROWS);
-    if (wb__is(object, &wb__layer_class)) return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
+    if (wb__is(object, &wb__layer_class))
+        return wb__flux_save_layer(s, wb__layer_unnamed(object, NULL));
     const wb_tree *t = object;
-    return t->is_opaque ? wb__julia_tuple(&s->room, 0, NULL)
-                        : wb__flux_parts(s, t->node.n, t->node.children);
+    return t->is_opaque ? wb__julia_tuple(&s->arena, 0, NULL)
+                        : wb__flux_children(s, t->node.n, t->node.children);
 }
 
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 {
     if (s->depth == DEEPEST)
-        return wb__flux_refuse(s, "parts stand in one another deeper than %d", DEEPEST);
+        return wb__flux_refuse(s, "parts are nested deeper than %d", DEEPEST);
     const size_t length = s->path.length;
     wb__path_push(&s->path, name);
     s->depth++;
@@ -127,7 +130,8 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* "0.16" is the newest 0.16 whose structs are known. */
+/* The version of a text such as "0.16.10"; 0: unknown. Without a patch number: the newest patch
+ * whose structs are known. */
 static int version_of(const char *text)
 {
     char *end;
@@ -145,13 +149,16 @@ static int check(const char *path, const wb_save_options *o, wb__flux_saver *s)
     s->version = version_of(s->version_text);
     if (!s->version)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", also with a patch: \"0.16.10\"",
+                        "save: .flux is \"%s\"; known are \"0.%d\" to \"0.%d\", also with a patch: "
+                        "\"0.16.10\"",
                         s->version_text, OLDEST, NEWEST);
     if (!s->structs && s->version < LOADMODEL)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: Flux %s has no loadmodel! yet, which came with 0.13: save the layers themselves, "
-                        "with .structs = true", s->version_text);
-    if (!*key || !wb__is_utf8(key) || !strcmp(key, "_backrefs") || (!strcmp(key, "weber") && !o->structs))
+                        "save: Flux %s has no loadmodel! yet, which came with 0.13: save the "
+                        "layers themselves, with .structs = true",
+                        s->version_text);
+    if (!*key || !wb__is_utf8(key) || !strcmp(key, "_backrefs") ||
+        (!strcmp(key, "weber") && !o->structs))
         return wb__fail(WB_ERROR_ARGUMENT, "save: \"%s\" is no key for %s", key, path);
     return 0;
 }
@@ -160,7 +167,7 @@ static int check(const char *path, const wb_save_options *o, wb__flux_saver *s)
 
 static wb__doc *document(wb__flux_saver *s, void *model, const char *key, const char *structure)
 {
-    wb__doc_room *r = &s->room;
+    wb__doc_arena *r = &s->arena;
     wb__doc *d = wb__doc_document(r);
     wb__doc_put(r, d, key, value_of(s, model).value);
     if (structure) wb__doc_put(r, d, "weber", wb__doc_text(r, structure));
@@ -172,7 +179,8 @@ static int write(const char *path, const wb__doc *d)
 {
     if (wb__doc_size(d) > WB__DOC_MOST)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to .safetensors",
+                        "save: %s would have %lld bytes; BSON has room for 2 GiB less one: save to "
+                        ".safetensors",
                         path, (long long)wb__doc_size(d));
     wb__writer *w = wb__writer_open(path);
     if (!w) return wb_error_code();
@@ -182,17 +190,19 @@ static int write(const char *path, const wb__doc *d)
     return status;
 }
 
-static int save(wb__flux_saver *s, const char *path, void *model, const char *key, const char *structure)
+static int save(wb__flux_saver *s, const char *path, void *model, const char *key,
+                const char *structure)
 {
     int status = wb__evaluate_pending();
     if (!status) status = wb__walk("save", model, NULL, 0, count_uses, s);
     wb__pointer_map_free(&s->references[WB__ROWS]);
     if (status) return status;
     const wb__doc *d = document(s, model, key, structure);
-    if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong)) return wb__fail(WB_ERROR_MEMORY, NULL);
+    if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
+        return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
-        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such:%s", path, s->version_text,
-                        s->wrong.text);
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such:%s", path,
+                        s->version_text, s->wrong.text);
     return write(path, d);
 }
 
@@ -210,6 +220,6 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     wb__free(s.wrong.text);
     wb__pointer_map_free(&s.uses);
     for (int i = 0; i < WB__ORDERS; i++) wb__pointer_map_free(&s.references[i]);
-    wb__doc_drop(&s.room);
+    wb__doc_drop(&s.arena);
     return status;
 }

@@ -1,10 +1,10 @@
-/* Each kind of layer as Flux's struct of the version asked for, or as what Flux.state makes of it:
- * the fields of fields.c, written.
+/* Writes each kind of layer as Flux's struct of the requested version, or as Flux.state returns it,
+ * by the fields of fields.c.
  *
- * Flux's sizes run the other way: {h, w} here is (w, h) there, {top, bottom, left, right} is (left,
- * right, top, bottom), and [out, in, kh, kw] is kw by kh by in by out, the same bytes.  But the
- * matrix of a Dense or a cell is out by in on both sides, so that its columns are written.  In a
- * state, functions and all else but arrays, numbers and nothing are the empty tuple. */
+ * Flux's sizes are reversed: {h, w} is (w, h), {top, bottom, left, right} is (left, right, top,
+ * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes. The matrix of a Dense or
+ * a cell is (out, in) in Flux too, so it is written column-major. In a state, functions and all
+ * values but arrays, numbers and nothing are the empty tuple. */
 #include "io/flux/save.h"
 #include "nn/window.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* When things came, or changed: minor*100 + patch. */
+/* Versions in which Flux changed, as minor*100 + patch. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
     NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
@@ -25,19 +25,19 @@ typedef struct {
     wb__flux_saver *s;
     wb_layer *l;
     const wb__layer_type *type;
-    const void *options;                /* of that type: the layer's, or of a part inside */
+    const void *options;                /* of `type`: the layer's, or of a struct inside */
     const wb__flux_struct *row;
     wb__julia at[WB__FLUX_FIELDS];
 } record;
 
 static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options);
 
-static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->room, 0, NULL); }
+static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* A type of one value, such as a function. */
+/* The only value of its type, such as a function. */
 static wb__julia only(wb__flux_saver *s, const char *path)
 {
-    return s->structs ? wb__julia_singleton(&s->room, path) : empty(s);
+    return s->structs ? wb__julia_singleton(&s->arena, path) : empty(s);
 }
 
 static const void *option(const record *r, const char *name)
@@ -83,14 +83,14 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
     return only(s, row->path);
 }
 
-/* broadcast with f: a function of elements for whole arrays */
+/* A broadcast of f: an elementwise function as a layer. */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
     if (!s->structs)
-        return wb__julia_named_tuple(&s->room, 2, (const char *const[]){"f", "x"}, fields);
+        return wb__julia_named_tuple(&s->arena, 2, (const char *const[]){"f", "x"}, fields);
     wb__doc *types[2] = {fields[0].type, fields[1].type};
-    return wb__julia_struct(&s->room, wb__julia_type(&s->room, "Base.Fix1", 2, types), 2, fields);
+    return wb__julia_struct(&s->arena, wb__julia_type(&s->arena, "Base.Fix1", 2, types), 2, fields);
 }
 
 static wb__julia function_named(wb__flux_saver *s, const char *name)
@@ -105,47 +105,48 @@ static wb__julia connection(const record *r)
 {
     wb__flux_saver *s = r->s;
     wb__connection f;
-    wb__child *parts;
+    wb__child *layers;
     memcpy(&f, option(r, "connection"), sizeof f);
     const bool skip = !strcmp(r->type->name, "SkipConnection");
     const char *name = wb__connection_name(f);
-    const int n = skip ? 2 : wb__layer_parts(r->l, &parts);
+    const int n = skip ? 2 : wb__container_layers(r->l, &layers);
     const wb__flux_name *row = wb__flux_name_here(wb__flux_connections, name, n, s->version);
     if (!row && !s->structs) return empty(s);
     if (!row) return wb__flux_refuse(s, "the connection %s", name ? name : "without a name");
     wb__julia inner = only(s, row->path);
     if (!row->elements) return inner;
     if (!s->structs)
-        return wb__julia_named_tuple(&s->room, 1, (const char *const[]){"f"}, &inner);
+        return wb__julia_named_tuple(&s->arena, 1, (const char *const[]){"f"}, &inner);
     if (s->version < BROADCAST_FUNCTION)
         return wb__flux_refuse(s, "the connection %s, for which 0.13 is the first", name);
-    wb__doc *type = wb__julia_type(&s->room, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
-    return wb__julia_struct(&s->room, type, 1, &inner);
+    wb__doc *type = wb__julia_type(&s->arena, "Base.Broadcast.BroadcastFunction", 1, &inner.type);
+    return wb__julia_struct(&s->arena, type, 1, &inner);
 }
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* Flux's Conv turns its kernels over, its CrossCor does not, but has no groups. */
+/* A kernel. Flux's Conv flips its kernels; its CrossCor does not, but has no groups. So a Conv
+ * without .flip is written with flipped kernels if it has groups. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
-    bool turned = f->how == WB__FIELD_FLIPPED && !has(r, "flip");
-    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), turned ? WB__TURNED : WB__ROWS);
+    bool flipped = f->how == WB__FIELD_FLIPPED && !has(r, "flip");
+    return wb__flux_tensor(r->s, f->here, child(r->l, f->here), flipped ? WB__FLIPPED : WB__ROWS);
 }
 
-/* Zeros stand for the bias that a layer has not where Flux has no `false` for it yet. */
+/* The bias. If the layer has none, it is `false`, or zeros in versions without `false`. */
 static wb__julia bias(const record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
     const wb_tensor *weight = wb__layer_child(r->l, 0);
     void *x = child(r->l, f->here);
     if (!wb_is_none(x)) return wb__flux_value(s, f->here, x);
-    if (s->version >= f->since) return wb__julia_bool(&s->room, false);
+    if (s->version >= f->since) return wb__julia_bool(&s->arena, false);
     const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
-    return wb__julia_zeros(&s->room, (wb_dtype)weight->dtype, 1, out);
+    return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* Until 0.14 a cell has its initial states, and Recur the present ones: columns, and before 0.12
- * vectors. */
+/* An initial state, for versions before 0.15: there cells have the initial states, and Recur has
+ * the current states. They are columns; before 0.12, vectors. */
 static wb__julia state(const record *r, const char *name)
 {
     wb__flux_saver *s = r->s;
@@ -154,19 +155,19 @@ static wb__julia state(const record *r, const char *name)
     int64_t dims[2] = {1, weight->dims[1]};
     bool column = s->version >= STATES_ARE_COLUMNS;
     if (!wb_is_none(x))
-        return column ? wb__julia_column(&s->room, x) : wb__flux_tensor(s, name, x, WB__ROWS);
+        return column ? wb__julia_column(&s->arena, x) : wb__flux_tensor(s, name, x, WB__ROWS);
     wb_dtype dtype = (wb_dtype)weight->dtype;
-    return wb__julia_zeros(&s->room, dtype, column ? 2 : 1, column ? dims : dims + 1);
+    return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
 }
 
 static wb__julia states(const record *r)
 {
     if (strncmp(r->type->name, "LSTM", 4)) return state(r, "initial_hidden");
     wb__julia both[2] = {state(r, "initial_hidden"), state(r, "initial_cell")};
-    return wb__julia_tuple(&r->s->room, 2, both);
+    return wb__julia_tuple(&r->s->arena, 2, both);
 }
 
-/* A Diagonal, or since 0.13 a Scale, which has the activation too. */
+/* The Diagonal of a LayerNorm; from 0.13 a Scale, which has the activation too. */
 static wb__julia affine(const record *r)
 {
     wb__flux_saver *s = r->s;
@@ -182,13 +183,13 @@ static wb__julia affine(const record *r)
 static wb__julia layers(const record *r)
 {
     wb__flux_saver *s = r->s;
-    wb__child *parts;
-    int n = wb__layer_parts(r->l, &parts);
-    if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, parts))
+    wb__child *children;
+    int n = wb__container_layers(r->l, &children);
+    if (s->structs && s->version < NAMED_CHAINS && !wb__flux_numbered(n, children))
         wb__flux_refuse(s, "%s with names, which came with 0.12.7", r->type->name);
     const size_t length = s->path.length;
     wb__path_push(&s->path, "layers");
-    wb__julia v = wb__flux_parts(s, n, parts);
+    wb__julia v = wb__flux_children(s, n, children);
     wb__path_cut(&s->path, length);
     return v;
 }
@@ -205,7 +206,7 @@ static wb__julia padding(const record *r)
 {
     int64_t p[4];
     wb__padding(r->type, r->options, p);
-    return wb__julia_ints(&r->s->room, 4, (int64_t[]){p[2], p[3], p[0], p[1]});
+    return wb__julia_ints(&r->s->arena, 4, (int64_t[]){p[2], p[3], p[0], p[1]});
 }
 
 static int reversed(const int64_t *shape, int64_t *size)
@@ -214,8 +215,8 @@ static int reversed(const int64_t *shape, int64_t *size)
     return (int)shape[0];
 }
 
-/* The axes that are drawn for: Julia counts from the last of ours, so ours must be counted from
- * there too. */
+/* The axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
+ * written. */
 static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -227,34 +228,34 @@ static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
                                    (int)axes[1 + i]);
         dims[i] = -axes[1 + i];
     }
-    return axes[0] == 1 ? wb__julia_int(&s->room, dims[0])
-                        : wb__julia_ints(&s->room, (int)axes[0], dims);
+    return axes[0] == 1 ? wb__julia_int(&s->arena, dims[0])
+                        : wb__julia_ints(&s->arena, (int)axes[0], dims);
 }
 
 static wb__julia mode(const record *r)
 {
     if (r->l->mode != WB__MODE_AUTO || r->s->version < ACTIVE_MAY_BE_NOTHING)
-        return wb__julia_bool(&r->s->room, r->l->mode != WB__MODE_TEST);
-    return wb__julia_nothing(&r->s->room);
+        return wb__julia_bool(&r->s->arena, r->l->mode != WB__MODE_TEST);
+    return wb__julia_nothing(&r->s->arena);
 }
 
 static wb__julia option_of(const record *r, const wb__flux_field *f)
 {
-    wb__doc_room *room = &r->s->room;
+    wb__doc_arena *arena = &r->s->arena;
     const void *at = f->here ? option(r, f->here) : NULL;
     const int64_t *whole = at;
     int64_t size[4];
     wb_function tanh = f->how == WB__FIELD_TANH && !*(const wb_function *)at ? wb_tanh : NULL;
     switch (f->how) {
-    case WB__FIELD_INT: return wb__julia_int(room, *whole);
-    case WB__FIELD_FLOAT64: return wb__julia_float64(room, *(const double *)at);
+    case WB__FIELD_INT: return wb__julia_int(arena, *whole);
+    case WB__FIELD_FLOAT64: return wb__julia_float64(arena, *(const double *)at);
     case WB__FIELD_FLOAT32:
-        return wb__julia_float32(room, (float)wb__real(*(const double *)at, f->otherwise));
-    case WB__FIELD_NOT: return wb__julia_bool(room, !*(const bool *)at);
+        return wb__julia_float32(arena, (float)wb__real(*(const double *)at, f->by_default));
+    case WB__FIELD_NOT: return wb__julia_bool(arena, !*(const bool *)at);
     case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
-        return wb__julia_ints(room, reversed(at, size), size);
+        return wb__julia_ints(arena, reversed(at, size), size);
     case WB__FIELD_PAD: return padding(r);
-    case WB__FIELD_SIZES: return wb__julia_ints(room, reversed(at, size), size);
+    case WB__FIELD_SIZES: return wb__julia_ints(arena, reversed(at, size), size);
     case WB__FIELD_AXES: return drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
@@ -262,10 +263,10 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
         return activation(r->s, tanh ? tanh : function(r));
     case WB__FIELD_CONNECTION: return connection(r);
-    case WB__FIELD_ZEROS: return wb__julia_symbol(room, "zeros");
+    case WB__FIELD_ZEROS: return wb__julia_symbol(arena, "zeros");
     case WB__FIELD_MODE: case WB__FIELD_TRAINING: return mode(r);
     case WB__FIELD_RANDOM: return only(r->s, "Flux.Random.TaskLocalRNG");
-    default: return wb__julia_nothing(room);
+    default: return wb__julia_nothing(arena);
     }
 }
 
@@ -289,18 +290,18 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-/* A parameter of its type, by its word in fields.c: the type of a field, or a value. */
+/* A parameter of the struct's type, by its word in fields.c: the type of a field, or a value. */
 static wb__doc *parameter(const record *r, const char *word)
 {
-    wb__doc_room *room = &r->s->room;
+    wb__doc_arena *arena = &r->s->arena;
     int64_t size[4];
     int field = wb__flux_field_at(r->row, word);
     if (field >= 0) return r->at[field].type;
-    if (!strcmp(word, "axes")) return wb__doc_int(room, reversed(option(r, "shape"), size));
-    if (!strcmp(word, "false")) return wb__doc_bool(room, false);
-    if (strcmp(word, "array")) return wb__doc_int(room, atoi(word));
+    if (!strcmp(word, "axes")) return wb__doc_int(arena, reversed(option(r, "shape"), size));
+    if (!strcmp(word, "false")) return wb__doc_bool(arena, false);
+    if (strcmp(word, "array")) return wb__doc_int(arena, atoi(word));
     const wb_tensor *scale = wb__layer_child(r->l, 0);
-    return wb__julia_array_type(room, (wb_dtype)scale->dtype, scale->ndim);
+    return wb__julia_array_type(arena, (wb_dtype)scale->dtype, scale->ndim);
 }
 
 static wb__doc *type_of(const record *r)
@@ -315,22 +316,23 @@ static wb__doc *type_of(const record *r)
         at += length;
     }
     strncat(path, r->row->type, sizeof path - sizeof "Flux.");
-    return wb__julia_type(&r->s->room, path, n, parameters);
+    return wb__julia_type(&r->s->arena, path, n, parameters);
 }
 
 static wb__julia closed(const record *r)
 {
     wb__flux_saver *s = r->s;
     const wb__flux_struct *row = r->row;
-    if (s->structs) return wb__julia_struct(&s->room, type_of(r), row->n, r->at);
+    if (s->structs) return wb__julia_struct(&s->arena, type_of(r), row->n, r->at);
     if (!row->n) return empty(s);
     const char *names[WB__FLUX_FIELDS];
     for (int i = 0; i < row->n; i++)
         names[i] = row->fields[i].written ? row->fields[i].written : row->fields[i].name;
-    return wb__julia_named_tuple(&s->room, row->n, names, r->at);
+    return wb__julia_named_tuple(&s->arena, row->n, names, r->at);
 }
 
-/* An option whose field came to the struct after this version, and which the layer uses; NULL: none. */
+/* The name of an option that the layer uses and that a later version added to the struct; NULL:
+ * none. */
 static const char *newer_field(const record *r, int *since)
 {
     const char *name = NULL;
@@ -351,7 +353,7 @@ static const char *newer_field(const record *r, int *since)
     return name;
 }
 
-/* True: the layer is refused for an option that the version's struct has not. */
+/* Whether the version's struct lacks an option of the layer; then the layer is refused. */
 static bool lacks(const record *r)
 {
     wb__flux_saver *s = r->s;
@@ -391,7 +393,7 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
     record r = {.s = s, .l = l, .options = options, .row = wb__flux_struct_of(type, s->version)};
     if (!r.row) return wb__flux_refuse(s, "%s", type);
     r.type = strcmp(type, "Dropout") ? l->type : wb__layer_type_named(type);
-    if (lacks(&r)) return wb__julia_nothing(&s->room);
+    if (lacks(&r)) return wb__julia_nothing(&s->arena);
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = value_of(&r, f);
     return closed(&r);

@@ -1,6 +1,6 @@
-/* All arrays of a BSON file by name.  Names are Weber's where the fields are those of a layer of
- * Flux's, whether they stand in its structs or in a NamedTuple or dictionary of the same names
- * (Flux.state): such things are told by the names that stand together. */
+/* All arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in structs, and
+ * in NamedTuples or dictionaries with the same field names (Flux.state), which are recognised by
+ * the combination of names. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 
@@ -10,10 +10,11 @@
 typedef struct {
     wb__flux_reader *r;
     wb__table *t;
-    bool zeros;                 /* initial states that are zero count too */
+    bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* The type of Flux's whose fields these are: some stand together in no other; NULL: none. */
+/* The type of Flux that has these fields, by names that occur together in no other type; NULL:
+ * none. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
     static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
@@ -34,7 +35,7 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
     if (!(has & STRIDE)) return has & SIGMA ? "Dense" : NULL;
     const char *type = wb__jl_last(v);
     if (wb__jl_flux(v, type) && wb__flux_struct_known(type)) return type;
-    return has & GROUPS ? "Conv" : "CrossCor";  /* which has no groups */
+    return has & GROUPS ? "Conv" : "CrossCor";  /* a CrossCor has no groups */
 }
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
@@ -53,9 +54,9 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     wb__flux_reader *r = x->r;
     wb__jl_array a = *found;
     wb__flux_how how = field ? field->how : WB__FIELD_NONE;
-    if (how == WB__FIELD_MATRIX && a.dtype) wb__jl_turn(&a);
+    if (how == WB__FIELD_MATRIX && a.dtype) wb__jl_transpose(&a);
     if (how == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
-        a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw], as a grouped convolution's */
+        a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw] as in a grouped convolution */
         a.dims[1] = 1;
     }
     if (a.count == 0 || a.ndim < 2 || a.dims[0] == 1 || a.dims[1] == 1) a.transposed = false;
@@ -90,7 +91,7 @@ static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, 
     return status;
 }
 
-/* What a recurrent layer begins with: h, or (h, c); each (out) or (out, 1). */
+/* Adds the initial states of a recurrent layer: h, or (h, c); each (out) or (out, 1). */
 static int visit_state(filling *x, const wb__jl *v, const char *name)
 {
     static const char *const names[2] = {"initial_hidden", "initial_cell"};
@@ -120,7 +121,7 @@ static int visit_fields(filling *x, const wb__jl *v)
     wb__jl_fields w;
     const char *type = like(&r->f, v);
     if (r->depth >= WB__JL_DEEPEST)
-        return wb__bson_fail(&r->f, v->at, "parts stand in one another deeper than %d",
+        return wb__bson_fail(&r->f, v->at, "parts are nested deeper than %d",
                              WB__JL_DEEPEST);
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
     r->depth++;
@@ -129,7 +130,7 @@ static int visit_fields(filling *x, const wb__jl *v)
         bool cell = !strcmp(w.name, "cell") && is_cell(like(&r->f, &w.value));
         recurrent |= cell;
         if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
-            continue; /* of its last call */
+            continue;               /* the states of the last call */
         const wb__flux_field *field = child_of(type, w.name);
         bool inside = cell || (field && field->how == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->here : w.name;
@@ -161,7 +162,8 @@ static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
 
 /* ---- lists of parameters --------------------------------------------------------------------- */
 
-/* Params of Zygote's or Tracker's: (order, set), where the order is a list, or a Buffer of one. */
+/* The list inside Params of Zygote or Tracker, which is (order, set): the order is a list, or a
+ * Buffer with a list. */
 static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
 {
     if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;

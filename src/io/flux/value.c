@@ -1,4 +1,4 @@
-/* What BSON.jl's tags mean. */
+/* Reads Julia's values from the tags of BSON.jl. */
 #include "io/flux/value.h"
 
 #include "io/model/transpose.h"
@@ -8,7 +8,7 @@
 
 enum { MOST_HOPS = 16 };
 
-/* One walk over a tagged document finds all its parts. */
+/* The fields of a tagged document, found in one walk. */
 typedef struct { wb__bson tag, type, data, size, name, ref, type_name; } tagged;
 
 static tagged parts_of(wb__bson_file *f, wb__bson doc)
@@ -26,13 +26,13 @@ static tagged parts_of(wb__bson_file *f, wb__bson doc)
     return t;
 }
 
-/* References followed, to their end. */
+/* Follows references until a value is reached. */
 static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
 {
     for (int hops = 0; v.kind == WB__BSON_DOCUMENT; hops++) {
         int64_t k;
         wb__bson tag = wb__bson_get(f, v, "tag");
-        if (!wb__bson_says(tag, "backref")) break;
+        if (!wb__bson_equals(tag, "backref")) break;
         if (hops == MOST_HOPS) {
             wb__bson_fail(f, v.at, "a reference that leads to nothing but references");
             return (wb__bson){0};
@@ -49,14 +49,14 @@ static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* "Flux.Dense" out of ["Main", "Flux", "Dense"]. */
+/* "Flux.Dense" from ["Main", "Flux", "Dense"]. */
 static void join_names(wb__bson_file *f, wb__bson list, char *out)
 {
     int n = wb__bson_count(f, list), i = 0;
     size_t used = 0;
     *out = 0;
     for (wb__bson_walk w = wb__bson_walk_of(list); wb__bson_next(f, &w); i++) {
-        if (i == 0 && n > 2 && wb__bson_says(w.value, "Main")) continue;
+        if (i == 0 && n > 2 && wb__bson_equals(w.value, "Main")) continue;
         if (used + 2 >= WB__JL_NAME) break;
         if (used) out[used++] = '.';
         wb__bson_text(w.value, out + used, WB__JL_NAME - used);
@@ -64,7 +64,7 @@ static void join_names(wb__bson_file *f, wb__bson list, char *out)
     }
 }
 
-/* A closure's type is described by a TypeName, whose first symbol is its name. */
+/* The name of a closure: the first symbol of the TypeName that describes its type. */
 static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
@@ -72,7 +72,7 @@ static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
     for (wb__bson_walk w = wb__bson_walk_of(t.data); wb__bson_next(f, &w);) {
         if (w.value.kind != WB__BSON_DOCUMENT) continue;
         tagged field = parts_of(f, w.value);
-        if (!wb__bson_says(field.tag, "symbol")) continue;
+        if (!wb__bson_equals(field.tag, "symbol")) continue;
         wb__bson_text(field.name, out, WB__JL_NAME);
         return;
     }
@@ -80,7 +80,7 @@ static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 
 const char *wb__jl_last(const wb__jl *v)
 {
-    const char *from = strchr(v->name, '#');    /* functions may be named '.' */
+    const char *from = strchr(v->name, '#');    /* names of functions may contain '.' */
     const char *dot = from ? NULL : strrchr(v->name, '.');
     return from ? from : dot ? dot + 1 : v->name;
 }
@@ -104,12 +104,12 @@ bool wb__jl_named_tuple(const wb__jl *v)
 
 typedef struct {
     const char *name;
-    wb_dtype dtype;             /* 0: one that Weber has not */
+    wb_dtype dtype;             /* 0: a dtype that Weber lacks */
     int bytes;
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
 } element;
 
-/* The type of numbers or of arrays' elements; NULL: another. */
+/* A type of numbers or of elements of arrays; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {
@@ -124,7 +124,7 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Numbers that BSON has not are structs of their bytes. */
+/* Reads a number that BSON lacks, which is a struct with the number's bytes. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
@@ -155,7 +155,7 @@ static void struct_kind(wb__bson_file *f, wb__jl *v)
     v->type = follow(f, v->type, NULL);
     tagged type = parts_of(f, v->type);
     v->kind = WB__JL_STRUCT;
-    if (wb__bson_says(type.tag, "jl_anonymous")) {
+    if (wb__bson_equals(type.tag, "jl_anonymous")) {
         closure_name(f, type.type_name, v->name);
         v->kind = WB__JL_CLOSURE;
         return;
@@ -185,15 +185,15 @@ static void tagged_kind(wb__bson_file *f, wb__bson doc, wb__jl *v)
     if (t.tag.kind != WB__BSON_STRING) {
         v->kind = WB__JL_DICT;
         v->items = doc;
-    } else if (wb__bson_says(t.tag, "struct")) {
+    } else if (wb__bson_equals(t.tag, "struct")) {
         struct_kind(f, v);
-    } else if (wb__bson_says(t.tag, "array")) {
+    } else if (wb__bson_equals(t.tag, "array")) {
         v->kind = WB__JL_ARRAY;
         v->type = follow(f, t.type, NULL);
         v->size = t.size;
-    } else if (wb__bson_says(t.tag, "tuple") || wb__bson_says(t.tag, "svec")) {
+    } else if (wb__bson_equals(t.tag, "tuple") || wb__bson_equals(t.tag, "svec")) {
         v->kind = WB__JL_TUPLE;
-    } else if (wb__bson_says(t.tag, "symbol")) {
+    } else if (wb__bson_equals(t.tag, "symbol")) {
         v->kind = WB__JL_SYMBOL;
         v->items = t.name;
     }
@@ -346,7 +346,7 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* The type's short name, and what it is, where it is known. */
+/* The short name of an element type, and its row; NULL: unknown. */
 static const element *element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
 {
     char full[WB__JL_NAME];
@@ -413,7 +413,7 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
     return true;
 }
 
-void wb__jl_turn(wb__jl_array *a)
+void wb__jl_transpose(wb__jl_array *a)
 {
     const int64_t rows = a->dims[0];
     if (a->ndim != 2) return;
@@ -429,7 +429,7 @@ bool wb__jl_zero(const wb__jl_array *a)
     return true;
 }
 
-/* Adjoint(parent) and Transpose(parent): a vector becomes a row, which is the same bytes. */
+/* The array of v. An Adjoint or Transpose of a vector is a row with the same bytes. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
@@ -444,7 +444,7 @@ bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
         return true;
     }
     if (out->ndim != 2 || !out->dtype) return false;
-    wb__jl_turn(out);
+    wb__jl_transpose(out);
     out->transposed = out->dims[0] > 1 && out->dims[1] > 1;
     return true;
 }
@@ -464,7 +464,7 @@ const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made)
     return *made;
 }
 
-/* ---- for people ------------------------------------------------------------------------------ */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
@@ -518,7 +518,7 @@ bool wb__jl_layer(const wb__jl *v)
     return of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
 }
 
-/* What `path` leads to from there: fields by their names or numbers, with dots between. */
+/* The part of v at a path: names or indices of fields, separated by dots. */
 static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
 {
     while (*path && v.kind != WB__JL_ABSENT) {
@@ -531,8 +531,8 @@ static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
     return v;
 }
 
-/* Programs save models in dictionaries of several things: then the layer among them is meant, if there is one, or
- * one is named "model". */
+/* A model inside a dictionary, as programs save it with other values: its entry "model", or its
+ * only layer; v itself if there is neither. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;
@@ -569,7 +569,8 @@ wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t siz
             return key ? v : layer_within(f, v, name, size);
         }
         const size_t length = strlen(w.key);
-        if (key && !strncmp(key, w.key, length) && key[length] == '.') part = part_at(f, v, key + length + 1);
+        if (key && !strncmp(key, w.key, length) && key[length] == '.')
+            part = part_at(f, v, key + length + 1);
         if (used < sizeof known)
             used += (size_t)snprintf(known + used, sizeof known - used, n ? ", %s" : "%s", text);
         n++;

@@ -1,6 +1,5 @@
-/* Julia's values as BSON.jl lowers them: structs, tuples, arrays, functions, shared objects. Looked
- * at in place, as everything of bson.h; what reads layers out of them is read.c, tables
- * table.c. */
+/* Julia's values as BSON.jl writes them: structs, tuples, arrays, functions, shared objects. They
+ * are read in place, as in bson.h. read.c makes layers of them, table.c tables. */
 #ifndef WB__FLUX_VALUE_H
 #define WB__FLUX_VALUE_H
 
@@ -17,40 +16,41 @@ typedef enum {
     WB__JL_STRING,
     WB__JL_SYMBOL,
     WB__JL_ARRAY,
-    WB__JL_LIST,                /* a vector of anything */
+    WB__JL_LIST,                /* a vector of any values */
     WB__JL_TUPLE,
     WB__JL_DICT,
-    WB__JL_STRUCT,              /* NamedTuples too */
+    WB__JL_STRUCT,              /* also a NamedTuple */
     WB__JL_FUNCTION,            /* with a name */
     WB__JL_CLOSURE,             /* without */
-    WB__JL_GPU,                 /* an array that was in a GPU's memory: a pointer, no values */
+    WB__JL_GPU,                 /* an array in GPU memory: a pointer without values */
     WB__JL_OTHER                /* types, modules */
 } wb__jl_kind;
 
 typedef struct {
     wb__jl_kind kind;
-    bool shared;                /* reached by a reference */
-    bool whole;                 /* a number: an integer */
-    const void *at;             /* where it lies: the same for all references to one object */
+    bool shared;                /* reached through a reference */
+    bool whole;                 /* a number that is an integer */
+    const void *at;             /* address in the file; equal for all references to one object */
     wb__bson items;             /* fields, elements, text, or an array's bytes */
     wb__bson type;              /* of a struct, of an array's elements */
     wb__bson size;              /* of an array */
     double real;
-    int64_t integer;            /* bools too */
-    char name[WB__JL_NAME]; /* of a struct's type "Flux.Dense", of a function "NNlib.relu", without
-                               Main where a package follows it */
+    int64_t integer;            /* also bools */
+    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". Without Main if a package
+     * follows. */
+    char name[WB__JL_NAME];
 } wb__jl;
 
-/* References followed; TrackedArray taken off. */
+/* Reads a value; follows references and unwraps TrackedArray. */
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
-const char *wb__jl_last(const wb__jl *v);                   /* "Dense" */
-bool wb__jl_flux(const wb__jl *v, const char *type);        /* is it Flux's struct of that name? */
+const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
+bool wb__jl_flux(const wb__jl *v, const char *type);        /* Flux's struct of that name? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
-bool wb__jl_holds(const wb__jl *v);                         /* may there be arrays in it? */
+bool wb__jl_holds(const wb__jl *v);                         /* may contain arrays? */
 
-/* Fields in order, with Flux's names where the type and their number are known, a NamedTuple's or a
- * dictionary's, else their positions.  Of lists and tuples, elements. */
+/* Visits the fields of a struct, or the elements of a list or tuple. Names are Flux's if the type
+ * and its number of fields are known; the names of a NamedTuple or dictionary; else indices. */
 typedef struct {
     char name[WB__JL_NAME];
     wb__jl value;
@@ -65,39 +65,42 @@ int wb__jl_count(wb__bson_file *f, const wb__jl *v);
 wb__jl wb__jl_field(wb__bson_file *f, const wb__jl *v, const char *name);
 wb__jl wb__jl_item(wb__bson_file *f, const wb__jl *v, int i);
 
-/* An array's values where they lie.  Checked: so many bytes as its sizes and type say. */
+/* An array in place. Its number of bytes matches its sizes and type. */
 typedef struct {
-    wb_dtype dtype;             /* 0: one that Weber has not, or more than WB_MAX_DIMS dimensions */
+    wb_dtype dtype;             /* 0: a dtype that Weber lacks, or too many dimensions */
     char type[16];
     int ndim;
-    int64_t dims[WB_MAX_DIMS];  /* the reverse of Julia's */
+    int64_t dims[WB_MAX_DIMS];  /* Julia's, reversed */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed; /* a lazy transpose: the values lie in the order of dims[1], dims[0] */
+    bool transposed; /* a lazy transpose: the values are in the order of dims[1], dims[0] */
     const void *at;
     bool shared;
 } wb__jl_array;
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* A matrix of (out, in) in Julia becomes [out, in]; other arrays stay as they are. */
-void wb__jl_turn(wb__jl_array *a);
+/* Turns a matrix that is (out, in) in Julia into [out, in]; other arrays are unchanged. */
+void wb__jl_transpose(wb__jl_array *a);
+/* Whether all bytes are zero. */
 bool wb__jl_zero(const wb__jl_array *a);
-/* The values row-major in a dtype: where they lie, or in `*made`, for wb__free; NULL without
- * memory. */
+/* The values row-major in a dtype: in the file if possible, else in *made, which the caller frees.
+ * NULL: out of memory. */
 const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
-/* Up to `most` integers of a tuple, an array or one alone: how many, or -1. */
+/* Reads at most `most` integers from a tuple, an array or a number. Returns how many, or -1. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* For people: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu",
+/* The type for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu",
  * "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
+/* The error of an array in GPU memory. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs */
+bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs? */
 
-/* What is meant: `key`, a variable, or with dots a part of one; else "model", else the only one (that holds anything but
- * numbers and text), else the only layer.  Without a key, of a dictionary in which one layer is, or "model": that. */
+/* The variable `key`, or with dots a part of a variable. Without a key: "model"; else the only
+ * variable that is not a number or text; else the only layer. In a dictionary, without a key: its
+ * entry "model", or its only layer. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

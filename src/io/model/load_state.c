@@ -1,5 +1,5 @@
-/* Values from a table into a model: what belongs where is found first, all that does not fit is
- * listed at once, and only then is anything changed.  Which names there may be is torch_names.c's. */
+/* Loads values from a table into a model. All tensors are matched first and all misfits listed in
+ * one error; only then is anything changed. names.h has the names of tensors. */
 #include "io/model/load_state.h"
 
 #include "io/model/names.h"
@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; errors have room for 8192 */
+enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; error messages have a limit of 8192 */
 
-/* A tensor of the file, under the name by which the model asks for it. */
+/* A tensor of the file, with the name that the model uses for it. */
 typedef struct { char *name; wb__entry *entry; bool used; } source;
 
 typedef struct {
     const wb__state_load *o;
-    wb__links links;
+    wb__name_map names;
     int n;
-    source *sources;                    /* in the order of their names */
-    wb__pointer_map found;                     /* of a tensor: the link that gives it its value; WB_NONE: told of */
-    wb__pointer_map convolutions;              /* of their kernels: what they do with them, a wb__flip */
+    source *sources;                    /* sorted by name */
+    wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: misfit reported */
+    wb__pointer_map convolutions;       /* kernel -> whether its layer flips it, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
-    int absent;                         /* of these, those whose name is not in the file */
-    wb__text list;                      /* of what does not fit */
+    int absent;                         /* those of them whose name is not in the file */
+    wb__text list;                      /* of misfits */
     int n_wrong, n_listed;
 } matching;
 
@@ -31,7 +31,7 @@ static void drop(matching *m)
 {
     for (int i = 0; i < m->n; i++) wb__free(m->sources[i].name);
     wb__free(m->sources);
-    wb__links_free(&m->links);
+    wb__name_map_free(&m->names);
     wb__pointer_map_free(&m->found);
     wb__pointer_map_free(&m->convolutions);
     wb__free(m->list.text);
@@ -40,7 +40,8 @@ static void drop(matching *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The path in the model that the first row that fits gives this name; *fits false if there is none. */
+/* The path in the model that .rename gives to a name in the file, by the first row that matches;
+ * NULL with *fits false: no row matches. */
 static char *renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -91,16 +92,16 @@ static int name_sources(matching *m, wb__table *file, void *model, naming how)
     return 0;
 }
 
-static source *source_of(const matching *m, const wb__link *link)
+static source *source_of(const matching *m, const wb__name_row *row)
 {
-    source key = {.name = link->name};
+    source key = {.name = row->name};
     return m->n ? bsearch(&key, m->sources, (size_t)m->n, sizeof key, by_name) : NULL;
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list of misfits --------------------------------------------------------------------- */
 
-static void tell(matching *m, const char *format, ...) WB__PRINTF(2, 3);
-static void tell(matching *m, const char *format, ...)
+static void report(matching *m, const char *format, ...) WB__PRINTF(2, 3);
+static void report(matching *m, const char *format, ...)
 {
     va_list list;
     m->n_wrong++;
@@ -112,51 +113,56 @@ static void tell(matching *m, const char *format, ...)
     va_end(list);
 }
 
-/* Of the file, where it is another one than the path in the model. */
+/* The name in the file, in parentheses, if it differs from the path in the model; else "". */
 typedef struct { char text[216]; } file_name;
-static const char *second_name(const wb__link *l, file_name *out)
+static const char *second_name(const wb__name_row *l, file_name *out)
 {
     out->text[0] = 0;
     if (strcmp(l->name, l->path)) snprintf(out->text, sizeof out->text, " (\"%.200s\")", l->name);
     return out->text;
 }
 
-static void tell_misfit(matching *m, const wb__link *l, const wb__entry *e)
+static void report_misfit(matching *m, const wb__name_row *l, const wb__entry *e)
 {
     file_name second;
     char part[40] = "";
     if (l->x->op != WB__OP_variable) {
-        tell(m, "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded into", l->path,
-             second_name(l, &second), wb_describe(l->x));
+        report(m,
+               "\"%.200s\"%s, %s, is a constant in the model: wb_variable makes what can be loaded "
+               "into",
+               l->path, second_name(l, &second), wb_describe(l->x));
         return;
     }
     if (l->parts > 1) snprintf(part, sizeof part, "one of %d parts of ", l->parts);
-    tell(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path, second_name(l, &second),
-         wb_describe(l->x), part, wb__entry_describe(e));
+    report(m, "\"%.200s\"%s, %s in the model, is in the file %s%s", l->path,
+           second_name(l, &second), wb_describe(l->x), part, wb__entry_describe(e));
 }
 
-static void tell_missing(matching *m, const wb__link *l)
+static void report_missing(matching *m, const wb__name_row *l)
 {
     file_name second;
-    tell(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second), wb_describe(l->x));
+    report(m, "\"%.200s\"%s, %s, is not in the file", l->path, second_name(l, &second),
+           wb_describe(l->x));
 }
 
-static void tell_unexpected(matching *m)
+static void report_unexpected(matching *m)
 {
     for (int i = 0; i < m->n; i++) {
         const source *s = &m->sources[i];
-        const bool before = i && !strcmp(s->name, s[-1].name), after = i + 1 < m->n && !strcmp(s->name, s[1].name);
+        const bool before = i && !strcmp(s->name, s[-1].name);
+        const bool after = i + 1 < m->n && !strcmp(s->name, s[1].name);
         if (before)
-            tell(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"", s[-1].entry->name,
-                 s->entry->name, s->name);
+            report(m, "\"%.200s\" and \"%.200s\" are the same in the model: \"%.200s\"",
+                   s[-1].entry->name, s->entry->name, s->name);
         else if (!s->used && !after)
-            tell(m, "\"%.200s\", %s, is not in the model", s->entry->name, wb__entry_describe(s->entry));
+            report(m, "\"%.200s\", %s, is not in the model", s->entry->name,
+                   wb__entry_describe(s->entry));
     }
 }
 
-/* ---- what belongs where ---------------------------------------------------------------------- */
+/* ---- matching -------------------------------------------------------------------------------- */
 
-static bool same_shape(const wb__link *l, const wb__entry *e)
+static bool same_shape(const wb__name_row *l, const wb__entry *e)
 {
     const wb_tensor *x = l->x;
     if (e->ndim != x->ndim || e->dtype != (wb_dtype)x->dtype) return false;
@@ -166,8 +172,8 @@ static bool same_shape(const wb__link *l, const wb__entry *e)
     return true;
 }
 
-/* The numbers that have no place here; -0 is zero too. */
-static bool rest_is_zero(const wb__link *l, const wb__entry *e)
+/* Whether the last `zeros` elements, which the model cannot hold, are 0 or -0. */
+static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
 {
     const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
     const uint8_t *at = e->data;
@@ -178,33 +184,35 @@ static bool rest_is_zero(const wb__link *l, const wb__entry *e)
 
 typedef enum { ABSENT, UNFIT, GOOD } state;
 
-static state look_at(matching *m, const wb__link *l)
+static state check_row(matching *m, const wb__name_row *l)
 {
     source *s = source_of(m, l);
     if (!s) return ABSENT;
     s->used = true;
-    if (l->kind == WB__LINK_COUNT) return GOOD;
+    if (l->kind == WB__NAME_COUNT) return GOOD;
     if (!same_shape(l, s->entry)) {
-        tell_misfit(m, l, s->entry);
+        report_misfit(m, l, s->entry);
         return UNFIT;
     }
     if (!l->zeros || rest_is_zero(l, s->entry)) return GOOD;
-    tell(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path, l->name,
-         (long long)l->zeros, "there is no place for them: make the GRU with .hidden_bias = true");
+    report(m, "\"%.200s\" (\"%.200s\"): its last %lld numbers are not zero, and %s", l->path,
+           l->name, (long long)l->zeros,
+           "there is no place for them: make the GRU with .hidden_bias = true");
     return UNFIT;
 }
 
-/* Places are tied, so a tensor may have several names: the first that is there and fits counts. */
-static int match_links(matching *m)
+/* Finds the row that each tensor is loaded by. A tied tensor has several names: the first that is
+ * in the file and fits is used. */
+static int match_rows(matching *m)
 {
-    for (int i = 0; i < m->links.n; i++) {
-        wb__link *l = &m->links.links[i];
-        if (l->kind == WB__LINK_ADDED) continue;
-        state s = look_at(m, l);
-        if (l->kind == WB__LINK_COUNT) continue;
-        bool added = i + 1 < m->links.n && l[1].kind == WB__LINK_ADDED;
-        state second = added ? look_at(m, l + 1) : GOOD;
-        if (s == GOOD && second == ABSENT) tell_missing(m, l + 1);
+    for (int i = 0; i < m->names.n; i++) {
+        wb__name_row *l = &m->names.rows[i];
+        if (l->kind == WB__NAME_ADDED) continue;
+        state s = check_row(m, l);
+        if (l->kind == WB__NAME_COUNT) continue;
+        bool added = i + 1 < m->names.n && l[1].kind == WB__NAME_ADDED;
+        state second = added ? check_row(m, l + 1) : GOOD;
+        if (s == GOOD && second == ABSENT) report_missing(m, l + 1);
         void **at = wb__pointer_map_at(&m->found, l->x);
         if (!at) return WB_ERROR_MEMORY;
         if (*at && !wb_is_none(*at)) continue;
@@ -217,14 +225,15 @@ static int match_links(matching *m)
 static int find_missing(matching *m)
 {
     wb__pointer_map counted = {0};
-    for (int i = 0; i < m->links.n; i++) {
-        const wb__link *l = &m->links.links[i];
-        if (!l->x || l->kind == WB__LINK_ADDED) continue;
-        void **at = wb__pointer_map_at(&m->found, l->x), **once = wb__pointer_map_at(&counted, l->x);
+    for (int i = 0; i < m->names.n; i++) {
+        const wb__name_row *l = &m->names.rows[i];
+        if (!l->x || l->kind == WB__NAME_ADDED) continue;
+        void **at = wb__pointer_map_at(&m->found, l->x);
+        void **once = wb__pointer_map_at(&counted, l->x);
         if (!at || !once) return wb__pointer_map_free(&counted), WB_ERROR_MEMORY;
         if (*once) continue;
         *once = l->x;
-        if (!*at) tell_missing(m, l);
+        if (!*at) report_missing(m, l);
         m->lacking += !*at || wb_is_none(*at);
         m->absent += !*at;
     }
@@ -234,14 +243,14 @@ static int find_missing(matching *m)
 
 static int match(matching *m, wb__table *file, void *model, naming how)
 {
-    int status = how == WEBER ? wb__links_weber(model, &m->links)
-                              : wb__links_torch(model, how == TORCH_NUMBERED, &m->links);
+    int status = how == WEBER ? wb__name_map_weber(model, &m->names)
+                              : wb__name_map_torch(model, how == TORCH_NUMBERED, &m->names);
     if (!status) status = name_sources(m, file, model, how);
-    if (!status) status = match_links(m);
+    if (!status) status = match_rows(m);
     return status ? status : find_missing(m);
 }
 
-/* ---- whose names ----------------------------------------------------------------------------- */
+/* ---- choosing the names ---------------------------------------------------------------------- */
 
 static bool noted(const wb__table *file, const char *key, const char *value)
 {
@@ -249,16 +258,17 @@ static bool noted(const wb__table *file, const char *key, const char *value)
     return found && (!value || !strcmp(found, value));
 }
 
-/* The namings that may be meant, the likeliest first. */
+/* The namings that the file may use, the likeliest first. */
 static int candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
     if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
         names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-    bool theirs = noted(file, "format", "pt");      /* PyTorch's: where names are the same, kernels may not be */
-    if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !theirs)) out[n++] = WEBER;
+    /* PyTorch's files may have the same names as Weber's and other kernels. */
+    const bool torch = noted(file, "format", "pt");
+    if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
     if (names != WB_NAMES_WEBER) out[n++] = TORCH, out[n++] = TORCH_NUMBERED;
-    if (names == WB_NAMES_AUTO && theirs) out[n++] = WEBER;
+    if (names == WB_NAMES_AUTO && torch) out[n++] = WEBER;
     return n;
 }
 
@@ -270,7 +280,8 @@ static int match_best(matching *best, wb__table *file, void *model)
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
         status = match(&other, file, model, hows[i]);
-        /* names count before shapes and dtypes: a file of another dtype is to be said to be that */
+        /* names count before shapes and dtypes, so that a file of another dtype is reported as
+         * such */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             drop(best);
@@ -290,7 +301,8 @@ const char *wb__entry_describe(const wb__entry *e)
     size_t n = 1;
     text[0] = '[';
     for (int d = 0; d < e->ndim; d++)
-        n += (size_t)snprintf(text + n, sizeof text - n, d ? ",%lld" : "%lld", (long long)e->dims[d]);
+        n += (size_t)snprintf(text + n, sizeof text - n, d ? ",%lld" : "%lld",
+                              (long long)e->dims[d]);
     snprintf(text + n, sizeof text - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
     return text;
 }
@@ -320,17 +332,18 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     return to;
 }
 
-/* Each of the kernels, [kh,kw], back to front. */
-static void turn(uint8_t *to, const uint8_t *from, const wb_tensor *x)
+/* Flips each kernel [kh,kw] along both axes. */
+static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
 {
     const size_t each = wb__dtype_size((wb_dtype)x->dtype);
     const int64_t plane = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
     for (int64_t first = 0; first < x->size; first += plane)
         for (int64_t i = 0; i < plane; i++)
-            memcpy(to + (size_t)(first + i) * each, from + (size_t)(first + plane - 1 - i) * each, each);
+            memcpy(to + (size_t)(first + i) * each,
+                   from + (size_t)(first + plane - 1 - i) * each, each);
 }
 
-/* Rounded once. */
+/* to = a + b, rounded once. */
 static void add(void *to, const uint8_t *a, const uint8_t *b, wb_dtype t, int64_t n)
 {
     const size_t each = wb__dtype_size(t);
@@ -360,11 +373,12 @@ static int note_kernels(matching *m, void *object)
     return 0;
 }
 
-/* Must kernels be turned over for the convolution here to do what that of the file did? */
-static int must_turn(matching *m, const wb__link *l, const wb__entry *e, bool *turned)
+/* Sets *flipped if kernels must be flipped, so that the model's convolution computes the same as
+ * the file's. 0, or an error code. */
+static int must_flip(matching *m, const wb__name_row *l, const wb__entry *e, bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
-    *turned = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__LINK_TURNED;
+    *flipped = at && *at ? (wb__flip)(uintptr_t)*at != e->flip : l->kind == WB__NAME_FLIPPED;
     return e->flip && !at ? WB_ERROR_MEMORY : 0;
 }
 
@@ -373,35 +387,36 @@ static size_t bytes_of(const wb_tensor *x)
     return (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
 }
 
-static bool is_added(const matching *m, const wb__link *l)
+static bool is_added(const matching *m, const wb__name_row *l)
 {
-    return l + 1 < m->links.links + m->links.n && l[1].kind == WB__LINK_ADDED;
+    return l + 1 < m->names.rows + m->names.n && l[1].kind == WB__NAME_ADDED;
 }
 
-/* A link's values as the model takes them: those in the file where they can be used as they are, else
- * a copy in *block, for wb__free.  NULL without memory, and where there are none. */
-static const uint8_t *values_of(matching *m, const wb__link *l, void **block)
+/* The values of a row in the form that the model takes: in the file if they can be used
+ * unchanged, else a copy in *block, which the caller frees with wb__free. NULL: out of memory, or
+ * no values. */
+static const uint8_t *values_of(matching *m, const wb__name_row *l, void **block)
 {
     const wb__entry *e = source_of(m, l)->entry;
     const wb_tensor *x = l->x;
     const size_t bytes = bytes_of(x);
-    bool turned;
+    bool flipped;
     *block = NULL;
-    if (must_turn(m, l, e, &turned)) return NULL;
+    if (must_flip(m, l, e, &flipped)) return NULL;
     const uint8_t *values = wb__entry_values(e, block);
     if (!values) return NULL;
     values += (size_t)l->part * bytes;
-    if (!turned && !is_added(m, l)) return values;
+    if (!flipped && !is_added(m, l)) return values;
     uint8_t *made = wb__alloc_aligned(WB__MAX(bytes, 1));
     if (made && is_added(m, l))
         add(made, values, source_of(m, l + 1)->entry->data, (wb_dtype)x->dtype, x->size);
-    else if (made && bytes) turn(made, values, x);
+    else if (made && bytes) flip_kernels(made, values, x);
     wb__free(*block);
     return *block = made;
 }
 
-/* Straight from the file to the device, wherever the values are those of the file. */
-static int give(matching *m, const wb__link *l)
+/* Loads one tensor, directly from the file to the device unless the values need a copy. */
+static int load_tensor(matching *m, const wb__name_row *l)
 {
     void *block;
     const uint8_t *values = values_of(m, l, &block);
@@ -411,43 +426,45 @@ static int give(matching *m, const wb__link *l)
     return status;
 }
 
-/* Does the file have values for this link that fit it? */
-static bool is_good(const matching *m, const wb__link *l)
+/* Whether the file has values for this row that fit. */
+static bool is_good(const matching *m, const wb__name_row *l)
 {
     const source *s = source_of(m, l);
     return s && same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
 }
 
-/* Tied places are one tensor: the file must not have different values for them. */
+/* Tied places are one tensor, so the file must not have different values for them. */
 static int check_ties(matching *m, void *model)
 {
     int status = note_kernels(m, model);
-    for (int i = 0; !status && i < m->links.n; i++) {
-        const wb__link *l = &m->links.links[i];
-        if (!l->x || l->kind == WB__LINK_ADDED || !bytes_of(l->x)) continue;
+    for (int i = 0; !status && i < m->names.n; i++) {
+        const wb__name_row *l = &m->names.rows[i];
+        if (!l->x || l->kind == WB__NAME_ADDED || !bytes_of(l->x)) continue;
         void **at = wb__pointer_map_at(&m->found, l->x), *blocks[2];
         if (!at) return WB_ERROR_MEMORY;
-        const wb__link *first = *at;
+        const wb__name_row *first = *at;
         if (!first || wb_is_none(first) || first == l || !is_good(m, l)) continue;
         const uint8_t *a = values_of(m, first, &blocks[0]), *b = values_of(m, l, &blocks[1]);
         if (!a || !b) status = WB_ERROR_MEMORY;
         else if (memcmp(a, b, bytes_of(l->x)))
-            tell(m, "\"%.200s\" and \"%.200s\" are one tensor in the model and have different values in "
-                 "the file (\"%.200s\" and \"%.200s\")", first->path, l->path, first->name, l->name);
+            report(m,
+                   "\"%.200s\" and \"%.200s\" are one tensor in the model and have different "
+                   "values in the file (\"%.200s\" and \"%.200s\")",
+                   first->path, l->path, first->name, l->name);
         wb__free(blocks[0]);
         wb__free(blocks[1]);
     }
     return status;
 }
 
-static int give_all(matching *m)
+static int load_all(matching *m)
 {
     int status = 0;
-    for (int i = 0; i < m->links.n; i++) {
-        const wb__link *l = &m->links.links[i];
+    for (int i = 0; i < m->names.n; i++) {
+        const wb__name_row *l = &m->names.rows[i];
         void **at = l->x ? wb__pointer_map_at(&m->found, l->x) : NULL;
         if (l->x && !at) return WB_ERROR_MEMORY;
-        status = at && *at == l ? give(m, l) : 0;
+        status = at && *at == l ? load_tensor(m, l) : 0;
         if (status) return status;
     }
     return 0;
@@ -458,16 +475,19 @@ int wb__load_values(wb__table *file, const wb__state_load *o, void *model)
     matching m = {.o = o};
     int status = match_best(&m, file, model);
     if (!status) status = check_ties(&m, model);
-    if (!status) tell_unexpected(&m);
+    if (!status) report_unexpected(&m);
     if (!status && m.list.failed) status = WB_ERROR_MEMORY;
     if (!status && m.n_wrong) {
         char more[40] = "";
-        if (m.n_wrong > m.n_listed) snprintf(more, sizeof more, "\n  and %d more", m.n_wrong - m.n_listed);
+        if (m.n_wrong > m.n_listed)
+            snprintf(more, sizeof more, "\n  and %d more", m.n_wrong - m.n_listed);
         if (!o->lenient)
-            status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s%s", o->path, m.list.text, more);
-        else wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
+            status = wb__fail(WB_ERROR_FORMAT, "%s: does not fit the model:%s%s", o->path,
+                              m.list.text, more);
+        else
+            wb__log(WB_LOG_INFO, "%s: does not all fit the model:%s%s", o->path, m.list.text, more);
     }
-    if (!status && !o->check_only) status = give_all(&m);
+    if (!status && !o->check_only) status = load_all(&m);
     drop(&m);
     return status;
 }

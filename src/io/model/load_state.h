@@ -1,25 +1,29 @@
-/* Values from a table into a model that exists. */
-#ifndef WB__POUR_H
-#define WB__POUR_H
+/* Loads values from a table into an existing model. */
+#ifndef WB__LOAD_STATE_H
+#define WB__LOAD_STATE_H
 
 #include "io/table.h"
 #include "tree/tree.h"
 
 typedef struct {
-    const char *path;           /* the file's, for messages */
-    const char *prefix;         /* NULL: none */
+    const char *path;           /* of the file, for messages */
+    const char *prefix;         /* the prefix of names in the file; NULL: none */
     wb_names names;
     bool lenient, check_only;
     int n_rename;
     const wb_rename *rename;
 } wb__state_load;
 
-/* Nothing is written if anything does not fit; if lenient, what does.  See wb_load_state. */
+/* Loads the values of a table into a model, as wb_load_state does. If any tensor does not fit,
+ * nothing is written; with `lenient`, the tensors that fit are written. With `check_only`
+ * nothing is written in any case. */
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
-/* The values as a tensor takes them: those of the file, or of a matrix that lies by columns, or of bools that
- * are neither 0 nor 1, a copy made right in *block, for wb__free.  NULL without memory. */
+/* The values in the form that a tensor takes: e->data itself; or, if the matrix is column-major or
+ * a bool is neither 0 nor 1, a corrected copy in *block, which the caller frees with wb__free.
+ * NULL: out of memory. */
 const void *wb__entry_values(const wb__entry *e, void **block);
-const char *wb__entry_describe(const wb__entry *e);     /* "[3,2] f32", or the file's word for its dtype */
+/* "[3,2] f32", or with the file's own word for a dtype that Weber lacks. */
+const char *wb__entry_describe(const wb__entry *e);
 
 #endif

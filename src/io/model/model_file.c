@@ -16,7 +16,8 @@ typedef struct {
     wb__saving *list;
 } gathering;
 
-/* Values go from their device to the file in parts: a model need not fit beside itself. */
+/* Context of put_part. Values are copied from their device to the file in parts, so that no second
+ * copy of a model is needed. */
 typedef struct { wb__writer *w; size_t each; } putting;
 
 static int put_part(const void *part, int64_t n, void *ctx)
@@ -39,7 +40,8 @@ int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__not
 
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x)
 {
-    if (!wb__reserve(&l->tensors, &l->room, l->n + 1, sizeof *l->tensors)) return WB_ERROR_MEMORY;
+    if (!wb__reserve(&l->tensors, &l->capacity, l->n + 1, sizeof *l->tensors))
+        return WB_ERROR_MEMORY;
     int status = wb_eval_array(1, &x);
     if (status) return status;
     char *full = wb__printf("%s%s", prefix, name);
@@ -69,14 +71,15 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
     return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
 }
 
-/* What a link says, as a tensor: made of one of the model's or of several, and exact in every bit. */
-static wb_tensor *composed(const wb__link *l)
+/* The tensor of the file that a row describes, computed from one or several tensors of the model,
+ * exact in every bit. */
+static wb_tensor *composed(const wb__name_row *l)
 {
     switch (l->kind) {
-    case WB__LINK_TURNED: return wb_flip(wb_flip(l->x, 2), 3);
-    case WB__LINK_ADDED: return wb_full_array(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
-    case WB__LINK_COUNT: return wb_full_array(0, WB_I64, 0, NULL);
-    case WB__LINK_COPY: break;
+    case WB__NAME_FLIPPED: return wb_flip(wb_flip(l->x, 2), 3);
+    case WB__NAME_ADDED: return wb_full_array(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
+    case WB__NAME_COUNT: return wb_full_array(0, WB_I64, 0, NULL);
+    case WB__NAME_COPY: break;
     }
     wb_tensor *parts[3];
     if (l->parts == 1) return l->x;
@@ -84,27 +87,28 @@ static wb_tensor *composed(const wb__link *l)
     return wb_concat_array(l->parts, parts, 0);
 }
 
-/* What is composed stays until the scope that is innermost now is closed. */
+/* The computed tensors belong to the current scope. */
 static int add_torch(wb__saving *list, void *model)
 {
-    wb__links links;
+    wb__name_map names;
     int status = wb__evaluate_pending();
-    if (!status) status = wb__links_torch(model, false, &links);
+    if (!status) status = wb__name_map_torch(model, false, &names);
     if (status) return status;
-    for (int i = 0; !status && i < links.n; i++) {
-        const wb__link *l = &links.links[i];
+    for (int i = 0; !status && i < names.n; i++) {
+        const wb__name_row *l = &names.rows[i];
         if (l->other || l->part) continue;
         wb_tensor *x = composed(l);
         status = x ? wb__saving_add(list, "", l->name, x) : (int)wb_error_code();
     }
-    wb__links_free(&links);
+    wb__name_map_free(&names);
     return status;
 }
 
-/* NULL is mostly what another call failed to make, whose error then stands. */
+/* A NULL model mostly comes from a call that failed, whose error is kept. */
 static int no_object(const char *what)
 {
-    return wb_error_code() ? (int)wb_error_code() : wb__fail(WB_ERROR_ARGUMENT, "%s: no model", what);
+    return wb_error_code() ? (int)wb_error_code()
+                           : wb__fail(WB_ERROR_ARGUMENT, "%s: no model", what);
 }
 
 static int save_safetensors(const char *path, void *model, wb__saving *list, bool torch)
@@ -131,21 +135,25 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
     if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
-        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
-                        "take one", path, wb__format_name(format));
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
+                        "take one",
+                        path, wb__format_name(format));
     if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
-    wb_scope *scope = wb_scope_open();      /* of what is composed */
+    wb_scope *scope = wb_scope_open();      /* of the computed tensors */
     if (!scope) return wb_error_code();
     wb__saving list = {0};
     bool torch = o.names == WB_NAMES_TORCH;
     int status = torch ? add_torch(&list, model) : wb__saving_add_model(&list, "", model);
-    if (!status) status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list) : save_safetensors(path, model, &list, torch);
+    if (!status)
+        status = format == WB__FORMAT_NPZ ? wb__npz_save(path, &list)
+                                          : save_safetensors(path, model, &list, torch);
     wb__saving_free(&list);
     wb_scope_close(scope);
     return status;
 }
 
-/* ---- values into a model --------------------------------------------------------------------- */
+/* ---- loading values -------------------------------------------------------------------------- */
 
 static bool ends_in_star(const char *name)
 {
@@ -167,16 +175,19 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
         if (!o.rename || !o.rename[i].file || !o.rename[i].model)
             return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
         else if (ends_in_star(o.rename[i].file) != ends_in_star(o.rename[i].model))
-            return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at the "
-                            "end of one side alone", i, o.rename[i].file, o.rename[i].model);
+            return wb__fail(WB_ERROR_ARGUMENT,
+                            "load_state: row %d of .rename, \"%.200s\" to \"%.200s\", has a '*' at "
+                            "the end of one side alone",
+                            i, o.rename[i].file, o.rename[i].model);
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__table file;
     int status = wb__table_load(path, o.key, true, &file);
     if (status) return status;
-    const wb__state_load how = {.path = path, .prefix = o.prefix, .names = o.names, .lenient = o.lenient,
-                             .n_rename = o.n_rename, .rename = o.rename};
+    const wb__state_load how = {.path = path, .prefix = o.prefix, .names = o.names,
+                                .lenient = o.lenient, .n_rename = o.n_rename, .rename = o.rename};
     if (file.nameless && (o.n_rename || (o.prefix && *o.prefix)))
-        status = wb__fail(WB_ERROR_ARGUMENT, "%s: holds a list of values, which have no names for .%s", path,
+        status = wb__fail(WB_ERROR_ARGUMENT,
+                          "%s: holds a list of values, which have no names for .%s", path,
                           o.n_rename ? "rename" : "prefix");
     if (!status) status = wb__flux_name_params(&file, path, model);
     if (!status) status = wb__load_values(&file, &how, model);
@@ -184,10 +195,10 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
     return status;
 }
 
-/* ---- a model from a file alone --------------------------------------------------------------- */
+/* ---- loading a model ------------------------------------------------------------------------- */
 
-/* A parameter that was saved in another floating dtype than its layer's options say: room of that
- * dtype. */
+/* A new tensor for a parameter whose values in the file have another floating dtype than the
+ * options of its layer; other tensors stay. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
@@ -199,14 +210,17 @@ static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 
 static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
 {
-    wb__links links;
+    wb__name_map names;
     wb__pointer_map other = {0};
-    bool any = false, failed = torch ? wb__links_torch(model, false, &links) : wb__links_weber(model, &links);
+    bool any = false;
+    bool failed = torch ? wb__name_map_torch(model, false, &names)
+                        : wb__name_map_weber(model, &names);
     if (failed) return NULL;
-    for (int i = 0; !failed && i < links.n; i++) {
-        const wb__link *l = &links.links[i];
+    for (int i = 0; !failed && i < names.n; i++) {
+        const wb__name_row *l = &names.rows[i];
         wb__entry *e = l->x ? wb__table_find(file, l->name) : NULL;
-        if (!e || e->dtype == (wb_dtype)l->x->dtype || !e->dtype || !wb__dtype_float(e->dtype)) continue;
+        if (!e || e->dtype == (wb_dtype)l->x->dtype || !e->dtype || !wb__dtype_float(e->dtype))
+            continue;
         void **at = wb__pointer_map_at(&other, l->x);
         if (at) *at = e;
         any = true;
@@ -215,7 +229,7 @@ static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
     if (failed) model = NULL;
     else if (any) model = wb__fmap(model, retype, &other);
     wb__pointer_map_free(&other);
-    wb__links_free(&links);
+    wb__name_map_free(&names);
     return model;
 }
 
@@ -234,10 +248,14 @@ static wb_layer *model_of_tensors(const char *path, wb__table *file)
     const char *structure = wb__table_note(file, "weber");
     if (structure) return wb__model_from(path, structure, file);
     if (wb__table_note(file, "weber_checkpoint"))
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: is a checkpoint, which describes no model: make the model and use "
-                             "wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"", path);
+        return wb__fail_null(WB_ERROR_FORMAT,
+                             "%s: is a checkpoint, which describes no model: make the model and "
+                             "use wb_checkpoint_load, or wb_load_state with .prefix = \"model.\"",
+                             path);
     return wb__fail_null(WB_ERROR_FORMAT,
-                         "%s: describes no model, it has tensors alone: make the model and use wb_load_state", path);
+                         "%s: describes no model, it has tensors alone: make the model and use "
+                         "wb_load_state",
+                         path);
 }
 
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)

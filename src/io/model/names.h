@@ -1,41 +1,44 @@
-/* Which tensors of a file make which of a model's, in each way of naming them.
+/* The name mapping between a model's tensors and a file's, for each way of naming.
  *
- * A link is one tensor of a file and one of the model, at one of its places.  With Weber's own names
- * there is one link a place, and the two are the same.  PyTorch puts three projections into one tensor
- * (a link is then one of `parts` blocks of rows), has two biases for one of ours (the second is a link of
- * kind ADDED right behind the first), turns no kernels over, and counts batches. */
+ * A row of the mapping connects one tensor of a file with one tensor of the model at one path. With
+ * Weber's names each path has one row, and both names are the same. PyTorch's files differ: three
+ * projections are one tensor (each is then one of `parts` blocks of rows of that tensor); a second
+ * bias is added to the first (a row of kind ADDED, right behind the first); kernels are not
+ * flipped; batches are counted. */
 #ifndef WB__NAMES_H
 #define WB__NAMES_H
 
 #include "nn/layer.h"
 
 typedef enum {
-    WB__LINK_COPY,
-    WB__LINK_TURNED,            /* both last axes run the other way */
-    WB__LINK_ADDED,             /* added to the link before; written as zeros */
-    WB__LINK_COUNT              /* an i64 that the model has not: x is NULL; never missing, written as 0 */
-} wb__link_kind;
+    WB__NAME_COPY,
+    WB__NAME_FLIPPED,            /* flipped along both last axes */
+    WB__NAME_ADDED,             /* added to the row before it; written as zeros */
+    /* an i64 that the model lacks: x is NULL, it may be missing, and is written as 0 */
+    WB__NAME_COUNT
+} wb__name_kind;
 
 typedef struct {
     char *name, *path;          /* in the file; in the model */
     wb_tensor *x;
-    wb__link_kind kind;
-    int part, parts;            /* parts: 1 but for links that share a tensor of the file */
-    int64_t zeros;              /* of an ADDED one: so many of its last rows must be zero */
-    bool other;                 /* another name for what a link before has: for reading alone */
-} wb__link;
+    wb__name_kind kind;
+    /* block `part` of `parts` blocks of rows of the tensor in the file */
+    int part, parts;
+    int64_t zeros;              /* of kind ADDED: as many of its last rows must be zero */
+    bool other;                 /* another name of a row before it; only for reading */
+} wb__name_row;
 
-typedef struct { int n, room; wb__link *links; } wb__links;
+typedef struct { int n, capacity; wb__name_row *rows; } wb__name_map;
 
-/* All links of a model; those of one tensor of a file stand together, the first part first.
- * PyTorch's Sequential has activations as layers of their own: `numbered` leaves them out of the counting, so that
- * layers have the numbers that they have here. */
-int wb__links_weber(void *model, wb__links *out);
-int wb__links_torch(void *model, bool numbered, wb__links *out);
-void wb__links_free(wb__links *l);
+/* All rows of a model. Rows of one tensor of a file are consecutive, in the order of their parts.
+ * In PyTorch's Sequential activations are layers with numbers; `numbered` does not count them, for
+ * files whose layers have the same numbers as in Weber. */
+int wb__name_map_weber(void *model, wb__name_map *out);
+int wb__name_map_torch(void *model, bool numbered, wb__name_map *out);
+void wb__name_map_free(wb__name_map *l);
 
-/* A path in the model as PyTorch names it, as far as there is such a part; the rest as it is ("layers.2.running_mean"
- * -> "2.running_mean").  For wb__free; NULL without memory. */
+/* PyTorch's name for a path in the model, as far as the path exists; the rest is kept
+ * ("layers.2.running_mean" -> "2.running_mean"). The caller frees it; NULL: out of memory. */
 char *wb__torch_name(void *model, const char *path, bool numbered);
 
 #endif

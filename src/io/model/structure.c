@@ -1,4 +1,4 @@
-/* Models to JSON and back. */
+/* Structures of models as JSON: writing and reading. */
 #include "io/model/structure.h"
 
 #include "base/options.h"
@@ -9,15 +9,15 @@
 
 enum { VERSION = 1, DEEPEST = 100 };
 
-/* Of a model's parameters, before ties are made, against what a file holds of values: what is tied stands there once, and
- * a parameter may stand there in half its width. */
+/* A described model may have at most TIED_MOST times the file's bytes of values, plus LEAST. It
+ * may have more bytes than the file, because tied parameters have one value in the file. */
 enum { TIED_MOST = 32, LEAST = 1 << 20 };
 
 static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* Functions without names are gathered: all are told at once. */
+/* The text being written. Functions without names are collected and reported together. */
 typedef struct { wb__json_out out; wb__text path, nameless; } writing;
 
 static bool is_named(const wb__option *o)
@@ -50,7 +50,7 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
     }
 }
 
-/* Initialisers, and no function at all, are not written. */
+/* Writes the options, without initialisers and functions that are NULL. */
 static void put_options(writing *w, const wb_layer *l)
 {
     wb__json_out *out = &w->out;
@@ -86,8 +86,10 @@ static bool read_ints(const wb__option *o, int64_t *list, const wb__json *number
     WB__JSON_EACH(numbers, number, k) {
         if (!wb__json_is(number, WB__JSON_INTEGER)) return false;
         const int64_t value = wb__json_integer(number);
-        values[k] = value == -1 && !strcmp(o->name, "pad") ? 0 : value;     /* as 0.4 wrote it */
-        if (value || strcmp(o->name, "shape")) length = k + 1;              /* else it ends before */
+        /* Version 0.4 wrote -1 for no padding. */
+        values[k] = value == -1 && !strcmp(o->name, "pad") ? 0 : value;
+        /* A shape ends at its first trailing 0. */
+        if (value || strcmp(o->name, "shape")) length = k + 1;
     }
     wb_ints_set(list, (int)length, values);
     return true;
@@ -131,8 +133,8 @@ static int read_option(const char *file, const wb__layer_type *type, const wb__o
     return read_value(o, at, value) ? 0 : wrong(file, type, o->name);
 }
 
-/* Options of a type from JSON; what is not there keeps its default; initialisers draw nothing,
- * and make nothing: values follow. */
+/* Reads options of a layer type. Missing options keep their defaults; initialisers become
+ * wb__init_empty, since values follow. */
 static int read_options(const char *file, const wb__layer_type *type, const wb__json *object,
                         char *options)
 {
@@ -161,14 +163,14 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
 
 static void put_node(writing *w, void *object, const char *name, int depth);
 
-static void put_parts(writing *w, int n, const wb__child *parts, int depth)
+static void put_children(writing *w, int n, const wb__child *children, int depth)
 {
     const size_t length = w->path.length;
     wb__json_put_key(&w->out, "parts");
     wb__json_open(&w->out, '[');
     for (int i = 0; !w->out.status && i < n; i++) {
-        wb__path_push(&w->path, parts[i].name);
-        put_node(w, parts[i].object, parts[i].name, depth + 1);
+        wb__path_push(&w->path, children[i].name);
+        put_node(w, children[i].object, children[i].name, depth + 1);
         wb__path_cut(&w->path, length);
     }
     wb__json_close(&w->out, ']');
@@ -182,21 +184,21 @@ static void put_layer(writing *w, wb_layer *l, int depth)
         wb__json_put_key(&w->out, "options");
         put_options(w, l);
     }
-    wb__child *parts;
-    const int n = wb__layer_parts(l, &parts);
+    wb__child *layers;
+    const int n = wb__container_layers(l, &layers);
     const size_t length = w->path.length;
     if (n && wb__is(wb__layer_child(l, 0), &wb__tree_class)) wb__path_push(&w->path, "layers");
-    if (n) put_parts(w, n, parts, depth);
+    if (n) put_children(w, n, layers, depth);
     wb__path_cut(&w->path, length);
 }
 
-/* `name`: of a part; NULL for the whole model. */
+/* `name`: of an inner layer or child; NULL for the whole model. */
 static void put_node(writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
     if (depth > DEEPEST) {
         out->status =
-            wb__fail(WB_ERROR_ARGUMENT, "save: parts stand in one another deeper than %d", DEEPEST);
+            wb__fail(WB_ERROR_ARGUMENT, "save: parts are nested deeper than %d", DEEPEST);
         return;
     }
     wb__json_open(out, '{');
@@ -205,7 +207,7 @@ static void put_node(writing *w, void *object, const char *name, int depth)
     } else if (wb__is(object, &wb__tree_class)) {
         wb_tree *t = object;
         wb__json_put_pair(out, "tree", t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
-        put_parts(w, t->node.n, t->node.children, depth);
+        put_children(w, t->node.n, t->node.children, depth);
     } else {
         wb__json_put_pair(out, "tensor", wb_describe(object));
     }
@@ -228,7 +230,7 @@ static int find_tie(const wb__leaf *leaf, void *ctx)
     return *at ? 0 : WB_ERROR_MEMORY;
 }
 
-/* "second":"first", ...; NULL with the error set. */
+/* The ties as `"second":"first", ...`; NULL with the error set. */
 static char *ties_text(void *model)
 {
     tie_search t = {0};
@@ -266,7 +268,7 @@ char *wb__structure_text(void *model)
 
 static wb_layer *build(const char *file, const wb__json *node, int depth);
 
-/* NULL: the error of a call that does not know the file gets its name. */
+/* Adds the file's name to the error of a call that does not have it. Returns NULL. */
 static wb_layer *fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
@@ -298,13 +300,13 @@ static wb_layer *build_container(const char *file, const wb__layer_type *type, c
 static wb_layer *build(const char *file, const wb__json *node, int depth)
 {
     if (depth > DEEPEST)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers stand in one another deeper than %d",
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers are nested deeper than %d",
                              file, DEEPEST);
     const char *kind = wb__json_text(wb__json_get(node, "layer"));
     if (!kind)
         return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: holds no layer there but a %s: read it with wb_load_state", file,
-                             wb__json_get(node, "tree") ? "tree" : "thing of another kind");
+                             "%s: describes a %s, not a layer: read it with wb_load_state", file,
+                             wb__json_get(node, "tree") ? "tree" : "value of another kind");
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,
@@ -329,10 +331,10 @@ static wb_layer *build(const char *file, const wb__json *node, int depth)
 
 wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
 {
-    const char *why;
-    wb__json *root = wb__json_read(text, &why);
+    const char *reason;
+    wb__json *root = wb__json_read(text, &reason);
     if (!root)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, why);
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, reason);
     wb_layer *made = NULL;
     const wb__json *same, *ties = wb__json_get(root, "ties");
     const int64_t version = wb__json_integer(wb__json_get(root, "version"));
@@ -340,7 +342,8 @@ wb_layer *wb__structure_build(const char *file, const char *text, int64_t values
         wb__fail(WB_ERROR_FORMAT, "%s: the model's description is of version %lld; %d is known",
                  file, (long long)version, VERSION);
     else {
-        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX : TIED_MOST * values + LEAST);
+        wb__parameters_limit(values > INT64_MAX / (2 * TIED_MOST) ? INT64_MAX
+                                                                  : TIED_MOST * values + LEAST);
         made = build(file, wb__json_get(root, "model"), 0);
         wb__parameters_limit(-1);
     }

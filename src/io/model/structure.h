@@ -1,5 +1,4 @@
-/* A model's structure as JSON text: kinds of layers, their options, names, modes and ties.  The
- * values are elsewhere.
+/* A model's structure as JSON: kinds of layers, options, names, modes and ties, without values.
  *
  *   {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"},
  *    "model": {"layer": "Chain", "parts": [
@@ -9,9 +8,10 @@
 
 #include "nn/layer.h"
 
-char *wb__structure_text(void *model);     /* for wb__free; NULL with the error set */
-/* Fresh values (zeros and ones), ties made.  `values`: bytes of tensors in the file; a description that would take more than
- * a small multiple of them is refused. */
+/* The text; the caller frees it. NULL with the error set. */
+char *wb__structure_text(void *model);
+/* Builds the model with zeros as values and with its ties. `values`: the bytes of tensors in the
+ * file; a description that needs much more is an error. */
 wb_layer *wb__structure_build(const char *file, const char *text, int64_t values);
 
 #endif

@@ -1,41 +1,42 @@
-/* Links: Weber's names, and PyTorch's, which are on the types of layers (wb__torch_kind). */
+/* Name mappings with Weber's names and with PyTorch's names, which the types of layers have
+ * (wb__torch_kind). */
 #include "io/model/names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* NULL without memory. */
-static wb__link *add_link(wb__links *l, const char *name, const char *path, wb_tensor *x)
+/* A new row at the end; NULL: out of memory. */
+static wb__name_row *add_row(wb__name_map *l, const char *name, const char *path, wb_tensor *x)
 {
-    if (!wb__reserve(&l->links, &l->room, l->n + 1, sizeof *l->links)) return NULL;
-    wb__link *link = &l->links[l->n];
-    *link = (wb__link){.name = wb__strdup(name), .path = wb__strdup(path), .x = x, .parts = 1};
-    if (link->name && link->path) return l->n++, link;
-    wb__free(link->name);
-    wb__free(link->path);
+    if (!wb__reserve(&l->rows, &l->capacity, l->n + 1, sizeof *l->rows)) return NULL;
+    wb__name_row *row = &l->rows[l->n];
+    *row = (wb__name_row){.name = wb__strdup(name), .path = wb__strdup(path), .x = x, .parts = 1};
+    if (row->name && row->path) return l->n++, row;
+    wb__free(row->name);
+    wb__free(row->path);
     return NULL;
 }
 
-void wb__links_free(wb__links *l)
+void wb__name_map_free(wb__name_map *l)
 {
     for (int i = 0; i < l->n; i++) {
-        wb__free(l->links[i].name);
-        wb__free(l->links[i].path);
+        wb__free(l->rows[i].name);
+        wb__free(l->rows[i].path);
     }
-    wb__free(l->links);
-    *l = (wb__links){0};
+    wb__free(l->rows);
+    *l = (wb__name_map){0};
 }
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
 {
-    return add_link(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
+    return add_row(ctx, leaf->path, leaf->path, leaf->x) ? 0 : WB_ERROR_MEMORY;
 }
 
-int wb__links_weber(void *model, wb__links *out)
+int wb__name_map_weber(void *model, wb__name_map *out)
 {
-    *out = (wb__links){0};
+    *out = (wb__name_map){0};
     int status = wb__walk("names", model, NULL, 0, add_leaf, out);
-    if (status) wb__links_free(out);
+    if (status) wb__name_map_free(out);
     return status;
 }
 
@@ -43,12 +44,12 @@ int wb__links_weber(void *model, wb__links *out)
 
 static const wb__torch_kind *kind_of(const wb_layer *l)
 {
-    static const wb__torch_kind as_here = {0};
-    return l && l->type->torch ? l->type->torch : &as_here;
+    static const wb__torch_kind same_names = {0};
+    return l && l->type->torch ? l->type->torch : &same_names;
 }
 
-/* PyTorch's name of a child; NULL: it has the same one. */
-static const wb__torch_child *named_otherwise(const wb_layer *l, const char *child)
+/* The row for a child that has another name in PyTorch; NULL: it has the same name. */
+static const wb__torch_child *torch_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = kind_of(l);
     for (int i = 0; i < kind->n_children; i++)
@@ -61,8 +62,8 @@ static char *join(const char *prefix, const char *name)
     return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
 }
 
-/* An activation that PyTorch's Sequential has as a module behind this layer's. */
-static bool activated(void *object)
+/* Whether the layer has an activation that is a module of its own in PyTorch's Sequential. */
+static bool has_module_behind(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
     const wb_layer *l = object;
@@ -76,21 +77,23 @@ static bool activated(void *object)
     return false;
 }
 
-typedef struct { wb__links *out; bool numbered; } walk;
+typedef struct { wb__name_map *out; bool numbered; } walk;
 
-/* What stands at `name` in PyTorch's words: the i-th child of `node`, which is `l`, or a child of `owner`.  In a
- * chain, numbers count activations too. */
-static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i, const char *name)
+/* PyTorch's name for child i of `node`, whose own name is `name`. `node` is a layer, or a tree that
+ * is a child of `owner`. In a chain the numbers count activations too. */
+static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
+                        const char *name)
 {
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
-    const wb__torch_child *other = named_otherwise(l, c->name);
+    const wb__torch_child *other = torch_child(l, c->name);
     int number = i;
     char own[16];
     snprintf(own, sizeof own, "%d", i);
     if (other) return join(name, other->name);
-    if (l || !kind_of(owner)->numbered || w->numbered || strcmp(own, c->name)) return join(name, c->name);
-    for (int j = 0; j < i; j++) number += activated(node->children[j].object);
+    if (l || !kind_of(owner)->numbered || w->numbered || strcmp(own, c->name))
+        return join(name, c->name);
+    for (int j = 0; j < i; j++) number += has_module_behind(node->children[j].object);
     snprintf(own, sizeof own, "%d", number);
     return join(name, own);
 }
@@ -104,25 +107,25 @@ static bool has_child(const wb_layer *l, const char *name)
     return false;
 }
 
-/* The second bias of a recurrent layer that has one bias. */
+/* The row for PyTorch's second bias of a recurrent layer that has one bias. */
 static int add_second(walk *w, const wb__child *c, const wb__torch_child *other, const char *name,
                       const char *path)
 {
     char *full = join(name, other->second);
-    wb__link *link = full ? add_link(w->out, full, path, c->object) : NULL;
-    if (link) link->kind = WB__LINK_ADDED;
-    if (link && other->unused) link->zeros = link->x->dims[0] / other->unused;
+    wb__name_row *row = full ? add_row(w->out, full, path, c->object) : NULL;
+    if (row) row->kind = WB__NAME_ADDED;
+    if (row && other->unused) row->zeros = row->x->dims[0] / other->unused;
     wb__free(full);
-    return link ? 0 : WB_ERROR_MEMORY;
+    return row ? 0 : WB_ERROR_MEMORY;
 }
 
-static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, int i, const char *name,
-                       const char *path)
+static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, int i,
+                       const char *name, const char *path)
 {
     const wb__child *c = &node->children[i];
     const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL;
     char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
-    const wb__torch_child *other = named_otherwise(l, c->name);
+    const wb__torch_child *other = torch_child(l, c->name);
     int status = WB_ERROR_MEMORY;
     if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
     if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
@@ -132,7 +135,8 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     return status;
 }
 
-/* weight or bias of the three projections in one tensor, and each by its own name too, as many models have them. */
+/* Weight or bias of the three projections: as blocks of one tensor, and by their own names, which
+ * many models have. */
 static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
                              const char *path)
 {
@@ -140,18 +144,18 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
     for (int other = 0; other < 2; other++) {
         for (int i = 0; !status && i < 3; i++) {
             const char *child = l->node.children[i].name;
-            wb__child *at = wb__place("names", wb__layer_child(l, i), what, NULL);
+            wb__child *at = wb__child_at("names", wb__layer_child(l, i), what, NULL);
             if (!at) return wb_error_code();
             if (wb_is_none(at->object)) continue;
             char *own = wb__printf("%s%s%s.%s", name, *name ? "." : "", child, what);
             char *joint = wb__printf("%s%sin_proj_%s", name, *name ? "." : "", what);
             char *place = wb__printf("%s%s%s.%s", path, *path ? "." : "", child, what);
-            wb__link *link = own && joint && place
-                                 ? add_link(w->out, other ? own : joint, place, at->object)
+            wb__name_row *row = own && joint && place
+                                 ? add_row(w->out, other ? own : joint, place, at->object)
                                  : NULL;
-            if (!link) status = WB_ERROR_MEMORY;
-            else if (other) link->other = true;
-            else link->part = i, link->parts = 3;
+            if (!row) status = WB_ERROR_MEMORY;
+            else if (other) row->other = true;
+            else row->part = i, row->parts = 3;
             wb__free(own);
             wb__free(joint);
             wb__free(place);
@@ -165,21 +169,21 @@ static int visit_count(walk *w, const wb_layer *l, const char *name)
     const bool *untracked = l ? wb__layer_option(l->type, l->options, "no_track_stats") : NULL;
     if (!kind_of(l)->counts_batches || (untracked && *untracked)) return 0;
     char *count = join(name, "num_batches_tracked");
-    wb__link *link = count ? add_link(w->out, count, "", NULL) : NULL;
-    if (link) link->kind = WB__LINK_COUNT;
+    wb__name_row *row = count ? add_row(w->out, count, "", NULL) : NULL;
+    if (row) row->kind = WB__NAME_COUNT;
     wb__free(count);
-    return link ? 0 : WB_ERROR_MEMORY;
+    return row ? 0 : WB_ERROR_MEMORY;
 }
 
-/* `owner`: the layer that object is a child of. */
+/* Adds rows for `object`, whose parent layer is `owner`. */
 static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path)
 {
     if (wb_is_none(object)) return 0;
     if (!wb__is_branch(object)) {
-        wb__link *link = add_link(w->out, name, path, object);
+        wb__name_row *row = add_row(w->out, name, path, object);
         const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
-        if (link && flip && *flip && link->x->ndim == 4) link->kind = WB__LINK_TURNED;
-        return link ? 0 : WB_ERROR_MEMORY;
+        if (row && flip && *flip && row->x->ndim == 4) row->kind = WB__NAME_FLIPPED;
+        return row ? 0 : WB_ERROR_MEMORY;
     }
     const wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
@@ -192,12 +196,12 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     return status ? status : visit_count(w, l, name);
 }
 
-int wb__links_torch(void *model, bool numbered, wb__links *out)
+int wb__name_map_torch(void *model, bool numbered, wb__name_map *out)
 {
-    *out = (wb__links){0};
+    *out = (wb__name_map){0};
     walk w = {out, numbered};
     int status = visit(&w, NULL, model, "", "");
-    if (status) wb__links_free(out);
+    if (status) wb__name_map_free(out);
     return status;
 }
 
@@ -211,7 +215,9 @@ char *wb__torch_name(void *model, const char *path, bool numbered)
         const wb__branch *node = object;
         size_t n = strcspn(path, ".");
         int i = 0;
-        while (i < node->n && (strncmp(node->children[i].name, path, n) || node->children[i].name[n])) i++;
+        while (i < node->n &&
+               (strncmp(node->children[i].name, path, n) || node->children[i].name[n]))
+            i++;
         if (i == node->n) break;
         char *longer = name_child(&w, owner, node, i, name);
         wb__free(name);

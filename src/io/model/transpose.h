@@ -1,4 +1,4 @@
-/* Matrices by their columns, for files whose matrices are Julia's. */
+/* Transposes matrices, for files whose matrices are column-major, as Julia's. */
 #ifndef WB__TRANSPOSE_H
 #define WB__TRANSPOSE_H
 
@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* to[j][i] = from[i][j] in tiles that stay in the cache, from the front of `from` to its end: it may be a file. */
+/* to[j][i] = from[i][j], in tiles that fit in the cache. `from`, which may be a mapped file, is
+ * read from its beginning to its end. */
 #define WB__TRANSPOSE(each)                                                                        \
     for (int64_t i0 = 0; i0 < rows; i0 += 32)                                                      \
         for (int64_t j0 = 0; j0 < columns; j0 += 32)                                               \
@@ -15,16 +16,17 @@
                     memcpy((char *)to + (j * rows + i) * (each),                                   \
                            (const char *)from + (i * stride + j) * (each), (each))
 
-/* rows x columns elements of 1, 2, 4 or 8 bytes; the rows of `from` are `stride` elements apart. */
-static inline void wb__transpose(void *to, const void *from, size_t each, int64_t rows, int64_t columns,
-                                 int64_t stride)
+/* Transposes rows x columns elements of 1, 2, 4 or 8 bytes; rows of `from` are `stride` elements
+ * apart. */
+static inline void wb__transpose(void *to, const void *from, size_t each, int64_t rows,
+                                 int64_t columns, int64_t stride)
 {
     switch (each) {
     case 1: WB__TRANSPOSE(1); break;
     case 2: WB__TRANSPOSE(2); break;
     case 4: WB__TRANSPOSE(4); break;
     case 8: WB__TRANSPOSE(8); break;
-    default: break;             /* of no dtype here */
+    default: break;             /* no dtype has this size */
     }
 }
 

@@ -1,12 +1,12 @@
 /* NPY, NumPy's format for one array (numpy/lib/format.py):
  *
- *   93 "NUMPY"  version, 0  length of the header (u16, from version 2 on u32)
+ *   93 "NUMPY"  version, 0  length of the header (u16; u32 from version 2)
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
  *   the elements
  *
- * Integers without a dtype of their own here are widened where nothing is lost (i2, u2, u4).  Not
- * read: big-endian files, records, objects, complex numbers.  Writing is npy_write.c, archives of
- * such files are npz.c. */
+ * Integers whose dtype Weber lacks are widened if that is exact (i2, u2, u4). Not read: big-endian
+ * files, records, objects, complex numbers. npy_write.c writes NPY files, npz.c reads archives of
+ * them. */
 #include "io/numpy/npy.h"
 
 #include "io/borrow.h"
@@ -16,7 +16,7 @@
 
 enum { LONGEST_HEADER = 1 << 16 };
 
-/* What a header may call its elements. */
+/* NumPy's names of dtypes. */
 static const struct { const char *name; uint8_t bytes; wb_dtype dtype;
 } types[] = {
     {"<f4", 4, WB_F32}, {"<f8", 8, WB_F64},  {"<f2", 2, WB_F16}, {"|i1", 1, WB_I8},
@@ -24,15 +24,15 @@ static const struct { const char *name; uint8_t bytes; wb_dtype dtype;
     {"<i2", 2, WB_I32}, {"<u2", 2, WB_I32},  {"<u4", 4, WB_I64}, /* widened */
 };
 
-/* ---- the header, a literal of Python --------------------------------------------------------- */
+/* ---- the header, a Python literal ------------------------------------------------------------ */
 
 typedef struct {
     wb__npy_source *s;
     wb__npy *h;
-    const char *text, *at;              /* ends with a zero */
-    int64_t offset;                     /* of text in the file */
+    const char *text, *at;              /* ends with a zero byte */
+    int64_t offset;                     /* of `text` in the file */
     bool any, has_type, has_order, has_shape;
-    const char *lacks;                  /* what the header tells of and Weber has not */
+    const char *lacks;                  /* a property of the array that Weber lacks */
 } cursor;
 
 static bool wrong(const cursor *c, const char *reason)
@@ -57,14 +57,14 @@ static bool take(cursor *c, const char *what)
     return true;
 }
 
-/* A short string in either kind of quotes. */
-static bool quoted(cursor *c, char *to, size_t room)
+/* A short string in single or double quotes. */
+static bool quoted(cursor *c, char *to, size_t bytes)
 {
     blank(c);
     char quote = *c->at;
     if (quote != '\'' && quote != '"') return wrong(c, "a string is expected");
     const char *end = strchr(c->at + 1, quote);
-    if (!end || (size_t)(end - c->at) > room)
+    if (!end || (size_t)(end - c->at) > bytes)
         return wrong(c, "a string has no end, or is too long");
     size_t n = (size_t)(end - c->at - 1);
     memcpy(to, c->at + 1, n);
@@ -73,11 +73,12 @@ static bool quoted(cursor *c, char *to, size_t room)
     return true;
 }
 
-/* NULL, or why Weber cannot have an array of this shape; `failed`: it is no shape. */
+/* Reads the dimensions. NULL, or why Weber cannot hold the array; *failed: the text is not a
+ * shape. */
 static const char *dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
-    int64_t size = 1;                   /* but for dimensions of 0 */
+    int64_t size = 1;                   /* like h->size, but with 1 for dimensions of 0 */
     h->size = 1;
     h->ndim = 0;
     while (!take(c, ")")) {
@@ -86,7 +87,7 @@ static const char *dimensions(cursor *c, bool *failed)
         int64_t n = 0;
         for (; *c->at >= '0' && *c->at <= '9'; c->at++)
             if ((n = 10 * n + (*c->at - '0')) > UINT32_MAX) return "2^32 elements or more";
-        if (*c->at == 'L') c->at++;     /* as Python 2 wrote them */
+        if (*c->at == 'L') c->at++;     /* Python 2 wrote an L */
         if (h->ndim == WB_MAX_DIMS) return "more than 8 dimensions";
         if (n && size > UINT32_MAX / n) return "2^32 elements or more";
         h->dims[h->ndim++] = n;
@@ -114,7 +115,7 @@ static bool shape(cursor *c)
     return take(c, ")") || wrong(c, "a shape has no end");
 }
 
-/* A list of the fields of a record: nothing of it is read but where it ends. */
+/* Skips the list of a record's fields. */
 static bool record(cursor *c)
 {
     if (!c->any) return wrong(c, "records are not read");
@@ -134,7 +135,8 @@ static bool record(cursor *c)
 static bool same_type(const char *name, const char *known, int bytes)
 {
     if (strcmp(name + 1, known + 1) != 0) return false;
-    return *name == *known || (*name == '=' && *known == '<') || (bytes == 1 && strchr("<>=|", *name));
+    return *name == *known || (*name == '=' && *known == '<') ||
+           (bytes == 1 && strchr("<>=|", *name));
 }
 
 static bool descr(cursor *c)
@@ -211,7 +213,7 @@ static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, cons
                 (long long)n, what);
 }
 
-/* The bytes read, fewer at the end; -1 with the error set. */
+/* Reads n bytes, fewer at the end; -1 with the error set. */
 static int64_t next(wb__npy_source *s, void *to, int64_t n)
 {
     const int64_t got = s->read(s->ctx, to, n);
@@ -258,25 +260,25 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* Exactly n bytes. */
+/* Reads exactly n bytes into a new block. */
 static void *block(wb__npy_source *s, int64_t n)
 {
     const int64_t at = s->offset;
     if (n > s->left) return too_short(s, at, n, WB__MAX(s->left, 0), "elements"), NULL;
-    int64_t got = 0, room = WB__MIN(n, s->trusted);
-    char *block = wb__alloc_aligned((size_t)WB__MAX(room, 1));
+    int64_t got = 0, capacity = WB__MIN(n, s->trusted);
+    char *block = wb__alloc_aligned((size_t)WB__MAX(capacity, 1));
     while (block && got < n) {
-        if (got == room) {
-            const int64_t more = WB__MIN(n, 2 * room);
+        if (got == capacity) {
+            const int64_t more = WB__MIN(n, 2 * capacity);
             char *larger = wb__alloc_aligned((size_t)more);
             if (larger) memcpy(larger, block, (size_t)got);
             wb__free(block);
             if (!(block = larger)) return NULL;
-            room = more;
+            capacity = more;
         }
-        const int64_t some = next(s, block + got, room - got);
-        if (some == room - got) {
-            got = room;
+        const int64_t some = next(s, block + got, capacity - got);
+        if (some == capacity - got) {
+            got = capacity;
             continue;
         }
         if (some >= 0) too_short(s, at, n, got + some, "elements");
@@ -299,8 +301,8 @@ static void widen(void *to, const void *from, const wb__npy *h)
     }
 }
 
-/* Row-major from column-major. */
-static void reorder(char *to, const char *from, const wb__npy *h, size_t bytes)
+/* Converts column-major to row-major. */
+static void make_row_major(char *to, const char *from, const wb__npy *h, size_t bytes)
 {
     int64_t index[WB_MAX_DIMS] = {0}, stride[WB_MAX_DIMS], step = 1, at = 0;
     for (int k = 0; k < h->ndim; step *= h->dims[k++]) stride[k] = step;
@@ -315,46 +317,47 @@ static void reorder(char *to, const char *from, const wb__npy *h, size_t bytes)
     }
 }
 
-/* Are the elements in the file what they are in memory? */
+/* Whether the elements are the same bytes in the file and in memory. */
 static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
 
-/* Bytes other than 0 and 1 are true. */
-static void *truths(void *data, const wb__npy *h)
+/* Any byte other than 0 is true. */
+static void *normalise_bools(void *data, const wb__npy *h)
 {
     if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
     return data;
 }
 
-/* Elements as they are in memory, in a new block, from those of the file, which stay. */
-static void *arranged(const void *from, const wb__npy *h)
+/* A new block with the elements of a file as they are in memory. */
+static void *converted(const void *from, const wb__npy *h)
 {
     const size_t bytes = wb__dtype_size(h->dtype), all = (size_t)h->size * bytes;
-    const bool turned = h->fortran && h->ndim > 1;
-    void *to = wb__alloc_aligned(WB__MAX(all, 1)), *wide = h->wider && turned && to ? to : NULL;
+    const bool column_major = h->fortran && h->ndim > 1;
+    void *to = wb__alloc_aligned(WB__MAX(all, 1));
+    void *wide = h->wider && column_major && to ? to : NULL;
     if (to && h->wider) widen(to, from, h);
     if (wide) to = wb__alloc_aligned(WB__MAX(all, 1));
-    if (to && turned) reorder(to, wide ? wide : from, h, bytes);
+    if (to && column_major) make_row_major(to, wide ? wide : from, h, bytes);
     else if (to && !h->wider) memcpy(to, from, all);
     wb__free(wide);
-    return truths(to, h);
+    return normalise_bools(to, h);
 }
 
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h)
 {
     void *data = block(s, wb__npy_bytes(h));
-    if (!data || plain(h)) return truths(data, h);
-    void *to = arranged(data, h);
+    if (!data || plain(h)) return normalise_bools(data, h);
+    void *to = converted(data, h);
     wb__free(data);
     return to;
 }
 
 /* ---- a file ---------------------------------------------------------------------------------- */
 
-typedef struct { wb__mapping *m; int64_t at; } place;
+typedef struct { wb__mapping *m; int64_t at; } mapped;
 
-static int64_t read_place(void *ctx, void *to, int64_t n)
+static int64_t read_mapped(void *ctx, void *to, int64_t n)
 {
-    place *p = ctx;
+    mapped *p = ctx;
     if (wb__map_more(p->m, p->at + n)) return -1;
     const int64_t some = WB__MIN(n, p->m->bytes - p->at);
     if (some) memcpy(to, p->m->data + p->at, (size_t)some);
@@ -362,26 +365,27 @@ static int64_t read_place(void *ctx, void *to, int64_t n)
     return some;
 }
 
-static int fail_place(void *ctx, int64_t offset, const char *reason)
+static int fail_mapped(void *ctx, int64_t offset, const char *reason)
 {
-    return wb__map_fail(((place *)ctx)->m, offset, "%s", reason);
+    return wb__map_fail(((mapped *)ctx)->m, offset, "%s", reason);
 }
 
-/* The header, with the place behind it, and the elements of a dtype that Weber has. */
+/* Reads the header; *begin is the offset behind it. *data: the elements, if Weber has their
+ * dtype. */
 static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
-    place p = {m, 0};
-    wb__npy_source s = {read_place, fail_place, &p, "the file", 0, 0, 0};
+    mapped p = {m, 0};
+    wb__npy_source s = {read_mapped, fail_mapped, &p, "the file", 0, 0, 0};
     int status = wb__npy_header(&s, any, h);
     int64_t end = *begin = s.offset;
     if (status || !h->dtype) return status;
     if (!wb__map_take(m, &end, wb__npy_bytes(h), "elements")) return wb_error_code();
     status = wb__map_end(m, end);
-    *data = m->data + *begin;           /* where the contents are now */
+    *data = m->data + *begin;           /* the mapping may have moved */
     return status;
 }
 
-/* What was read into memory is the tensor's memory, where it can be. */
+/* If the elements need no conversion and are in memory, that memory becomes the tensor's. */
 wb_tensor *wb_load_npy(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);
@@ -392,7 +396,8 @@ wb_tensor *wb_load_npy(const char *path)
     wb_tensor *x = NULL;
     if (!read_in_place(m, false, &h, &begin, &data)) {
         const bool copy = m->map || !plain(&h) || begin % h.width;
-        void *values = copy ? arranged(data, &h) : truths((void *)(uintptr_t)data, &h);
+        void *values =
+            copy ? converted(data, &h) : normalise_bools((void *)(uintptr_t)data, &h);
         if (copy) x = wb__borrow_block(values, h.dtype, h.ndim, h.dims);
         else if ((x = wb_borrow(values, h.dtype, h.ndim, h.dims, wb__free_mapping, m))) return x;
     }
@@ -409,8 +414,8 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e)
     if (e->dtype) e->bytes = h->size * (int64_t)wb__dtype_size(h->dtype);
 }
 
-/* What stands in the file as it is to be in memory stays there. */
-static int in_place(wb__mapping *m, bool values, wb__entry *e)
+/* Fills the entry of the array. Elements that need no conversion stay in the mapping. */
+static int fill_entry(wb__mapping *m, bool values, wb__entry *e)
 {
     wb__npy h;
     const uint8_t *data = NULL;
@@ -421,7 +426,7 @@ static int in_place(wb__mapping *m, bool values, wb__entry *e)
     if (!h.dtype || !values) return 0;
     e->data = data;
     if (plain(&h)) return 0;
-    e->data = arranged(data, &h);
+    e->data = converted(data, &h);
     e->owned = true;
     return e->data ? 0 : WB_ERROR_MEMORY;
 }
@@ -430,7 +435,7 @@ int wb__npy_table(wb__mapping *m, bool values, wb__table *out)
 {
     *out = (wb__table){0};
     wb__entry *e = wb__table_add(out, "0");
-    int status = e ? in_place(m, values, e) : WB_ERROR_MEMORY;
+    int status = e ? fill_entry(m, values, e) : WB_ERROR_MEMORY;
     if (status) wb__table_free(out);
     else out->mapping = m;
     return status;

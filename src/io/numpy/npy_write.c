@@ -1,4 +1,4 @@
-/* Writing NPY files.  The format is told in npy.c. */
+/* Writing NPY files; npy.c describes the format. */
 #include "io/numpy/npy.h"
 
 #include "base/files/file.h"
@@ -21,17 +21,18 @@ static const char *name_of(wb_dtype t)
     }
 }
 
-/* The whole header, padded so that elements begin at a multiple of 64; its length. */
-static int write_header(char *to, size_t room, const wb_tensor *x)
+/* Writes the header, padded so that the elements begin at a multiple of 64, and returns its
+ * length. */
+static int write_header(char *to, size_t size, const wb_tensor *x)
 {
     char dims[200] = "";
     size_t n = 0;
     for (int i = 0; i < wb_ndim(x); i++)
         n += (size_t)snprintf(dims + n, sizeof dims - n, i ? ", %lld" : "%lld",
                               (long long)wb_dim(x, i));
-    int length =
-        snprintf(to + 10, room - 10, "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
-                 name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
+    int length = snprintf(to + 10, size - 10,
+                          "{'descr': '%s', 'fortran_order': False, 'shape': (%s%s), }",
+                          name_of(wb_dtype_of(x)), dims, wb_ndim(x) == 1 ? "," : "");
     int total = (10 + length + 1 + 63) / 64 * 64;
     memset(to + 10 + length, ' ', (size_t)(total - 10 - length));
     to[total - 1] = '\n';
@@ -66,7 +67,10 @@ int wb__npy_write(wb_tensor *x, wb__npy_put put, void *ctx)
     return status ? status : wb__read_in_parts(x, write_part, &to);
 }
 
-static int to_writer(void *w, const void *data, int64_t bytes) { return wb__writer_put(w, data, bytes); }
+static int to_writer(void *w, const void *data, int64_t bytes)
+{
+    return wb__writer_put(w, data, bytes);
+}
 
 int wb_save_npy(const char *path, wb_tensor *x)
 {

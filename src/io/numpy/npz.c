@@ -1,9 +1,10 @@
-/* Reading NPZ files by libzip, whose own tables come from malloc; values are ours.  An archive of nothing
- * but entries of its directory takes ten times its size, of arrays its size or what it unfolds to.
+/* Reads NPZ files with libzip, whose own tables come from malloc. An archive that has only
+ * directory entries needs memory of ten times its size; arrays need their size in the archive, or
+ * decompressed.
  *
- * Nothing that an archive says of itself is trusted: each member is what its bytes give, up to what it
- * claims, with its checksum; all compressed ones together unfold to wb_set_unpack_limit at most; and
- * stored ones cannot have more bytes than the file. */
+ * Sizes in the archive are checked: each member has as many bytes as its directory entry claims,
+ * with a correct checksum; all compressed members together have at most wb_set_unpack_limit bytes
+ * when decompressed; and all members fit in the file. */
 #include "io/numpy/npz.h"
 
 #include "base/files/file.h"
@@ -18,8 +19,10 @@ static int read_archive(wb__mapping *m, bool values, wb__table *out)
 {
     (void)values;
     (void)out;
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: an NPZ file, and this Weber was built without libzip: "
-                    "install libzip-dev and build anew", m->path);
+    return wb__fail(WB_ERROR_UNSUPPORTED,
+                    "%s: an NPZ file, and this Weber was built without libzip: install libzip-dev "
+                    "and build anew",
+                    m->path);
 }
 
 #else
@@ -31,18 +34,18 @@ enum { FIRST_BLOCK = 1 << 20 };
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
-    int64_t unfolded;                   /* of all compressed members so far */
+    int64_t decompressed;                   /* decompressed bytes of all members so far */
 } archive;
 
 typedef struct {
     archive *a;
     const char *name;
     zip_file_t *file;
-    int64_t offset, size;               /* what the directory claims */
-    bool packed;
+    int64_t offset, size;               /* size: from the directory */
+    bool compressed;
 } member;
 
-/* ---- a member as a source of bytes ----------------------------------------------------------- */
+/* ---- a member as a wb__npy_source ------------------------------------------------------------ */
 
 static int member_fail(void *ctx, int64_t offset, const char *reason)
 {
@@ -60,7 +63,7 @@ static int damaged(member *f, zip_error_t *e)
     return member_fail(f, f->offset, reason);
 }
 
-/* At most n bytes: fewer only at the end; -1 with the error set. */
+/* Reads n bytes, fewer only at the end; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
     member *f = ctx;
@@ -71,14 +74,17 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
         if (got == 0) break;
         done += got;
         f->offset += got;
-        if (f->packed && (f->a->unfolded += got) > wb__unpack_limit())
-            return wb__fail(WB_ERROR_FORMAT, "%s: more than %lld bytes when decompressed: the limit of "
-                            "wb_set_unpack_limit", f->a->m->path, (long long)wb__unpack_limit()), -1;
+        if (f->compressed && (f->a->decompressed += got) > wb__unpack_limit())
+            return wb__fail(WB_ERROR_FORMAT,
+                            "%s: more than %lld bytes when decompressed: the limit of "
+                            "wb_set_unpack_limit",
+                            f->a->m->path, (long long)wb__unpack_limit()),
+                   -1;
     }
     return done;
 }
 
-/* Nothing may be left; here libzip compares the checksum. */
+/* Checks that the member ends here; libzip compares its checksum at the end. */
 static int member_end(member *f)
 {
     char more;
@@ -92,7 +98,7 @@ static int member_end(member *f)
 static int read_array(member *f, bool values, wb__entry *e)
 {
     wb__npy_source s = {member_read, member_fail, f, "it", 0, f->size,
-                        f->packed ? FIRST_BLOCK : f->a->m->bytes};
+                        f->compressed ? FIRST_BLOCK : f->a->m->bytes};
     wb__npy h;
     int status = wb__npy_header(&s, true, &h);
     if (status) return status;
@@ -103,8 +109,9 @@ static int read_array(member *f, bool values, wb__entry *e)
     }
     if (wb__npy_bytes(&h) != s.left) {
         char reason[160];
-        snprintf(reason, sizeof reason, "it ends after %lld of the %lld bytes of elements, or goes "
-                 "on", (long long)s.left, (long long)wb__npy_bytes(&h));
+        snprintf(reason, sizeof reason,
+                 "it ends after %lld of the %lld bytes of elements, or goes on",
+                 (long long)s.left, (long long)wb__npy_bytes(&h));
         return member_fail(f, s.offset, reason);
     }
     if (!values) return 0;
@@ -124,7 +131,7 @@ static const char *unreadable(const zip_stat_t *s)
 static int open_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__entry *e)
 {
     member f = {.a = a, .name = s->name, .size = (int64_t)s->size,
-                .packed = s->comp_method != ZIP_CM_STORE};
+                .compressed = s->comp_method != ZIP_CM_STORE};
     const char *reason = unreadable(s);
     if (reason) return member_fail(&f, 0, reason);
     f.file = zip_fopen_index(a->zip, i, 0);
@@ -137,10 +144,11 @@ static int open_member(archive *a, uint64_t i, const zip_stat_t *s, bool values,
 static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values, wb__table *out)
 {
     const size_t n = strlen(s->name);
-    if (n && s->name[n - 1] == '/') return 0;       /* a folder, which has no contents */
+    if (n && s->name[n - 1] == '/') return 0;       /* a folder */
     const bool array = n >= 4 && !strcmp(s->name + n - 4, ".npy");
     if (!n || (array && n == 4))
-        return wb__fail(WB_ERROR_FORMAT, "%s: member %llu has no name", a->m->path, (unsigned long long)i);
+        return wb__fail(WB_ERROR_FORMAT, "%s: member %llu has no name", a->m->path,
+                        (unsigned long long)i);
     char *name = wb__strdup(s->name);
     if (!name) return WB_ERROR_MEMORY;
     if (array) name[n - 4] = 0;
@@ -159,7 +167,8 @@ static int archive_fail(const archive *a, zip_error_t *e)
 {
     if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
         return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", a->m->path);
-    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", a->m->path, zip_error_strerror(e));
+    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", a->m->path,
+                    zip_error_strerror(e));
 }
 
 static int open_archive(archive *a)
@@ -182,10 +191,13 @@ static int read_members(archive *a, bool values, wb__table *out)
         zip_stat_t s;
         const zip_uint64_t all = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                  ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
-        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s)) return archive_fail(a, zip_get_error(a->zip));
+        if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s))
+            return archive_fail(a, zip_get_error(a->zip));
         if ((s.valid & all) != all || s.comp_size > (uint64_t)a->m->bytes - held)
-            return wb__fail(WB_ERROR_FORMAT, "%s: member %lld: it claims bytes that the file has not, or "
-                            "that others have", a->m->path, (long long)i);
+            return wb__fail(WB_ERROR_FORMAT,
+                            "%s: member %lld: it claims bytes that the file has not, or that "
+                            "others have",
+                            a->m->path, (long long)i);
         held += s.comp_size;
         int status = read_member(a, (uint64_t)i, &s, values, out);
         if (status) return status;
@@ -213,7 +225,8 @@ int wb__npz_table(wb__mapping *m, bool values, wb__table *out)
 {
     if (m->bytes >= 6 && !memcmp(m->data, "\x93NUMPY", 6)) return wb__npy_table(m, values, out);
     *out = (wb__table){0};
-    if (m->bytes < 22 || memcmp(m->data, "PK", 2) != 0) return wb__map_fail(m, 0, "not an NPZ file");
+    if (m->bytes < 22 || memcmp(m->data, "PK", 2) != 0)
+        return wb__map_fail(m, 0, "not an NPZ file");
     int status = read_archive(m, values, out);
     if (status) wb__table_free(out);
     else out->mapping = m;

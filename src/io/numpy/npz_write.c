@@ -1,12 +1,12 @@
-/* Writing NPZ files.  A stored member needs its checksum in front of it and no more of zip than this
- * page, so values are gone through twice, and the archive is written from its beginning to its end:
+/* Writing NPZ files. An uncompressed member needs its checksum in front of it, so values are read
+ * twice. The archive is written sequentially:
  *
  *   a local header, its name, the NPY file        for each array
  *   the directory: an entry for each
- *   where the directory is
+ *   the position of the directory
  *
- * Numbers that do not fit in 32 bits (or 16, the count) are all ones there, and stand in 64 bits behind
- * the name, or in a record of their own behind the directory. */
+ * A number that does not fit in 32 bits (16 bits for the count) is written as all ones there, and
+ * in 64 bits behind the name, or in a record behind the directory. */
 #include "base/files/file.h"
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"
@@ -33,7 +33,7 @@ typedef struct {
     uint64_t bytes, at;
 } member;
 
-/* ---- numbers, little-endian ------------------------------------------------------------------ */
+/* ---- little-endian numbers ------------------------------------------------------------------- */
 
 typedef struct { uint8_t bytes[128]; int n; } record;
 
@@ -58,18 +58,21 @@ static int sum_up(void *ctx, const void *data, int64_t bytes)
     return 0;
 }
 
-static int to_writer(void *w, const void *data, int64_t bytes) { return wb__writer_put(w, data, bytes); }
+static int to_writer(void *w, const void *data, int64_t bytes)
+{
+    return wb__writer_put(w, data, bytes);
+}
 
 static uint64_t name_bytes(const member *f) { return strlen(f->name) + 4; }
 
-/* What both kinds of header have: from the flags to the length of the name. */
+/* The fields that both kinds of header have, from the version to the length of the name. */
 static void add_common(record *r, const member *f, bool long_form)
 {
     bool plain = true;
     for (const char *c = f->name; *c; c++) plain &= (unsigned char)*c < 128;
     add(r, long_form ? VERSION_64 : VERSION, 2);
     add(r, plain ? 0 : NAME_IN_UTF8, 2);
-    add(r, 0, 2);                       /* stored */
+    add(r, 0, 2);                       /* not compressed */
     add(r, 0, 2);
     add(r, FIRST_DAY, 2);
     add(r, f->crc, 4);
@@ -139,7 +142,7 @@ static int put_end(wb__writer *w, uint64_t n, uint64_t at, uint64_t bytes)
     if (many || large(at) || large(bytes)) {
         const uint64_t here = at + bytes;
         add(&r, END_64, 4);
-        add(&r, 44, 8);                 /* bytes of this record from here on */
+        add(&r, 44, 8);                 /* bytes of this record behind this field */
         add(&r, VERSION_64, 2);
         add(&r, VERSION_64, 2);
         add(&r, 0, 4 + 4);
@@ -171,7 +174,7 @@ static int put_directory(wb__writer *w, int n, const member *members)
     return put_end(w, (uint64_t)n, (uint64_t)at, (uint64_t)(wb__writer_offset(w) - at));
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole archive ----------------------------------------------------------------------- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -187,10 +190,11 @@ static int check_names(int n, const member *members)
     if (n) qsort(names, (size_t)n, sizeof *names, by_name);
     for (int i = 0; i < n && !status; i++) {
         if (strlen(names[i]) > UINT16_MAX - 4)
-            status = wb__fail(WB_ERROR_ARGUMENT, "save: the name \"%.40s...\" is too long for an NPZ file",
-                              names[i]);
+            status = wb__fail(WB_ERROR_ARGUMENT,
+                              "save: the name \"%.40s...\" is too long for an NPZ file", names[i]);
         else if (i && !strcmp(names[i - 1], names[i]))
-            status = wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%.200s\"", names[i]);
+            status = wb__fail(WB_ERROR_ARGUMENT, "save: two tensors are named \"%.200s\"",
+                              names[i]);
     }
     wb__free(names);
     return status;

@@ -8,9 +8,10 @@
 #include <string.h>
 #include <zlib.h>
 
-#define CURE " (if a program changed them on purpose, it should leave out the note \"" WB__SUMS_KEY "\")"
+#define CURE                                                                                    \
+    " (if a program changed them on purpose, it should leave out the note \"" WB__SUMS_KEY "\")"
 
-enum { DIGITS = 8, PIECE = 4 << 20, AHEAD = 8 };
+enum { DIGITS = 8, CHUNK = 4 << 20, AHEAD = 8 };
 
 static const char front[] = "{\"__metadata__\":{\"" WB__SUMS_KEY "\":\"";
 
@@ -31,8 +32,9 @@ static void put_digits(char *to, uint32_t sum)
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
-/* Where the digits begin in a header, and how many there are; 0: it has no such note in front. */
-static size_t place_of(const char *header, size_t length, size_t *digits)
+/* The position of the digits in a header and their number; 0: the header does not begin with the
+ * note. */
+static size_t digits_at(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof front - 1;
     *digits = 0;
@@ -41,7 +43,7 @@ static size_t place_of(const char *header, size_t length, size_t *digits)
     return at;
 }
 
-/* Of the header with zeros for the digits. */
+/* The checksum of the header with zeros in place of the digits. */
 static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -55,7 +57,7 @@ static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digi
 
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
 {
-    size_t digits, at = place_of(header, length, &digits);
+    size_t digits, at = digits_at(header, length, &digits);
     if (!at || digits != ((size_t)n + 1) * DIGITS) return;
     put_digits(header + at, sum_of(header, length, at, digits));
     for (int i = 0; i < n; i++) put_digits(header + at + (size_t)(i + 1) * DIGITS, sums[i]);
@@ -75,10 +77,10 @@ static bool read_digits(const char *from, uint32_t *sum)
     return true;
 }
 
-/* A note that another program rewrote, with other tensors or elsewhere in the header, says nothing. */
+/* Ignores a note whose length does not match: another program has added or removed tensors. */
 int wb__sums_take(wb__table *t, const char *path, const char *header, size_t length)
 {
-    size_t digits, at = place_of(header, length, &digits);
+    size_t digits, at = digits_at(header, length, &digits);
     uint32_t sum;
     if (!at || digits != ((size_t)t->n + 1) * DIGITS) return 0;
     bool good = read_digits(header + at, &sum) && sum == sum_of(header, length, at, digits);
@@ -86,38 +88,42 @@ int wb__sums_take(wb__table *t, const char *path, const char *header, size_t len
         good = read_digits(header + at + (size_t)(i + 1) * DIGITS, &t->entries[i].sum);
     t->summed = good;
     if (good) return 0;
-    return wb__fail(WB_ERROR_FORMAT, "%s: is damaged: the header does not have the checksum that was written with it" CURE, path);
+    return wb__fail(WB_ERROR_FORMAT,
+                    "%s: is damaged: the header does not have the checksum that was written with "
+                    "it" CURE,
+                    path);
 }
 
-/* Tensors are summed in pieces, by all threads, in the order of the file; pieces of one tensor are put
- * together after.  A few pieces ahead the system is told what will be wanted next. */
-typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } piece;
-typedef struct { const wb__table *table; piece *pieces; int64_t n; } summing;
+/* Tensors are summed in chunks by all threads, in the order of the file; the sums of a tensor's
+ * chunks are combined afterwards. The system is asked to read a few chunks ahead. */
+typedef struct { const wb__entry *entry; int64_t at, bytes; uint32_t sum; } chunk;
+typedef struct { const wb__table *table; chunk *chunks; int64_t n; } summing;
 
-static const uint8_t *bytes_of(const piece *p) { return (const uint8_t *)p->entry->data + p->at; }
+static const uint8_t *bytes_of(const chunk *p) { return (const uint8_t *)p->entry->data + p->at; }
 
-static int by_place(const void *a, const void *b)
+static int by_position(const void *a, const void *b)
 {
     const uint8_t *x = bytes_of(a), *y = bytes_of(b);
     return x < y ? -1 : x > y;
 }
 
-static void sum_piece(void *ctx, int64_t i)
+static void sum_chunk(void *ctx, int64_t i)
 {
     const summing *s = ctx;
-    piece *p = &s->pieces[i];
+    chunk *p = &s->chunks[i];
     for (int64_t k = i ? i + AHEAD : 0; k <= i + AHEAD && k < s->n; k++)
-        if (s->table->mapping) wb__map_ahead(s->table->mapping, bytes_of(&s->pieces[k]), s->pieces[k].bytes);
+        if (s->table->mapping)
+            wb__map_ahead(s->table->mapping, bytes_of(&s->chunks[k]), s->chunks[k].bytes);
     p->sum = (uint32_t)crc32_z(0, bytes_of(p), (size_t)p->bytes);
 }
 
-static int64_t cut(const wb__table *t, piece *into)
+static int64_t cut(const wb__table *t, chunk *into)
 {
     int64_t n = 0;
     for (int i = 0; i < t->n; i++) {
         const wb__entry *e = &t->entries[i];
-        for (int64_t at = 0; e->data && at < e->bytes; at += PIECE, n++)
-            if (into) into[n] = (piece){e, at, WB__MIN(PIECE, e->bytes - at), 0};
+        for (int64_t at = 0; e->data && at < e->bytes; at += CHUNK, n++)
+            if (into) into[n] = (chunk){e, at, WB__MIN(CHUNK, e->bytes - at), 0};
     }
     return n;
 }
@@ -126,20 +132,23 @@ int wb__sums_check(const wb__table *t, const char *path)
 {
     int64_t n = t->summed ? cut(t, NULL) : 0;
     if (!n) return 0;
-    piece *pieces = wb__alloc_zero((size_t)n, sizeof *pieces);
-    if (!pieces) return WB_ERROR_MEMORY;
-    cut(t, pieces);
-    qsort(pieces, (size_t)n, sizeof *pieces, by_place);
-    wb__parallel(n, sum_piece, &(summing){t, pieces, n});
+    chunk *chunks = wb__alloc_zero((size_t)n, sizeof *chunks);
+    if (!chunks) return WB_ERROR_MEMORY;
+    cut(t, chunks);
+    qsort(chunks, (size_t)n, sizeof *chunks, by_position);
+    wb__parallel(n, sum_chunk, &(summing){t, chunks, n});
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {
-        const wb__entry *e = pieces[i].entry;
-        uLong sum = pieces[i++].sum;
-        for (; i < n && pieces[i].entry == e; i++) sum = crc32_combine(sum, pieces[i].sum, (z_off_t)pieces[i].bytes);
+        const wb__entry *e = chunks[i].entry;
+        uLong sum = chunks[i++].sum;
+        for (; i < n && chunks[i].entry == e; i++)
+            sum = crc32_combine(sum, chunks[i].sum, (z_off_t)chunks[i].bytes);
         if (sum != e->sum)
-            status = wb__fail(WB_ERROR_FORMAT, "%s: is damaged: the values of \"%s\" do not have the checksum that was "
-                              "written with them" CURE, path, e->name);
+            status = wb__fail(WB_ERROR_FORMAT,
+                              "%s: is damaged: the values of \"%s\" do not have the checksum that "
+                              "was written with them" CURE,
+                              path, e->name);
     }
-    wb__free(pieces);
+    wb__free(chunks);
     return status;
 }

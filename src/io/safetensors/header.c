@@ -1,5 +1,5 @@
-/* The header of a safetensors file: JSON of one fixed form, read in one pass and without a tree, so
- * that it costs no more memory than the table it becomes, and each error knows its byte.
+/* The header of a safetensors file: JSON of a fixed form, read in one pass and without a tree of
+ * nodes. The memory needed is the table's, and each error has its byte offset.
  *
  *   {"__metadata__": {"key": "text", ...},
  *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
@@ -11,22 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every dtype of the format, with its bits; those that Weber has not are 0. */
-#define NONE_OF_OURS WB_DTYPE_DEFAULT
+/* All dtypes of the format with their bits. UNKNOWN: Weber lacks the dtype. */
+#define UNKNOWN WB_DTYPE_DEFAULT
 #define DTYPES(X)                                                                               \
     X(F64, 64, WB_F64) X(F32, 32, WB_F32) X(F16, 16, WB_F16) X(BF16, 16, WB_BF16)               \
     X(I64, 64, WB_I64) X(I32, 32, WB_I32) X(I8, 8, WB_I8) X(U8, 8, WB_U8) X(BOOL, 8, WB_BOOL)   \
-    X(I16, 16, NONE_OF_OURS) X(U16, 16, NONE_OF_OURS) X(U32, 32, NONE_OF_OURS)                  \
-    X(U64, 64, NONE_OF_OURS) X(C64, 64, NONE_OF_OURS) X(F4, 4, NONE_OF_OURS)                    \
-    X(F6_E2M3, 6, NONE_OF_OURS) X(F6_E3M2, 6, NONE_OF_OURS) X(F8_E4M3, 8, NONE_OF_OURS)         \
-    X(F8_E5M2, 8, NONE_OF_OURS) X(F8_E8M0, 8, NONE_OF_OURS) X(F8_E4M3FNUZ, 8, NONE_OF_OURS)     \
-    X(F8_E5M2FNUZ, 8, NONE_OF_OURS)
+    X(I16, 16, UNKNOWN) X(U16, 16, UNKNOWN) X(U32, 32, UNKNOWN) X(U64, 64, UNKNOWN)             \
+    X(C64, 64, UNKNOWN) X(F4, 4, UNKNOWN) X(F6_E2M3, 6, UNKNOWN) X(F6_E3M2, 6, UNKNOWN)         \
+    X(F8_E4M3, 8, UNKNOWN) X(F8_E5M2, 8, UNKNOWN) X(F8_E8M0, 8, UNKNOWN)                        \
+    X(F8_E4M3FNUZ, 8, UNKNOWN) X(F8_E5M2FNUZ, 8, UNKNOWN)
 typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
 #define ROW(name, bits, dtype) {#name, bits, dtype},
 static const known_dtype dtypes[] = {DTYPES(ROW)};
 #undef ROW
 
-/* NULL: the format has it not. */
+/* NULL: the format has no such dtype. */
 static const known_dtype *dtype_named(const char *name)
 {
     for (size_t i = 0; i < WB__COUNT(dtypes); i++)
@@ -41,19 +40,20 @@ const char *wb__st_dtype_name(wb_dtype dtype)
     return "";
 }
 
-/* ---- JSON, as much as is wanted -------------------------------------------------------------- */
+/* ---- JSON tokens ----------------------------------------------------------------------------- */
 
 typedef struct {
     const wb__mapping *m;
     const uint8_t *text;
     int64_t n, at;
-    wb__text key, word;                 /* what was read last */
+    wb__text key, word;                 /* the last key and the last text */
 } scanner;
 
-static int64_t place(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
-#define BAD(s, ...) wb__map_fail((s)->m, place((s)->at), __VA_ARGS__)
+static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
+#define BAD(s, ...) wb__map_fail((s)->m, file_offset((s)->at), __VA_ARGS__)
 
-/* The next character that is no space, 0 at the end (a zero in the text is no JSON either). */
+/* The next character that is not a space; 0 at the end, or for a zero byte, which is not JSON
+ * either. */
 static int next(scanner *s)
 {
     while (s->at < s->n && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
@@ -73,15 +73,15 @@ static int read_text(scanner *s, wb__text *t, const char *where)
 {
     int status = expect(s, '"', where);
     if (status) return status;
-    const char *text = (const char *)s->text, *end = text + s->n, *why = "";
+    const char *text = (const char *)s->text, *end = text + s->n, *reason = "";
     const char *at = text + s->at, *stop = at;
     while (stop < end && *stop != '"') stop += *stop == '\\' && stop + 1 < end ? 2 : 1;
     t->length = 0;
     wb__text_raw(t, at, (size_t)(stop - at));
     if (t->failed) return WB_ERROR_MEMORY;
-    const int64_t n = wb__json_characters(&at, end, t->text, &why);
+    const int64_t n = wb__json_characters(&at, end, t->text, &reason);
     s->at = at - text;
-    if (n < 0) return BAD(s, "%s", why);
+    if (n < 0) return BAD(s, "%s", reason);
     t->text[t->length = (size_t)n] = 0;
     return expect(s, '"', "at the end of a text");
 }
@@ -94,16 +94,18 @@ static int read_count(scanner *s, int64_t *value, const char *what)
     if (c == '-') return BAD(s, "%s is negative", what);
     for (; s->at < s->n && s->text[s->at] >= '0' && s->text[s->at] <= '9'; s->at++) {
         int digit = s->text[s->at] - '0';
-        if (*value > (INT64_MAX - digit) / 10) return s->at = begin, BAD(s, "%s is 2^63 or more", what);
+        if (*value > (INT64_MAX - digit) / 10)
+            return s->at = begin, BAD(s, "%s is 2^63 or more", what);
         *value = 10 * *value + digit;
     }
     int after = s->at < s->n ? s->text[s->at] : 0;
     bool whole = s->at > begin && after != '.' && (after | 32) != 'e';
-    if (!whole || (c == '0' && s->at > begin + 1)) return s->at = begin, BAD(s, "%s is no whole number", what);
+    if (!whole || (c == '0' && s->at > begin + 1))
+        return s->at = begin, BAD(s, "%s is no whole number", what);
     return 0;
 }
 
-/* After an element of an object or a list: true and past the comma if another follows. */
+/* After an element of an object or a list: true if another follows; skips the comma. */
 static bool another(scanner *s)
 {
     if (next(s) != ',') return false;
@@ -120,7 +122,8 @@ static int read_shape(scanner *s, wb__entry *t, measures *z)
     int status = expect(s, '[', "where a shape begins");
     int64_t n = 0;
     *z = (measures){.shape = s->at - 1, .elements = 1};
-    for (bool more = !status && next(s) != ']'; more && !status; more = !status && another(s), n++) {
+    bool more = !status && next(s) != ']';
+    for (; more && !status; more = !status && another(s), n++) {
         int64_t d;
         status = read_count(s, &d, "a dimension");
         if (status) break;
@@ -132,34 +135,37 @@ static int read_shape(scanner *s, wb__entry *t, measures *z)
     return status ? status : expect(s, ']', "where a shape ends");
 }
 
-static int read_place(scanner *s, wb__entry *t)
+static int read_offsets(scanner *s, wb__entry *t)
 {
     int64_t end;
     int status = expect(s, '[', "where data_offsets begin");
     if (!status) status = read_count(s, &t->begin, "an offset");
     if (!status) status = expect(s, ',', "between the two offsets");
     if (!status) status = read_count(s, &end, "an offset");
-    if (!status && end < t->begin) status = BAD(s, "tensor \"%.200s\": it ends before it begins", t->name);
+    if (!status && end < t->begin)
+        status = BAD(s, "tensor \"%.200s\": it ends before it begins", t->name);
     if (status) return status;
     t->bytes = end - t->begin;
     return expect(s, ']', "after the two offsets");
 }
 
-/* The bytes that dtype and shape tell are those that the offsets tell. */
+/* Checks that dtype and shape give the same number of bytes as the offsets. */
 static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const measures *z)
 {
     s->at = z->shape;
     if (z->overflow || z->elements > UINT64_MAX / 64)
         return BAD(s, "tensor \"%.200s\": its shape is too large for any file", t->name);
     uint64_t bits = z->elements * (uint64_t)dtype->bits;
-    if (bits % 8) return BAD(s, "tensor \"%.200s\": %s do not fill whole bytes", t->name, dtype->name);
+    if (bits % 8)
+        return BAD(s, "tensor \"%.200s\": %s do not fill whole bytes", t->name, dtype->name);
     if (bits / 8 != (uint64_t)t->bytes)
-        return BAD(s, "tensor \"%.200s\": its shape and its place do not agree: %llu bytes and %lld",
+        return BAD(s,
+                   "tensor \"%.200s\": its shape and its place do not agree: %llu bytes and %lld",
                    t->name, (unsigned long long)(bits / 8), (long long)t->bytes);
     t->dtype = dtype->dtype;
     snprintf(t->type, sizeof t->type, "%s", dtype->name);
     if (t->ndim <= WB_MAX_DIMS) return 0;
-    t->ndim = 0;                        /* more than a tensor here can have: shown, but not loaded */
+    t->ndim = 0;                        /* more dimensions than Weber has: shown, but not loaded */
     t->dtype = WB_DTYPE_DEFAULT;
     snprintf(t->type, sizeof t->type, "%.12s>8D", dtype->name);
     return 0;
@@ -182,12 +188,12 @@ static int read_tensor(scanner *s, wb__entry *t)
         while (k < 3 && strcmp(s->key.text, keys[k])) k++;
         if (k == 3 || seen & (1u << k)) {
             s->at = at;
-            return BAD(s, "tensor \"%.200s\": %s \"%.40s\"; it wants dtype, shape and data_offsets",
+            return BAD(s, "tensor \"%.200s\": %s \"%.40s\"; it needs dtype, shape and data_offsets",
                        t->name, k == 3 ? "an unknown" : "a second", s->key.text);
         }
         seen |= 1u << k;
         if (k == 1) status = read_shape(s, t, &z);
-        if (k == 2) status = read_place(s, t);
+        if (k == 2) status = read_offsets(s, t);
         if (k) continue;
         (void)next(s);
         at = s->at;
@@ -206,10 +212,10 @@ static int read_tensor(scanner *s, wb__entry *t)
         return status;
     }
     s->at = begin;
-    return BAD(s, "tensor \"%.200s\": wants dtype, shape and data_offsets", t->name);
+    return BAD(s, "tensor \"%.200s\": needs dtype, shape and data_offsets", t->name);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole header ------------------------------------------------------------------------ */
 
 static int by_key(const void *a, const void *b)
 {
@@ -263,14 +269,15 @@ static int read_all(scanner *s, wb__table *st)
     return !status && s->at < s->n ? BAD(s, "something follows the header's last }") : status;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_offset(const void *a, const void *b)
 {
     const wb__entry *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Doubled names and gaps.  Until values have their place, an entry's `data` is where its name stands. */
+/* Checks for repeated names, overlaps and gaps. Until the values are known, `data` of an entry is
+ * the position of its name in the header. */
 static int check_table(scanner *s, wb__table *st)
 {
     wb__table_sort(st);
@@ -280,7 +287,7 @@ static int check_table(scanner *s, wb__table *st)
         s->at = (const uint8_t *)WB__MAX(a->data, b->data) - s->text;
         return BAD(s, "a second tensor \"%.200s\"", b->name);
     }
-    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_place);
+    if (st->n) qsort(st->entries, (size_t)st->n, sizeof *st->entries, by_offset);
     int64_t end = 0;
     for (int i = 0; i < st->n; end += st->entries[i++].bytes) {
         const wb__entry *t = &st->entries[i];

@@ -11,7 +11,7 @@ enum { HEADER_MOST = 100000000 };
 
 #define METADATA "__metadata__"
 
-/* ---- a file ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static uint64_t header_length(const wb__mapping *m)
 {
@@ -31,26 +31,30 @@ static int read_header(wb__mapping *m, wb__table *st)
     if (!wb__map_take(m, &at, (int64_t)n, "the header")) return wb_error_code();
     int status = wb__st_header(m, (int64_t)n, st);
     return status ? status
-                  : wb__sums_take(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS, (size_t)n);
+                  : wb__sums_take(st, m->path, (const char *)m->data + WB__ST_HEADER_BEGINS,
+                                  (size_t)n);
 }
 
-/* The entries stand in the order of their places. */
-static int place_values(const wb__mapping *m, wb__table *st)
+/* Sets the values of the entries, which are in the order of their offsets. */
+static int set_values(const wb__mapping *m, wb__table *st)
 {
-    const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m), room = m->bytes - begin;
+    const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m);
+    const int64_t contents = m->bytes - begin;
     int64_t end = 0;
     for (int i = 0; i < st->n; i++) {
         wb__entry *t = &st->entries[i];
         end = t->begin + t->bytes;
-        if (end > room)
+        if (end > contents)
             return wb__map_fail(m, begin + t->begin,
-                                "the file ends after %lld of the %lld bytes of the tensor \"%.200s\"",
-                                (long long)WB__MAX(room - t->begin, 0), (long long)t->bytes, t->name);
+                                "the file ends after %lld of the %lld bytes of the tensor "
+                                "\"%.200s\"",
+                                (long long)WB__MAX(contents - t->begin, 0), (long long)t->bytes,
+                                t->name);
         t->data = m->data + begin + t->begin;
     }
-    if (end == room) return 0;
+    if (end == contents) return 0;
     return wb__map_fail(m, begin + end, "the contents should end here, but go on for %lld bytes",
-                        (long long)(room - end));
+                        (long long)(contents - end));
 }
 
 int wb__st_table(wb__mapping *m, bool values, wb__table *out)
@@ -58,7 +62,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out)
     *out = (wb__table){0};
     int status = read_header(m, out);
     out->mapping = m;
-    if (!status && values) status = place_values(m, out);
+    if (!status && values) status = set_values(m, out);
     if (!status && values && !out->summed) wb__map_ahead(m, m->data, m->bytes);
     if (!status && values) status = wb__sums_check(out, m->path);
     wb__table_sort(out);
@@ -80,7 +84,7 @@ int wb__st_load(const char *path, bool values, wb__table *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Wider dtypes first, so that all stand aligned. */
+/* Wider dtypes first, so that all values are aligned. */
 static int by_width(const void *a, const void *b)
 {
     const wb__st_out *x = a, *y = b;
@@ -88,7 +92,7 @@ static int by_width(const void *a, const void *b)
     return wide_x != wide_y ? (wide_x > wide_y ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-static int names_differ(int n, const wb__st_out *tensors)
+static int check_names(int n, const wb__st_out *tensors)
 {
     const char **names = wb__alloc(((size_t)n + 1) * sizeof *names);
     if (!names) return WB_ERROR_MEMORY;
@@ -119,7 +123,7 @@ static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offs
 /* NULL with the error set. */
 static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
-    wb__json_out out = {.status = names_differ(n, tensors)};
+    wb__json_out out = {.status = check_names(n, tensors)};
     char *blank = out.status ? NULL : wb__sums_blank(n);
     if (!blank) return NULL;
     wb__json_open(&out, '{');
@@ -138,7 +142,7 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* With spaces behind it, so that the tensors begin at a multiple of eight. */
+/* Appends spaces, so that the values begin at a multiple of eight. Takes the text over. */
 static char *padded(char *text, size_t *length)
 {
     if (!text) return NULL;
@@ -149,12 +153,13 @@ static char *padded(char *text, size_t *length)
     return padded;
 }
 
-/* The header, then the tensors, whose sums are noted down on the way. */
+/* Writes the header and the values, and computes their checksums. */
 static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t length, int n,
                    const wb__st_out *tensors, uint32_t *sums)
 {
     uint8_t bytes[WB__ST_HEADER_BEGINS];
-    for (int i = 0; i < WB__ST_HEADER_BEGINS; i++) bytes[i] = (uint8_t)((uint64_t)length >> (8 * i));
+    for (int i = 0; i < WB__ST_HEADER_BEGINS; i++)
+        bytes[i] = (uint8_t)((uint64_t)length >> (8 * i));
     wb__writer_put(w, bytes, WB__ST_HEADER_BEGINS);
     wb__writer_put(w, text, (int64_t)length);
     wb__writer_sum(w);
@@ -167,8 +172,8 @@ static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t lengt
     return status;
 }
 
-/* The sums stand in front of what they are of, so they are written last; where that cannot be, into a
- * pipe, all is written twice, at first to nowhere. */
+/* Checksums come before the values in the file, so the header is written again at the end. In a
+ * pipe that is impossible: there all is written twice, the first time to /dev/null. */
 static int write(wb__st_put put, const char *path, char *text, size_t length, int n,
                  const wb__st_out *tensors, uint32_t *sums)
 {
@@ -177,7 +182,8 @@ static int write(wb__st_put put, const char *path, char *text, size_t length, in
     int status = 0;
     if (!wb__writer_patches(w)) {
         wb__writer *nowhere = wb__writer_open("/dev/null");
-        status = nowhere ? put_all(nowhere, put, text, length, n, tensors, sums) : (int)wb_error_code();
+        status = nowhere ? put_all(nowhere, put, text, length, n, tensors, sums)
+                         : (int)wb_error_code();
         wb__writer_drop(nowhere);
         wb__sums_fill(text, length, n, sums);
     }

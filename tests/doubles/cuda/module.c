@@ -180,10 +180,10 @@ static CUresult run_launch(vgpu_work *w)
 
 static CUresult check_size(const unsigned groups[3], const unsigned items[3])
 {
-    static const unsigned most_groups[3] = {INT32_MAX, 65535, 65535}, most_items[3] = {1024, 1024, 64};
+    static const unsigned max_groups[3] = {INT32_MAX, 65535, 65535}, max_items[3] = {1024, 1024, 64};
     uint64_t all = 1;
     for (int i = 0; i < 3; i++) {
-        if (!groups[i] || !items[i] || groups[i] > most_groups[i] || items[i] > most_items[i])
+        if (!groups[i] || !items[i] || groups[i] > max_groups[i] || items[i] > max_items[i])
             return CUDA_ERROR_INVALID_VALUE;
         all *= items[i];
     }

@@ -1,17 +1,17 @@
 /* Convolution by matrix products: the fallback for every shape.
  *
- * An image's rows of output are taken a band at a time.  The patches under a band are laid out as a
- * matrix (im2col) [pixels, kh*kw*c], the weights are reordered to [kh*kw*c, k].
+ * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
+ * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].
  *
- *     FORWARD   y  = patches · weights        DATA   patches = dy · weights', added up into dx
- * (col2im) WEIGHTS   dw = patches' · dy, summed over bands and images by each task, then over the
- * tasks
+ *     FORWARD       y  = patches · weights
+ *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
+ *     GRAD_WEIGHT   dw = patches' · dy, summed by each task over its bands, then over the tasks
  *
- * Everything is computed in f32 (f64 for f64): patches are widened as they are laid out.  A task
- * owns a slice of the images and a part of the workspace; the number of tasks is fixed when the
- * operation is made, so a result depends on the number of threads then, and on nothing else.
+ * Everything is computed in f32 (f64 for f64); patches are converted as they are copied.  A task
+ * has a range of the images and a part of the workspace.  The number of tasks is fixed when the
+ * operation is prepared, so the result depends on the number of threads at that time only.
  *
- * Not here: oneDNN (dnnl.c), channels innermost in f32 (direct.c).  Next: gemm.c. */
+ * Not here: oneDNN (dnnl.c), channels-last f32 (direct.c).  Next: gemm.c. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/conv/direct.h"
@@ -23,27 +23,29 @@
 typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
-    int64_t cg, kg, taps, inner;        /* channels of a group in and out; kh*kw; cg*taps */
-    int64_t band, tasks;                /* output rows a band; tasks over the images */
+    int64_t cg, kg, taps, inner;        /* channels of a group, in and out; kh*kw; cg*taps */
+    int64_t band, tasks;                /* output rows per band; number of tasks */
     wb_dtype wide;                      /* the computed type */
-    size_t size;                        /* of one of its elements */
-    /* byte offsets: into the workspace, then within a task's part of it */
+    size_t size;                        /* bytes of a computed element */
+    /* byte offsets in the workspace; from patches_at on, within a task's part of it */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
-    wb__act act;                        /* of FORWARD */
-    wb__gather_kernel *gather; /* DATA from whole images of patches; NULL: bands, added up */
+    wb__act act;                        /* FORWARD only */
+    /* for GRAD_INPUT with whole images of patches; NULL: bands of patches are added */
+    wb__gather_kernel *gather;
     char impl[32];
 } convolution;
 
 typedef struct {
     const convolution *p;
-    const char *x, *w, *y, *bias;       /* dx, dw, dy in their places */
+    const char *x, *w, *y, *bias;       /* for gradients, dx, dw and dy replace x, w and y */
     char *workspace;
 } job;
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* The weights of all groups as [group][kh*kw][cg][kg], for DATA [group][kg][kh*kw][cg], widened. */
+/* Converts the weights of all groups to [group][kh*kw][cg][kg], for GRAD_INPUT to
+ * [group][kg][kh*kw][cg]. */
 static void reorder_weights(const convolution *p, const char *w, char *to)
 {
     const wb__conv_desc *d = &p->d;
@@ -66,7 +68,7 @@ static int64_t x_index(const wb__conv_desc *d, int64_t n, int64_t c, int64_t i, 
     return ((n * d->h + i) * d->w + j) * d->c + c;
 }
 
-/* Where tap (a, b) of output (i, j) reads; false in the padding. */
+/* The input position of tap (a, b) for output (i, j); false: in the padding. */
 static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int64_t b, int64_t *row,
                    int64_t *col)
 {
@@ -75,13 +77,13 @@ static bool source(const wb__conv_desc *d, int64_t i, int64_t j, int64_t a, int6
     return *row >= 0 && *row < d->h && *col >= 0 && *col < d->w;
 }
 
-/* The patches of output rows [i0, i1) of image n, group g. */
+/* Copies the patches of output rows [i0, i1) of image n, group g. */
 static void lay_patches(const convolution *p, const char *x, int64_t n, int64_t g, int64_t i0,
                         int64_t i1, char *patches)
 {
     const wb__conv_desc *d = &p->d;
     const size_t from_size = wb__dtype_size(d->dtype), run = (size_t)p->cg * p->size;
-    const bool whole = d->groups == 1 && d->dilation[1] == 1;   /* a row of taps is one run */
+    const bool whole = d->groups == 1 && d->dilation[1] == 1;   /* a row of taps is contiguous */
     for (int64_t i = i0; i < i1; i++)
         for (int64_t j = 0; j < d->ow; j++)
             for (int64_t a = 0; a < d->kh; a++) {
@@ -110,7 +112,7 @@ static void add_run(bool is_double, char *to, const char *from, int64_t n)
     else { ADD_RUN(float, to, from, n); }
 }
 
-/* The adjoint: patches are added into an image of the computed type. */
+/* The gradient of copying patches: adds patches into an image of the computed dtype. */
 static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0, int64_t i1,
                         const char *patches)
 {
@@ -127,7 +129,7 @@ static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0
                 }
 }
 
-/* The product of one band, but for its pointers. */
+/* The product of a band, without pointers. */
 static wb__gemm product_of(const convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;
@@ -138,14 +140,15 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
         g.act = p->act;
         g.k = p->inner, g.n = p->kg;
         g.as0 = p->inner, g.bs0 = p->kg;
-        g.cs0 = p->narrow ? p->kg : d->k;       /* narrow: summed in f32 aside, then narrowed */
+        /* narrow: computed in f32 in the workspace, then converted */
+        g.cs0 = p->narrow ? p->kg : d->k;
         break;
-    case WB__CONV_GRAD_INPUT:             /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
+    case WB__CONV_GRAD_INPUT:       /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */
         g.a_type = d->dtype;
         g.k = p->kg, g.n = p->inner;
         g.as0 = d->k, g.bs0 = p->inner, g.cs0 = p->inner;
         break;
-    case WB__CONV_GRAD_WEIGHT:          /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
+    case WB__CONV_GRAD_WEIGHT:      /* dw[inner, out] += patches[inner, pixel] · dy[pixel, out] */
         g.b_type = d->dtype;
         g.add_to_c = true;
         g.m = p->inner, g.k = pixels, g.n = p->kg;
@@ -192,8 +195,8 @@ static void one_task(void *ctx, int64_t task)
     char *mine = j->workspace + p->tasks_at + (size_t)task * p->task_bytes;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
         memset(mine + p->sums_at, 0, (size_t)(d->k * p->inner) * p->size);
-    /* Tasks are slices of all bands of all images, but for DATA of whole images: their bands
-     * overlap. */
+    /* Each task has a range of bands.  With GRAD_INPUT, bands of an image overlap, so a task has
+     * whole images. */
     const int64_t bands = WB__MAX((d->oh + p->band - 1) / p->band, 1);
     const int64_t unit = d->kind == WB__CONV_GRAD_INPUT ? bands : 1, units = d->n * bands / unit;
     const int64_t from = units * task / p->tasks * unit, to = units * (task + 1) / p->tasks * unit;
@@ -216,7 +219,7 @@ static void one_task(void *ctx, int64_t task)
     }
 }
 
-/* The tasks' sums, added in order and put where dw wants them. */
+/* Adds the tasks' sums in order, and writes them in the layout of dw. */
 static void add_sums(const job *j)
 {
     const convolution *p = j->p;
@@ -248,7 +251,7 @@ static void destroy_convolution(wb__cpu_op *op) { wb__free(op); }
 
 static void lay_out(convolution *p)
 {
-    enum { PATCH_BYTES = 192 * 1024,    /* a band's patches stay in L2 beside the weights */
+    enum { PATCH_BYTES = 192 * 1024,    /* a band's patches fit in L2 beside the weights */
            GATHER_BYTES = 1536 * 1024 };
     const wb__conv_desc *d = &p->d;
     const size_t row = (size_t)(d->ow * p->inner) * p->size,
@@ -269,7 +272,8 @@ static void lay_out(convolution *p)
     size_t at = 0;
     p->patches_at = at, at += align(row * (size_t)p->band);
     p->image_at = at;
-    if (d->kind == WB__CONV_GRAD_INPUT && p->narrow) at += align((size_t)(d->c * d->h * d->w) * p->size);
+    if (d->kind == WB__CONV_GRAD_INPUT && p->narrow)
+        at += align((size_t)(d->c * d->h * d->w) * p->size);
     p->sums_at = at;
     if (d->kind == WB__CONV_GRAD_WEIGHT) at += align(weights);
     if (d->kind == WB__CONV_FORWARD && p->narrow)
@@ -283,24 +287,25 @@ static void lay_out(convolution *p)
 
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     int error = 0;
     *op = NULL;
     if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
-    /* oneDNN's blocks of 16 channels stay mostly empty here; our direct kernels are faster (LeNet,
-     * batch 64, one thread: 200 against 303 us for 1 to 6 channels, 136 against 150 for 6 to 16).
-     */
+    /* oneDNN's blocks of 16 channels are mostly empty here, and our direct kernels are faster
+     * (LeNet, batch 64, one thread: 200 instead of 303 us for 1 to 6 channels, 136 instead of 150
+     * for 6 to 16). */
     if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) {
         error = wb__direct_conv(d, op);
-        why = "our direct kernel is faster for thin channels";
+        reason = "our direct kernel is faster for thin channels";
     }
     if (!error && !*op) {
-        error = wb__dnnl_conv(d, op, &why);
+        error = wb__dnnl_conv(d, op, &reason);
         if (error || *op) return error;
-        /* With few channels in dx a vector is mostly empty: gathered patches are 3 times faster. */
+        /* If dx has few channels, vectors are mostly empty, and gathering patches is 3 times
+         * faster. */
         if (d->kind != WB__CONV_GRAD_INPUT || d->c > 8) error = wb__direct_conv(d, op);
     }
-    if (*op) (*op)->why = why;
+    if (*op) (*op)->reason = reason;
     if (error || *op) return error;
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "conv: not for dtype %s", wb_dtype_name(d->dtype));
@@ -320,7 +325,7 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     p->act = wb__act_of(d->act, p->wide);
     p->op.run = run_convolution;
     p->op.destroy = destroy_convolution;
-    p->op.why = why;
+    p->op.reason = reason;
     lay_out(p);
     snprintf(p->impl, sizeof p->impl, "im2col gemm %s", wb__isa_best()->name);
     p->op.impl = p->impl;

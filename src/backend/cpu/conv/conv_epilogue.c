@@ -1,4 +1,5 @@
-/* Bias and epilogue behind a data gradient, in place: no implementation of one adds them itself. */
+/* Adds a bias and an epilogue to an input gradient, in place: no implementation of the gradient
+ * does it itself. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/conv/direct.h"
@@ -11,14 +12,14 @@ typedef struct {
     wb__cpu_op op, *inner;
     wb__conv_desc d;
     wb_dtype wide;                      /* the computed type */
-    wb__row_fn *row;                    /* or NULL */
+    wb__elementwise_fn *row;            /* or NULL */
 } epilogue;
 
 typedef struct {
     const epilogue *p;
     char *x;
     const char *bias;
-    int64_t each;                       /* elements of a part */
+    int64_t each;                       /* elements per task */
 } job;
 
 #define ADD_BIAS(T)                                                                                \

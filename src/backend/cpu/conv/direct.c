@@ -1,17 +1,17 @@
 /* Convolution without patches: f32, one group, no dilation.
  *
- * Where channels stand innermost, a window's row of taps is one run of kw*c numbers in x, so a
- * convolution is a product whose inner index runs over kh such runs, read where they stand: tiles
- * of pixels by output channels.
+ * With channels innermost, a window's row of taps is kw*c contiguous numbers of x.  A convolution
+ * is thus a product whose inner index runs over kh such rows, read in place, in tiles of pixels by
+ * output channels.
  *
- *     FORWARD   rows of the tile: pixels           outer sum: kh       inner sum: kw*c    B:
- * weights, packed DATA      the same on dy, padded, with the weights mirrored (stride 1 only)
- *     WEIGHTS   rows of the tile: kw*c taps        outer sum: oh       inner sum: ow      B: dy as
- * it stands
+ *                   rows of the tile   outer sum   inner sum   B
+ *     FORWARD       pixels             kh          kw*c        weights, packed
+ *     GRAD_INPUT    the same with padded dy as input and mirrored weights (stride 1 only)
+ *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
- * Padding is made real: a band of the image is copied into the workspace with zeros around it.
+ * A band of the image with padding is first copied to the workspace, with zeros around it.
  *
- * Not here: every other shape (conv.c).  Next: gemm_kernel.h, whose tile this is. */
+ * Not here: every other shape (conv.c).  Next: gemm_kernel.h, whose tile this file uses. */
 #include "backend/cpu/conv/direct.h"
 
 #include "backend/cpu/isa.h"
@@ -23,14 +23,15 @@ typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
     const wb__gemm_kernel *kernel;
-    int64_t n, h, w, c, k, oh, ow;      /* of the correlation computed: for DATA, dy is the input */
+    /* sizes of the correlation that is computed; GRAD_INPUT: its input is dy */
+    int64_t n, h, w, c, k, oh, ow;
     int64_t stride[2], top, left;
-    int64_t rows_in, width_in;          /* of a padded band */
+    int64_t rows_in, width_in;          /* size of a padded band */
     int64_t band, bands, tasks;
-    int64_t width;                      /* output channels of one block: whole vectors */
+    int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
-    wb__act act;                        /* of FORWARD */
-    wb__line_kernel *line;              /* FORWARD from one channel to at most 8; NULL: tiles */
+    wb__act act;                        /* FORWARD only */
+    wb__line_kernel *line;              /* FORWARD from 1 to at most 8 channels; NULL: tiles */
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
 } direct;
@@ -43,8 +44,8 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* Rows [i0*stride - top, ...) of image n with their padding; or where they stand, if there is none.
- */
+/* Rows [i0*stride - top, ...) of image n: copied to `to` with padding, or in place if there is
+ * none. */
 static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
                             float *to)
 {
@@ -65,8 +66,8 @@ static const float *band_of(const direct *p, const float *x, int64_t n, int64_t 
     return to;
 }
 
-/* [blocks][kh][kw*c][width], 0 beyond the last channel; for DATA with the taps mirrored, k and c
- * exchanged. */
+/* Packs weights as [blocks][kh][kw*c][width], 0 after the last channel.  GRAD_INPUT: with mirrored
+ * taps, and k and c exchanged. */
 static void pack_block(void *ctx, int64_t block)
 {
     const job *j = ctx;
@@ -127,7 +128,7 @@ static void forward_task(void *ctx, int64_t task)
     }
 }
 
-/* This task's images into its own [kh][kw*c][k]. */
+/* Adds this task's images into its own [kh][kw*c][k]. */
 static void weights_task(void *ctx, int64_t task)
 {
     const job *j = ctx;
@@ -196,7 +197,7 @@ static bool suits(const wb__conv_desc *d)
     if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
         return false;
     if (d->kind != WB__CONV_GRAD_INPUT) return true;
-    /* mirrored, dy must reach over the whole of x and not beyond */
+    /* the mirrored windows over dy must cover all of x, and no more */
     return d->stride[0] == 1 && d->stride[1] == 1 && d->pad[0] < d->kh && d->pad[2] < d->kw
         && d->kh - 1 - d->pad[0] + d->oh <= d->h + d->kh - 1
         && d->kw - 1 - d->pad[2] + d->ow <= d->w + d->kw - 1;
@@ -231,14 +232,16 @@ static void lay_out(direct *p)
     if (d->kind != WB__CONV_GRAD_WEIGHT && p->n < threads)
         p->band = WB__MAX((p->oh * p->n + threads - 1) / threads, 1);
     p->bands = (p->oh + p->band - 1) / p->band;
-    p->tasks = WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
+    p->tasks =
+        WB__MAX(WB__MIN(threads, d->kind == WB__CONV_GRAD_WEIGHT ? p->n : p->n * p->bands), 1);
     p->rows_in = (p->band - 1) * p->stride[0] + d->kh;
     const size_t band =
         p->padded ? align((size_t)(p->rows_in * p->width_in * p->c) * sizeof(float)) : 0;
     const int64_t inner = d->kh * d->kw * p->c;
     p->sums_at = band;
     p->task_bytes = band;
-    if (d->kind == WB__CONV_GRAD_WEIGHT) p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
+    if (d->kind == WB__CONV_GRAD_WEIGHT)
+        p->task_bytes += align((size_t)(inner * p->k) * sizeof(float));
     else p->weights_bytes = align((size_t)(inner * WB__MAX(blocks * p->width, 8)) * sizeof(float));
     p->op.workspace = p->weights_bytes + (size_t)p->tasks * p->task_bytes;
 }

@@ -4,9 +4,9 @@
 
 #include "backend/cpu/lib.h"
 
-/* 0 and an operation, 0 and NULL where the shape does not suit, or an error code. */
-/* conv_epilogue.c: a data gradient with a bias or an epilogue. */
+/* A gradient of the input with a bias or an epilogue (conv_epilogue.c). */
 int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op);
+/* Returns 0 and an operation, 0 and NULL if the shape is not suitable, or an error code. */
 int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op);
 
 #endif

@@ -1,15 +1,16 @@
-/* The adjoint of laying out patches, as text: included by cpu_kernels.h once per computed
+/* The gradient of the patch copy (col2im).  cpu_kernels.h includes this file once per computed
  * type, after simd.h.
  *
- * Each element of the image is the sum of those patch elements that were copied from it; gathering
- * them, rather than adding patches into the image, writes every element once and never waits for
- * its own last store. Channels stand innermost in both.
+ * Each element of the image is the sum of the patch elements that were copied from it.  Gathering
+ * these elements, instead of adding patches into the image, writes every element once and never
+ * waits for an earlier store.  Channels are innermost in both.
  *
  * Next: conv.c. */
 
-enum { NAME(MOST_TAPS) = 64 };          /* taps along one side; conv.c asks for no more */
+enum { NAME(MAX_TAPS) = 64 };           /* taps along one side; conv.c checks this limit */
 
-/* Taps t and outputs o along one side that read position `at`: o*stride - pad + t*dilation = at. */
+/* The pairs of tap t and output o along one side that read position `at`: o*stride - pad +
+ * t*dilation = at. */
 static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t stride,
                                 int64_t dilation, int64_t outputs, int64_t per_output,
                                 int64_t per_tap, int64_t *offset)
@@ -27,10 +28,11 @@ static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t s
     return n;
 }
 
-/* patches [oh, ow, kh, kw, channels] to the image [h, w, d->c], of which `channels` are written. */
+/* Sums patches [oh, ow, kh, kw, channels] into the image [h, w, d->c], of which `channels` are
+ * written. */
 static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
 {
-    int64_t rows[NAME(MOST_TAPS)], columns[NAME(MOST_TAPS)];
+    int64_t rows[NAME(MAX_TAPS)], columns[NAME(MAX_TAPS)];
     const int64_t pixel = d->kh * d->kw * channels;
     for (int64_t r = 0; r < d->h; r++) {
         const int nr = NAME(readers)(r, d->pad[0], d->kh, d->stride[0], d->dilation[0], d->oh,
@@ -44,7 +46,7 @@ static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *p
                 V sum = spread(0), other = spread(0);
                 const T *from = (const T *)patches + c;
                 int a = 0;
-                for (; a + 2 <= nr; a += 2) { /* two sums: half the wait for an addition */
+                for (; a + 2 <= nr; a += 2) { /* two sums hide half the latency of an addition */
                     const T *line = from + rows[a], *next = from + rows[a + 1];
                     if (some) for (int b = 0; b < nc; b++) {
                         sum += load_some(line + columns[b], some);

@@ -1,14 +1,14 @@
-/* A convolution of one-channel images, one row of outputs at a time, as text: included by
- * cpu_kernels.h for f32, after simd.h.
+/* A convolution of one-channel images, one row of outputs at a time.  cpu_kernels.h includes this
+ * file for f32, after simd.h.
  *
- * With one channel the pixels of x, not its channels, fill a vector: a vector of neighbouring
- * outputs for each of up to 8 output channels, turned round at the end because y has channels
+ * With one channel, vectors hold neighbouring pixels instead of channels: one vector of outputs for
+ * each of up to 8 output channels.  They are transposed at the end, because y has channels
  * innermost.
  *
  * Next: direct.c. */
 
 #define BLOCKS \
-    (LANES == 16 ? 2 : 1) /* vectors of outputs at a time: 8 channels of each in registers */
+    (LANES == 16 ? 2 : 1) /* vectors of outputs at a time; 8 channels of each are in registers */
 
 static inline __attribute__((always_inline)) void NAME(line_of)(
     const int k, const wb__line *l, int64_t n, const T *x, const T *w, const T *bias, T *y)
@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void NAME(line_of)(
                 if (LANES >= 8) transpose_8(by_channel[v] + p, LANES, by_pixel, 8);
                 for (int i = 0; i < pixels; i++, to += l->k) {
                     if (LANES >= 8
-                        && (pixels - i) * l->k >= 8) /* what is too much is written over */
+                        && (pixels - i) * l->k >= 8) /* excess channels are overwritten later */
                         memcpy(to, by_pixel + i * 8, 8 * sizeof *to);
                     else
                         for (int o = 0; o < l->k; o++)

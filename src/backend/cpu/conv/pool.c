@@ -1,8 +1,7 @@
-/* Pooling: cut into images or planes, each computed whole by one kernel call.
+/* Pooling: the work is cut into images or planes; one kernel call computes each.
  *
- * f16 and bf16 are widened to f32 a unit at a time, in a part of the workspace that belongs to one
- * task. The backward kinds work from x alone: they find the maximum again rather than keep where it
- * was.
+ * f16 and bf16 are converted to f32 one unit at a time, in a task's own part of the workspace.  The
+ * gradients do not read stored positions of the maxima: they search x again.
  *
  * Next: pool_kernel.h. */
 #include "backend/cpu/isa.h"
@@ -15,7 +14,7 @@ typedef struct {
     wb__pool_desc d;
     wb__pool_kernel *kernel;
     int64_t units, tasks,
-        sizes[3]; /* sizes: elements of a unit of each operand; the last one is written */
+        sizes[3]; /* elements of a unit of each operand; the last operand is written */
     int operands;
     bool narrow;
     char impl[32];
@@ -62,7 +61,7 @@ static void destroy_pooling(wb__cpu_op *op) { wb__free(op); }
 
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
 {
-    enum { SERIAL = 8 * 1024 };         /* elements under which threads do not pay */
+    enum { SERIAL = 8 * 1024 };         /* with fewer elements, one thread is faster */
     if (!wb__dtype_float(d->dtype))
         return wb__fail(WB_ERROR_UNSUPPORTED, "pool: not for dtype %s", wb_dtype_name(d->dtype));
     pooling *p = wb__alloc_zero(1, sizeof *p);
@@ -78,7 +77,7 @@ int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op)
     case WB__POOL_MAX_GRAD:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = y, p->sizes[2] = x;
         break;
-    case WB__POOL_MAX_TAKE:
+    case WB__POOL_MAX_GATHER:
         p->operands = 3, p->sizes[0] = x, p->sizes[1] = x, p->sizes[2] = y;
         break;
     case WB__POOL_MEAN_GRAD: p->operands = 2, p->sizes[0] = y, p->sizes[1] = x; break;

@@ -1,14 +1,14 @@
-/* Pooling of one unit (an image where channels stand innermost, else a plane), as text: included by
- * cpu_kernels.h once per computed type, after simd.h.
+/* Pooling of one image (channels innermost) or one plane.  cpu_kernels.h includes this file once
+ * per computed type, after simd.h.
  *
- * Channels innermost: a vector of channels at a time, the window's loops inside.  Planes: a row of
- * the output at a time, the window's loops outside, so that the compiler can vectorise along the
- * row.
+ * Channels innermost: the outer loop is over vectors of channels, the inner loops over the window.
+ * Planes: the outer loops are over the window, the inner loop over a row of outputs, so that the
+ * compiler can vectorise along the row.
  *
- * A maximum is taken over where x > m, or x is NaN and m is not: so NaN wins, and of equals the
- * first.
+ * The maximum is replaced by x if x > m, or if x is NaN and m is not.  NaN therefore wins, and of
+ * equal elements the first.
  *
- * Next: pool.c, which cuts the work into units and converts narrow types. */
+ * Next: pool.c, which cuts the work into units and converts narrow dtypes. */
 
 /* One output position's window, clipped to the image: rows r0..r1, columns c0..c1 of x. */
 typedef struct { int64_t r0, r1, c0, c1; } NAME(window);
@@ -29,10 +29,10 @@ static inline void NAME(put)(T *p, V v, int some)
 
 static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m)); }
 
-/* n, as a whole number in every lane */
+/* the integer n in every lane */
 static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
-/* dy to the place of dx where the window's first greatest x is. */
+/* Adds dy to the element of dx at which x has the first maximum of the window. */
 static inline __attribute__((always_inline)) void
 NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
                const bool overlap, const int some)
@@ -59,7 +59,7 @@ NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_o
         }
 }
 
-/* x, and dy or v, to dx or y: some channels at output position (i, j). */
+/* Pools some channels at output position (i, j): reads x, and dy or v; writes dx or y. */
 static inline __attribute__((always_inline)) void
 NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
                     const T *in_out, const T *v, T *dx, T *y, const bool overlap, const int some)
@@ -93,7 +93,7 @@ NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(windo
         NAME(put)(y, m, some);
         return;
     }
-    if (kind == WB__POOL_MAX_TAKE) {
+    if (kind == WB__POOL_MAX_GATHER) {
         bool begun = false;
         for (int64_t r = w.r0; r < w.r1; r++)
             for (int64_t q = w.c0; q < w.c1; q++, begun = true) {
@@ -128,7 +128,7 @@ NAME(pool_image)(const wb__pool_desc *d, const wb__pool_kind kind, const T *x, c
         }
 }
 
-/* Planes: one row of outputs, at most ROW of them; m and where live on the stack. */
+/* Planes: a row of outputs in chunks of at most ROW; the arrays m and where are on the stack. */
 enum { NAME(ROW) = 256 };
 
 static inline __attribute__((always_inline)) void
@@ -150,7 +150,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
             const int64_t r = i * d->stride[0] - d->pad[0] + a;
             if (r < 0 || r >= d->h) continue;
             for (int64_t b = 0; b < d->kw; b++) {
-                /* outputs j0 + o whose column q = (j0+o)*stride - left + b lies in the image */
+                /* outputs j0 + o whose column q = (j0+o)*stride - left + b is inside the image */
                 const int64_t shift = j0 * stride - d->pad[2] + b;
                 const int64_t low = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
                 const int64_t high =
@@ -166,7 +166,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
                         const bool better = e > m[o] || (e != e && m[o] == m[o])
                                          || (kind != WB__POOL_MAX && where[o] < 0);
                         m[o] = better ? e : m[o];
-                        if (kind == WB__POOL_MAX_TAKE) taken[o] = better ? v[at] : taken[o];
+                        if (kind == WB__POOL_MAX_GATHER) taken[o] = better ? v[at] : taken[o];
                         if (kind != WB__POOL_MAX) where[o] = better ? place : where[o];
                     }
                 }
@@ -174,7 +174,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
         }
     if (back) return;
     for (int64_t o = 0; o < n; o++)
-        y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_TAKE ? taken[o] : m[o];
+        y[o] = mean ? m[o] * share : kind == WB__POOL_MAX_GATHER ? taken[o] : m[o];
 }
 
 static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__pool_desc *d,
@@ -202,7 +202,7 @@ static inline __attribute__((always_inline)) void NAME(pool_plane)(const wb__poo
     }
 POOL_FN(MAX)
 POOL_FN(MAX_GRAD)
-POOL_FN(MAX_TAKE)
+POOL_FN(MAX_GATHER)
 POOL_FN(MEAN)
 POOL_FN(MEAN_GRAD)
 #undef POOL_FN
@@ -216,11 +216,11 @@ static void NAME(pool)(const wb__pool_desc *d, const void *const in[2], void *ou
                     && d->oh * d->kh >= d->h && d->ow * d->kw >= d->w;
     if ((d->kind == WB__POOL_MAX_GRAD || d->kind == WB__POOL_MEAN_GRAD) && !(exact && d->nhwc))
         memset(to, 0, (size_t)(d->h * d->w * (d->nhwc ? d->c : 1)) * sizeof(T));
-    /* operands that a kind does not have are passed as others that are safe to offset */
+    /* an operand that a kind does not have is replaced by another pointer that is safe to offset */
     switch (d->kind) {
     case WB__POOL_MAX: NAME(pool_MAX)(d, a, a, a, to, to, false); break;
     case WB__POOL_MAX_GRAD: NAME(pool_MAX_GRAD)(d, a, b, a, to, to, overlap); break;
-    case WB__POOL_MAX_TAKE: NAME(pool_MAX_TAKE)(d, a, a, b, to, to, false); break;
+    case WB__POOL_MAX_GATHER: NAME(pool_MAX_GATHER)(d, a, a, b, to, to, false); break;
     case WB__POOL_MEAN: NAME(pool_MEAN)(d, a, a, a, to, to, false); break;
     case WB__POOL_MEAN_GRAD: NAME(pool_MEAN_GRAD)(d, a, a, a, to, to, overlap); break;
     }

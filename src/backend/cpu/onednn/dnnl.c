@@ -1,14 +1,14 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
- * x and y keep the layout they have in the engine; the weights of a convolution are reordered at
- * every run into the layout that oneDNN likes (they change at every step).  A run needs memory
- * objects around its pointers: those are kept in sets, one for each run going on at the same time,
- * and taken from a short list without a lock, so that a steady step makes none.  Scratch memory is
- * the operation's workspace.
+ * x and y keep the layout that they have in the engine.  The weights of a convolution change at
+ * every step, so each run reorders them to the layout that oneDNN chooses.  A run needs memory
+ * objects that hold its pointers.  They are kept in sets, one per concurrent run, and taken from a
+ * short list without a lock, so a steady step creates none.  The scratch memory is the operation's
+ * workspace.
  *
- * What 2.6 was seen to do, and is relied on: nothing is kept between runs.  Of the epilogues it
- * makes tanh and sigmoid; any other is a pass of ours behind it.  Its own relu turns NaN into 0,
- * which would hide a network that has gone wrong.
+ * We rely on these properties of oneDNN 2.6: it keeps nothing between runs; of the epilogues it
+ * executes tanh and sigmoid.  Other epilogues are a pass of ours.  oneDNN's own relu is not used,
+ * because it turns NaN into 0, which would hide a diverged network.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/onednn/dnnl.h"
@@ -25,9 +25,9 @@
 #include <omp.h>
 #endif
 
-enum { MOST_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
+enum { MAX_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
 
-/* One memory object: which argument it is, and where its pointer comes from. */
+/* A memory object: which argument it is, and the origin of its pointer. */
 typedef struct {
     int arg;
     int buffer; /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
@@ -36,9 +36,9 @@ typedef struct {
 } operand;
 
 typedef struct {
-    dnnl_memory_t memory[MOST_ARGS];
-    void *pointer[MOST_ARGS];
-    dnnl_exec_arg_t args[MOST_ARGS], reorder_args[3];
+    dnnl_memory_t memory[MAX_ARGS];
+    void *pointer[MAX_ARGS];
+    dnnl_exec_arg_t args[MAX_ARGS], reorder_args[3];
     dnnl_stream_t stream;
 } run_set;
 
@@ -47,13 +47,13 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MOST_ARGS];        /* of the primitive; then what only the reorder needs */
+    operand operands[MAX_ARGS];  /* operands of the primitive, then those of the reorder only */
     int count, used_by_primitive, from, to;
-    bool reorder_first;                 /* weights in, or their gradient out */
-    int threads;                        /* as oneDNN saw them when the primitive was made */
-    wb__row_fn *row;                    /* the epilogue that is behind it; NULL: none */
+    bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
+    int threads;  /* the number of threads that oneDNN saw when the primitive was created */
+    wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
-    int64_t rows, columns, stride;      /* of the result, for the epilogue */
+    int64_t rows, columns, stride;      /* shape of the result, for the epilogue */
     _Atomic(run_set *) sets[SETS];
     char impl[64];
 } dnnl_op;
@@ -66,20 +66,20 @@ static void make_engine(void)
     if (dnnl_engine_create(&engine, dnnl_cpu, 0)) engine = NULL;
 }
 
-static bool turned_on(const char **why)
+static bool is_enabled(const char **reason)
 {
     const char *text = getenv("WEBER_ONEDNN");
     if (text && !strcmp(text, "0")) {
-        *why = "oneDNN is turned off (WEBER_ONEDNN=0)";
+        *reason = "oneDNN is turned off (WEBER_ONEDNN=0)";
         return false;
     }
     pthread_once(&once, make_engine);
-    if (!engine) *why = "oneDNN has no CPU engine";
+    if (!engine) *reason = "oneDNN has no CPU engine";
     return engine;
 }
 
-/* oneDNN divides work by OpenMP's count for the calling thread, and sizes its scratch memory by it.
- */
+/* Sets OpenMP's thread count for this thread, by which oneDNN divides work and sizes its scratch
+ * memory. */
 static void use_threads(int n)
 {
 #ifdef WB_HAVE_OPENMP
@@ -92,7 +92,7 @@ static void use_threads(int n)
 static void drop_set(run_set *s)
 {
     if (!s) return;
-    for (int i = 0; i < MOST_ARGS; i++)
+    for (int i = 0; i < MAX_ARGS; i++)
         if (s->memory[i]) dnnl_memory_destroy(s->memory[i]);
     if (s->stream) dnnl_stream_destroy(s->stream);
     wb__free(s);
@@ -123,7 +123,7 @@ static run_set *take_set(dnnl_op *p)
         run_set *s = atomic_exchange(&p->sets[i], NULL);
         if (s) return s;
     }
-    return make_set(p);                 /* more runs at once than ever before */
+    return make_set(p);                 /* all sets are used by concurrent runs */
 }
 
 static void give_set(dnnl_op *p, run_set *s)
@@ -135,7 +135,7 @@ static void give_set(dnnl_op *p, run_set *s)
     drop_set(s);
 }
 
-/* The epilogue over some rows of the result, in place. */
+/* A range of rows of the result, for the epilogue in place. */
 typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
 
 static void one_part(void *ctx, int64_t part)
@@ -145,7 +145,7 @@ static void one_part(void *ctx, int64_t part)
     const dnnl_op *p = r->p;
     const wb__tile_table *t = wb__tile_table_here();
     const int64_t first = part * r->rows, end = WB__MIN(first + r->rows, p->rows);
-    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;    /* rows a run */
+    const int64_t step = p->stride == p->columns ? WB__MAX(end - first, 1) : 1;  /* rows per call */
     for (int64_t i = first; i < end; i += step) {
         if (p->dtype == WB_F32) {
             float *y = (float *)r->at + i * p->stride;
@@ -212,7 +212,7 @@ static void destroy_dnnl(wb__cpu_op *op)
     wb__free(p);
 }
 
-/* An operand from a buffer, or with NOT_A_BUFFER a new part of the workspace. */
+/* Adds an operand from a buffer, or, with NOT_A_BUFFER, in a new part of the workspace. */
 static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
     operand *o = &p->operands[p->count];
@@ -228,16 +228,17 @@ static void add_scratch(dnnl_op *p)
         add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
-/* Scratch memory of ours, and the epilogue where it is oneDNN's; where not, it becomes a pass. */
+/* Attributes: our scratch memory, and the epilogue if oneDNN supports it; otherwise it becomes a
+ * pass of ours. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
-    const bool theirs = act == WB__OP_tanh || act == WB__OP_sigmoid;
+    const bool supported = act == WB__OP_tanh || act == WB__OP_sigmoid;
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
     if (dnnl_primitive_attr_create(&attr)) return NULL;
     bool bad = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (act && !theirs) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
-    if (theirs) {
+    if (act && !supported) p->row = wb__tile_unary(wb__tile_table_here(), act, WB__REG_F32);
+    if (supported) {
         const dnnl_alg_kind_t kind = act == WB__OP_tanh ? dnnl_eltwise_tanh : dnnl_eltwise_logistic;
         bad = bad || dnnl_post_ops_create(&ops) || wb__append_eltwise(ops, kind)
            || dnnl_primitive_attr_set_post_ops(attr, ops);
@@ -254,7 +255,7 @@ static bool type_of(wb_dtype t, dnnl_data_type_t *type)
     return t == WB_F32 || t == WB_BF16;
 }
 
-/* Whether this processor computes bf16 itself; elsewhere oneDNN imitates it, slower than f32. */
+/* Whether this processor has bf16 arithmetic; on others, oneDNN emulates bf16, slower than f32. */
 static bool has_bf16(void)
 {
 #if defined(__x86_64__)
@@ -265,11 +266,11 @@ static bool has_bf16(void)
 #endif
 }
 
-static dnnl_op *begin(const char **why)
+static dnnl_op *begin(const char **reason)
 {
     dnnl_op *p = wb__alloc_zero(1, sizeof *p);
     if (!p) return NULL;
-    (void)why;
+    (void)reason;
     p->op.run = run_dnnl;
     p->op.destroy = destroy_dnnl;
     p->threads = wb__threads();
@@ -277,8 +278,9 @@ static dnnl_op *begin(const char **why)
     return p;
 }
 
-/* Declines with a reason, or makes the primitives and the first set. */
-static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **why)
+/* Returns no operation if there is a reason (`refusal`); else creates the primitives and the first
+ * set. */
+static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {
         const char *name = NULL;
@@ -302,38 +304,41 @@ static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char *
         return 0;
     }
     destroy_dnnl(&p->op);
-    *why = refusal;
+    *reason = refusal;
     return 0;
 }
 
-/* Two batch dimensions as one, where the strides allow it. */
-static bool fold(const int64_t batch[2], const int64_t s[2], int64_t *stride)
+/* Merges two batch dimensions into one; false: the strides do not allow it. */
+static bool merge_batch(const int64_t batch[2], const int64_t s[2], int64_t *stride)
 {
     *stride = batch[1] == 1 ? s[0] : s[1];
     return batch[0] == 1 || batch[1] == 1 || s[0] == s[1] * batch[1];
 }
 
-/* The stride along a side of one element says nothing, but oneDNN reads it: as if dense. */
-static void settle(int64_t rows, int64_t columns, int64_t s[2])
+/* Replaces the stride of a dimension of size 1, which is arbitrary, by the stride in a dense
+ * matrix, because oneDNN reads it. */
+static void normalise_strides(int64_t rows, int64_t columns, int64_t s[2])
 {
     if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;
     if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
 }
 
-/* NULL, or why oneDNN has no product of these operands; `stride`: of the batches of A, B and C. */
+/* NULL, or the reason why oneDNN does not support these operands.  `stride`: between the matrices
+ * of A, B and C in a batch. */
 static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type, int64_t stride[3])
 {
     if (type == dnnl_bf16 && !has_bf16()) return "this processor has no bf16 arithmetic";
     if (!d->batch[0] || !d->batch[1] || !d->m || !d->n || !d->k) return "an empty product";
-    if (!fold(d->batch, d->a_b, &stride[0]) || !fold(d->batch, d->b_b, &stride[1])
-        || !fold(d->batch, d->c_b, &stride[2]))
+    if (!merge_batch(d->batch, d->a_b, &stride[0]) || !merge_batch(d->batch, d->b_b, &stride[1])
+        || !merge_batch(d->batch, d->c_b, &stride[2]))
         return "the batch's strides do not fold into one";
     if ((d->a_s[0] != 1 && d->a_s[1] != 1) || (d->b_s[0] != 1 && d->b_s[1] != 1) || d->c_s[1] != 1)
         return "no stride of 1";
     return d->batch[0] * d->batch[1] > 1 && !stride[2] ? "C is broadcast" : NULL;
 }
 
-/* Memory descriptors of A, B, C and the bias, and the primitive's; false: oneDNN has none. */
+/* Creates the memory descriptors of A, B, C and the bias, and the primitive descriptor; false: not
+ * supported. */
 static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t type,
                       const int64_t stride[3], dnnl_primitive_attr_t attr)
 {
@@ -355,24 +360,24 @@ static bool matmul_pd(dnnl_op *p, const wb__matmul_desc *d, dnnl_data_type_t typ
                           d->has_bias ? wb__md_of(&p->mds[3]) : NULL, wb__md_of(&p->mds[2]), attr);
 }
 
-int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **why)
+int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     wb__matmul_desc settled = *asked, *d = &settled;
-    settle(d->m, d->k, d->a_s);
-    settle(d->k, d->n, d->b_s);
+    normalise_strides(d->m, d->k, d->a_s);
+    normalise_strides(d->k, d->n, d->b_s);
     if (d->m == 1) d->c_s[0] = d->n * d->c_s[1];
     if (d->n == 1) d->c_s[1] = 1;
     int64_t stride[3];
     *op = NULL;
-    if (!turned_on(why)) return 0;
+    if (!is_enabled(reason)) return 0;
     const char *lacks = type_of(d->dtype, &type) ? matmul_lacks(d, type, stride)
                                                  : "oneDNN takes f32 and bf16";
     if (lacks) {
-        *why = lacks;
+        *reason = lacks;
         return 0;
     }
-    dnnl_op *p = begin(why);
+    dnnl_op *p = begin(reason);
     if (!p) return WB_ERROR_MEMORY;
     const int64_t batch = d->batch[0] * d->batch[1];
     const char *refusal = NULL;
@@ -393,10 +398,10 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
         p->used_by_primitive = p->count;
     }
     if (attr) dnnl_primitive_attr_destroy(attr);
-    return finish(p, refusal, op, why);
+    return finish(p, refusal, op, reason);
 }
 
-/* The primitive descriptor of one kind, with the weights in any layout. */
+/* The primitive descriptor of a convolution kind; oneDNN chooses the layout of the weights. */
 static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
 {
@@ -406,8 +411,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
         strides[i] = d->stride[i];
         dilates[i] = d->dilation[i] - 1;
         low[i] = d->pad[2 * i];
-        /* what the shape says: rows of x after the last window are cut off, or padding less than
-         * stated */
+        /* implied by the shape: rows of x after the last window are cut off, or less padding is
+         * used than declared */
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
@@ -426,7 +431,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
     return pd;
 }
 
-/* Descriptors of the images and weights, and the primitive's; false: oneDNN has none. */
+/* Creates the descriptors of images and weights, and the primitive descriptor; false: not
+ * supported. */
 static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t type)
 {
     const int first = d->groups > 1 ? 0 : 1;
@@ -451,11 +457,11 @@ static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t t
     return p->pd != NULL;
 }
 
-/* The primitive's operands, and a reorder where it wants the weights in a layout of its own;
- * false: oneDNN has no such reorder. */
+/* Adds the primitive's operands, and a reorder if it uses another layout for the weights; false:
+ * the reorder is not supported. */
 static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
-    static const int args[3][3] = {     /* of x, w, y */
+    static const int args[3][3] = {     /* arguments x, w, y of each kind */
         [WB__CONV_FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
         [WB__CONV_GRAD_INPUT] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
         [WB__CONV_GRAD_WEIGHT] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
@@ -481,24 +487,24 @@ static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
                                                p->operands[p->to].desc, engine, NULL);
 }
 
-int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
     dnnl_data_type_t type;
     *op = NULL;
-    if (!turned_on(why)) return 0;
-    if (!type_of(d->dtype, &type)) *why = "oneDNN takes f32 and bf16";
-    else if (type == dnnl_bf16 && !has_bf16()) *why = "this processor has no bf16 arithmetic";
+    if (!is_enabled(reason)) return 0;
+    if (!type_of(d->dtype, &type)) *reason = "oneDNN takes f32 and bf16";
+    else if (type == dnnl_bf16 && !has_bf16()) *reason = "this processor has no bf16 arithmetic";
     else if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->kh || !d->kw || !d->oh || !d->ow)
-        *why = "an empty convolution";
+        *reason = "an empty convolution";
     else if (d->groups < 1 || d->c % d->groups || d->k % d->groups) return 0;
     else {
-        dnnl_op *p = begin(why);
+        dnnl_op *p = begin(reason);
         if (!p) return WB_ERROR_MEMORY;
         const char *refusal = NULL;
         if (!describe_conv(p, d, type))
             refusal = "oneDNN has no convolution for this shape and layout";
         else if (!add_conv_operands(p, d)) refusal = "oneDNN has no reorder for these weights";
-        return finish(p, refusal, op, why);
+        return finish(p, refusal, op, reason);
     }
     return 0;
 }

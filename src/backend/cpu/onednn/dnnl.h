@@ -1,6 +1,6 @@
-/* What oneDNN can take over, where it is built in.  Each call gives 0 and an operation, or 0 and
- * NULL where oneDNN is absent, declined or turned off (WEBER_ONEDNN=0), with *why in words, or an
- * error code.
+/* Operations that oneDNN can execute, if it is built in.  Each call returns 0 and an operation; or
+ * 0 and NULL if oneDNN is absent, unsuitable or disabled (WEBER_ONEDNN=0), explained in *reason;
+ * or an error code.
  *
  * Next: dnnl.c. */
 #ifndef WB__DNNL_H
@@ -9,21 +9,21 @@
 #include "backend/cpu/lib.h"
 
 #ifdef WB_HAVE_DNNL
-int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **why);
-int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why);
+int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reason);
+int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason);
 #else
-static inline int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **why)
+static inline int wb__dnnl_matmul(const wb__matmul_desc *d, wb__cpu_op **op, const char **reason)
 {
     (void)d;
     *op = NULL;
-    *why = "oneDNN is not built in";
+    *reason = "oneDNN is not built in";
     return 0;
 }
-static inline int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **why)
+static inline int wb__dnnl_conv(const wb__conv_desc *d, wb__cpu_op **op, const char **reason)
 {
     (void)d;
     *op = NULL;
-    *why = "oneDNN is not built in";
+    *reason = "oneDNN is not built in";
     return 0;
 }
 #endif

@@ -1,9 +1,10 @@
-/* oneDNN's C interface, the same for 2.x and 3.x: everything that changed between them is here.
+/* oneDNN's C interface, the same for 2.x and 3.x.  All differences between the versions are in this
+ * file:
  *
  *     2.x   memory descriptors are structs; an operation descriptor, then a primitive descriptor
- *     3.x   memory descriptors are counted handles; primitive descriptors are made at once
+ *     3.x   memory descriptors are handles; primitive descriptors are created directly
  *
- * Not here: what to do with it (dnnl.c). */
+ * dnnl.c uses this interface. */
 #ifndef WB__DNNL_API_H
 #define WB__DNNL_API_H
 
@@ -13,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A memory descriptor of our own, and one that a primitive descriptor lends. */
+/* A memory descriptor that we own, and one that belongs to a primitive descriptor. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef struct { dnnl_memory_desc_t handle; } wb__md;
 typedef const_dnnl_memory_desc_t wb__md_ref;
@@ -43,7 +44,7 @@ static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims
 #endif
 }
 
-/* In whatever layout the primitive likes best. */
+/* A descriptor with any layout: the primitive chooses. */
 static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dnnl_data_type_t type)
 {
     dnnl_dims_t size;
@@ -78,7 +79,7 @@ static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine
 #endif
 }
 
-/* hint: the forward's, for the other kinds. */
+/* hint: the descriptor of the forward convolution, for gradients. */
 static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                                         wb__conv_kind kind, wb__md_ref x, wb__md_ref w,
                                         wb__md_ref bias, wb__md_ref y, const dnnl_dims_t strides,

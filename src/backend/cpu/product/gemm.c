@@ -1,9 +1,8 @@
-/* The matrix product: which way round, in which blocks, on which threads.
+/* The matrix product: whether to compute the transpose, in which blocks, on which threads.
  *
  * C is computed in pieces of at most KC inner indices and NC columns.  A piece of B is packed into
- * panels (or read in place where that costs less), then tasks of rows by columns are computed from
- * it.  Which pieces there are depends on the shape alone, so the result does not depend on the
- * number of threads.
+ * panels, or read in place if that is faster; tasks of rows by columns then use it.  The pieces
+ * depend on the shape only, so the result does not depend on the number of threads.
  *
  * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
 #include "backend/cpu/product/gemm.h"
@@ -15,10 +14,10 @@
 #include <string.h>
 
 enum {
-    NC = 1008,                          /* most columns of a packed piece: a multiple of every nr */
-    SERIAL = 120 * 1000,                /* multiply-adds under which threads do not pay */
-    IN_PLACE_ROWS = 64,                 /* up to so many rows B is read where it stands */
-    CHUNK_BYTES = 4 << 20               /* of packed B, over the batch */
+    NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
+    SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
+    IN_PLACE_ROWS = 64,                 /* with at most this many rows, B is read in place */
+    CHUNK_BYTES = 4 << 20               /* bytes of packed B, over the batch */
 };
 
 static const wb__gemm_kernel *kernel_for(wb_dtype t)
@@ -31,7 +30,7 @@ static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/* k in equal pieces of at most KC. */
+/* Divides k into equal pieces of at most KC. */
 static int64_t inner_piece(int64_t k)
 {
     int64_t pieces = WB__MAX(ceil_div(k, WB__GEMM_KC), 1);
@@ -44,7 +43,7 @@ static bool reads_in_place(const wb__gemm *g, const wb__gemm_kernel *kernel)
         && (kernel->masked || g->n % kernel->lanes == 0);
 }
 
-/* On one thread, for conv.c. */
+/* For conv.c: a product on one thread. */
 
 size_t wb__gemm_scratch(const wb__gemm *g)
 {
@@ -72,22 +71,22 @@ void wb__gemm_run(const wb__gemm *g, void *scratch)
     }
 }
 
-/* The prepared operation. */
+/* A prepared product. */
 
 typedef struct {
     wb__cpu_op op;
-    wb__gemm g; /* one product of the batch, without pointers; turned where that is better */
+    wb__gemm g; /* a product of the batch, without pointers; transposed if that is faster */
     const wb__gemm_kernel *kernel;
-    bool turned, in_place, dots, serial;
-    bool simple;                        /* one serial product in one piece */
-    bool has_bias, shared_b;            /* one B for the whole batch */
+    bool transposed, in_place, dots, serial;
+    bool simple;                        /* one product in one piece, on one thread */
+    bool has_bias, shared_b;            /* shared_b: the whole batch has one B */
     int64_t batch[2], a_b[2], b_b[2], c_b[2], count, chunk, kc;
-    size_t packed_each, wide_at; /* bytes of one packed piece; where the f32 copy of C begins */
-    bool wide;                          /* C is kept in f32 over several pieces of k */
+    size_t packed_each, wide_at; /* bytes of a packed piece; offset of the f32 copy of C */
+    bool wide;                          /* C is kept in f32 between the pieces of k */
     char impl[32];
 } product;
 
-/* What one run hands to its tasks. */
+/* The data that a run shares with its tasks. */
 typedef struct {
     const product *p;
     void *const *buffers;
@@ -108,7 +107,7 @@ static void place(const piece *w, int64_t b, wb__gemm *g)
     const product *p = w->p;
     const size_t size = wb__dtype_size(p->g.a_type);
     const int64_t i0 = b / p->batch[1], i1 = b % p->batch[1];
-    const int x = p->turned, y = !p->turned;
+    const int x = p->transposed, y = !p->transposed;
     *g = p->g;
     g->a = shift(w->buffers[x], i0 * p->a_b[0] + i1 * p->a_b[1], size);
     g->b = shift(w->buffers[y], i0 * p->b_b[0] + i1 * p->b_b[1], size);
@@ -122,7 +121,7 @@ static void place(const piece *w, int64_t b, wb__gemm *g)
         g->c = (void *)shift(w->buffers[2], i0 * p->c_b[0] + i1 * p->c_b[1], size);
 }
 
-enum { PANELS = 4 };                    /* of B, packed by one task */
+enum { PANELS = 4 };                    /* panels of B that one task packs */
 
 static void pack_task(void *ctx, int64_t i)
 {
@@ -169,7 +168,7 @@ static void dots_task(void *ctx, int64_t i)
     w->p->kernel->dots(&g, 0, g.m);
 }
 
-/* One row of f32 sums to the narrow C. */
+/* Converts a row of f32 sums to the narrow dtype of C. */
 static void narrow_task(void *ctx, int64_t i)
 {
     const piece *w = ctx;
@@ -189,7 +188,7 @@ static void spread_over(bool serial, int64_t n, void (*body)(void *ctx, int64_t 
     else for (int64_t i = 0; i < n; i++) body(ctx, i);
 }
 
-/* Cuts a piece into tasks, about three a thread. */
+/* Cuts a piece into tasks, about three per thread. */
 static void cut(piece *w, int threads)
 {
     const product *p = w->p;
@@ -208,9 +207,9 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
     const wb__gemm *g = &p->g;
     if (!p->count || !g->m || !g->n) return;
     piece w = { .p = p, .buffers = buffers, .workspace = workspace };
-    if (p->simple) { /* a tiny product is mostly what surrounds it: as little as can be */
+    if (p->simple) { /* for a tiny product the overhead dominates */
         wb__gemm one = *g;
-        one.a = buffers[p->turned], one.b = buffers[!p->turned], one.c = buffers[2];
+        one.a = buffers[p->transposed], one.b = buffers[!p->transposed], one.c = buffers[2];
         one.bias = p->has_bias ? buffers[3] : NULL;
         if (!p->in_place) p->kernel->pack_b(&one, 0, g->k, 0, g->n, workspace);
         p->kernel->block(&one, 0, g->k, 0, g->m, 0, g->n, p->in_place ? NULL : workspace, true,
@@ -249,23 +248,23 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
 
 static void destroy_product(wb__cpu_op *op) { wb__free(op); }
 
-/* Cycles, roughly: multiply-adds at two vectors a cycle, and what copying B or turning C round
- * costs. */
+/* An estimate in cycles: multiply-adds at two vectors per cycle, plus the cost of copying B or
+ * transposing C. */
 static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
     const double tall = (double)WB__MIN(g->m, kernel->mr), wide = (double)WB__MIN(
         ceil_div(g->n, kernel->lanes), kernel->nr / kernel->lanes);
     double cycles = m * (double)round_up(g->n, kernel->lanes) * k / (2.0 * kernel->lanes);
-    if (tall * wide < 8) cycles *= 8 / (tall * wide); /* too few sums to hide their latency */
+    if (tall * wide < 8) cycles *= 8 / (tall * wide); /* with few sums, latency is not hidden */
     if (!reads_in_place(g, kernel)) cycles += n * k * (g->bs1 == 1 ? 0.1 : 0.4);
-    if (g->cs1 != 1) /* read and written once more for every further piece of k */
+    if (g->cs1 != 1) /* each further piece of k reads and writes C again */
         cycles += m * n * (g->cs0 == 1 ? 0.3 : 1) * (2 * (double)ceil_div(g->k, WB__GEMM_KC) - 1);
     return cycles;
 }
 
-/* C transposed is B transposed times A transposed. */
-static wb__gemm turned_round(const wb__gemm *g)
+/* The transpose of C is the transpose of B times the transpose of A. */
+static wb__gemm transposed_product(const wb__gemm *g)
 {
     wb__gemm t = *g;
     t.m = g->n, t.n = g->m;
@@ -303,8 +302,8 @@ static void lay_out(product *p)
     p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
 }
 
-/* Where oneDNN's call costs more than the product, or its product of one row runs below memory's
- * speed. */
+/* Whether our product is faster than oneDNN's: small products, because of the cost of its call, and
+ * products of one row, which oneDNN computes below memory speed. */
 static bool own_is_faster(const wb__matmul_desc *d)
 {
     const double work = (double)(d->batch[0] * d->batch[1]) * (double)(d->m * d->n) * (double)d->k;
@@ -313,11 +312,11 @@ static bool own_is_faster(const wb__matmul_desc *d)
 
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
 {
-    const char *why = NULL;
+    const char *reason = NULL;
     *op = NULL;
-    if (own_is_faster(d)) why = "our own product is faster at this shape";
+    if (own_is_faster(d)) reason = "our own product is faster at this shape";
     else {
-        int error = wb__dnnl_matmul(d, op, &why);
+        int error = wb__dnnl_matmul(d, op, &reason);
         if (error || *op) return error;
     }
     if (!wb__dtype_float(d->dtype))
@@ -326,7 +325,7 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
     if (!p) return WB_ERROR_MEMORY;
     p->op.run = run_product;
     p->op.destroy = destroy_product;
-    p->op.why = why;
+    p->op.reason = reason;
     p->kernel = kernel_for(d->dtype);
     p->g = (wb__gemm){ .m = d->m,
                        .n = d->n,
@@ -344,18 +343,18 @@ int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op)
                        .act = wb__act_of(d->act, computed_type(d->dtype)) };
     p->has_bias = d->has_bias;
     p->count = d->batch[0] * d->batch[1];
-    wb__gemm turned = turned_round(&p->g);
+    wb__gemm transposed = transposed_product(&p->g);
     p->dots = suits_dots(&p->g, p->kernel);
-    p->turned = !p->dots && (suits_dots(&turned, p->kernel)
-                             || cost(&turned, p->kernel) < cost(&p->g, p->kernel));
-    if (p->turned) {
-        p->dots = suits_dots(&turned, p->kernel);
-        p->g = turned;
+    p->transposed = !p->dots && (suits_dots(&transposed, p->kernel)
+                                 || cost(&transposed, p->kernel) < cost(&p->g, p->kernel));
+    if (p->transposed) {
+        p->dots = suits_dots(&transposed, p->kernel);
+        p->g = transposed;
     }
     for (int i = 0; i < 2; i++) {
         p->batch[i] = d->batch[i];
-        p->a_b[i] = p->turned ? d->b_b[i] : d->a_b[i];
-        p->b_b[i] = p->turned ? d->a_b[i] : d->b_b[i];
+        p->a_b[i] = p->transposed ? d->b_b[i] : d->a_b[i];
+        p->b_b[i] = p->transposed ? d->a_b[i] : d->b_b[i];
         p->c_b[i] = d->c_b[i];
     }
     p->serial = (double)p->count * (double)d->m * (double)d->n * (double)WB__MAX(d->k, 1) < SERIAL;

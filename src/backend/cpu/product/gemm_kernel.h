@@ -1,11 +1,12 @@
-/* The matrix product's inner loops, as text: included by cpu_kernels.h once per computed type,
+/* The inner loops of the matrix product.  cpu_kernels.h includes this file once per computed type,
  * after simd.h, which defines:
- *     T           float or double            NAME(x)   a name of its own for this type
- *     LANES       elements of a vector       MR, NV    a tile: MR rows by NV vectors
- *     MASKED      1 where load_some and store_some of simd.h need no copy
  *
- * A tile keeps MR x NV vectors of C in registers; every inner index costs NV loads of B, MR
- * broadcasts of A and MR*NV multiply-adds.  A stays in L1 (a panel of MR rows), B streams from L2.
+ *     T           float or double            NAME(x)   the name of x for this type
+ *     LANES       elements of a vector       MR, NV    a tile: MR rows by NV vectors
+ *     MASKED      1 if load_some and store_some of simd.h need no copy
+ *
+ * A tile keeps MR x NV vectors of C in registers.  Each inner index costs NV loads of B, MR
+ * broadcasts of A and MR*NV multiply-adds.  A panel of MR rows of A stays in L1; B streams from L2.
  *
  * Next: gemm.c, which cuts a product into these blocks. */
 
@@ -34,7 +35,7 @@ static inline __attribute__((always_inline)) void NAME(finish)(
     }
 }
 
-/* some: 0, or how many lanes of the last vector count. */
+/* some: 0, or the number of valid lanes of the last vector. */
 static inline __attribute__((always_inline)) void NAME(tile)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -68,7 +69,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(
     NAME(finish)(mr, nv, some, acc, c, t);
 }
 
-/* The same from a packed panel of A: MR elements for every inner index, one after another. */
+/* The same with a packed panel of A: MR consecutive elements for every inner index. */
 static inline __attribute__((always_inline)) void NAME(tile_packed)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -134,7 +135,7 @@ static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c
     NAME(tiles)[mr - 1][(nr + LANES - 1) / LANES - 1](nr % LANES, a, b, c, t);
 }
 
-/* Rows of ops.def by the vectors of simd.h. */
+/* Operations of ops.def with the vector functions of simd.h. */
 #define CURVE(name)                                                                                \
     static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c,           \
                                  int64_t n)                                                        \
@@ -152,7 +153,7 @@ CURVE(tanh)
 CURVE(sigmoid)
 #undef CURVE
 
-/* `across` sequences of `along` elements as a panel: to[p*width + j] for sequence j, 0 from
+/* Packs `across` sequences of `along` elements into a panel: to[p*width + j] for sequence j; 0 from
  * `across` on. */
 static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t s_across,
                        int64_t along, int64_t across, int width, T *to)
@@ -185,7 +186,7 @@ static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t
             const char *at = base + (size_t)(j * s_across + p0 * s_along) * size;
             const T *src = (const T *)at;
             int64_t ss = s_across;
-            if (!same || s_along != 1 || real < w) {            /* bring it into `wide` first */
+            if (!same || s_along != 1 || real < w) {            /* convert to `wide` first */
                 for (int i = 0; i < real; i++) {
                     const char *seq = at + (size_t)(i * s_across) * size;
                     if (s_along == 1) wb__widen(wide[i], seq, type, np);
@@ -214,7 +215,8 @@ static void NAME(pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, 
                    g->bs0, g->bs1, pk, WB__MIN(j1 - j, NR), NR, to);
 }
 
-/* A tile of C that cannot be written in place (transposed or narrower) goes through `tile`. */
+/* Copies C to `tile`, which replaces a tile of C that cannot be written in place (transposed, or of
+ * a narrower dtype). */
 static void NAME(tile_from_c)(const wb__gemm *g, int64_t i0, int64_t j0, int mr, int nr, T *tile)
 {
     if (g->c_type == TYPE) {
@@ -257,10 +259,10 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
 {
     _Alignas(64) T panel[MR * WB__GEMM_KC], tile[MR * NR], bias[MR > NR ? MR : NR];
     const bool narrow = g->a_type != TYPE, in_place = g->cs1 == 1 && g->c_type == TYPE;
-    /* A far stride along k costs a page or a line at every index: copied where it is read often
-     * enough. */
+    /* With a large stride along k, each index touches another cache line or page: A is copied if it
+     * is read often enough. */
     const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
-    wb__row_fn *row = last ? g->act.row : NULL;
+    wb__elementwise_fn *row = last ? g->act.row : NULL;
     for (int64_t i = i0; i < i1; i += MR) {
         const int mr = (int)WB__MIN(i1 - i, MR);
         const T *a = (const T *)((const char *)g->a
@@ -313,8 +315,8 @@ static inline T NAME(total)(V v)
 #endif
 }
 
-/* Rows of A against columns of B, both contiguous along k: for a few rows this reads B once, at its
- * speed. */
+/* Products of rows of A and columns of B, both contiguous along k.  For a few rows this reads B
+ * once, at the speed of memory. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { COLUMNS = 4 };

@@ -1,3 +1,3 @@
-/* Tile functions for x86 with AVX512: see rows.h. */
+/* Tile functions for x86 with AVX-512; see rows.h. */
 #define WB__ISA avx512
 #include "backend/cpu/tile/rows.h"

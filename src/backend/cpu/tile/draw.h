@@ -1,6 +1,6 @@
-/* Part of rows.h: random numbers, the bits of base/numbers/philox.h.  Words are made many blocks at a
- * time, a block a lane; normals of f32 by polynomials in double, which round as the reference does
- * but for one in some millions. */
+/* Part of rows.h: random numbers with the bits of base/numbers/philox.h.  Many Philox blocks are
+ * computed at a time, one per lane.  Normals of f32 use polynomials in double; fewer than one in a
+ * million differ from the reference by rounding. */
 
 typedef uint64_t v_u64 __attribute__((vector_size(VECTOR), aligned(8), may_alias));
 
@@ -17,8 +17,8 @@ typedef uint64_t v_u64 __attribute__((vector_size(VECTOR), aligned(8), may_alias
 
 enum { DRAW_BLOCKS = 64 };
 
-/* The words of blocks [c, c + blocks), in order, and of some more: up to DRAW_BLOCKS.  Four vectors
- * go through the rounds side by side, since each waits for its products. */
+/* The words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.  Four
+ * vectors go through the rounds together to hide the latency of their products. */
 static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words)
 {
     enum { L = VECTOR / 8, SIDE = 4 };
@@ -36,7 +36,7 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
             w2[s] = w3[s] = (v_u64){0};
         }
         uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-        /* only the low half of a lane counts */
+        /* only the low half of a lane is used */
         for (int round = 0; round < 10; round++) {
             for (int s = 0; s < SIDE; s++) {
                 const v_u64 a = LOW_PRODUCT(w0[s], m0), b = LOW_PRODUCT(w2[s], m1);
@@ -63,7 +63,7 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
     }
 }
 
-/* Elements one after the other come in blocks of words; of others each has a block to itself. */
+/* Consecutive elements share blocks of words; with a step, each element uses a block of its own. */
 #define UNIFORM(name, type, convert)                                                               \
     static void name(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first,           \
                      int64_t step)                                                                 \
@@ -109,10 +109,10 @@ static inline double minus_two_log(uint32_t w)
 static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 {
     const double radius = __builtin_sqrt(minus_two_log(w0));
-    /* an eighth of a turn on: quadrants about the axes */
-    const uint32_t turned = w1 + 0x20000000u;
-    const int32_t quadrant = (int32_t)(turned >> 30);
-    const int32_t part = (int32_t)((turned & 0x3fffffffu) - 0x20000000u);
+    /* shifted by an eighth of a turn, so that quadrants are centred on the axes */
+    const uint32_t shifted = w1 + 0x20000000u;
+    const int32_t quadrant = (int32_t)(shifted >> 30);
+    const int32_t part = (int32_t)((shifted & 0x3fffffffu) - 0x20000000u);
     const double t = (double)part * (6.283185307179586476925 * 0x1p-32);
     const double z = t * t;
     double s = 1.0 / 362880 - z * (1.0 / 39916800), c = 1.0 / 3628800 - z * (1.0 / 479001600);

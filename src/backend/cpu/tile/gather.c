@@ -1,13 +1,13 @@
-/* Folds over rows, over everything, and along rows in pieces: what each task has is reduced to a
- * line of partial results in the workspace, and those are put together in the order of tasks, so
- * that the bits do not depend on who was first. */
+/* Reductions over rows, over everything, and along rows in chunks.  Each task reduces its elements
+ * to a line of partial results in the workspace.  The partial results are combined in the order of
+ * the tasks, so the result does not depend on timing. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SUM, MAX, MIN, ARGMAX, BLOCK = 256 };     /* results are made a block at a time */
+enum { SUM, MAX, MIN, ARGMAX, BLOCK = 256 };     /* BLOCK: results computed at a time */
 
 static bool is_float(int reg) { return reg == WB__REG_F32 || reg == WB__REG_F64; }
 
@@ -19,7 +19,7 @@ static tile_number identity(int op, int reg)
     return (tile_number){.i = op == SUM ? 0 : op == MIN ? high : low};
 }
 
-/* Floats are put together as doubles, integers as int64_t. */
+/* Floats are combined as double, integers as int64_t. */
 static wb_dtype wide_dtype(int reg) { return is_float(reg) ? WB_F64 : WB_I64; }
 static int wide_reg(int reg) { return is_float(reg) ? WB__REG_F64 : WB__REG_I64; }
 
@@ -28,7 +28,7 @@ static void widen(const tile_kernel *k, tile_number *to, const void *from, int r
     k->table->cast[reg][wide_dtype(reg)](to, from, NULL, NULL, n);
 }
 
-/* *to takes v in, which comes from place `at`: NaN wins, of equals the first. */
+/* Merges v, with index `at`, into *to.  NaN wins; of equal elements, the smallest index. */
 static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_number v, int64_t at)
 {
     if (at < 0) return;
@@ -41,7 +41,7 @@ static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_numb
     }
 }
 
-/* to[i], which comes from place[i], takes v[i] in, which comes from at[i]; places are argmax's. */
+/* Merges v[i] into to[i].  argmax: at[i] and place[i] are their indices. */
 static void merge(const tile_kernel *k, const tile_reduction *f, tile_number *to, int64_t *place,
                   const tile_number *v, const int64_t *at, int64_t n)
 {
@@ -51,15 +51,15 @@ static void merge(const tile_kernel *k, const tile_reduction *f, tile_number *to
             merge_argmax(is_float(f->reg), &to[i], &place[i], v[i], at[i]);
 }
 
-/* Sums of i32 have accumulators of 64 bits; a fold along columns has them as wide as partial
- * results. */
+/* The register kind of the accumulators.  Sums of i32 have accumulators of 64 bits; reductions
+ * along columns have accumulators of the partial results' type. */
 static int acc_reg(const tile_reduction *f)
 {
     return f->kind == REDUCE_COLUMNS || (f->op == SUM && f->reg == WB__REG_I32) ? wide_reg(f->reg)
                                                                           : f->reg;
 }
 
-/* The doubles that take in sums of f32 now and then. */
+/* Whether the accumulators are flushed to doubles at intervals (sums of f32). */
 static bool flushes(const tile_reduction *f)
 {
     return f->kind != REDUCE_COLUMNS && f->op == SUM && f->reg == WB__REG_F32;
@@ -99,17 +99,17 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
     r->flushed[kind] = true;
 }
 
-/* Partial results of a fold: numbers, and after all of them places. */
-static tile_number *parts_of(const tile_segment *s, const tile_reduction *f, int reduction, char *workspace,
-                             int64_t **places)
+/* The partial results of a reduction: numbers, followed by the indices of argmax. */
+static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, int reduction,
+                                char *workspace, int64_t **places)
 {
-    tile_number *v = (tile_number *)(workspace + s->parts[reduction]);
+    tile_number *v = (tile_number *)(workspace + s->partials[reduction]);
     const int64_t n = f->kind == REDUCE_ALL ? s->tasks : s->splits * s->n[OUTER] * s->n[COLS];
     *places = f->op == ARGMAX ? (int64_t *)(v + n) : NULL;
     return v;
 }
 
-/* The sum of all accumulators of f32, in eight at a time. */
+/* The sum of all accumulators of f32, as eight interleaved sums. */
 static double sum_all(const tile_run *r, const tile_reduction *f)
 {
     const float *acc = (const float *)(r->scratch + f->acc);
@@ -129,7 +129,7 @@ static void finish_all(const tile_run *r, const tile_reduction *f, int reduction
     const int reg = acc_reg(f);
     const char *acc = r->scratch + f->acc;
     int64_t *places, place = -1, one;
-    tile_number *parts = parts_of(r->s, f, reduction, r->workspace, &places);
+    tile_number *partials = partials_of(r->s, f, reduction, r->workspace, &places);
     tile_number best = identity(f->op, f->reg), v;
     if (f->op == ARGMAX) {
         const int64_t *at = (const int64_t *)(r->scratch + f->more);
@@ -143,11 +143,11 @@ static void finish_all(const tile_run *r, const tile_reduction *f, int reduction
         r->k->table->reduction[f->op][reg](&one, acc, 1, f->length);
         widen(r->k, &best, &one, reg, 1);
     }
-    parts[r->task->index] = best;
+    partials[r->task->index] = best;
     if (places) places[r->task->index] = place;
 }
 
-/* n <= BLOCK columns, of which `rows` lines of accumulators begin at `first`. */
+/* Reduces `rows` lines of accumulators, which begin at `first`, over n <= BLOCK columns. */
 static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t first, int64_t rows,
                          int64_t step, int64_t n, tile_number *v, int64_t *places)
 {
@@ -174,9 +174,9 @@ static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t fir
     }
 }
 
-/* n results of a fold in a register of kind `reg`: the places of argmax, or the numbers. */
-static void write_results(const tile_kernel *k, const tile_reduction *f, void *to, int reg, int64_t n,
-                          const tile_number *v, const int64_t *places)
+/* Writes n results of a reduction, numbers or indices (argmax), to a register of kind `reg`. */
+static void write_results(const tile_kernel *k, const tile_reduction *f, void *to, int reg,
+                          int64_t n, const tile_number *v, const int64_t *places)
 {
     if (f->op != ARGMAX) {
         k->table->cast[wide_reg(f->reg)][tile_dtype(reg)](to, v, NULL, NULL, n);
@@ -189,7 +189,7 @@ static void write_results(const tile_kernel *k, const tile_reduction *f, void *t
     }
 }
 
-/* Stores n results of a fold, columns from c0 on. */
+/* Stores n results of a reduction, from column c0 on. */
 static void store_results(const tile_kernel *k, const tile_segment *s, const tile_reduction *f,
                           char *base, int64_t outer, int64_t c0, int64_t n, const tile_number *v,
                           const int64_t *places)
@@ -208,9 +208,10 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
                wb__reg_size(reg));
 }
 
-/* Columns [c0, c1) of the task, of which the accumulators have `rows` rows; or, of the folds over
- * all, everything. */
-void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0, int64_t c1)
+/* Reduces columns [c0, c1) of the task over the `rows` rows of the accumulators; REDUCE_ALL:
+ * reduces everything. */
+void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
+                            int64_t c1)
 {
     const tile_segment *s = r->s;
     const tile_task *t = r->task;
@@ -224,26 +225,26 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
         for (int64_t c = c0; c < c1; c += BLOCK) {
             const int64_t n = WB__MIN(BLOCK, c1 - c);
             const int64_t line = (t->split * s->n[OUTER] + t->outer) * s->n[COLS] + c;
-            const int64_t first = (r->p->pieces ? c0 * s->tile_rows : 0) + c - c0;
+            const int64_t first = (r->p->chunked ? c0 * s->tile_rows : 0) + c - c0;
             tile_number v[BLOCK];
             int64_t at[BLOCK], *places;
             if (rows > 0) reduce_lines(r, f, first, rows, c1 - c0, n, v, at);
             else for (int64_t j = 0; j < n; j++) v[j] = identity(f->op, f->reg), at[j] = -1;
-            if (s->splits == 1) {                       /* nobody else has a part of these */
+            if (s->splits == 1) {                       /* no other task has partial results */
                 store_results(r->k, s, f, r->buffers[s->views[f->view].buffer], t->outer, c, n, v,
                               at);
                 continue;
             }
-            tile_number *parts = parts_of(s, f, i, r->workspace, &places);
-            memcpy(parts + line, v, (size_t)n * sizeof *v);
+            tile_number *partials = partials_of(s, f, i, r->workspace, &places);
+            memcpy(partials + line, v, (size_t)n * sizeof *v);
             if (places) memcpy(places + line, at, (size_t)n * sizeof *at);
         }
     }
 }
 
-/* ---- putting tasks together ------------------------------------------------------------------ */
+/* ---- combining the tasks --------------------------------------------------------------------- */
 
-/* What all tasks have of one block of columns. */
+/* The partial results of all tasks for a block of columns. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
@@ -259,7 +260,7 @@ static void join_block(void *ctx, int64_t block)
     const tile_reduction *f = j->f;
     int64_t *places, at[BLOCK];
     tile_number v[BLOCK];
-    const tile_number *parts = parts_of(s, f, j->reduction, j->workspace, &places);
+    const tile_number *partials = partials_of(s, f, j->reduction, j->workspace, &places);
     const bool all = f->kind == REDUCE_ALL;
     const int64_t lines = all ? s->tasks : s->splits;
     const int64_t outers = all ? 1 : s->n[OUTER], cols = all ? 1 : s->n[COLS];
@@ -269,7 +270,7 @@ static void join_block(void *ctx, int64_t block)
     for (int64_t i = 0; i < n; i++) v[i] = identity(f->op, f->reg), at[i] = -1;
     for (int64_t l = 0; l < lines; l++) {
         const int64_t from = (l * outers + outer) * cols + c0;
-        merge(j->k, f, v, at, parts + from, places ? places + from : NULL, n);
+        merge(j->k, f, v, at, partials + from, places ? places + from : NULL, n);
     }
     store_results(j->k, s, f, j->base, outer, c0, n, v, at);
 }
@@ -283,7 +284,8 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
         for (int reduction = 0; reduction < p->n_reductions; reduction++) {
             const tile_reduction *f = &p->reductions[reduction];
             const bool all = f->kind == REDUCE_ALL;
-            if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue; /* the tasks have it */
+            /* the tasks have stored it */
+            if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue;
             joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};
             const int64_t blocks = all ? 1 : s->n[OUTER] * ((s->n[COLS] + BLOCK - 1) / BLOCK);
@@ -293,9 +295,9 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
     }
 }
 
-/* ---- folds along rows, in pieces ------------------------------------------------------------- */
+/* ---- reductions along rows, in chunks -------------------------------------------------------- */
 
-void tile_reduction_part(const tile_run *r, const tile_call *call)
+void tile_reduction_chunk(const tile_run *r, const tile_call *call)
 {
     enum { SOME = 64 };
     const tile_reduction *f = &r->p->reductions[call->arg];

@@ -1,6 +1,6 @@
-/* The rows of ops.def for one kind of register: KIND (f32, f64, i32 or i64), with FLOATS_HERE
- * and BOOLS_HERE saying which rows it accepts.  Included four times by rows.h, which has the
- * loop's pragma. */
+/* The operations of ops.def for one kind of register: KIND (f32, f64, i32 or i64).  FLOATS_HERE and
+ * BOOLS_HERE select the operations that it accepts.  rows.h includes this four times and has the
+ * pragma for the loops. */
 #define T KIND
 
 #define EACH(name, shape, d_type, before, inside, expression)                                      \
@@ -73,7 +73,7 @@ static void OWN2(splat, KIND)(void *d_, const void *s_, int64_t rows, int64_t co
     }
 }
 
-/* Extremes: NaN wins, and the first of equals keeps its place. */
+/* Extremes: NaN wins; of equal elements, argmax keeps the first. */
 #if FLOATS_HERE
 #define IS_NAN(x) ((x) != (x))
 #else

@@ -1,4 +1,4 @@
-/* Part of rows.h: registers from and to memory, and from one kind to another. */
+/* Part of rows.h: loads and stores of registers, and conversions between register kinds. */
 
 /* ---- f16 in vectors -------------------------------------------------------------------------- */
 
@@ -30,8 +30,8 @@ static void line_to_F16(uint16_t *restrict p, const float *restrict s, int64_t n
 
 /* ---- loads and stores ----
  *
- * Four ways: along the columns, the same for all columns, along the rows (a transposed operand, in
- * squares), any. */
+ * Four cases: contiguous along the columns, the same for all columns, contiguous along the rows (a
+ * transposed operand, copied in squares), and any strides. */
 
 enum { SQUARE = 16 };
 
@@ -95,7 +95,7 @@ enum { SQUARE = 16 };
     LOAD_(NAME, stored, held, of, line_of_##NAME)                                                  \
     STORE_(NAME, stored, held, to, line_to_##NAME)
 
-/* What memory holds, what the register holds, and how one becomes the other. */
+/* For each dtype: the type in memory, the type in a register, and the conversions. */
 #define PLAIN(EACH)                                                                                \
     EACH(F32, float, float, AS_IT_IS, AS_IT_IS)                                                    \
     EACH(F64, double, double, AS_IT_IS, AS_IT_IS)                                                  \

@@ -1,32 +1,33 @@
-/* From the engine's instructions to the calls of a tile program.
+/* Compiles the engine's instructions to the calls of a tile program.
  *
- * Where whole rows fit in a tile there is one list of calls a tile, in the program's order.  Where
- * they do not, a row is walked in pieces once for each phase: a fold along columns ends a phase,
- * and what comes after it is in the next.  A value that a later phase needs is kept for the whole
- * row; loads are simply made again.
+ * If whole rows fit in a tile, there is one list of calls per tile, in the program's order.
+ * Otherwise a row is processed in chunks, once for each phase.  A reduction along columns ends a
+ * phase; values that depend on it are computed in the next phase.  A value that a later phase needs
+ * is kept for the whole row; loads are repeated instead.
  *
- * Next: register.c (where values stand), run.c. */
+ * Next: register.c (offsets of values), run.c. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>
 
-/* then two a phase: for the rows, for each piece; then the last */
+/* then two lists per phase, for the rows and for each chunk; then the last list */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* columns below which one number a row is spread over the tile */
+/* in shorter rows, a value per row is spread over the tile */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
     const wb__fused *f;
     const wb__view *views;
-    const int *pseudo;                  /* the view of an IOTA or draw */
+    const int *pseudo;                  /* the view of each IOTA or draw */
     const tile_segment *s;
     const wb__tile_table *t;
     tile_program *p;
-    bool pieces, failed;
+    bool chunked, failed;
     int n, phase, phases, capacity;
-    /* of each instruction */
+    /* indexed by instruction */
     int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
-    /* stores put off to the end, made already; loads not to be bound */
+    /* late: stores deferred to the end; done: already emitted; copied: loads that must not be
+     * bound */
     bool *late, *done, *copied;
 } compiler;
 
@@ -64,19 +65,20 @@ static void find_levels(compiler *c)
         } else if (in->kind != WB__NUMBER) {
             for (int k = 0; k < 3; k++) {
                 if (operand[k] < 0) continue;
-                rows |= c->level[operand[k]] == LEVEL_ROW || c->level[operand[k]] == LEVEL_FULL;
-                cols |= c->level[operand[k]] >= LEVEL_COL;
+                rows |= c->level[operand[k]] == LEVEL_PER_ROW || c->level[operand[k]] == LEVEL_FULL;
+                cols |= c->level[operand[k]] >= LEVEL_PER_COLUMN;
             }
         }
-        /* nothing to hoist out of */
-        if (cols && (s->n[ROWS] == 1 || c->pieces)) rows = true;
-        if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->pieces) cols = true;
-        c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_ROW) : cols ? LEVEL_COL : LEVEL_ONE;
+        /* hoisting would save nothing */
+        if (cols && (s->n[ROWS] == 1 || c->chunked)) rows = true;
+        if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->chunked) cols = true;
+        c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_PER_ROW)
+                           : cols ? LEVEL_PER_COLUMN : LEVEL_ONE;
     }
 }
 
-/* The phase of each instruction: folds as early as they can be, the others as late as their users
- * allow. */
+/* The phase of each instruction: reductions as early as possible, other instructions as late as
+ * their users allow. */
 static void find_phases(compiler *c)
 {
     c->phases = 1;
@@ -84,7 +86,7 @@ static void find_phases(compiler *c)
         const wb__instr *in = instr(c, i);
         const int operand[3] = {in->a, in->b, in->c};
         c->when[i] = 0;
-        if (is_source(in) || in->kind == WB__NUMBER || !c->pieces) continue;
+        if (is_source(in) || in->kind == WB__NUMBER || !c->chunked) continue;
         for (int k = 0; k < 3; k++)
             if (operand[k] >= 0) {
                 const int after = c->when[operand[k]]
@@ -93,13 +95,13 @@ static void find_phases(compiler *c)
             }
         c->phases = WB__MAX(c->phases, c->when[i] + 1);
     }
-    if (!c->pieces) return;
-    int *earliest_use = c->spread;              /* borrowed */
+    if (!c->chunked) return;
+    int *earliest_use = c->spread;              /* reuses the array */
     for (int i = 0; i < c->n; i++) earliest_use[i] = c->phases;
     for (int i = c->n - 1; i >= 0; i--) {
         const wb__instr *in = instr(c, i);
         const int operand[3] = {in->a, in->b, in->c};
-        if (in->kind == WB__ROW || in->kind == WB__CAST)
+        if (in->kind == WB__ELEMENTWISE_OP || in->kind == WB__CAST)
             if (c->level[i] == LEVEL_FULL && earliest_use[i] < c->phases)
                 c->when[i] = WB__MAX(c->when[i], earliest_use[i]);
         if (in->kind == WB__STORE && c->late[i]) c->when[i] = c->phases - 1;
@@ -111,7 +113,7 @@ static void find_phases(compiler *c)
     for (int i = 0; i < c->n; i++) c->spread[i] = -1;
 }
 
-/* ---- writing into what is read --------------------------------------------------------------- */
+/* ---- stores that overwrite operands ---------------------------------------------------------- */
 
 static bool overlap(const wb__view *a, const wb__view *b)
 {
@@ -136,9 +138,9 @@ static bool uses(const wb__instr *in, int i)
     return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
 }
 
-/* Whether a write of store `s` when instruction `now` runs would spoil a load that is still to be
- * read. */
-static bool spoils(const compiler *c, int s, int now)
+/* Whether store `s`, written when instruction `now` runs, would overwrite an operand of a later
+ * load. */
+static bool would_overwrite(const compiler *c, int s, int now)
 {
     for (int l = 0; l < c->n; l++) {
         if (instr(c, l)->kind != WB__LOAD
@@ -157,7 +159,7 @@ static void put_off_stores(compiler *c)
     for (bool changed = true; changed;) {
         changed = false;
         for (int i = 0; i < c->n; i++) {
-            if (instr(c, i)->kind != WB__STORE || c->late[i] || !spoils(c, i, i)) continue;
+            if (instr(c, i)->kind != WB__STORE || c->late[i] || !would_overwrite(c, i, i)) continue;
             c->late[i] = changed = true;
         }
     }
@@ -201,24 +203,24 @@ static void put(tile_call *call, int k, int value, int reg, int level)
 {
     call->value[k] = (int16_t)value;
     call->size[k] = (uint8_t)reg_size(reg);
-    call->level[k] = (uint8_t)(level == LEVEL_COL ? LEVEL_FULL : level);
-    if (!k) call->reg = (uint8_t)reg, call->row = level == LEVEL_ROW;
+    call->level[k] = (uint8_t)(level == LEVEL_PER_COLUMN ? LEVEL_FULL : level);
+    if (!k) call->reg = (uint8_t)reg, call->row = level == LEVEL_PER_ROW;
 }
 
 static int list_of(const compiler *c, int level)
 {
     if (level == LEVEL_ONE) return LIST_ONCE;
-    if (level == LEVEL_COL) return LIST_HOIST;
-    return LIST_PHASES + 2 * c->phase + (level == LEVEL_FULL || !c->pieces);
+    if (level == LEVEL_PER_COLUMN) return LIST_HOIST;
+    return LIST_PHASES + 2 * c->phase + (level == LEVEL_FULL || !c->chunked);
 }
 
-/* Whether a tile of this view is a run of memory just like a register. */
+/* Whether a tile of this view has the memory layout of a register. */
 static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
 {
     const tile_segment *s = c->s;
     const int last_col = v->at[COLS] + v->n[COLS] - 1;
     if (v->buffer < 0 || v->dtype != tile_dtype(reg) || level == LEVEL_ONE) return false;
-    if (level == LEVEL_ROW)
+    if (level == LEVEL_PER_ROW)
         return s->tile_rows == 1 || (v->n[ROWS] == 1 && v->stride[v->at[ROWS]] == 1);
     if (s->n[COLS] > 1 && v->stride[last_col] != 1) return false;
     if (s->tile_rows == 1) return v->n[COLS] == 1 || s->run >= s->tile_cols;
@@ -228,9 +230,9 @@ static bool bindable(const compiler *c, const tile_view *v, int reg, int level)
 
 static int new_value(compiler *c) { return c->p->n_values++; }
 
-static int need(compiler *c, int i, int level);
+static int value_of(compiler *c, int i, int level);
 
-/* Value `from` of instruction `in` as storing it in its dtype and loading it would make it. */
+/* Rounds value `from` of instruction `in` to its dtype, as storing and loading would. */
 static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
 {
     tile_call *call = emit(c, list, CALL_PLAIN);
@@ -239,7 +241,7 @@ static void narrow(compiler *c, int list, const wb__instr *in, int to, int from,
     put(call, 1, from, in->reg, level);
 }
 
-/* A load, or another value that comes of its place alone. */
+/* Emits a load, or another value that depends on the position only. */
 static void emit_source(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
@@ -279,11 +281,11 @@ static void emit_number(compiler *c, int i)
     if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
-/* The value of instruction i, made now if it is to be made on demand; `level`: in what form. */
-static int need(compiler *c, int i, int level)
+/* The value of instruction i, at this level; emits it now if it is computed on demand. */
+static int value_of(compiler *c, int i, int level)
 {
     const wb__instr *in = instr(c, i);
-    const int own = c->level[i] == LEVEL_COL ? LEVEL_FULL : c->level[i];
+    const int own = c->level[i] == LEVEL_PER_COLUMN ? LEVEL_FULL : c->level[i];
     if (in->kind == WB__NUMBER && c->value[i] < 0) {
         emit_number(c, i);
     } else if (is_source(in)) {
@@ -293,11 +295,11 @@ static int need(compiler *c, int i, int level)
     if (own == level || c->value[i] < 0) return c->value[i];
     if (c->spread[i] >= 0 && c->spread_phase[i] == c->phase) return c->spread[i];
     tile_call *call;
-    if (own == LEVEL_ROW) {
+    if (own == LEVEL_PER_ROW) {
         call = emit(c, list_of(c, LEVEL_FULL), CALL_SPLAT);
         call->splat = c->t->splat[in->reg];
     } else {
-        call = emit(c, level == LEVEL_FULL && !c->pieces ? LIST_HOIST : list_of(c, level),
+        call = emit(c, level == LEVEL_FULL && !c->chunked ? LIST_HOIST : list_of(c, level),
                     CALL_SPLAT_ONE);
         call->splat = c->t->splat[in->reg];
     }
@@ -308,7 +310,7 @@ static int need(compiler *c, int i, int level)
     return d;
 }
 
-/* The store that instruction i can write into at once, or -1. */
+/* The store into whose memory instruction i can write its result directly, or -1. */
 static int direct_store(const compiler *c, int i)
 {
     if (c->level[i] != LEVEL_FULL) return -1;
@@ -321,7 +323,7 @@ static int direct_store(const compiler *c, int i)
         const wb__instr *in = instr(c, u);
         if (in->kind != WB__STORE || in->a != i || c->late[u] || c->done[u]) continue;
         const tile_view *v = &c->s->views[in->arg];
-        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !spoils(c, u, i)) return u;
+        if (bindable(c, v, instr(c, i)->reg, LEVEL_FULL) && !would_overwrite(c, u, i)) return u;
     }
     return -1;
 }
@@ -332,7 +334,7 @@ static int shape_of(const int *level, bool where)
     return level[1] == LEVEL_FULL ? (level[2] == LEVEL_FULL ? 0 : 1) : 2;
 }
 
-static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
+static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
 {
     if (in->kind == WB__CAST)
         return c->t->cast[instr(c, in->a)->reg][in->dtype ? in->dtype : WB_F32];
@@ -345,31 +347,32 @@ static wb__row_fn *row_fn(const compiler *c, const wb__instr *in, int shape)
     return c->t->row[in->op][reg][shape];
 }
 
-/* Elementwise: ROW and CAST.  At its own level all operands of that level are vectors, the others
- * one number. */
+/* Emits an elementwise instruction or a cast.  Operands of the instruction's own level are vectors,
+ * the others scalars. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const int operand[4] = {-1, in->a, in->b, in->c};
-    const int own = c->level[i] == LEVEL_COL ? LEVEL_FULL : c->level[i];
-    const bool where = in->kind == WB__ROW && in->op == WB__OP_where;
+    const int own = c->level[i] == LEVEL_PER_COLUMN ? LEVEL_FULL : c->level[i];
+    const bool where = in->kind == WB__ELEMENTWISE_OP && in->op == WB__OP_where;
     int level[4] = {own, own, own, own}, value[4] = {-1, -1, -1, -1};
     bool by_row = false;
     for (int k = 1; k < 4; k++) {
         if (operand[k] < 0) continue;
-        const int has = c->level[operand[k]] == LEVEL_COL ? LEVEL_FULL : c->level[operand[k]];
+        const int has =
+            c->level[operand[k]] == LEVEL_PER_COLUMN ? LEVEL_FULL : c->level[operand[k]];
         const bool spreads = where ? k == 1 : in->b < 0;
         if (has == own || spreads) continue;
-        if (has == LEVEL_ROW && c->s->tile_cols < SHORT_ROW && c->s->tile_rows > 1) continue;
+        if (has == LEVEL_PER_ROW && c->s->tile_cols < SHORT_ROW && c->s->tile_rows > 1) continue;
         level[k] = has;
-        if (has == LEVEL_ROW) by_row = true;
+        if (has == LEVEL_PER_ROW) by_row = true;
     }
     for (int k = 1; k < 4; k++)
-        if (operand[k] >= 0) value[k] = need(c, operand[k], level[k]);
+        if (operand[k] >= 0) value[k] = value_of(c, operand[k], level[k]);
     int as[4];
     for (int k = 0; k < 4; k++) as[k] = level[k] == own ? LEVEL_FULL : LEVEL_ONE;
-    wb__row_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
-    const bool narrows = in->kind == WB__ROW && wb__is_narrow(in);
+    wb__elementwise_fn *fn = row_fn(c, in, where || in->b >= 0 ? shape_of(as, where) : 0);
+    const bool narrows = in->kind == WB__ELEMENTWISE_OP && wb__is_narrow(in);
     const int list = list_of(c, c->level[i]), store = direct_store(c, i);
     if (!fn) {
         if (!c->failed)
@@ -403,7 +406,7 @@ static int reduction_number(int op)
 static void emit_reduce_columns(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
-    int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
+    int reg = instr(c, in->a)->reg, a = value_of(c, in->a, LEVEL_FULL);
     const int op = reduction_number(in->op);
     tile_program *p = c->p;
     if (op != 3 && reg != in->reg) {                    /* a sum in a wider register */
@@ -416,30 +419,30 @@ static void emit_reduce_columns(compiler *c, int i)
         reg = in->reg;
     }
     const bool narrows = in->op == WB__OP_sum && wb__is_narrow(in);
-    const int d = new_value(c), done = c->pieces ? LIST_PHASES + 2 * (c->phase + 1)
+    const int d = new_value(c), done = c->chunked ? LIST_PHASES + 2 * (c->phase + 1)
                                                  : list_of(c, LEVEL_FULL);
-    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->pieces ? CALL_REDUCE_PART : CALL_REDUCE);
+    tile_call *call = emit(c, list_of(c, LEVEL_FULL), c->chunked ? CALL_REDUCE_CHUNK : CALL_REDUCE);
     call->reduction = c->t->reduction[op][reg];
-    if (!c->pieces) put(call, 0, d, in->reg, LEVEL_ROW);
+    if (!c->chunked) put(call, 0, d, in->reg, LEVEL_PER_ROW);
     put(call, 1, a, reg, LEVEL_FULL);
     call->row = 0;
-    if (c->pieces) {
+    if (c->chunked) {
         call->arg = p->n_reductions;
-        p->reductions[p->n_reductions] =
-            (tile_reduction){.op = (uint8_t)op, .reg = (uint8_t)reg, .kind = REDUCE_COLUMNS, .view = -1};
+        p->reductions[p->n_reductions] = (tile_reduction){
+            .op = (uint8_t)op, .reg = (uint8_t)reg, .kind = REDUCE_COLUMNS, .view = -1};
         call = emit(c, done, CALL_REDUCE_DONE);
         call->arg = p->n_reductions++;
-        put(call, 0, d, in->reg, LEVEL_ROW);
+        put(call, 0, d, in->reg, LEVEL_PER_ROW);
     }
     c->value[i] = narrows ? new_value(c) : d;
-    if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_ROW);
+    if (narrows) narrow(c, done, in, c->value[i], d, LEVEL_PER_ROW);
 }
 
 static void emit_gather(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     tile_reduction *reduction = &c->p->reductions[c->p->n_reductions];
-    const int reg = instr(c, in->a)->reg, a = need(c, in->a, LEVEL_FULL);
+    const int reg = instr(c, in->a)->reg, a = value_of(c, in->a, LEVEL_FULL);
     reduction->op = (uint8_t)reduction_number(in->op);
     reduction->reg = (uint8_t)reg;
     reduction->out = in->reg;
@@ -451,15 +454,15 @@ static void emit_gather(compiler *c, int i)
     put(call, 1, a, reg, LEVEL_FULL);
 }
 
-/* A store, after a cast where the register is not the one of the view's dtype. */
+/* Emits a store, after a cast if the register's dtype differs from the view's. */
 static void emit_store(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);
     const tile_view *v = &c->s->views[in->arg];
     const bool row = !v->varies[COLS] && c->s->n[COLS] != 1;
-    const int level = row ? LEVEL_ROW : LEVEL_FULL;
-    const int list = row && c->pieces ? LIST_PHASES + 2 * c->phases : list_of(c, level);
-    int reg = instr(c, in->a)->reg, a = need(c, in->a, level);
+    const int level = row ? LEVEL_PER_ROW : LEVEL_FULL;
+    const int list = row && c->chunked ? LIST_PHASES + 2 * c->phases : list_of(c, level);
+    int reg = instr(c, in->a)->reg, a = value_of(c, in->a, level);
     if (wb__reg_of(v->dtype) != (wb__reg)reg) {
         tile_call *call = emit(c, list, CALL_PLAIN);
         const int d = new_value(c), to = wb__reg_of(v->dtype);
@@ -481,7 +484,7 @@ static void emit_phase(compiler *c)
     for (int i = 0; i < c->n; i++) {
         const wb__instr *in = instr(c, i);
         if (c->when[i] != c->phase) continue;
-        if (in->kind == WB__ROW || in->kind == WB__CAST) {
+        if (in->kind == WB__ELEMENTWISE_OP || in->kind == WB__CAST) {
             if (c->users[i]) emit_row(c, i);
         } else if (in->kind == WB__REDUCE_COLUMNS) {
             emit_reduce_columns(c, i);
@@ -495,7 +498,7 @@ static void emit_phase(compiler *c)
     }
 }
 
-/* Calls by list, in the order of emission within each. */
+/* Sorts the calls by list; within a list, the order of emission is kept. */
 static int order_calls(compiler *c)
 {
     tile_program *p = c->p;
@@ -522,13 +525,13 @@ static int order_calls(compiler *c)
 }
 
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
-                 const int *pseudo, const wb__tile_table *t, bool pieces, int64_t slot)
+                 const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes)
 {
     const size_t n = (size_t)WB__MAX(f->n_instr, 1);
     compiler c = {.f = f, .views = views, .pseudo = pseudo, .s = s, .t = t, .p = p,
-                  .pieces = pieces, .n = f->n_instr};
+                  .chunked = chunked, .n = f->n_instr};
     memset(p, 0, sizeof *p);
-    p->pieces = pieces;
+    p->chunked = chunked;
     int *ints = wb__alloc_zero(7 * n, sizeof *ints);
     bool *bools = wb__alloc_zero(3 * n, sizeof *bools);
     p->reductions = wb__alloc_zero(n, sizeof *p->reductions);
@@ -556,12 +559,13 @@ int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, con
         c.phase = c.phases - 1;
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i] && is_source(&f->instr[f->instr[i].a]))
-                need(&c, f->instr[i].a,
-                     c.level[f->instr[i].a] == LEVEL_COL ? LEVEL_FULL : c.level[f->instr[i].a]);
+                value_of(&c, f->instr[i].a,
+                         c.level[f->instr[i].a] == LEVEL_PER_COLUMN ? LEVEL_FULL
+                                                                    : c.level[f->instr[i].a]);
         for (int i = 0; i < c.n; i++)
             if (c.late[i] && !c.done[i]) emit_store(&c, i);
         e = c.failed ? WB_ERROR_MEMORY : order_calls(&c);
-        if (!e) e = tile_place_values(p, s, slot);
+        if (!e) e = tile_allocate_values(p, s, register_bytes);
     }
     wb__free(ints);
     wb__free(bools);

@@ -1,5 +1,5 @@
-/* What preparing a tile program makes and running it reads: spaces, views, calls, tasks.  Private
- * to tile_*.c. */
+/* The data that preparing a tile program creates and running it reads: spaces, views, calls, tasks.
+ * Private to this folder. */
 #ifndef WB__CPU_TILE_PLAN_H
 #define WB__CPU_TILE_PLAN_H
 
@@ -9,43 +9,44 @@
 /* ---- spaces (space.c) ------------------------------------------------------------------- */
 
 enum { OUTER, ROWS, COLS, GROUPS };             /* the three loops */
-enum { MOST_STEPS = WB_MAX_DIMS + GROUPS };
+enum { MAX_STEPS = WB_MAX_DIMS + GROUPS };
 
-/* A view along the loops of its segment: each loop one or more dimensions, collapsed as far as this
- * view allows.  Views of no buffer (-1) are numbers that grow with the place: iota, elements of a
- * draw. */
+/* A view along the loops of its segment; each loop has one or more dimensions, merged where the
+ * view's strides allow it.  A view without a buffer (-1) is a number that grows with the position:
+ * an iota, or the element index of a draw. */
 typedef struct {
     int buffer, size;                           /* bytes of an element */
     wb_dtype dtype;
     int64_t offset;
-    /* where the loop's dimensions stand in the two lists, and how many */
+    /* per loop: index of its first dimension in the two lists, and their count */
     int at[GROUPS], n[GROUPS];
-    int64_t dim[MOST_STEPS], stride[MOST_STEPS];
+    int64_t dim[MAX_STEPS], stride[MAX_STEPS];
     bool varies[GROUPS];
 } tile_view;
 
 typedef struct {
     int64_t n[GROUPS];                          /* points of each loop */
-    /* columns from one break of some view to the next */
+    /* columns between two stride breaks of any view */
     int64_t run;
     int64_t tile_rows, tile_cols;
-    int program, splits, tasks;                 /* splits: partial results of each fold over rows */
-    bool by_columns;                            /* tiles of a task: columns outside, rows inside */
+    int program, splits, tasks;  /* splits: partial results of each reduction over rows */
+    bool by_columns;  /* order of a task's tiles: the outer loop is over columns */
     tile_view *views;
-    /* of each fold: where its partial results are in the workspace */
-    int64_t *parts;
+    /* per reduction: the workspace offset of its partial results */
+    int64_t *partials;
 } tile_segment;
 
-/* What kinds of loop a program wants. */
+/* The properties of a program that constrain its loops. */
 typedef struct {
     bool reduces_columns, stores_rows, reduces_rows, reduces_all, ordered_rows, ordered_cols;
 } tile_needs;
 
-/* Fills n, run and views; views[i] for i < count are given, of buffer -1 the later ones. */
+/* Sets n, run and views.  views[i] for i < count are given; the last ones, of buffer -1, are for
+ * iotas and draws. */
 void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
                      int count, const bool *is_target, tile_needs needs);
 
-/* Element offset of point i of a loop. */
+/* The element offset of point i of a loop. */
 static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 {
     const int at = v->at[group], n = v->n[group];
@@ -60,41 +61,42 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 
 /* ---- programs (plan.c) ------------------------------------------------------------------ */
 
-/* COL: the same for all rows */
-typedef enum { LEVEL_ONE, LEVEL_ROW, LEVEL_COL, LEVEL_FULL } tile_level;
+/* LEVEL_COL: one value per column, the same for all rows. */
+typedef enum { LEVEL_ONE, LEVEL_PER_ROW, LEVEL_PER_COLUMN, LEVEL_FULL } tile_level;
 
-/* The dtype that a register holds as it is. */
+/* The dtype that a register holds without conversion. */
 static inline wb_dtype tile_dtype(int reg)
 {
     static const wb_dtype of[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
     return of[reg];
 }
 
-/* A call works on the tile, or (`row`) on its first column alone: where ROW values stand. */
+/* A call works on the whole tile, or (if `row`) only on its first column, which holds PER_ROW
+ * values. */
 typedef enum {
-    CALL_PLAIN,             /* fn over all elements */
-    CALL_BY_ROW,            /* fn row by row: some operand is one number a row */
+    CALL_PLAIN,             /* fn on all elements at once */
+    CALL_BY_ROW,            /* fn row by row: some operand has one value per row */
     CALL_NUMBER,
-    CALL_BIND,              /* the register is the memory itself, read or written */
+    CALL_BIND,              /* the register is memory of a buffer, read or written in place */
     CALL_LOAD, CALL_STORE,
     CALL_IOTA, CALL_DRAW,
-    CALL_SPLAT,             /* one number a row, to the tile */
-    CALL_SPLAT_ONE,         /* one number, to all */
-    CALL_REDUCE,              /* whole rows are in the tile */
-    CALL_REDUCE_PART,         /* a piece of the rows, into fold `arg` */
-    CALL_REDUCE_DONE,         /* fold `arg`, to a value of level ROW */
-    CALL_GATHER             /* into fold `arg` */
+    CALL_SPLAT,             /* spreads one value per row over the tile */
+    CALL_SPLAT_ONE,         /* spreads one value over the tile */
+    CALL_REDUCE,              /* the tile has whole rows */
+    CALL_REDUCE_CHUNK,        /* a chunk of the rows, into reduction `arg` */
+    CALL_REDUCE_DONE,         /* result of reduction `arg`, a value per row */
+    CALL_GATHER             /* into reduction `arg` */
 } tile_call_kind;
 
 typedef struct {
-    uint8_t kind, row, reg, list;           /* reg: of the result; list: used while compiling */
+    uint8_t kind, row, reg, list;  /* reg: of the result; list: used only by the compiler */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
-    uint8_t level[4];                       /* of d, a, b, c: LEVEL_ONE, ROW or FULL */
-    int16_t value[4];                       /* d, a, b, c; -1 */
-    int32_t arg;                            /* view, number, fold */
+    uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
+    int16_t value[4];                       /* d, a, b, c; -1: none */
+    int32_t arg;                            /* index of a view, number or reduction */
     int32_t numbers;                        /* CALL_DRAW: key and counter */
     union {
-        wb__row_fn *row_fn;
+        wb__elementwise_fn *row_fn;
         wb__load_fn *load;
         wb__store_fn *store;
         wb__iota_fn *iota;
@@ -106,43 +108,44 @@ typedef struct {
     };
 } tile_call;
 
-/* A fold over rows or over all: accumulators are laid out like the tile, and for sums of f32
- * doubles take them in now and then.  A fold along columns in pieces: for each row of the tile a
- * result so far, in 8 bytes. */
+/* A reduction over rows or over everything has accumulators with the shape of the tile.  Sums of
+ * f32 are flushed to doubles at intervals.  A reduction along columns in chunks has, for each row
+ * of the tile, a partial result of 8 bytes. */
 typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
-    /* op: 0 sum, 1 max, 2 min, 3 argmax; reg of what is folded, of the result */
+    /* op: 0 sum, 1 max, 2 min, 3 argmax; reg: of the operand; out: of the result */
     uint8_t op, reg, out, kind;
     int32_t view;
-    /* in the scratch: accumulators; doubles, or places of argmax; elements */
+    /* acc: accumulators; more: doubles, or indices of argmax (both offsets in the scratch); length:
+     * elements */
     int64_t acc, more, length;
 } tile_reduction;
 
-/* calls: once for the rows, then for each piece of them */
+/* Calls [rows_from, from) run once for the rows, [from, to) for each chunk of their columns. */
 typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
     int n_values, n_calls, n_phases, n_reductions;
-    /* calls [0, once_to): once a task; [once_to, hoist_to): once a block of columns */
+    /* calls [0, once_to): once per task; [once_to, hoist_to): once per block of columns */
     int once_to, hoist_to;
-    /* calls [last_from, n_calls): when all pieces of the rows are done */
+    /* calls [last_from, n_calls): after the last chunk of the rows */
     int last_from;
-    int slots;
-    bool pieces, wides;                  /* rows are cut into pieces of tile_cols columns */
-    int64_t scratch;                /* bytes */
+    int n_registers;
+    bool chunked, wides;            /* chunked: rows are cut into chunks of tile_cols columns */
+    int64_t scratch;                /* in bytes */
     tile_call *calls;
-    int64_t *at;                    /* of each value: where in the scratch; -1: bound to memory */
-    /* bytes of an element of values that keep whole rows, piece after piece; else 0 */
+    int64_t *at;                    /* per value: offset in the scratch; -1: bound to memory */
+    /* per value: bytes of an element if it is kept for whole rows, chunk after chunk; else 0 */
     uint8_t *wide;
     tile_phase *phases;
     tile_reduction *reductions;
 } tile_program;
 
-/* 0, or an error.  `slot`: bytes of a tile's register. */
+/* Compiles a program; 0, or an error.  `register_bytes`: size of a tile's register. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
-                 const int *pseudo, const wb__tile_table *t, bool pieces, int64_t slot);
-/* Where each value stands in the scratch (register.c). */
-int tile_place_values(tile_program *p, const tile_segment *s, int64_t slot);
+                 const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
+/* Assigns each value an offset in the scratch (register.c). */
+int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t register_bytes);
 void tile_program_free(tile_program *p);
 bool tile_program_same(const tile_program *a, const tile_program *b);
 
@@ -150,8 +153,8 @@ bool tile_program_same(const tile_program *a, const tile_program *b);
 
 typedef struct { int32_t segment, split, index; int64_t outer, r0, r1, c0, c1; } tile_task;
 
-/* What a fold has so far: floats as double, integers as int64_t; the place is argmax's, -1 where
- * nothing came yet. */
+/* A partial result of a reduction: floats as double, integers as int64_t.  The index of argmax is
+ * separate; -1: no element yet. */
 typedef union { double f; int64_t i; } tile_number;
 
 typedef struct {
@@ -161,15 +164,15 @@ typedef struct {
     tile_program *programs;
     tile_task *tasks;
     const wb__tile_table *table;
-    bool reductions;                     /* partial results are put together after all tasks */
-    int64_t scratch;                /* bytes a worker */
-    int64_t scratch_from;           /* where scratches begin in the workspace; -1: on the stack */
+    bool reductions;                     /* partial results are combined after all tasks */
+    int64_t scratch;                /* bytes per worker */
+    int64_t scratch_from;           /* workspace offset of the scratches; -1: on the stack */
     char impl[64];
 } tile_kernel;
 
 enum { STACK_SCRATCH = 64 * 1024, FLUSH_EVERY = 32 };
 
-/* A task while it runs. */
+/* The state of a running task. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
@@ -180,16 +183,16 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
-    bool flushed[3];                            /* doubles hold something: of each kind of fold */
+    bool flushed[3];  /* per kind of reduction: whether the doubles contain sums */
 } tile_run;
 
-/* folds (gather.c) */
+/* reductions (gather.c) */
 void tile_start_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_flush_reductions(tile_run *r, tile_reduction_kind kind);
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                        int64_t c1);
 void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace);
-void tile_reduction_part(const tile_run *r, const tile_call *call);
+void tile_reduction_chunk(const tile_run *r, const tile_call *call);
 void tile_reduction_done(const tile_run *r, const tile_call *call);
 void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t outer, int64_t r0,
                 int64_t rows, int64_t c0, int64_t cols, const void *from, int size);

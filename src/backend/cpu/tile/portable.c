@@ -1,3 +1,3 @@
-/* Tile functions for any processor: see rows.h. */
+/* Tile functions for any processor; see rows.h. */
 #define WB__ISA portable
 #include "backend/cpu/tile/rows.h"

@@ -1,6 +1,6 @@
-/* Part of rows.h: sums and extremes.  Along a row they are made in four vectors side by side,
- * which are then added pairwise: the error of a sum over n elements grows with n/64 (16 lanes) of a
- * tile, and tiles are added in double. */
+/* Part of rows.h: sums and extremes.  A sum along a row uses four vectors, which are then added
+ * pairwise, and tiles are added in double: the error of a sum over n elements grows with n/64 (for
+ * 16 lanes) within a tile. */
 
 #if defined(__AVX512F__)
 enum { VECTOR = 64 };
@@ -15,16 +15,17 @@ typedef double v_f64 __attribute__((vector_size(VECTOR), aligned(8), may_alias))
 typedef int32_t v_i32 __attribute__((vector_size(VECTOR), aligned(4), may_alias));
 typedef int64_t v_i64 __attribute__((vector_size(VECTOR), aligned(8), may_alias));
 
-/* ---- what differs between instruction sets, for f32 ----
+/* ---- macros that differ between instruction sets, for f32 ----
  *
- * READ: n < lanes elements, the rest `other`.  LESS and MORE: the second where the first is NaN. */
+ * READ: n < lanes elements, the other lanes are `other`.  LESS and MORE: if the first operand is
+ * NaN, the result is the second. */
 #if defined(__AVX512F__)
 #define READ_f32(p, n, other) \
     ((v_f32)_mm512_mask_loadu_ps(_mm512_set1_ps(other), (__mmask16)((1u << (n)) - 1), p))
 #define LESS_f32(x, a) ((v_f32)_mm512_min_ps((__m512)(x), (__m512)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm512_max_ps((__m512)(x), (__m512)(a)))
 #elif defined(__AVX2__)
-/* Not element by element: a vector that is read back from eight stores waits for all of them. */
+/* Element by element is slow: reading a vector back waits for its eight stores. */
 static inline v_f32 read_some(const float *p, int64_t n, float other)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -50,7 +51,7 @@ static inline v_f32 read_some(const float *p, int64_t n, float other)
 #define LESS_i64(x, a) SELECT(x < a, x, a, v_i64, v_i64)
 #define MORE_i64(x, a) SELECT(x > a, x, a, v_i64, v_i64)
 
-/* Up to a vector of elements, the rest `other`. */
+/* Reads up to a vector of elements; the other lanes are `other`. */
 #define READ_BY_ELEMENT(kind, type, vector)                                                        \
     static inline vector read_##kind(const type *p, int64_t n, type other)                         \
     {                                                                                              \
@@ -70,7 +71,7 @@ READ_BY_ELEMENT(f64, double, v_f64)
 READ_BY_ELEMENT(i32, int32_t, v_i32)
 READ_BY_ELEMENT(i64, int64_t, v_i64)
 
-/* Lanes i and i^w changing places. */
+/* Exchanges lanes i and i^w. */
 #define X16(w) 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w, 8 ^ w, 9 ^ w, 10 ^ w, \
         11 ^ w, 12 ^ w, 13 ^ w, 14 ^ w, 15 ^ w
 #define X8(w) 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w
@@ -97,7 +98,7 @@ READ_BY_ELEMENT(i64, int64_t, v_i64)
 #define PLUS(x, a) (x + a)
 
 #define SUM_ROWS(kind, type, vector, TREE)                                                         \
-    static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)              \
+    static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)            \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \
@@ -126,11 +127,11 @@ SUM_ROWS(f64, double, v_f64, TREE_8)
 SUM_ROWS(i32, int32_t, v_i32, TREE_4)
 SUM_ROWS(i64, int64_t, v_i64, TREE_8)
 
-/* The extreme of a row: a vector of bests, and one that remembers whether NaN was met.  The last
- * vector overlaps the one before it. */
+/* The extreme of a row: one vector has the best elements, and one records whether there was a NaN.
+ * The last vector overlaps the vector before it. */
 #define OR(x, a) (x | a)
 #define EXTREME(name, kind, type, vector, mask, PICK, TREE, nan)                                   \
-    static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)         \
+    static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)       \
     {                                                                                              \
         enum { L = VECTOR / sizeof(type) };                                                        \
         type *d = d_;                                                                              \

@@ -1,9 +1,9 @@
-/* The functions of tile programs, compiled once for each instruction set: portable.c,
- * avx2.c, avx512.c define WB__ISA (portable, avx2, avx512) and include this.  Plain
- * loops, left to the compiler to make vectors of, except for folds along a row, which
- * floating-point rules keep in order, and f16.  Integers wrap around: -fwrapv. */
+/* The functions of tile programs, compiled once for each instruction set: portable.c, avx2.c and
+ * avx512.c define WB__ISA (portable, avx2, avx512) and include this file.  Most are plain loops
+ * that the compiler vectorises; reductions along a row (floating-point rules forbid the compiler to
+ * reorder them) and f16 are written with vectors.  Integers wrap around: -fwrapv. */
 #ifdef __clang__
-/* a loop of calls of libm is told so; ops.def is read below */
+/* a loop that calls libm cannot be vectorised, and the pragma in kind.h would warn */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 #include "backend/cpu/tile/tile.h"
@@ -45,7 +45,7 @@
 #include "backend/cpu/tile/memory.h"
 #include "backend/cpu/tile/reduce.h"
 
-/* Large arguments of sin and cos go to libm. */
+/* Whether an argument is too large for our sin and cos; libm computes these. */
 static int beyond_bound(const float *a, int64_t n)
 {
     int far = 0;

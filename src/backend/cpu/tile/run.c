@@ -1,12 +1,12 @@
-/* Running a tile program: tasks of a kernel spread over threads, tiles of a task one after the
- * other, calls of a tile. */
+/* Runs tile programs: the tasks of a kernel in parallel, the tiles of a task in sequence, the calls
+ * of a tile in sequence. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- calls that know where they are ---------------------------------------------------------- */
+/* ---- calls that depend on the position ------------------------------------------------------- */
 
 static char *base_of(const tile_run *r, const tile_view *v) { return r->buffers[v->buffer]; }
 
@@ -17,7 +17,7 @@ static int64_t offset_of(const tile_run *r, const tile_view *v, int64_t c0)
     return at;
 }
 
-/* Stretches of a tile along which a view has one row stride and one column stride. */
+/* A part of a tile in which a view has one row stride and one column stride. */
 typedef struct { int64_t r, c, rows, cols, offset; } patch;
 
 static bool next_patch(const tile_view *v, patch *p, int64_t outer, int64_t r0, int64_t rows,
@@ -66,9 +66,9 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
               (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
 }
 
-/* Numbers that depend on the place: iota, draws. */
-static void number_places(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
-                          int64_t c0)
+/* Values that depend on the position: iota and draws. */
+static void number_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
+                             int64_t c0)
 {
     const tile_view *v = &r->s->views[call->arg];
     const int64_t row_step = inner(v, ROWS), col_step = inner(v, COLS);
@@ -104,7 +104,7 @@ static void by_row(const tile_run *r, const tile_call *call)
     for (int k = 0; k < 4; k++) {
         a[k] = call->value[k] < 0 ? NULL : r->value[call->value[k]];
         step[k] = !a[k] || call->level[k] == LEVEL_ONE ? 0
-                : call->level[k] == LEVEL_ROW ? call->size[k] : call->size[k] * r->cols;
+                : call->level[k] == LEVEL_PER_ROW ? call->size[k] : call->size[k] * r->cols;
     }
     for (int64_t i = 0; i < r->rows; i++) {
         call->row_fn((void *)a[0], a[1], a[2], a[3], r->cols);
@@ -121,7 +121,7 @@ static void gather(const tile_run *r, const tile_call *call)
 {
     const tile_reduction *f = &r->p->reductions[call->arg];
     const bool all = f->kind == REDUCE_ALL;
-    const int64_t at = r->p->pieces && !all ? r->c0 * r->s->tile_rows : 0;
+    const int64_t at = r->p->chunked && !all ? r->c0 * r->s->tile_rows : 0;
     const int64_t size = f->op == 0 && f->reg == WB__REG_I32 ? 8 : wb__reg_size(f->reg);
     const int64_t line = r->task->outer * r->s->n[ROWS] + r->r0;
     const int64_t now = all ? line * r->s->n[COLS] + r->c0 : r->r0;
@@ -153,7 +153,7 @@ static void run_calls(const tile_run *r, int from, int to)
                        operand(r, call, 1), call->size[1]);
             break;
         }
-        case CALL_IOTA: case CALL_DRAW: number_places(r, call, r->rows, cols, c0); break;
+        case CALL_IOTA: case CALL_DRAW: number_positions(r, call, r->rows, cols, c0); break;
         case CALL_SPLAT:
             call->splat(operand(r, call, 0), operand(r, call, 1), r->rows, cols);
             break;
@@ -163,7 +163,7 @@ static void run_calls(const tile_run *r, int from, int to)
         case CALL_REDUCE:
             call->reduction(operand(r, call, 0), operand(r, call, 1), r->rows, r->cols);
             break;
-        case CALL_REDUCE_PART: tile_reduction_part(r, call); break;
+        case CALL_REDUCE_CHUNK: tile_reduction_chunk(r, call); break;
         case CALL_REDUCE_DONE: tile_reduction_done(r, call); break;
         case CALL_GATHER: gather(r, call); break;
         }
@@ -172,8 +172,9 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* ---- tiles of a task ------------------------------------------------------------------------- */
 
-/* Where the piece of columns ends that begins at c0: no later than the next break of a view. */
-static int64_t piece_end(const tile_segment *s, int64_t c0, int64_t c1)
+/* The end of the chunk of columns that begins at c0; it does not cross a stride break of any
+ * view. */
+static int64_t chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);
     if (s->run >= s->tile_cols && s->run < s->n[COLS])
@@ -186,7 +187,7 @@ static void set_tile(tile_run *r, int64_t r0, int64_t rows, int64_t c0, int64_t 
     r->r0 = r0, r->rows = rows, r->c0 = c0, r->cols = cols;
 }
 
-/* Values that are kept for whole rows: where this piece of them stands. */
+/* Sets the addresses of the values kept for whole rows, for the current chunk. */
 static void set_wides(tile_run *r)
 {
     const tile_program *p = r->p;
@@ -195,8 +196,8 @@ static void set_wides(tile_run *r)
         if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + at * p->wide[v];
 }
 
-/* Rows longer than a tile, several times over in pieces. */
-static void run_pieces(tile_run *r)
+/* Rows longer than a tile: each phase processes the row in chunks. */
+static void run_chunks(tile_run *r)
 {
     const tile_program *p = r->p;
     const tile_segment *s = r->s;
@@ -212,11 +213,12 @@ static void run_pieces(tile_run *r)
             run_calls(r, phase->rows_from, phase->from);
             if (phase->from == phase->to) continue;
             for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-                c1 = piece_end(s, c0, t->c1);
+                c1 = chunk_end(s, c0, t->c1);
                 set_tile(r, r0, rows, c0, c1 - c0);
                 if (p->wides) set_wides(r);
                 run_calls(r, phase->from, phase->to);
-                if (p->n_reductions && ++visits % FLUSH_EVERY == 0) tile_flush_reductions(r, REDUCE_ALL);
+                if (p->n_reductions && ++visits % FLUSH_EVERY == 0)
+                    tile_flush_reductions(r, REDUCE_ALL);
             }
         }
         set_tile(r, r0, rows, 0, 1);
@@ -226,7 +228,7 @@ static void run_pieces(tile_run *r)
     if (!p->n_reductions) return;
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
     for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-        c1 = piece_end(s, c0, t->c1);
+        c1 = chunk_end(s, c0, t->c1);
         tile_finish_reductions(r, REDUCE_ROWS, rows, c0, c1);
     }
 }
@@ -257,12 +259,12 @@ static void run_task(tile_run *r)
     run_calls(r, 0, p->once_to);
     if (p->n_reductions) tile_start_reductions(r, REDUCE_ALL);
     const int64_t rows = WB__MIN(s->tile_rows, t->r1 - t->r0);
-    if (p->pieces) {
+    if (p->chunked) {
         if (p->n_reductions) tile_start_reductions(r, REDUCE_ROWS);
-        run_pieces(r);
+        run_chunks(r);
     } else if (s->by_columns) {
         for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-            c1 = piece_end(s, c0, t->c1);
+            c1 = chunk_end(s, c0, t->c1);
             set_tile(r, t->r0, rows, c0, c1 - c0);
             if (rows) run_calls(r, p->once_to, p->hoist_to);
             if (p->n_reductions) tile_start_reductions(r, REDUCE_ROWS);
@@ -273,10 +275,11 @@ static void run_task(tile_run *r)
         int64_t visits = 0;
         for (int64_t r0 = t->r0; r0 < t->r1; r0 += s->tile_rows)
             for (int64_t c0 = t->c0, c1; c0 < t->c1; c0 = c1) {
-                c1 = piece_end(s, c0, t->c1);
+                c1 = chunk_end(s, c0, t->c1);
                 set_tile(r, r0, WB__MIN(s->tile_rows, t->r1 - r0), c0, c1 - c0);
                 run_calls(r, p->hoist_to, p->last_from);
-                if (p->n_reductions && ++visits % FLUSH_EVERY == 0) tile_flush_reductions(r, REDUCE_ALL);
+                if (p->n_reductions && ++visits % FLUSH_EVERY == 0)
+                    tile_flush_reductions(r, REDUCE_ALL);
             }
     }
     if (p->n_reductions) tile_finish_reductions(r, REDUCE_ALL, rows, 0, 0);

@@ -1,6 +1,6 @@
-/* The loops of a tile program and its views along them: dimensions of size one dropped, neighbours
- * that all views walk as one merged, and loops that the program does not tell apart joined.  Next:
- * plan.c. */
+/* The loops of a tile program, and its views along them.  Dimensions of size 1 are dropped,
+ * adjacent dimensions with compatible strides in all views are merged, and loops are joined if the
+ * program allows it.  Next: plan.c. */
 #include "backend/cpu/tile/plan.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 typedef struct {
     int n;
     int64_t dim[WB_MAX_DIMS];
-    int index[WB_MAX_DIMS];             /* in the engine's space */
+    int index[WB_MAX_DIMS];             /* index in the engine's space */
 } loop;
 
 static void append(loop *to, const loop *from)
@@ -20,8 +20,8 @@ static void append(loop *to, const loop *from)
     }
 }
 
-/* Outermost the dimension where the guide steps furthest, so that what it views is walked in the
- * order of memory. */
+/* Sorts the dimensions by the guide's strides, largest outermost, so that the guide is accessed in
+ * memory order. */
 static void sort(loop *l, const wb__view *guide)
 {
     for (int i = 1; i < l->n; i++) {
@@ -37,7 +37,7 @@ static void sort(loop *l, const wb__view *guide)
     }
 }
 
-/* Steps of one view along one loop: neighbours merged where it walks them as one. */
+/* Sets the steps of a view along a loop; adjacent dimensions with compatible strides are merged. */
 static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
 {
     const int at = group ? v->at[group - 1] + v->n[group - 1] : 0;
@@ -59,8 +59,8 @@ static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
     v->n[group] = n;
 }
 
-/* How many of the last dimensions of the loop all views walk as one. */
-static int together(const loop *l, const wb__view *const *views, int count)
+/* The number of innermost dimensions of the loop that all views can merge. */
+static int mergeable(const loop *l, const wb__view *const *views, int count)
 {
     int n = l->n ? 1 : 0;
     for (int i = l->n - 1; i > 0; i--, n++) {
@@ -95,15 +95,15 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
-    const wb__view *guide = NULL;           /* a result, or else the first operand */
+    const wb__view *guide = NULL;           /* the first result, else the first operand */
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))
             guide = views[k];
     if (guide && !needs.ordered_rows) sort(&loops[ROWS], guide);
     if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
         sort(&loops[COLS], guide);
-    const int inner = together(&loops[COLS], views, count);
-    if (free_loops) {                       /* columns: what all walk as one */
+    const int inner = mergeable(&loops[COLS], views, count);
+    if (free_loops) {  /* columns are the dimensions that all views can merge */
         loops[ROWS] = loops[COLS];
         loops[ROWS].n -= inner;
         loop cols = {0};

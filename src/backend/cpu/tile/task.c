@@ -1,5 +1,4 @@
-/* Preparing a fused kernel: the shape of its tiles, its programs, its tasks, its workspace.  Next:
- * run.c. */
+/* Prepares a fused kernel: its tile sizes, programs, tasks and workspace.  Next: run.c. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
@@ -7,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Element-operations: below SMALL one thread does all; a task has at least GRAIN. */
+/* Counts of elements times instructions.  Below SMALL, one thread computes everything; a task has
+ * at least GRAIN. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
       CACHE = 32 * 1024 };
 
@@ -22,13 +22,13 @@ const wb__tile_table *wb__tile_table_here(void)
 #endif
 }
 
-/* What there is to know of a program before its tiles have a shape. */
+/* Properties of a program that do not depend on the tile size. */
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;                          /* views, those of iota and draws at the end */
-    int *pseudo;                        /* of each instruction: its view at the end */
-    bool *used, *is_target;             /* of each view */
+    int count;  /* the number of views, including those of iota and draws at the end */
+    int *pseudo;                        /* per instruction: index of its view at the end */
+    bool *used, *is_target;             /* per view */
     int register_size;
 } program_facts;
 
@@ -113,7 +113,7 @@ static int make_views(const program_facts *a, tile_segment *s, int segment)
     return e;
 }
 
-/* ---- the shape of tiles ---------------------------------------------------------------------- */
+/* ---- tile sizes ------------------------------------------------------------------------------ */
 
 static bool transposed(const tile_segment *s, int count)
 {
@@ -127,15 +127,16 @@ static bool transposed(const tile_segment *s, int count)
     return false;
 }
 
-/* Columns a tile where `run` does not fit in `most`: equal pieces, or a few runs. */
-static int64_t piece(int64_t run, int64_t most)
+/* Columns per tile if `run` columns do not fit in `most`: equal chunks of a run, or a few whole
+ * runs. */
+static int64_t chunk(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;
     const int64_t n = (run + most - 1) / most, each = (run + n - 1) / n;
     return WB__MIN((each + 15) / 16 * 16, most);
 }
 
-/* Whether rows are cut in pieces. */
+/* Chooses the tile size; returns whether rows are cut into chunks. */
 static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
 {
     const int64_t rows = WB__MAX(s->n[ROWS], 1), cols = s->n[COLS];
@@ -145,7 +146,7 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
     const int64_t square_cols = WB__MIN(most / TRANSPOSED_ROWS, cols);
     const bool square = turned && cols > square_cols && most / cols < 16;
     const bool by_rows = a->needs.reduces_columns || a->needs.stores_rows;
-    const bool pieces = by_rows && (!cols || cols > 2 * most || square);
+    const bool chunked = by_rows && (!cols || cols > 2 * most || square);
     if (!cols || (cols <= (by_rows ? 2 * most : most) && !square)) {
         s->tile_cols = WB__MAX(cols, 1);
         s->tile_rows = WB__MIN(rows, WB__MAX(most / s->tile_cols, 1));
@@ -154,9 +155,9 @@ static bool shape_tiles(tile_segment *s, const program_facts *a, int64_t most)
         s->tile_cols = square_cols;
     } else {
         s->tile_rows = 1;
-        s->tile_cols = piece(s->run, most);
+        s->tile_cols = chunk(s->run, most);
     }
-    return pieces;
+    return chunked;
 }
 
 static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, int segment)
@@ -164,31 +165,32 @@ static int add_program(tile_kernel *k, tile_segment *s, const program_facts *a, 
     tile_program p;
     int64_t most = WB__TILE * 4 / a->register_size;
     for (;;) {
-        const bool pieces = shape_tiles(s, a, most);
-        const int64_t slot = WB__MAX(most, s->tile_rows * s->tile_cols) * a->register_size;
+        const bool chunked = shape_tiles(s, a, most);
+        const int64_t register_bytes =
+            WB__MAX(most, s->tile_rows * s->tile_cols) * a->register_size;
         const int e = tile_compile(&p, s, a->f, a->f->views + segment * a->f->n_views, a->pseudo,
-                                   k->table, pieces, slot);
+                                   k->table, chunked, register_bytes);
         if (e) return e;
-        if (p.slots * slot <= CACHE || most <= 256) break;
+        if (p.n_registers * register_bytes <= CACHE || most <= 256) break;
         most /= 2;
         tile_program_free(&p);
     }
     s->by_columns = a->needs.reduces_rows || p.hoist_to > p.once_to;
-    s->parts = wb__alloc_zero((size_t)WB__MAX(p.n_reductions, 1), sizeof *s->parts);
+    s->partials = wb__alloc_zero((size_t)WB__MAX(p.n_reductions, 1), sizeof *s->partials);
     for (s->program = 0; s->program < k->n_programs; s->program++) {
         if (!tile_program_same(&k->programs[s->program], &p)) continue;
         tile_program_free(&p);
-        return s->parts ? 0 : WB_ERROR_MEMORY;
+        return s->partials ? 0 : WB_ERROR_MEMORY;
     }
     k->programs[k->n_programs++] = p;
-    return s->parts ? 0 : WB_ERROR_MEMORY;
+    return s->partials ? 0 : WB_ERROR_MEMORY;
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* How many tasks along each loop. */
+/* The number of tasks along each loop. */
 typedef struct { int64_t outer, rows, cols; } cut;
 
 static cut cut_segment(const tile_segment *s, const program_facts *a, int64_t wanted)
@@ -270,7 +272,7 @@ static void make_workspace(tile_kernel *k)
             const int64_t n = kind == REDUCE_ALL ? s->tasks
                             : kind == REDUCE_COLUMNS || s->splits == 1
                                 ? 0 : s->splits * s->n[OUTER] * s->n[COLS];
-            s->parts[j] = end;
+            s->partials[j] = end;
             end += n * (p->reductions[j].op == 3 ? 16 : 8);
         }
     }
@@ -290,7 +292,7 @@ static void destroy(wb__cpu_kernel *kernel)
     for (int i = 0; i < k->n_programs; i++) tile_program_free(&k->programs[i]);
     for (int i = 0; i < k->n_segments; i++) {
         wb__free(k->segments[i].views);
-        wb__free(k->segments[i].parts);
+        wb__free(k->segments[i].partials);
     }
     wb__free(k->segments);
     wb__free(k->programs);

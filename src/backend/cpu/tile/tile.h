@@ -1,25 +1,25 @@
 /* Fused kernels on the CPU: tile programs.
  *
- * A kernel runs over a space of rows and columns in tiles of about a thousand elements, whose
- * values stay in the first cache; each instruction is one call of a function compiled ahead over a
- * tile.  Those functions are in rows.h, compiled once for each instruction set and handed out
- * as a table.  plan.c turns an engine's kernel into lists of calls, task.c cuts its space
- * into tasks, run.c runs them.
+ * A kernel runs over a space of rows and columns in tiles of about a thousand elements, so that its
+ * values stay in the L1 cache.  Each instruction is one call of a precompiled function over a tile.
+ * Those functions are in rows.h, compiled once for each instruction set and collected in a table.
+ * plan.c compiles a fused kernel to lists of calls, task.c cuts its space into tasks, run.c runs
+ * them.
  *
- * Nothing outside this folder includes this but tests and benchmarks. */
+ * Outside this folder, only tests and benchmarks include this file. */
 #ifndef WB__CPU_TILE_H
 #define WB__CPU_TILE_H
 
 #include "backend/backend.h"
 
-/* ---- what is compiled for each instruction set ----------------------------------------------- */
+/* ---- compiled for each instruction set ------------------------------------------------------- */
 
-/* elements of four bytes; sum, max, min, argmax */
+/* WB__TILE: elements of four bytes.  WB__REDUCTIONS: sum, max, min, argmax. */
 enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
-/* d[i] = f(a[i], b[i], c[i]); d may be a, b or c where the elements are of one size. */
-typedef void wb__row_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
-/* Rows of a register (`pitch` elements from one to the next) from and to memory, any strides. */
+/* d[i] = f(a[i], b[i], c[i]).  d may be a, b or c if their elements have the same size. */
+typedef void wb__elementwise_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
+/* Copy rows between a register, `pitch` elements apart, and memory of any strides. */
 typedef void wb__load_fn(void *d, int64_t pitch, const void *p, int64_t rows, int64_t cols,
                          int64_t row_stride, int64_t col_stride);
 typedef void wb__store_fn(const void *s, int64_t pitch, void *p, int64_t rows, int64_t cols,
@@ -29,31 +29,31 @@ typedef void wb__draw_fn(void *d, int64_t n, uint64_t key, uint64_t counter, int
                          int64_t step);
 /* d[r][c] = s[r] */
 typedef void wb__splat_fn(void *d, const void *s, int64_t rows, int64_t cols);
-/* d[r] = fold over c of s[r][c] */
+/* d[r] = reduction over c of s[r][c] */
 typedef void wb__reduction_fn(void *d, const void *s, int64_t rows, int64_t cols);
-/* acc[i] takes v[i] in; argmax keeps in at[i] the `now` of the element that won. */
+/* Adds v[i] to the reduction acc[i].  argmax: at[i] becomes `now` if v[i] wins. */
 typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int64_t now);
 
-/* Which operands of a row are one number for all elements. */
+/* Which operands are one number for all elements: v a vector, s a scalar. */
 enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE_VVS = WB__SVV,
        WB__WHERE_VSS = WB__SHAPES };
 
 typedef struct {
     const char *isa;
-    /* by the operands' register; NULL where not accepted */
-    wb__row_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
-    wb__row_fn *far[2];                                     /* sin, cos of f32, of any argument */
-    wb__row_fn *where_ss[WB__REGS];                         /* both values one number */
-    /* to the register that holds the dtype */
-    wb__row_fn *cast[WB__REGS][WB_DTYPE_COUNT];
+    /* per register kind of the operands; NULL: not supported */
+    wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
+    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
+    wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
+    /* to the register kind of the dtype */
+    wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
-    /* from the register that holds the dtype */
+    /* from the register kind of the dtype */
     wb__store_fn *store[WB_DTYPE_COUNT];
     wb__iota_fn *iota[WB__REGS];
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */
     wb__splat_fn *splat[WB__REGS];
-    wb__reduction_fn *reduction[WB__REDUCTIONS][WB__REGS];                 /* argmax: the place, as int32_t */
-    /* acc: of the register's type; sums of integers in int64_t */
+    wb__reduction_fn *reduction[WB__REDUCTIONS][WB__REGS];  /* argmax: the index, as int32_t */
+    /* acc has the register's type; sums of integers are int64_t */
     wb__gather_fn *gather[WB__REDUCTIONS][WB__REGS];
     void (*flush)(double *to, float *acc, int64_t n);       /* to += acc, acc = 0 */
 } wb__tile_table;
@@ -63,11 +63,11 @@ extern const wb__tile_table wb__tile_portable;
 extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 #endif
 
-/* The table for wb__isa_here(). */
+/* The table for the level of wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
-/* The function of a row over elements, of any argument. */
-static inline wb__row_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
+/* The function of a unary operation for arguments of any size. */
+static inline wb__elementwise_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
 {
     if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
     if (reg == WB__REG_F32 && op == WB__OP_cos) return t->far[1];

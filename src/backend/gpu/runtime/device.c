@@ -1,5 +1,5 @@
-/* Devices: found once, opened when first used, lost when the driver gives them up; what a child of
- * fork may not do; errors of drivers as ours. */
+/* Devices: found once, opened at the first use, marked as lost after a fatal error; forked
+ * children; drivers' errors as Weber's. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static void lose(wb__gpu_device *d, int code, const char *what)
 
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
 {
-    char who[24], what[1200], said[400] = "";
+    char who[24], what[1200], message[400] = "";
     if (d) snprintf(who, sizeof who, "%s:%d", v->backend->tag, d->base.ordinal);
     else snprintf(who, sizeof who, "%s", v->backend->tag);
     va_list arguments;
@@ -33,10 +33,10 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     const int kind = v->error_kind(code);
     const bool lost = d && kind & WB__GPU_ERROR_LOST;
     if (lost) lose(d, code, what);
-    v->error_text(d, code, said, sizeof said);
+    v->error_text(d, code, message, sizeof message);
     return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
-                    *said ? "; the driver says: " : "", said,
+                    *message ? "; the driver reports: " : "", message,
                     lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
 }
 
@@ -46,17 +46,17 @@ static int report_lost(wb__gpu_device *d)
     char because[sizeof d->lost_because];
     memcpy(because, d->lost_because, sizeof because);
     pthread_mutex_unlock(&d->losing);
-    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device was lost to this process: %s; other"
-                    " devices go on, this one needs the process restarted", d->driver->backend->tag,
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device is lost: %s; restart the process to"
+                    " use it; other devices still work", d->driver->backend->tag,
                     d->base.ordinal, because);
 }
 
-/* ---- fork ------------------------------------------------------------------------------------
+/* ---- fork ----
  *
- * A child has none of the driver's threads: calls of the driver may fail or wait for ever there. */
+ * A forked child has none of the driver's threads: a driver call may fail or never return. */
 
-enum { MOST_DRIVERS = 8 };
-static wb__gpu_state *guarded[MOST_DRIVERS];
+enum { MAX_DRIVERS = 8 };
+static wb__gpu_state *guarded[MAX_DRIVERS];
 static _Atomic int n_guarded;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -67,13 +67,13 @@ static void in_child(void)
 
 static void notice_forks(void) { pthread_atfork(NULL, NULL, in_child); }
 
-/* The driver's library is open: from now on a child is refused. */
+/* Called when the driver's library is open: from then on, a forked child gets an error. */
 static void guard(wb__gpu_state *s)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     pthread_once(&once, notice_forks);
     pthread_mutex_lock(&one);
-    if (!s->guarded && n_guarded < MOST_DRIVERS) {
+    if (!s->guarded && n_guarded < MAX_DRIVERS) {
         guarded[n_guarded] = s;
         n_guarded++;
         s->guarded = true;
@@ -84,14 +84,14 @@ static void guard(wb__gpu_state *s)
 int wb__gpu_check_fork(const wb__gpu_driver *v)
 {
     if (wb__likely(!v->state->child)) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "%s: this process was forked from one that had started %s,"
-                    " which works there alone: fork before the first use of a device, or call exec"
-                    " after it", v->backend->tag, v->backend->name);
+    return wb__fail(WB_ERROR_DEVICE, "%s: this process was forked after %s was started, which"
+                    " works in the parent process only: fork before the first use of a device, or"
+                    " call exec after the fork", v->backend->tag, v->backend->name);
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Makes the device's locks, or destroys them. */
+/* Initialises the device's locks, or destroys them. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
     pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
@@ -129,7 +129,8 @@ int wb__gpu_enter(wb__gpu_device *d)
 {
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
     if (wb__unlikely(!d->open)) {
-        int status = d->base.backend->start();  /* it may have been stopped since d was found */
+        /* the backend may have been stopped after d was found */
+        int status = d->base.backend->start();
         if (status) return status;
         pthread_mutex_lock(&d->opening);
         if (!d->open) status = open_device(d);
@@ -176,14 +177,14 @@ static void forget(const wb__gpu_driver *v)
     if (v->forget) v->forget();
 }
 
-/* ---- choosing devices: processors come last, or as a variable has them ----------------------- */
+/* ---- choosing devices: CPUs are last, or an environment variable selects --------------------- */
 
 typedef struct {
-    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    wb__gpu_device *device[WB__GPU_MAX_DEVICES];
     int n;
 } list;
 
-/* Otherwise they stay as the driver lists them. */
+/* Moves CPUs to the end; otherwise keeps the driver's order. */
 static void sort_devices(list *l)
 {
     for (int i = 1; i < l->n; i++) {
@@ -195,7 +196,7 @@ static void sort_devices(list *l)
     }
 }
 
-/* Moves what `word` names from one list to the other: a number, or a kind of device. */
+/* Moves the devices that `word` selects, an index or a kind, from one list to the other. */
 static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
@@ -250,7 +251,7 @@ static int find(const wb__gpu_driver *v)
         d->driver = v;
         d->base = (wb_device){.backend = v->backend, .ordinal = i, .name = d->name, .state = d};
         d->debug_sync = wb__debug("sync");
-        d->most_waiting = 1;
+        d->flush_interval = 1;
         set_locks(d, true);
         s->n = i + 1;
         status = wb__gpu_memory_limit(v->backend->tag, d->total, &d->cache.limit);
@@ -289,7 +290,8 @@ void wb__gpu_stop(const wb__gpu_driver *v)
     wb__gpu_state *s = v->state;
     if (s->child) return;
     pthread_mutex_lock(&s->starting);
-    if (s->started && in_use(s)) {          /* by what the program still holds: it stays usable */
+    /* the program still uses objects of the backend: it stays started */
+    if (s->started && in_use(s)) {
         for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
     } else if (s->started) {
         forget(v);

@@ -1,53 +1,56 @@
-/* Plans as one command: a sequence of kernels is recorded once, as a graph of the driver's, and
+/* Plans as one command: a sequence of kernels is recorded once, as a graph of the driver, and
  * launched as a whole at every run.
  *
- * A graph holds the addresses of its buffers.  Variables seldom move; inputs and results of a loop
- * come from the cache and take turns among few addresses, as a loader's batches do.  So a graph has
- * up to sixteen instances, each for one set of addresses.  Where these keep changing, a further
- * instance has memory of its own in place of what changes: inputs are copied there before it runs,
- * results from there after it, and nothing is recorded any more.  Variables cannot be copied so:
- * where more sets of them take turns than there are instances, as in many models of one shape, the
- * runs without one are launched kernel by kernel, for to record costs more than that; so they are
- * where a window with wide gaps moves.
+ * A graph contains the addresses of its buffers.  Variables rarely move; inputs and results of a
+ * loop come from the cache and alternate between few addresses, as a loader's batches do.  So a
+ * graph has up to sixteen instances, each for one set of addresses.  If the addresses keep
+ * changing, one more instance uses its own memory instead: inputs are copied there before it runs,
+ * results from there afterwards, and nothing needs to be recorded again.  Variables cannot be
+ * copied this way.  If they alternate between more sets of addresses than there are instances, as
+ * with many models of one shape, runs without an instance are launched kernel by kernel, because
+ * recording costs more than that.  The same applies if a buffer moves of which the kernels access
+ * only scattered parts.
  *
- * Recording is done on a stream of its own, on which nothing runs, so that it is in nobody's way.
- * What cannot be recorded is launched kernel by kernel, as without a graph. */
+ * Recording uses a stream on which nothing runs, so that it does not interfere with other work.
+ * Kernels that cannot be recorded are launched one by one, as without a graph. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
 enum {
     INSTANCES = 16,
-    COPYING = INSTANCES,        /* the one with memory of its own */
-    FREELY = 2 * INSTANCES,     /* recordings that a graph may have at any time, */
-    SELDOM = 8                  /* and beyond these one in so many runs */
+    COPYING = INSTANCES,        /* the instance with its own memory */
+    FREELY = 2 * INSTANCES,     /* recordings allowed at any time; */
+    SELDOM = 8                  /* afterwards, one recording in this many runs */
 };
 
 typedef struct {
     void *exec;           /* NULL: none */
-    uint64_t *address;       /* of every buffer */
-    wb__gpu_memory *block;       /* of the tables; NULL where there are none */
-    uint64_t last;              /* when it ran, by the graph's clock */
+    uint64_t *address;       /* address of every buffer */
+    wb__gpu_memory *block;       /* the block of the tables; NULL: there are none */
+    uint64_t last;              /* the graph's clock at its last run */
 } instance;
 
 struct wb__graph {
     const wb__sequence *s;
-    int arena;                  /* which buffer; -1: none */
-    bool *used;                 /* which buffers the kernels use: the others may be anywhere */
+    int arena;                  /* buffer index of the arena; -1: none */
+    /* per buffer: whether the kernels use it; the addresses of other buffers are ignored */
+    bool *used;
     bool broken;                /* it cannot be recorded */
     wb__gpu_tables tables;
-    pthread_mutex_t lock;       /* of what follows; taken before the device's */
-    uint64_t clock, runs, made; /* made: instances, ever */
-    uint64_t *addresses;     /* memory of all lists of these */
-    uint64_t *now;           /* where the buffers are in this run */
+    pthread_mutex_t lock;       /* guards the fields below; acquired before the device's lock */
+    uint64_t clock, runs, created;  /* created: number of instances ever created */
+    uint64_t *addresses;     /* the memory of all address lists */
+    uint64_t *now;           /* the addresses in this run */
     instance one[INSTANCES + 1];
-    wb__gpu_memory **own;       /* the copying one's, in place of these buffers; NULL: theirs */
+    /* the copying instance's own memory, per buffer; NULL: the buffer's own address */
+    wb__gpu_memory **own;
 };
 
-/* ---- making and freeing ---------------------------------------------------------------------- */
+/* ---- creating and freeing -------------------------------------------------------------------- */
 
-/* All instances get theirs at once, so that a loop's memory does not grow with each that it
- * meets. */
+/* Allocates the blocks of all instances at once, so that a loop's memory does not grow with each
+ * new instance. */
 static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++)
@@ -64,7 +67,7 @@ static int list_used(wb__graph *g)
         const wb__gpu_kernel *k = (const wb__gpu_kernel *)g->s->kernels[i];
         for (int j = 0; j < k->n_used; j++) g->used[k->used[j]] = true;
     }
-    if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind it */
+    if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind the arena */
     return 0;
 }
 
@@ -127,23 +130,23 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 
 /* ---- recording ------------------------------------------------------------------------------- */
 
-static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int part)
+static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
 {
     for (int r = 0; t->kernel == k && r < t->n; r++)
-        if (t->part[r] == part) return true;
+        if (t->row_launch[r] == index) return true;
     return false;
 }
 
-/* One part: by value, or as the first row of a table, which brings the others. */
-static int record_part(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int part,
-                       uint64_t block, const wb__gpu_places *at)
+/* Records one launch: by value, or the whole table whose first row it is. */
+static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
+                         uint64_t block, const wb__gpu_addresses *at)
 {
     for (int i = 0; i < g->tables.n; i++) {
         const wb__gpu_table *t = &g->tables.table[i];
-        if (!is_row(t, k, part)) continue;
-        return t->part[0] == part ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
+        if (!is_row(t, k, index)) continue;
+        return t->row_launch[0] == index ? wb__gpu_table_launch(d, t, block, WB__GPU_RECORDING) : 0;
     }
-    return wb__gpu_launch_part(d, k, &k->parts[part], WB__GPU_RECORDING, at);
+    return wb__gpu_enqueue(d, k, &k->launches[index], WB__GPU_RECORDING, at);
 }
 
 static int fail(wb__gpu_device *d, const wb__graph *g, int code)
@@ -151,9 +154,9 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* With the device's lock, since kernels have room for the arguments of one launch. */
-static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const wb__gpu_places *at,
-                  void **recorded)
+/* With the device's lock held, since kernels have space for the arguments of one launch only. */
+static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
+                  const wb__gpu_addresses *at, void **recorded)
 {
     int code = d->driver->record_begin(d);
     if (code) return fail(d, g, code);
@@ -161,15 +164,15 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block, const w
     for (int i = 0; i < g->s->n_kernels && !status; i++) {
         wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
         if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
-        for (int p = 0; p < k->n && !status; p++) status = record_part(d, g, k, p, block, at);
+        for (int p = 0; p < k->n && !status; p++) status = record_launch(d, g, k, p, block, at);
     }
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
     return status || !code ? status : fail(d, g, code);
 }
 
-/* The rows for these places, into the block of the tables. */
-static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
+/* Uploads the table rows for these addresses into the instance's block. */
+static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
     if (!g->tables.bytes) return 0;
     unsigned char *rows = wb__alloc_zero(g->tables.bytes, 1);
@@ -180,14 +183,14 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
     return status;
 }
 
-/* An instance for the addresses in g->now. */
-static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_places at)
+/* Creates an instance for the addresses in g->now. */
+static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
     void *recorded = NULL;
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
     if (in->exec) d->driver->drop_graph(in->exec);
     in->exec = NULL;
-    g->made++;
+    g->created++;
     int status = fill_block(d, g, in, &at);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
@@ -210,7 +213,7 @@ static bool fits(const wb__graph *g, const instance *in)
     return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
 }
 
-/* A variable is not where it was when this one was recorded. */
+/* Whether a variable has moved since this instance was recorded. */
 static bool is_stale(const wb__graph *g, const instance *in)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
@@ -219,8 +222,9 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* The longest unused of those that are free or stale, or of all; NULL: all are for other places. */
-static instance *longest_unused(wb__graph *g, bool of_all)
+/* The least recently used instance, among free and stale instances or among all; NULL: all are
+ * valid for other addresses. */
+static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
     for (int i = 0; i < INSTANCES; i++) {
@@ -231,8 +235,8 @@ static instance *longest_unused(wb__graph *g, bool of_all)
     return best;
 }
 
-/* Was a buffer elsewhere in a run that an instance was made for? */
-static bool was_elsewhere(const wb__graph *g, int i)
+/* Whether some instance was recorded with another address of buffer i. */
+static bool has_moved(const wb__graph *g, int i)
 {
     bool moves = false;
     for (int k = 0; k <= INSTANCES; k++)
@@ -240,21 +244,20 @@ static bool was_elsewhere(const wb__graph *g, int i)
     return moves;
 }
 
-/* Does a buffer move that is not worth a copy? */
+/* Whether a buffer has moved whose accesses are scattered, so that copying it is not worthwhile. */
 static bool moves_scattered(const wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
-        if (g->s->buffers[i].scattered && was_elsewhere(g, i)) return true;
+        if (g->s->buffers[i].scattered && has_moved(g, i)) return true;
     return false;
 }
 
-/* Puts our own memory in place of all that was seen to move and may be elsewhere; false: there is
- * none to be had. */
-static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
+/* Allocates own memory for every buffer that moves; false: out of memory. */
+static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const bool moves = was_elsewhere(g, i);
+        const bool moves = has_moved(g, i);
         const bool stays = b->kind == WB__BUFFER_VARIABLE ||
                            (g->s->split && b->kind != WB__BUFFER_INPUT);
         if (stays || (!moves && !g->own[i])) continue;
@@ -267,63 +270,66 @@ static bool take_own_memory(wb__gpu_device *d, wb__graph *g)
     return true;
 }
 
-/* Where a buffer is in this run; 0: nowhere, or it is not used. */
-static uint64_t place_of(const wb__graph *g, const wb__gpu_places *at, int i)
+/* The address of a buffer in this run; 0: it has none, or is not used. */
+static uint64_t address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
-    return m ? m->at + (at->places ? at->places[i] : 0) : 0;
+    return m ? m->at + (at->offsets ? at->offsets[i] : 0) : 0;
 }
 
-static void locate(wb__graph *g, const wb__gpu_places *at)
+static void locate(wb__graph *g, const wb__gpu_addresses *at)
 {
-    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = place_of(g, at, i);
+    for (int i = 0; i < g->s->n_buffers; i++) g->now[i] = address_of(g, at, i);
 }
 
-static bool pays(const wb__graph *g) { return g->made < FREELY || g->made * SELDOM < g->runs; }
+static bool may_record(const wb__graph *g)
+{
+    return g->created < FREELY || g->created * SELDOM < g->runs;
+}
 
-/* *in: the instance for this run; NULL: none, this time.  0, or an error. */
-static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_places *at, instance **in)
+/* *in: the instance for this run; NULL: none.  Returns 0, or an error. */
+static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
 {
     locate(g, at);
     for (int i = 0; i < INSTANCES; i++) {
         *in = &g->one[i];
         if (fits(g, *in)) return 0;
     }
-    *in = longest_unused(g, false);
+    *in = least_recently_used(g, false);
     if (!*in && moves_scattered(g)) return 0;
-    if (!*in && take_own_memory(d, g)) {
+    if (!*in && use_own_memory(d, g)) {
         *in = &g->one[COPYING];
         if (fits(g, *in)) return 0;
     } else if (!*in) {
         locate(g, at);
-        *in = longest_unused(g, true);
+        *in = least_recently_used(g, true);
     }
-    if (pays(g)) return make_instance(d, g, *in, *at);
+    if (may_record(g)) return make_instance(d, g, *in, *at);
     *in = NULL;
     return 0;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* With the device's lock: copies of inputs into our own memory, or of results out of it. */
-static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_places *at,
+/* With the device's lock held: copies inputs to our own memory, or results from it. */
+static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
                     wb__buffer_kind kind)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
         const wb__buffer *b = &g->s->buffers[i];
-        const uint64_t theirs = place_of(g, at, i);
-        if (b->kind != kind || !g->own[i] || !theirs || !b->bytes) continue;
-        const uint64_t ours = g->own[i]->at;
+        const uint64_t buffer_address = address_of(g, at, i);
+        if (b->kind != kind || !g->own[i] || !buffer_address || !b->bytes) continue;
+        const uint64_t own_address = g->own[i]->at;
         const bool in = kind == WB__BUFFER_INPUT;
-        const int code = d->driver->copy(d, in ? ours : theirs, 0, d, in ? theirs : ours, 0,
-                                         b->bytes, NULL);
+        const int code = d->driver->copy(d, in ? own_address : buffer_address, 0, d,
+                                         in ? buffer_address : own_address, 0, b->bytes, NULL);
         if (code) return wb__gpu_fail(d->driver, d, code, "%zu bytes of a plan", b->bytes);
     }
     return 0;
 }
 
-/* With the device's lock. */
-static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_places *at)
+/* With the device's lock held. */
+static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
     const bool copying = in == &g->one[COPYING];
     int status = in->block ? wb__gpu_uses(d, in->block) : 0;
@@ -339,27 +345,27 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_p
     if (code) return fail(d, g, code);
     if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
-    if (!wb__gpu_mark_now(d)) wb_clear_error();       /* then uploads wait for more than this */
+    if (!wb__gpu_mark_now(d)) wb_clear_error();  /* no mark: uploads will wait for later commands */
     in->last = ++g->clock;
     return status;
 }
 
-static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_places *at)
+static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
     int status = 0;
     for (int i = 0; i < g->s->n_kernels && !status; i++)
-        status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->places, workspace,
+        status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
     return status;
 }
 
 int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
-                     const size_t *places, const wb__number *numbers)
+                     const size_t *offsets, const wb__number *numbers)
 {
     wb__gpu_device *d = base->state;
-    const wb__gpu_places at = {.address = g->now, .buffers = buffers, .places = places,
-                               .workspace_at = g->s->workspace_at, .numbers = numbers};
+    const wb__gpu_addresses at = {.address = g->now, .buffers = buffers, .offsets = offsets,
+                                  .workspace_at = g->s->workspace_at, .numbers = numbers};
     int status = 0;
     if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&g->lock);

@@ -1,37 +1,39 @@
-/* Steps: prepared when a plan is made, by a vendor's library or as compiled text, and launched at
- * every run.  A launch looks nothing up, allocates nothing, and takes one lock; where arguments are
- * bound, those are that differ from the launch before. */
+/* Steps: prepared when a plan is created, by a vendor library or as compiled text, and launched at
+ * every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver binds
+ * arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a step is called ------------------------------------------------------------------- */
+/* ---- the description of a step --------------------------------------------------------------- */
 
-static size_t add_view(char *text, size_t at, size_t room, const wb__view *v)
+static size_t add_view(char *text, size_t at, size_t capacity, const wb__view *v)
 {
-    at += (size_t)snprintf(text + at, room - at, " [");
-    for (int i = 0; i < v->ndim && at < room; i++)
-        at += (size_t)snprintf(text + at, room - at, "%s%lld", i ? "," : "", (long long)v->dims[i]);
-    if (at < room) at += (size_t)snprintf(text + at, room - at, "] %s", wb_dtype_name(v->dtype));
-    return WB__MIN(at, room - 1);
+    at += (size_t)snprintf(text + at, capacity - at, " [");
+    for (int i = 0; i < v->ndim && at < capacity; i++)
+        at += (size_t)snprintf(text + at, capacity - at, "%s%lld", i ? "," : "",
+                               (long long)v->dims[i]);
+    if (at < capacity)
+        at += (size_t)snprintf(text + at, capacity - at, "] %s", wb_dtype_name(v->dtype));
+    return WB__MIN(at, capacity - 1);
 }
 
 /* "matmul [64,784] f32 [784,10] f32 [64,10] f32" */
-static void describe(const wb__step *step, char *text, size_t room)
+static void describe(const wb__step *step, char *text, size_t capacity)
 {
-    size_t at = (size_t)snprintf(text, room, "%s", wb__step_names[step->kind]);
+    size_t at = (size_t)snprintf(text, capacity, "%s", wb__step_names[step->kind]);
     if (step->kind == WB__STEP_FUSED && step->fused.n_segments) {
         const wb__space *space = &step->fused.spaces[0];
         wb__view v = {.dtype = WB_F32, .ndim = space->ndim};
         memcpy(v.dims, space->dims, sizeof v.dims);
         if (step->fused.n_views) v.dtype = step->fused.views[0].dtype;
-        at = add_view(text, at, room, &v);
+        at = add_view(text, at, capacity, &v);
         if (step->fused.n_segments > 1)
-            snprintf(text + at, room - at, " and %d more", step->fused.n_segments - 1);
+            snprintf(text + at, capacity - at, " and %d more", step->fused.n_segments - 1);
     }
-    for (int i = 0; i < step->n_views; i++) at = add_view(text, at, room, &step->views[i]);
+    for (int i = 0; i < step->n_views; i++) at = add_view(text, at, capacity, &step->views[i]);
 }
 
 /* ---- preparing ------------------------------------------------------------------------------- */
@@ -40,9 +42,9 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
 {
     const wb__gpu_target *t = &d->target;
     const size_t bytes = (size_t)l->n_buffers * t->buffer_bytes + l->args_bytes;
-    if (l->groups[0] <= t->most_groups[0] && l->groups[1] <= t->most_groups[1] &&
-        l->groups[2] <= t->most_groups[2] && bytes <= t->most_args &&
-        (!t->most_buffers || l->n_buffers <= t->most_buffers))
+    if (l->groups[0] <= t->max_groups[0] && l->groups[1] <= t->max_groups[1] &&
+        l->groups[2] <= t->max_groups[2] && bytes <= t->max_args_bytes &&
+        (!t->max_buffers || l->n_buffers <= t->max_buffers))
         return 0;
     return wb__fail(WB_ERROR_INTERNAL, "%s:%d: kernel %s: %u x %u x %u groups, %d buffers, %zu"
                     " bytes of arguments: more than can be launched", d->driver->backend->tag,
@@ -50,7 +52,7 @@ static int check_sizes(wb__gpu_device *d, const wb__gpu_launch *l)
                     l->n_buffers, bytes);
 }
 
-static int prepare_part(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_launch *l)
+static int prepare_launch(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_launch *l)
 {
     const size_t n = (size_t)l->n_buffers;
     p->launch = l;
@@ -71,7 +73,7 @@ static int prepare_part(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_launch
 
 /* ---- libraries ------------------------------------------------------------------------------- */
 
-/* The library for steps of a kind; NULL: there is none. */
+/* The library for a kind of step; NULL: none. */
 static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *step)
 {
     const wb__gpu_hook *const *all = d->driver->libraries;
@@ -80,18 +82,18 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
     return NULL;
 }
 
-/* With the device entered.  WB_ERROR_UNSUPPORTED: by text. */
+/* With the device entered.  WB_ERROR_UNSUPPORTED: text must be used. */
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                           const char **why)
+                           const char **reason)
 {
     const wb__gpu_hook *library = library_for(d, step);
     if (!library) return WB_ERROR_UNSUPPORTED;
     if (library->vendor && !wb__gpu_vendor_usable(library->vendor)) {
-        *why = library->vendor->why_not[WB__GPU_UNUSED];
+        *reason = library->vendor->reasons[WB__GPU_UNUSED];
         return WB_ERROR_UNSUPPORTED;
     }
     pthread_mutex_lock(&d->lock);
-    const int status = library->prepare(d, step, r, why);
+    const int status = library->prepare(d, step, r, reason);
     pthread_mutex_unlock(&d->lock);
     return status;
 }
@@ -104,16 +106,16 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* The step without its epilogue by a library, and the epilogue by text. */
+/* Prepares the step without its epilogue by a library, and the epilogue by text. */
 static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                          wb__gpu_work **work)
 {
     const wb__gpu_hook *library = library_for(d, step);
     wb__step bare;
     wb__gpu_rest rest;
-    const char *why = NULL;
+    const char *reason = NULL;
     if (!library || !wb__gpu_split(step, library->bare, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
-    int status = prepare_routine(d, &bare, r, &why);
+    int status = prepare_routine(d, &bare, r, &reason);
     if (status) return status;
     status = wb__gpu_step(&d->target, &rest.step, work);
     if (!status) return 0;
@@ -124,7 +126,7 @@ static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routin
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Which of the plan's buffers the kernel uses. */
+/* Adds a buffer of the plan to those that the kernel uses. */
 static void use_buffer(wb__gpu_kernel *k, int buffer)
 {
     if (buffer < 0) return;
@@ -136,9 +138,9 @@ static void use_buffer(wb__gpu_kernel *k, int buffer)
 
 static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
 {
-    size_t room = (size_t)step->n_views + 3;
-    for (int i = 0; i < k->n; i++) room += (size_t)k->work->launch[i].n_buffers;
-    k->used = wb__alloc_zero(room, sizeof *k->used);
+    size_t capacity = (size_t)step->n_views + 3;
+    for (int i = 0; i < k->n; i++) capacity += (size_t)k->work->launch[i].n_buffers;
+    k->used = wb__alloc_zero(capacity, sizeof *k->used);
     if (!k->used) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n; i++) {
         const wb__gpu_launch *l = &k->work->launch[i];
@@ -153,21 +155,21 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* *kernel: what there is of it, also on failure. */
+/* *kernel: is set on failure too, as far as it was created. */
 static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = NULL;
     wb__gpu_work *work = NULL;
-    const char *why = NULL;
-    int status = prepare_routine(d, step, &routine, &why);
+    const char *reason = NULL;
+    int status = prepare_routine(d, step, &routine, &reason);
     if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
-        return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag,
-                        d->base.ordinal, why ? why : "no kernel has this epilogue and these sums");
+        return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
+                        reason ? reason : "no kernel has this epilogue and these sums");
     if (status == WB_ERROR_UNSUPPORTED) status = wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
-    wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->parts);
+    wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
         destroy_routine(d, routine);
@@ -177,13 +179,13 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work->impl;
-    k->base.why = routine ? NULL : why;
+    k->base.reason = routine ? NULL : reason;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
     status = list_buffers(k, step);
     for (int i = 0; i < n && !status; i++)
-        status = prepare_part(d, &k->parts[i], &work->launch[i]);
+        status = prepare_launch(d, &k->launches[i], &work->launch[i]);
     return status;
 }
 
@@ -209,7 +211,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     const bool entered = wb__gpu_enter_to_release(d);
     d->holders--;
     for (int i = 0; i < k->n; i++) {
-        wb__gpu_part *p = &k->parts[i];
+        wb__gpu_bound_launch *p = &k->launches[i];
         if (p->function && d->driver->drop_function) d->driver->drop_function(p->function);
         wb__gpu_program_put(d, p->program);
         wb__free(p->args);
@@ -224,37 +226,37 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     if (entered) wb__gpu_leave(d);
 }
 
-/* ---- what the libraries take ----------------------------------------------------------------- */
+/* ---- optional steps of the libraries --------------------------------------------------------- */
 
-/* Asks a library, which wants the device entered and the lock. */
-static bool ask(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
-                bool (*question)(wb__gpu_device *, const wb__step *))
+/* Calls a function of a library, with the device entered and its lock held. */
+static bool call_locked(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
+                        bool (*function)(wb__gpu_device *, const wb__step *))
 {
     wb__gpu_device *d = base->state;
-    if (!question || (library->vendor && !wb__gpu_vendor_usable(library->vendor))) return false;
+    if (!function || (library->vendor && !wb__gpu_vendor_usable(library->vendor))) return false;
     if (wb__gpu_enter(d)) {
         wb_clear_error();
         return false;
     }
     pthread_mutex_lock(&d->lock);
-    const bool answer = question(d, step);
+    const bool answer = function(d, step);
     pthread_mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return answer;
 }
 
-bool wb__gpu_takes_step(const wb_device *base, const wb__step *step)
+bool wb__gpu_supports_step(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;
     const wb__gpu_hook *library = library_for(d, step);
-    if (library && ask(base, library, step, library->takes)) return true;
-    return wb__gpu_takes(&d->target, step);
+    if (library && call_locked(base, library, step, library->supports)) return true;
+    return wb__gpu_supports(&d->target, step);
 }
 
-bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv)
+bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv)
 {
     const wb__gpu_hook *library = library_for(base->state, conv);
-    return library && ask(base, library, conv, library->prefers_nhwc);
+    return library && call_locked(base, library, conv, library->prefers_channels_last);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -267,15 +269,16 @@ static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__g
                         l->groups[2], l->items[0], l->items[1], l->items[2]);
 }
 
-static int bind(wb__gpu_device *d, wb__gpu_part *p, int argument, size_t bytes, const void *value)
+static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
+                const void *value)
 {
     const int code = d->driver->bind(p->function, argument, bytes, value);
     return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
                                argument) : 0;
 }
 
-/* Binds what differs from the launch before. */
-static int bind_arguments(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_places *at)
+/* Binds the arguments that differ from the previous launch. */
+static int bind_arguments(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_addresses *at)
 {
     const wb__gpu_launch *l = p->launch;
     for (int i = 0; i < l->n_buffers; i++) {
@@ -287,7 +290,7 @@ static int bind_arguments(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_plac
         p->address[i] = m->serial;
     }
     if (p->set && !p->changes) return 0;
-    wb__gpu_fill(l, at->numbers, at->places, at->workspace_at, p->next);
+    wb__gpu_fill(l, at->numbers, at->offsets, at->workspace_at, p->next);
     if (p->set && !memcmp(p->next, p->args, l->args_bytes)) return 0;
     const int status = bind(d, p, l->n_buffers, l->args_bytes, p->next);
     if (status) return status;
@@ -296,8 +299,8 @@ static int bind_arguments(wb__gpu_device *d, wb__gpu_part *p, const wb__gpu_plac
     return 0;
 }
 
-int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part *p,
-                        wb__gpu_queue q, const wb__gpu_places *at)
+int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_launch *p,
+                    wb__gpu_queue q, const wb__gpu_addresses *at)
 {
     const wb__gpu_launch *l = p->launch;
     if (d->driver->bind) {
@@ -309,7 +312,7 @@ int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part
                 l->buffer[i] == WB__GPU_WORKSPACE ? at->workspace : at->address[l->buffer[i]];
         if (p->changes) wb__gpu_fill(l, at->numbers, NULL, at->workspace_at, p->args);
     }
-    void **event = q == WB__GPU_COMPUTE ? wb__gpu_wanted(d) : NULL;
+    void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
     int code = d->driver->launch(d, q, p->function, l->groups, l->items, p->argument, event);
     if (code) return launch_failed(d, k, l, code);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
@@ -319,7 +322,7 @@ int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part
 }
 
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
-                           const wb__gpu_places *at)
+                           const wb__gpu_addresses *at)
 {
     const int status = k->routine->library->launch(d, k->routine, q, at);
     if (status || !d->debug_sync) return status;
@@ -327,35 +330,35 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
 }
 
-/* With the lock. */
-static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_places *at)
+/* With the lock held. */
+static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses *at)
 {
     int status = at->memory ? wb__gpu_uses(d, at->memory) : 0;
     for (int i = 0; i < k->n_used && !status; i++) {
         const int b = k->used[i];
         wb__gpu_memory *m = at->buffers[b];
-        k->address[b] = m->at + (at->places ? at->places[b] : 0);
+        k->address[b] = m->at + (at->offsets ? at->offsets[b] : 0);
         status = wb__gpu_uses(d, m);
     }
     if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
     for (int i = 0; i < k->n && !status; i++)
-        status = wb__gpu_launch_part(d, k, &k->parts[i], WB__GPU_COMPUTE, at);
-    for (int i = 0; i < k->n_used; i++)         /* the last of these commands, not the first */
+        status = wb__gpu_enqueue(d, k, &k->launches[i], WB__GPU_COMPUTE, at);
+    for (int i = 0; i < k->n_used; i++)  /* memory is used until the last of these commands */
         ((wb__gpu_memory *)at->buffers[k->used[i]])->used = d->issued;
     if (at->memory) at->memory->used = d->issued;
     return status;
 }
 
 int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                          const size_t *places, void *workspace, size_t workspace_at,
+                          const size_t *offsets, void *workspace, size_t workspace_at,
                           const wb__number *numbers)
 {
     wb__gpu_device *d = base->state;
     wb__gpu_kernel *k = (wb__gpu_kernel *)kernel;
     wb__gpu_memory *w = workspace;
-    const wb__gpu_places at = {.address = k->address, .buffers = buffers, .places = places,
-                               .memory = w, .workspace = w ? w->at : 0,
-                               .workspace_at = workspace_at, .numbers = numbers};
+    const wb__gpu_addresses at = {.address = k->address, .buffers = buffers, .offsets = offsets,
+                                  .memory = w, .workspace = w ? w->at : 0,
+                                  .workspace_at = workspace_at, .numbers = numbers};
     if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
     pthread_mutex_lock(&d->lock);
     const int status = launch(d, k, &at);

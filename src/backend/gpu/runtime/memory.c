@@ -1,5 +1,5 @@
-/* Memory: the driver's blocks behind handles of ours, kept by size when they are released, and
- * never more of them than the device or WEBER_MEMORY_LIMIT allows. */
+/* Memory: handles of the driver's blocks.  Released blocks are kept by size.  The total never
+ * exceeds the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -9,7 +9,8 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* "100M", "1.5GiB", "2GB", "50%": K, M, G, T and KiB ... are powers of 1,024, KB ... of 1,000. */
+/* Parses "100M", "1.5GiB", "2GB" or "50%": K, M, G, T and KiB ... are powers of 1,024, KB ...
+ * powers of 1,000. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 {
     const char *text = getenv("WEBER_MEMORY_LIMIT");
@@ -39,20 +40,20 @@ int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
     return 0;
 }
 
-/* "1.5 MiB"; returns room. */
-static const char *size_text(int64_t bytes, char room[32])
+/* Writes a size as "1.5 MiB"; returns the buffer. */
+static const char *size_text(int64_t bytes, char text[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
     double value = (double)bytes;
     size_t u = 0;
     while (value >= 1024 && u + 1 < WB__COUNT(units)) value /= 1024, u++;
-    snprintf(room, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
-    return room;
+    snprintf(text, 32, u ? "%.1f %s" : "%.0f %s", value, units[u]);
+    return text;
 }
 
 enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
 
-/* The class of a size, and in *bytes the size of its blocks; -1: too large. */
+/* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
 static int size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -65,33 +66,34 @@ static int size_class(size_t size, size_t *bytes)
     return octave == OCTAVES ? -1 : octave * A_CLASS + (int)k;
 }
 
-/* `code`: the driver's error, if it was asked. */
-static void *no_room(wb__gpu_device *d, size_t bytes, int code)
+/* Reports that memory is exhausted.  `code`: the driver's error; 0: the driver was not called. */
+static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 {
-    char wanted[32], all[32], used[32], cached[32], said[96] = "";
+    char wanted[32], all[32], used[32], cached[32], message[96] = "";
     const wb__gpu_cache *c = &d->cache;
     const char *tag = d->driver->backend->tag;
     pthread_mutex_lock(&d->lock);
-    const int64_t held = c->used, kept = c->cached;
+    const int64_t in_use = c->used, kept = c->cached;
     pthread_mutex_unlock(&d->lock);
     const int64_t size = (int64_t)WB__MIN(bytes, (size_t)INT64_MAX);
     if (code)
-        snprintf(said, sizeof said, "; the driver says %s (%d)", d->driver->error_name(code), code);
+        snprintf(message, sizeof message, "; the driver reports %s (%d)",
+                 d->driver->error_name(code), code);
     if (d->most && size > d->most && d->most < c->limit)
-        return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s wanted; the device gives at"
-                             " most %s in one piece", tag, d->base.ordinal, size_text(size, wanted),
-                             size_text(d->most, all));
-    return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s wanted; %s %s, %s in tensors"
+        return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; the device"
+                             " allocates at most %s at once", tag, d->base.ordinal,
+                             size_text(size, wanted), size_text(d->most, all));
+    return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; %s %s, %s in tensors"
                          " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
                          size_text(c->limit, all),
                          c->limit < d->total ? "allowed by WEBER_MEMORY_LIMIT" : "in all",
-                         size_text(held, used), size_text(kept, cached), said);
+                         size_text(in_use, used), size_text(kept, cached), message);
 }
 
-/* ---- giving back ----------------------------------------------------------------------------- */
+/* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock and the device entered.  What the compute queue still does with the block comes
- * first; so does an upload that nobody waited for. */
+/* With the lock held and the device entered.  Waits for commands of the compute queue and for
+ * uploads that use the block. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
@@ -126,9 +128,9 @@ void wb__gpu_trim(const wb_device *base)
     if (entered) wb__gpu_leave(d);
 }
 
-/* The block released last is handed out first, so that a program that does the same at every step
- * gets the same addresses, which graphs hold; or the one released first, whose use has most likely
- * ended, so that an upload into it need not wait. */
+/* By default, the block released last is reused first, so that a program that repeats its steps
+ * gets the same addresses, which graphs contain.  With oldest_first, the block released first is
+ * reused, whose last use has most likely ended, so that an upload into it need not wait. */
 void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 {
     wb__gpu_device *d = base->state;
@@ -148,10 +150,11 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- allocating ------------------------------------------------------------------------------ */
 
-/* With the lock.  Blocks made when memory was short may be smaller than their class. */
-static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
+/* With the lock held.  Blocks that were allocated when memory was short may be smaller than their
+ * class. */
+static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
 {
     wb__gpu_memory *before = NULL;
     for (wb__gpu_memory **at = &c->free[k].first; *at; before = *at, at = &(*at)->next) {
@@ -167,19 +170,19 @@ static wb__gpu_memory *take(wb__gpu_cache *c, int k, size_t size)
     return NULL;
 }
 
-/* A new block, where the limit allows it; NULL without an error: there is none; *code is the
- * driver's error, if it was asked, or -1: the host has no memory. */
-static wb__gpu_memory *fresh(wb__gpu_device *d, size_t bytes, int *code)
+/* Allocates a new block if the limit allows it; NULL without an error: not possible.  *code: the
+ * driver's error, if it was called; -1: the host is out of memory. */
+static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
     wb__gpu_cache *c = &d->cache;
     *code = 0;
     if (bytes > (size_t)c->limit || (d->most && bytes > (size_t)d->most)) return NULL;
     pthread_mutex_lock(&d->lock);
-    const bool room = c->used + c->cached + (int64_t)bytes <= c->limit;
-    if (room) c->used += (int64_t)bytes;
+    const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;
+    if (fits) c->used += (int64_t)bytes;
     pthread_mutex_unlock(&d->lock);
-    if (!room) return NULL;
+    if (!fits) return NULL;
     wb__gpu_memory *m = wb__alloc_zero(1, sizeof *m);
     bool made = false;
     if (m) {
@@ -210,18 +213,19 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
 {
     int code = 0;
     pthread_mutex_lock(&d->lock);
-    wb__gpu_memory *m = take(&d->cache, k, size);
+    wb__gpu_memory *m = reuse_block(&d->cache, k, size);
     pthread_mutex_unlock(&d->lock);
-    if (!m) m = fresh(d, bytes, &code);
-    if (!m && is_full(d, code)) {           /* what is kept in other sizes, and exactly so much */
+    if (!m) m = new_block(d, bytes, &code);
+    /* free the cached blocks of other sizes, and allocate exactly this size */
+    if (!m && is_full(d, code)) {
         d->driver->sync(d, WB__GPU_COMPUTE);
         empty_cache(d);
-        m = fresh(d, bytes, &code);
+        m = new_block(d, bytes, &code);
         const size_t least = WB__MAX((size + 63) / 64 * 64, (size_t)64);
-        if (!m && is_full(d, code) && least < bytes) m = fresh(d, least, &code);
+        if (!m && is_full(d, code) && least < bytes) m = new_block(d, least, &code);
     }
     if (m) return m;
-    if (is_full(d, code)) return no_room(d, size, code);
+    if (is_full(d, code)) return out_of_memory(d, size, code);
     wb__gpu_fail(d->driver, d, code, "%zu bytes", size);
     return NULL;
 }
@@ -232,18 +236,18 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     size_t bytes = 0;
     if (wb__gpu_enter(d)) return NULL;
     const int k = size_class(size, &bytes);
-    wb__gpu_memory *m = k < 0 ? no_room(d, size, 0) : allocate(d, size, k, bytes);
+    wb__gpu_memory *m = k < 0 ? out_of_memory(d, size, 0) : allocate(d, size, k, bytes);
     wb__gpu_leave(d);
     return m;
 }
 
-/* Free is what this process could still have, where the driver does not say more. */
+/* The free memory is this process's own, unless the driver reports it. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;
     size_t left = (size_t)d->total;
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
-    if (d->open && d->driver->memory_left) {    /* merely to ask, none is opened */
+    if (d->open && d->driver->memory_left) {    /* a query does not open the device */
         if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
         const int code = d->driver->memory_left(d, &left);
         wb__gpu_leave(d);
@@ -258,7 +262,7 @@ int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
     return 0;
 }
 
-/* ---- shared with other libraries ------------------------------------------------------------- */
+/* ---- memory shared with other libraries ------------------------------------------------------ */
 
 void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__shared *s)
 {
@@ -271,7 +275,7 @@ void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__sha
     s->at = object ? at : 0;
 }
 
-/* Counted as kernels are, so that the device stays open as long as somebody holds the handle. */
+/* Counted in `holders`, like kernels, so that the device stays open while the handle exists. */
 void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__gpu_device *d = base->state;

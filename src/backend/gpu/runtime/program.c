@@ -1,6 +1,5 @@
-/* Programs: a text is compiled once a device, its image kept on disk for the next
- * process.  Programs that no kernel uses any more are kept too, so many of them, the latest
- * used. */
+/* Programs: a text is compiled once per device, and its image is kept on disk for the next process.
+ * Programs without users are also kept, up to a limit, the most recently used ones. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include "backend/kernel_cache.h"
@@ -8,26 +7,26 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_IDLE = 128, OPTIONS = 256 };
+enum { MAX_IDLE = 128, OPTIONS = 256 };
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *said)
+void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message)
 {
     if (wb__debug("kernel"))
         wb__log(WB_LOG_ERROR, "kernel: %s:%d: does not compile:\n%s\n%s", d->driver->backend->tag,
-                d->base.ordinal, text, said ? said : "");
+                d->base.ordinal, text, message ? message : "");
 }
 
-/* What the driver compiles: words that are defined, the prelude, the text. */
+/* The text for the compiler: definitions, the prelude, the kernel. */
 static char *whole_text(const char *text, int flags)
 {
     return wb__printf("%s%s%s\n%s", flags & WB__GPU_F64 ? "#define WB_F64\n" : "",
                       flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
 }
 
-/* From disk, or compiled and put there; 0, or an error, WB_ERROR_UNSUPPORTED where other options
- * may do better.  What was kept may be damaged: then it is compiled again. */
+/* Loads a program from disk, or compiles and saves it.  0, or an error; WB_ERROR_UNSUPPORTED: other
+ * options may work.  If the image on disk is damaged, the text is compiled again. */
 static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
 {
     const wb__gpu_driver *v = d->driver;
@@ -50,7 +49,7 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
     return status;
 }
 
-/* NULL with the error set; where nothing that there is will do, that is the first one's. */
+/* Tries all options.  NULL: the error is set; if no option works, it is the error of the first. */
 static void *make(wb__gpu_device *d, const char *text, int flags)
 {
     char options[OPTIONS], first[600] = "";
@@ -89,7 +88,7 @@ static void drop(wb__gpu_device *d, wb__gpu_program *p)
     wb__gpu_program **at = &all->program[p->hash % WB__GPU_BUCKETS];
     while (*at != p) at = &(*at)->next;
     *at = p->next;
-    d->driver->unload(d, p->made);
+    d->driver->unload(d, p->object);
     wb__free(p);
 }
 
@@ -112,8 +111,8 @@ static wb__gpu_program *add(wb__gpu_device *d, const char *text, int flags, uint
     if (!p) return NULL;
     *p = (wb__gpu_program){.hash = hash, .users = 1, .flags = flags};
     memcpy(p->text, text, bytes);
-    p->made = make(d, text, flags);
-    if (!p->made) {
+    p->object = make(d, text, flags);
+    if (!p->object) {
         wb__free(p);
         return NULL;
     }
@@ -140,7 +139,7 @@ void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p)
     if (!p) return;
     pthread_mutex_lock(&all->lock);
     p->last = ++all->clock;
-    if (!--p->users && ++all->idle > MOST_IDLE) drop_oldest(d);
+    if (!--p->users && ++all->idle > MAX_IDLE) drop_oldest(d);
     pthread_mutex_unlock(&all->lock);
 }
 
@@ -159,9 +158,9 @@ int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char 
 {
     size_t most = 0;
     const size_t wanted = (size_t)items[0] * items[1] * items[2];
-    const int code = d->driver->function(d, p->made, entry, function, &most);
+    const int code = d->driver->function(d, p->object, entry, function, &most);
     if (code) return wb__gpu_fail(d->driver, d, code, "kernel %s", entry);
     if (wanted <= most) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s wants %zu items in a group; %s allows it"
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: kernel %s needs %zu items per group; %s allows"
                     " %zu", d->driver->backend->tag, d->base.ordinal, entry, wanted, d->name, most);
 }

@@ -1,17 +1,18 @@
-/* The runtime of every backend that compiles text for a GPU.
+/* The runtime shared by all backends that compile kernel text for a GPU.
  *
- *   device.c     starting and stopping, opening devices, lost devices, fork, messages
- *   memory.c     the caching allocator, the limit, sizes
- *   transfer.c   the order of commands, uploads, downloads, copies within and between devices
- *   program.c    compiled texts, in memory and on disk
- *   kernel.c     steps prepared and launched, by a vendor's library or as text
- *   vendor.c     libraries of vendors opened, with their handles and what they have for problems
- *   split.c      a step without what a library does not do, and the rest in place; matrices
- *   graph.c      plans as one command, where the driver records its commands
- *   table.c      in graphs: arguments in the device's memory, many segments as one launch
+ *   device.c     starting and stopping, opening devices, lost devices, fork, error messages
+ *   memory.c     the caching allocator, the memory limit, size classes
+ *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
+ *   program.c    compiled programs, in memory and on disk
+ *   kernel.c     prepares steps (by a vendor library or from text) and launches them
+ *   vendor.c     vendor libraries: opening, handles, cached algorithms
+ *   split.c      splits a step into a part for a library and a kernel for the rest
+ *   graph.c      plans recorded as one command, if the driver supports it
+ *   table.c      kernel arguments in device memory, for graphs: many segments in one launch
  *
- * A backend is a driver: one table of functions, below, of which most are one call of the vendor's.
- * A library of a vendor's that does whole steps is a table of functions too (wb__gpu_hook). */
+ * A backend is a driver: a table of functions, most of which are one call of the vendor's API
+ * (wb__gpu_driver).  A vendor library that executes whole steps is a table of functions too
+ * (wb__gpu_hook). */
 #ifndef WB__GPU_RUNTIME_H
 #define WB__GPU_RUNTIME_H
 
@@ -21,207 +22,217 @@
 
 typedef struct wb__gpu_device wb__gpu_device;
 typedef struct wb__gpu_driver wb__gpu_driver;
-typedef struct wb__gpu_held wb__gpu_held;
+typedef struct wb__gpu_vendor_state wb__gpu_vendor_state;
 typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The engine's handle.  Commands of the compute queue are counted, and so are uploads: memory
- * remembers the last of either that used it. */
+/* The memory handle that the engine receives.  Commands of the compute queue and uploads are
+ * numbered; memory records the last of each that used it. */
 typedef struct wb__gpu_memory {
-    uint64_t at;                /* its address, or the driver's object as a number */
+    uint64_t at;                /* its address, or the driver's object cast to an integer */
     size_t bytes;
-    uint64_t serial;            /* no other memory of the process had this number */
-    uint64_t used;              /* the last command of the compute queue that uses it */
-    uint64_t uploaded;          /* the last upload into it that may still be on its way */
-    struct wb__gpu_memory *next;        /* in the cache */
+    uint64_t serial;            /* unique in the process */
+    uint64_t used;              /* the last command of the compute queue that uses this memory */
+    uint64_t uploaded;          /* the last upload into this memory that may be unfinished */
+    struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
-/* Blocks are rounded up to one of eight sizes an octave and are kept by size when released. */
+/* Blocks are rounded up to one of eight sizes per octave.  Released blocks are kept by size
+ * class. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
-    int64_t limit, used, peak, cached;      /* bytes */
+    int64_t limit, used, peak, cached;      /* in bytes */
 } wb__gpu_cache;
 
-/* Pinned memory that data pass through, in two halves: while one is copied, the other travels.
- * Behind those for uploads there are some small pieces, so that none waits for a large one. */
+/* Pinned memory for staged transfers, in two halves: one half is copied by the host while the other
+ * is transferred.  Uploads also have some small buffers, so that a small upload does not wait for a
+ * large one. */
 enum { WB__GPU_HALF = 4 << 20, WB__GPU_SMALL = 64 << 10 };
 typedef struct {
     pthread_mutex_t lock;
-    unsigned char *at;          /* NULL: not made yet */
-    void *object;               /* the driver's */
-    void *event[2];             /* the last transfer of each half */
+    unsigned char *at;          /* NULL: not allocated yet */
+    void *object;               /* the driver's object */
+    void *event[2];             /* reached when a half's last transfer has ended */
     bool busy[2];
     int next;
 } wb__gpu_staging;
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* A device's queues run in order, each beside the others.  Nothing runs on the last: graphs are
- * recorded there.  A driver without graphs has the first three. */
+/* Each queue of a device executes its commands in order; different queues run concurrently.  The
+ * last queue executes nothing: graphs are recorded on it.  A driver without graphs has only the
+ * first three. */
 typedef enum {
     WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_QUEUES
 } wb__gpu_queue;
 
-/* An event and the number of the last command or upload before it. */
+/* An event, and the number of the last command or upload before it. */
 typedef struct { void *event; uint64_t count; } wb__gpu_mark;
 
-enum { WB__GPU_MOST_DEVICES = 64, WB__GPU_MARKS = 16 };
+enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
-    uint64_t hash, last;        /* last: when it was given back, by the table's clock */
+    /* last: the value of the table's clock when the last user released the program */
+    uint64_t hash, last;
     int users, flags;
-    void *made;                 /* the driver's */
+    void *object;               /* the driver's program */
     char text[];
 } wb__gpu_program;
 
 enum { WB__GPU_BUCKETS = 256 };
 typedef struct {
-    pthread_mutex_t lock;       /* of what follows, and of the driver's compiler */
+    pthread_mutex_t lock;       /* guards the fields below and the driver's compiler */
     wb__gpu_program *program[WB__GPU_BUCKETS];
     uint64_t clock;
     int idle;
 } wb__gpu_programs;
 
-/* A driver's device begins with it. */
+/* The base of a driver's device struct. */
 struct wb__gpu_device {
-    wb_device base;             /* filled by the runtime */
+    wb_device base;             /* set by the runtime */
     const wb__gpu_driver *driver;
 
-    /* What the driver's `find` fills. */
-    char name[128], about[256]; /* the maker's name; for the log */
-    const char *kind;           /* "gpu", "accelerator" or "cpu", by which a program chooses */
-    char maker[384];            /* what compiled images depend on beside text and options */
+    /* Set by the driver's `find`. */
+    char name[128], about[256]; /* name: the manufacturer's; about: for the log */
+    const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
+    char maker[384];  /* identifies the compiler and device: part of the key of a kept image */
     wb__gpu_target target;
-    int64_t total, most;        /* bytes of the device; of one block, 0: as the device */
-    bool staged;                /* transfers pass through pinned memory */
+    int64_t total, most;        /* bytes: of the device; of the largest block, 0: no own limit */
+    bool staged;                /* transfers go through pinned memory */
     bool keeps_images;          /* compiled images are kept on disk */
-    bool graphs;                /* commands can be recorded */
-    bool allocates_in_order;    /* a block is there for commands issued after it was asked for */
+    bool graphs;                /* the driver can record commands */
+    bool allocates_in_order;    /* a new block may be used by commands that are issued later */
 
     bool debug_sync;
     pthread_mutex_t opening;
     _Atomic bool open;
-    _Atomic int holders;        /* kernels, graphs and adopted memory that were not given back */
+    _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */
 
-    /* Why the device can no longer be used, once it cannot. */
+    /* Set when the device has become unusable. */
     pthread_mutex_t losing;
     _Atomic bool lost;
     char lost_because[440];
 
-    pthread_mutex_t lock;       /* of what follows, and of putting commands on queues */
-    uint64_t issued, completed; /* commands of the compute queue: so many, known to be done */
-    uint64_t uploads, awaited;  /* uploads; the compute queue waits for those up to this one */
-    wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* rings */
-    uint64_t marks, looked;     /* marks ever made; of these, known to be reached */
-    int waiting, most_waiting;  /* commands since the last flush, and before the next */
-    int failed;                 /* how a command ended that nobody waited for */
+    pthread_mutex_t lock;       /* guards the fields below and the order of commands on queues */
+    /* commands of the compute queue: issued; completed, as far as checked */
+    uint64_t issued, completed;
+    /* uploads issued, and the last one that the compute queue waits for */
+    uint64_t uploads, awaited;
+    wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
+    uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
+    int waiting, flush_interval;  /* commands since the last flush; the flush interval */
+    int failed;                 /* error of a completed command that has not been reported yet */
     wb__gpu_cache cache;
 
-    wb__gpu_staging to, from;   /* the device */
+    wb__gpu_staging to, from;   /* staging for uploads; for downloads */
     wb__gpu_programs programs;
-    wb__gpu_held *held;         /* of libraries of vendors */
+    wb__gpu_vendor_state *vendor_states;  /* handles of vendor libraries */
 };
 
 /* ---- drivers --------------------------------------------------------------------------------- */
 
-/* What an error means beside its name. */
+/* Properties of an error code. */
 typedef enum {
-    WB__GPU_ERROR_MEMORY = 1,   /* there is no memory: WB_ERROR_MEMORY */
-    WB__GPU_ERROR_FULL = 2,     /* of an allocation: there may be room when the cache is empty */
-    WB__GPU_ERROR_LOST = 4      /* the driver does nothing more for the device */
+    WB__GPU_ERROR_MEMORY = 1,   /* out of memory: reported as WB_ERROR_MEMORY */
+    WB__GPU_ERROR_FULL = 2,     /* an allocation that may succeed after the cache is freed */
+    WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
-/* The name of the vendor's function that was called last in this thread: a driver sets it. */
+/* The vendor's function that this thread called last; each driver sets it before a call. */
 extern _Thread_local const char *wb__gpu_call;
 
 typedef struct wb__gpu_hook wb__gpu_hook;
 
-/* What the runtime keeps of a backend. */
+/* The state of a backend. */
 typedef struct {
     pthread_mutex_t starting;
     bool started;
-    _Atomic bool guarded, child;        /* a fork is noticed; this process is one */
+    _Atomic bool guarded, child;        /* a fork handler is set; this process is a forked child */
     int n;
-    wb__gpu_device *device[WB__GPU_MOST_DEVICES];
+    wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
-/* Functions that return a code give the vendor's, 0 for success, and set wb__gpu_call; those of
- * `status` give an error code of Weber's, the error being set.  From `allocate` on, devices are open
- * and entered; commands are put on queues with the device's lock, but for transfers, which may run
- * in several threads.  `event`, of a command: where to put its event; NULL: none is wanted. */
+/* A function marked "code" returns the vendor's code, 0 for success, and sets wb__gpu_call.  A
+ * function marked "status" returns an error code of Weber with the error set.  From `allocate` on,
+ * the device is open and current.  Commands are put on queues while the device's lock is held; only
+ * transfers may run in several threads at once.  `event`: receives the event of the command; NULL:
+ * none is needed. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
-    int dlpack;                 /* the kind of device in DLPack's numbers */
-    bool objects;               /* memory is an object of the driver's, not an address */
-    bool oldest_first;          /* of released blocks, the one whose use has most likely ended */
-    const char *choosing;       /* the variable by which a program chooses devices; or NULL */
-    const wb__gpu_hook *const *libraries;       /* NULL at the end; NULL: none */
+    int dlpack;                 /* the device type in DLPack */
+    bool objects;               /* memory is an object of the driver, not an address */
+    bool oldest_first;          /* reuse the block that was released first */
+    const char *choosing;       /* the environment variable that selects devices; or NULL */
+    const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* status: opens the vendor's library; fills the list of devices (none of them open). */
+    /* status.  load opens the vendor's library.  find fills the list of devices, not opened yet. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
-    void (*forget)(void);                       /* after the last device was closed; or NULL */
-    int (*open)(wb__gpu_device *d);             /* status: queues and what they need */
+    void (*forget)(void);  /* called after the last device was closed; or NULL */
+    int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    int (*enter)(wb__gpu_device *d);            /* code: before calls; or NULL, with leave */
+    /* code: makes the device current; NULL, as leave: not needed */
+    int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
     const char *(*error_name)(int code);
-    int (*error_kind)(int code);                /* bits of wb__gpu_error */
-    /* Writes the driver's words on an error, if there are any; d may be NULL. */
-    void (*error_text)(wb__gpu_device *d, int code, char *text, size_t room);
+    int (*error_kind)(int code);                /* a bit set of wb__gpu_error */
+    /* Writes the driver's own error message, if it has one; d may be NULL. */
+    void (*error_text)(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; without the lock */
-    void (*release)(wb__gpu_device *d, uint64_t at);                    /* with the lock */
-    void (*trim)(wb__gpu_device *d);            /* after releases; or NULL */
+    int (*allocate)(wb__gpu_device *d, size_t bytes, uint64_t *at);     /* code; lock not held */
+    void (*release)(wb__gpu_device *d, uint64_t at);                    /* lock held */
+    void (*trim)(wb__gpu_device *d);            /* called after releases; or NULL */
     int (*memory_left)(wb__gpu_device *d, size_t *bytes);               /* code; or NULL */
     int (*pin)(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes);    /* code */
     void (*unpin)(wb__gpu_device *d, wb__gpu_staging *s);
 
-    /* code: between host and device; `wait`: until it is done, else the data are pinned. */
+    /* code: copies between host and device.  wait: returns when the copy is done; otherwise the
+     * host memory is pinned. */
     int (*up)(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait);
-    /* Whether `d` copies from the memory of `source`; NULL: always. */
+    /* Whether `d` can copy from the memory of `source`; NULL: always. */
     bool (*reaches)(const wb__gpu_device *d, const wb__gpu_device *source);
-    /* code: on d's compute queue. */
+    /* code: enqueues on the compute queue of d. */
     int (*copy)(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
                 size_t from_at, size_t bytes, void **event);
 
-    int (*new_event)(void **event);             /* code; NULL: record makes them */
+    int (*new_event)(void **event);             /* code; NULL: record creates events */
     void (*drop_event)(void *event);
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
     int (*wait_event)(wb__gpu_device *d, wb__gpu_queue q, void *event); /* code: the queue waits */
     int (*sync_event)(void *event);             /* code: the host waits */
-    /* Whether the event was reached, and how its command ended; NULL: never asked. */
+    /* Whether the event was reached, and the error code of its command; NULL: never called. */
     bool (*done)(void *event, int *ended);
-    int (*flush)(wb__gpu_device *d);            /* code: the compute queue; NULL: not needed */
+    int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; NULL: not needed */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: until the queue is empty */
 
-    /* The options to compile with; false: there is nothing to compile with, the error being set. */
-    bool (*options)(wb__gpu_device *d, int flags, char *text, size_t room);
-    /* status: *image is allocated, or NULL.  WB_ERROR_UNSUPPORTED: other options may do better. */
+    /* The compiler options.  false: no compiler is usable, and the error is set. */
+    bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
+    /* status: *image is allocated, or NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: a kernel, and the most items that a group of it has. */
+    /* code: a kernel of a program, and the maximal number of items in its groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
-                    size_t *most_items);
+                    size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* code: an argument of the function's next launches; NULL: they are given at the launch. */
+    /* code: sets an argument for the function's next launches; NULL: arguments are passed at the
+     * launch. */
     int (*bind)(void *function, int index, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
-    /* code; NULL where commands cannot be recorded.  They are recorded on WB__GPU_RECORDING; what was
-     * recorded is instantiated and dropped; a graph runs any number of times. */
+    /* code; NULL: the driver cannot record commands.  Commands are recorded on WB__GPU_RECORDING; a
+     * recording is instantiated as a graph and dropped; a graph can run any number of times. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
     int (*instantiate)(void *recorded, void **graph);
@@ -230,42 +241,47 @@ struct wb__gpu_driver {
     void (*drop_graph)(void *graph);
 };
 
-/* ---- libraries of vendors -------------------------------------------------------------------- */
+/* ---- vendor libraries ------------------------------------------------------------------------ */
 
-typedef struct wb__gpu_places wb__gpu_places;
+typedef struct wb__gpu_addresses wb__gpu_addresses;
 
-/* A step that a library does; the library's own begins with it.  It must be fit for recording: what
- * it needs is made when it is prepared, its memory is the workspace that it is lent. */
+/* A step prepared by a library; the library's own struct begins with it.  Its launch must be
+ * recordable: everything else is allocated when the step is prepared, and its only memory is the
+ * workspace. */
 typedef struct {
     const wb__gpu_hook *library;
     const char *impl;           /* for the printed plan: the library and the epilogue */
     size_t workspace;
 } wb__gpu_routine;
 
-/* takes, prepare, launch, destroy and prefers_nhwc are called with the device entered and its lock
- * held. */
+/* supports, prepare, launch, destroy and prefers_channels_last are called with the device entered
+ * and its lock held. */
 struct wb__gpu_hook {
-    unsigned kinds;             /* of steps, as bits */
-    bool bare;                  /* bias and epilogue are left to others */
-    wb__gpu_vendor *vendor;     /* usable before anything is asked; NULL: `prepare` decides */
-    /* Whether it would take an epilogue, sums, attention: see `takes` of wb__backend; or NULL. */
-    bool (*takes)(wb__gpu_device *d, const wb__step *step);
-    /* 0; WB_ERROR_UNSUPPORTED without a message: not by this library, and *why has the reason in a
-     * few words; another code: an error. */
-    int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r, const char **why);
-    /* status: enqueues, and counts what it put on the compute queue. */
-    int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q, const wb__gpu_places *at);
+    unsigned kinds;             /* bit set of wb__step_kind */
+    bool bare;                  /* the library adds no bias and no epilogue */
+    /* the library must be usable before any call; NULL: `prepare` checks */
+    wb__gpu_vendor *vendor;
+    /* Whether the library supports the step's epilogue, sums or attention (`supports` of
+     * wb__backend); or NULL. */
+    bool (*supports)(wb__gpu_device *d, const wb__step *step);
+    /* Returns 0; WB_ERROR_UNSUPPORTED without a message if the library does not support the step,
+     * with a short reason in *reason; or another error code. */
+    int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason);
+    /* status: enqueues the step, and counts the commands that it put on the compute queue. */
+    int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
+                  const wb__gpu_addresses *at);
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
-    bool (*prefers_nhwc)(wb__gpu_device *d, const wb__step *conv);      /* or NULL */
+    bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
 
-/* Where a kernel's buffers are, by the plan's numbers; the workspace begins at byte workspace_at of
- * `workspace`. */
-struct wb__gpu_places {
-    const uint64_t *address;            /* of each buffer, for drivers with addresses */
-    void *const *buffers;               /* their memory, */
-    const size_t *places;               /* and where in it each begins; NULL: at 0 */
-    wb__gpu_memory *memory;             /* the workspace's, of objects */
+/* The memory of a launch's buffers, by the plan's buffer index.  The workspace begins at byte
+ * workspace_at of `workspace`. */
+struct wb__gpu_addresses {
+    const uint64_t *address;            /* address of each buffer, for drivers with addresses */
+    void *const *buffers;               /* the memory of each buffer, */
+    const size_t *offsets;  /* and the byte at which the buffer begins; NULL: all at 0 */
+    wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
     uint64_t workspace;
     size_t workspace_at;
     const wb__number *numbers;
@@ -273,14 +289,15 @@ struct wb__gpu_places {
 
 /* ---- device.c -------------------------------------------------------------------------------- */
 
-/* The functions of wb__backend that name no device. */
+/* The functions of wb__backend that have no device parameter. */
 int wb__gpu_start(const wb__gpu_driver *v);
 void wb__gpu_stop(const wb__gpu_driver *v);
 int wb__gpu_count(const wb__gpu_driver *v);
 const wb_device *wb__gpu_device_at(const wb__gpu_driver *v, int ordinal);
 bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 
-/* For a backend's file: these functions for its driver, and what each wb__backend table has. */
+/* For a backend's file: defines these functions for its driver, and the entries that all
+ * wb__backend tables share. */
 #define WB__GPU_WRAPPERS(driver)                                                                   \
     static int start(void) { return wb__gpu_start(&(driver)); }                                    \
     static void stop(void) { wb__gpu_stop(&(driver)); }                                            \
@@ -292,29 +309,29 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .copy = wb__gpu_copy, .prepare = wb__gpu_prepare,                \
     .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
-    .prefers_nhwc = wb__gpu_prefers_nhwc, .share = wb__gpu_share
+    .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
-/* An error of the driver's as ours: "tag:0: function: NAME OF THE ERROR (700): what was asked; what
- * the driver says", the function being wb__gpu_call.  d may be NULL; where it is not, errors after
- * which the driver does nothing more make the device a lost one. */
+/* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
+ * the driver's message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal error
+ * marks the device as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
-/* A child of fork has no use of the driver: no call is made there.  0, or an error. */
+/* A forked child must not call the driver.  Returns an error in a child, else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);
 static inline bool wb__gpu_is_child(const wb__gpu_device *d) { return d->driver->state->child; }
 
-/* Before calls for a device, and after them: opens it and makes it current.  0, or an error: then
- * there is nothing to leave.  What only gives back enters with enter_to_release, which never
- * complains, and returns whether there is something to leave. */
+/* Opens the device if necessary and makes it current; 0, or an error (then do not call leave).
+ * enter_to_release is for functions that only free: it sets no error, and returns whether to call
+ * leave. */
 int wb__gpu_enter(wb__gpu_device *d);
 bool wb__gpu_enter_to_release(wb__gpu_device *d);
 void wb__gpu_leave(wb__gpu_device *d);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The bytes that WEBER_MEMORY_LIMIT allows of `total`; 0, or an error, in which `tag` comes
- * first. */
+/* The number of bytes that WEBER_MEMORY_LIMIT allows out of `total`; 0, or an error whose message
+ * begins with `tag`. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit);
 void *wb__gpu_allocate(const wb_device *base, size_t bytes);
 void wb__gpu_release(const wb_device *base, void *memory, size_t bytes);
@@ -335,178 +352,185 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
-/* All with the lock.  uses: the next command of the compute queue uses this memory, and waits for
- * its upload.  wanted: where the next command puts its event, or NULL; issued: it was put on the
- * compute queue.  mark_now: an event behind all of them, or NULL with the error set. */
+/* All with the lock held.  uses: the next command of the compute queue uses this memory, and waits
+ * for its upload.  next_event: the address for the next command's event, or NULL if it needs none.
+ * issued: the command was put on the compute queue.  mark_now: an event behind all commands, or
+ * NULL with the error set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
-void **wb__gpu_wanted(wb__gpu_device *d);
-void wb__gpu_issued(wb__gpu_device *d, void **wanted);
+void **wb__gpu_next_event(wb__gpu_device *d);
+void wb__gpu_issued(wb__gpu_device *d, void **event);
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 
 /* ---- program.c ------------------------------------------------------------------------------- */
 
-/* Words that are defined in front of the prelude. */
+/* Macros defined before the prelude. */
 typedef enum { WB__GPU_PLAIN = 0, WB__GPU_F64 = 1, WB__GPU_TABLE = 2 } wb__gpu_flags;
 
-/* The program of a text, from memory, from disk or from the compiler; to be given back.  put takes
- * NULL. */
+/* The program of a text: from memory, from disk or compiled.  The caller releases it with put,
+ * which accepts NULL. */
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
 void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
-/* A kernel of the program that is to run with so many items in a group; 0, or an error. */
+/* A kernel of the program, for groups of this size; 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
-/* For a driver: the compiler's words on a text, for the log. */
-void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *said);
+/* For a driver: writes the compiler's messages about a text to the log. */
+void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message);
 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
 
-/* One launch of a step. */
+/* A launch of a kernel. */
 typedef struct {
     const wb__gpu_launch *launch;
     wb__gpu_program *program;
     void *function;
-    bool changes;               /* the struct of arguments differs from launch to launch */
-    bool set;                   /* it was bound */
-    unsigned char *args, *next; /* the struct as it is; where it is bound, as it will be */
-    uint64_t *address;          /* of each buffer; where they are bound, its serial number */
-    void **argument;            /* pointers to these, and to the struct */
-} wb__gpu_part;
+    bool changes;               /* the argument struct differs from launch to launch */
+    bool set;                   /* the struct has been bound */
+    unsigned char *args, *next; /* the current struct; for bound arguments, the next one */
+    uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
+    void **argument;            /* pointers to these addresses and to the struct */
+} wb__gpu_bound_launch;
 
 typedef struct {
     wb__kernel base;
-    wb__gpu_routine *routine;   /* comes before the parts; NULL: there is none */
-    int n_buffers;              /* of the plan's, as far as the step names them */
-    int n_used, *used;          /* which */
-    uint64_t *address;          /* of each, at the launch */
-    wb__gpu_work *work;         /* NULL: the routine is all */
-    char what[160];             /* the step, for errors */
+    wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
+    int n_buffers;              /* highest buffer index of the step, plus one */
+    int n_used, *used;          /* the indices of the buffers that it uses */
+    uint64_t *address;          /* address of each buffer, at the launch */
+    wb__gpu_work *work;         /* NULL: the routine does everything */
+    char what[160];             /* describes the step in errors */
     int n;
-    wb__gpu_part parts[];
+    wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
 
 int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel);
 int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
-                          const size_t *places, void *workspace, size_t workspace_at,
+                          const size_t *offsets, void *workspace, size_t workspace_at,
                           const wb__number *numbers);
-bool wb__gpu_takes_step(const wb_device *base, const wb__step *step);
-bool wb__gpu_prefers_nhwc(const wb_device *base, const wb__step *conv);
+bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
+bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
-/* With the lock: puts one part of a kernel, or its routine, on a queue. */
-int wb__gpu_launch_part(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_part *p,
-                        wb__gpu_queue q, const wb__gpu_places *at);
+/* With the lock held: puts one launch of a kernel, or its routine, on a queue. */
+int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_launch *p,
+                    wb__gpu_queue q, const wb__gpu_addresses *at);
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
-                           const wb__gpu_places *at);
+                           const wb__gpu_addresses *at);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
-/* A function of a vendor's library, and its byte of a table of functions.  find: fills the table;
- * NULL, or the first name that the library lacks, whose place is NULL. */
+/* A function of a vendor library, and the offset of its pointer in a table.  find_functions
+ * fills the table; returns NULL, or the first name that the library lacks, whose pointer is set
+ * to NULL. */
 typedef struct { const char *name; size_t at; } wb__gpu_function;
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
 
-/* Opens a driver's library.  *file: its name, from a variable of the environment or the usual one.
- * NULL with an error that ends in the advice. */
+/* Opens a driver's library.  *file: its name, from an environment variable or the default.  NULL:
+ * failed, with an error that ends with `advice`. */
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
                            const char *advice, const char **file);
 
-/* A library's file, and the version of the vendor's toolkit that it belongs to; 0: not known.  A
- * NULL ends a list. */
+/* A library's file name, and the major version of the vendor's toolkit that it belongs to; 0:
+ * unknown.  A list ends with NULL. */
 typedef struct { const char *name; int major; } wb__gpu_file;
 
-/* Where a vendor's files are: in the folder that the variable names, where the system looks, in
- * further folders. */
+/* Where to look for a vendor's files: in the folder of an environment variable, in the system's
+ * library path, and in further folders. */
 typedef struct {
     const char *tag, *variable, *folders[2];    /* NULL: none */
-    const int *version;         /* of the toolkit that the driver is for: 1000 * major; NULL: any */
+    const int *version;         /* the toolkit version of the driver, 1000 * major; NULL: any */
 } wb__gpu_search;
 
-/* Opens the first of these files that is there; in each folder those of the driver's version come
- * first, then older ones, then newer ones.  *from: where to begin, 0, and afterwards where to go on
- * for another file.  NULL: there is none, and `why` has the system's words on the first. */
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *why,
-                        size_t room);
+/* Opens the first file of the list that exists.  In each folder, the driver's version comes first,
+ * then older versions, then newer ones.  *from: 0 at first; the function advances it, so that
+ * another call continues the search.  NULL: no further file; `reason` has the system's message
+ * about the first. */
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
+                        size_t capacity);
 
-/* What a library has for a problem; the library's own begins with it, the problem follows it. */
+/* A cached result for a problem, such as an algorithm; the library's own struct begins with it, and
+ * the problem follows. */
 typedef struct wb__gpu_entry {
     struct wb__gpu_entry *next;
-    int holders;                /* routines */
-    bool found;                 /* false: it has nothing */
-    bool refused;               /* at a launch: not asked for again */
+    int holders;                /* number of routines that use it */
+    bool found;                 /* false: the library has no solution */
+    bool refused;               /* failed at a launch: never tried a second time */
 } wb__gpu_entry;
 
-/* Why a library does not do a step, in the words of the printed plan. */
-enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_WHY };
-enum { WB__GPU_MOST_FUNCTIONS = 24 };
+/* Reasons why a library does not execute a step, for the printed plan. */
+enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
+enum { WB__GPU_MAX_FUNCTIONS = 24 };
 
-/* A library that is opened when it is first wanted. */
+/* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
-    const char *name, *variable;            /* a variable that switches it off with 0; or NULL */
-    const char *advice;                     /* how to get it */
+    const char *name, *variable;  /* an environment variable that disables it with 0; or NULL */
+    const char *advice;                     /* how to install it */
     const wb__gpu_search *search;
     const wb__gpu_file *files;
     const wb__gpu_function *functions;
     size_t n_functions;
-    void *table;                            /* of the functions */
-    /* Whether a version will do, by its table and the first function that it lacks; else why not. */
-    bool (*suits)(const void *table, const char *missing, char *why, size_t room);
+    void *table;                            /* the function table */
+    /* Whether a version is suitable, given its table and the first function that it lacks; if not,
+     * `reason` explains it. */
+    bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
-    /* Of a library with problems: handles, what a status means, entries.  find: fills an entry for
-     * its problem; 0, or an error; drop: frees what it filled; or NULL. */
-    const char *creating;                   /* the name of the call */
-    int (*create)(void **handle);           /* a status of the library's, 0 for success */
+    /* For a library with cached problems: handles, status codes, entries.  find fills an entry for
+     * its problem; 0, or an error.  drop frees the contents of an entry; or NULL. */
+    const char *creating;                   /* the name of the call that creates a handle */
+    int (*create)(void **handle);           /* the library's status, 0 for success */
     void (*destroy)(void *handle);
     const char *(*status_name)(int status);
     bool (*is_memory)(int status);
-    void (*said)(char *text, size_t room);  /* the library's words on an error; or NULL */
+    /* the library's own message about the last error; or NULL */
+    void (*last_message)(char *text, size_t capacity);
     size_t entry_bytes, problem_bytes;
     int (*find)(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e);
     void (*drop)(wb__gpu_entry *e);
-    const char *why_not[WB__GPU_WHY];
+    const char *reasons[WB__GPU_REASONS];
 
-    pthread_mutex_t lock;                   /* of what the runtime fills */
-    bool looked, works, settled;            /* settled: a device has a handle */
-    _Atomic bool missed, warned;            /* it was logged that it is missing, gives no handle */
+    pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
+    bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
+    _Atomic bool missing_logged, warned;    /* a warning was logged: not found; no handle */
     int from;
-    char why[600];
+    char reason[600];
 };
 
-/* A device's handle and entries. */
-struct wb__gpu_held {
-    wb__gpu_held *next;
+/* A device's handle of a library, and its cached problems. */
+struct wb__gpu_vendor_state {
+    wb__gpu_vendor_state *next;
     wb__gpu_vendor *library;
-    void *handle;               /* NULL: none could be had */
+    void *handle;               /* NULL: could not be created */
     wb__gpu_entry *first;       /* newest first */
     int n;
-    bool told;                  /* that the library refused something */
+    bool refusal_logged;        /* a refusal was logged */
 };
 
-bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it, once; false with the error set */
-/* The same without an error: that it is missing although nobody switched it off is a warning, once. */
+bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
+/* The same without an error.  If the library is missing and not disabled, a warning is logged
+ * once. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* Of usable libraries, with the device's lock.  handle: NULL without an error where there is none.
- * entry_of: as `prepare` of a hook; NULL with *error and *why. */
+/* For usable libraries, with the device's lock held.  handle: NULL without an error if none can be
+ * created.  entry_of: NULL with *error and *reason, as `prepare` of a hook. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
-                                const char **why, int *error);
-/* A call of the library's failed: as an error; and, where a plan is made, in the log alone, since our
- * own kernels take over. */
+                                const char **reason, int *error);
+/* Reports a failed call of the library: fail as an error; note, while planning, in the log only,
+ * because our own kernels replace the library. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                           const char *call);
-/* A call failed at a launch.  Where the device failed with it, that error; else
- * WB_ERROR_UNSUPPORTED, and the entry is not asked for again.  The first refusal of a library is a
- * warning. */
+/* Reports a call that failed at a launch.  If the device failed too, returns that error;
+ * otherwise WB_ERROR_UNSUPPORTED, and the entry is not used again.  A library's first refusal is
+ * a warning. */
 int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
                           const char *call);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* A step without its epilogue (with `bare`: and without its bias), and what was left out, in place.
- * False: there is nothing to leave out. */
+/* Splits a step: `bare` is the step without its epilogue (with bare_of_bias: and without its bias),
+ * and `rest` applies them in place.  false: there is nothing to split. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
@@ -515,11 +539,11 @@ typedef struct {
 } wb__gpu_rest;
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
 
-/* Whether a view's last two dimensions are rows one after another, as they are or transposed, and
- * the elements from a row to the next. */
+/* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
+ * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
-/* Whether the batch dimensions of the three views of a product are one, with a step for each view;
- * steps are set where there are batch dimensions. */
+/* Whether the batch dimensions of a product's three views can be merged into one, with one step per
+ * view; steps are set if there are batch dimensions. */
 bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
@@ -527,42 +551,44 @@ bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **graph);
 void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
-                      const size_t *places, const wb__number *numbers);
+                      const size_t *offsets, const wb__number *numbers);
 
-/* Launches of one kernel as one table: its rows, in the device's memory, hold the addresses of the
- * buffers, the struct of arguments and the first group of one launch each. */
+/* Several launches of one kernel combined into one.  Each row of the table, in device memory, holds
+ * the buffer addresses, the argument struct and the first group of one launch. */
 typedef struct {
     const wb__gpu_kernel *kernel;
-    int n, *part;               /* which of the kernel's parts are its rows */
+    int n, *row_launch;         /* the indices of the kernel's launches that are its rows */
     wb__gpu_program *program;
     void *function;
-    size_t at, row_bytes;       /* in the block; of one row */
+    size_t at, row_bytes;       /* offset in the block; size of a row */
     uint32_t groups;
 } wb__gpu_table;
 
-/* A number as the words that it becomes, and a place where one of them goes. */
+/* A 32-bit word of a number, and the address to which it is written. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels.  They are in one block, and behind them
- * the list of places into which, before every run, a small kernel writes the plan's numbers. */
+/* The tables of a sequence, in the order of its kernels, in one block of memory.  Behind them is a
+ * list of addresses; before each run, a small kernel writes the plan's numbers there. */
 typedef struct {
-    int n, room, n_targets;
+    int n, capacity, n_targets;
     wb__gpu_table *table;
-    wb__gpu_table_word *target; /* by words */
-    size_t list_at, bytes;      /* of the block */
-    wb__gpu_launch words;       /* wb__gpu_fill makes the words with it */
-    wb__gpu_program *program;   /* that writes them */
+    wb__gpu_table_word *target; /* sorted by word */
+    size_t list_at, bytes;      /* offset and size in bytes, in the block */
+    wb__gpu_launch words;       /* for wb__gpu_fill, which converts the numbers to words */
+    wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* its arguments */
 } wb__gpu_tables;
 
-/* 0, an error, or WB_ERROR_UNSUPPORTED without a message: a launch with numbers that no table can
- * hold.  With the device entered. */
+/* 0, an error, or WB_ERROR_UNSUPPORTED without a message: a launch with numbers does not fit in a
+ * table.  The device must be entered. */
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
-/* The block's contents for buffers at these places. */
-void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block);
-/* With the lock: writes the numbers into the block, on the compute queue; a table, on a queue. */
+/* Writes the contents of the block to host memory, with the addresses of `at`. */
+void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
+                         unsigned char *block);
+/* With the lock held.  write: writes the numbers into the block, on the compute queue.  launch:
+ * enqueues a table. */
 int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                          const wb__number *numbers);
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block,

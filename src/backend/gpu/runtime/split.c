@@ -1,14 +1,14 @@
-/* Steps in the form that libraries want.
+/* Converts steps to the form that libraries support.
  *
- * A step without what a library does not do with it (no library adds a bias to a data gradient): the
- * library does the rest of the step, and a kernel of ours what was left out, in place:
- * c = epilogue(c + bias). */
+ * No library adds a bias to an input gradient, for example.  The step is then split: the library
+ * executes the rest of the step, and a kernel of ours applies bias and epilogue in place: c =
+ * epilogue(c + bias). */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
-/* The dimensions of c by its strides, the smallest last, so that neighbours stay neighbours; with
- * those of a view that is broadcast to it. */
+/* Sorts the dimensions of c by stride, the smallest last, so that adjacent elements stay adjacent;
+ * reorders a view that is broadcast to c in the same way. */
 static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;
@@ -65,11 +65,11 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
     rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 0);
     if (bias) {
         rest->instr[n++] = instruction(t, WB__LOAD, 0, -1, -1, 1);
-        rest->instr[n++] = instruction(t, WB__ROW, WB__OP_add, 0, 1, -1);
+        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, WB__OP_add, 0, 1, -1);
         last = n - 1;
     }
     if (step->epilogue != WB__OP_NONE) {
-        rest->instr[n++] = instruction(t, WB__ROW, step->epilogue, last, -1, -1);
+        rest->instr[n++] = instruction(t, WB__ELEMENTWISE_OP, step->epilogue, last, -1, -1);
         last = n - 1;
     }
     rest->instr[n++] = instruction(t, WB__STORE, 0, last, -1, 0);

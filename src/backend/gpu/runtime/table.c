@@ -1,16 +1,16 @@
-/* Tables: what a graph launches in place of kernels whose arguments are passed by value.
+/* Tables: launched by a graph instead of kernels whose arguments are passed by value.
  *
- * A graph holds the arguments of its kernels, so numbers that change from run to run, as a
- * learning rate or a position in the random stream, must lie in the device's memory.  A fused
- * kernel with such numbers becomes a table of one row, and the many segments of an optimiser's
- * update one table of many rows, where each group of items finds its row by its number:
+ * A graph contains the arguments of its kernels.  Numbers that change from run to run, such as a
+ * learning rate or a position in the random stream, must therefore be in device memory.  A fused
+ * kernel with such numbers becomes a table of one row; the many segments of an optimiser's update
+ * become one table of many rows.  Each group of items finds its row by its group index:
  *
- *     row     at: addresses of the buffers | a: the struct of arguments | first: its first group
- *     block   rows of table 0 | rows of table 1 | ... | places of numbers
+ *     row     at: addresses of the buffers | a: the argument struct | first: its first group
+ *     block   rows of table 0 | rows of table 1 | ... | list of addresses for numbers
  *
- * Before the graph runs, one small kernel takes the numbers by value and writes them to their
- * places. The text is compiled with WB_TABLE, which makes its kernel a function for ours to
- * call. */
+ * Before the graph runs, a small kernel gets the numbers by value and writes them into the rows.
+ * The kernel's text is compiled with WB_TABLE, which turns the kernel into a function that a second
+ * kernel calls. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_
 
 static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
 
-/* The kernel's text with one behind it that calls it; allocated. */
+/* The kernel's text, followed by a kernel that calls it; the caller frees it. */
 static char *table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
@@ -51,7 +51,7 @@ static char *table_text(const wb__gpu_launch *l)
     return text;
 }
 
-/* Writes words to their places: `list` has pairs of a place and a word's number. */
+/* Writes words into the rows: `list` contains pairs of an address and the index of a word. */
 static const char put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
@@ -64,14 +64,14 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* So many words at a time: few sizes, so that few kernels are compiled; even. */
+/* The number of words per launch: even, and one of few sizes, so that few kernels are compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;
     return n <= 16 ? 16 : n <= 128 ? 128 : 864;
 }
 
-/* ---- which launches -------------------------------------------------------------------------- */
+/* ---- choosing launches ----------------------------------------------------------------------- */
 
 static bool uses_workspace(const wb__gpu_launch *l)
 {
@@ -80,14 +80,15 @@ static bool uses_workspace(const wb__gpu_launch *l)
     return false;
 }
 
-/* Which parts are launches of a segment that has no other: they are independent of all the rest. */
+/* Sets single[i] for launches that are the only launch of their segment: they are independent of
+ * all others. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
-        const wb__gpu_launch *l = k->parts[i].launch;
+        const wb__gpu_launch *l = k->launches[i].launch;
         single[i] = l->args_type && l->args_bytes && !uses_workspace(l) &&
-                    (!i || k->parts[i - 1].launch->segment != l->segment) &&
-                    (i + 1 == k->n || k->parts[i + 1].launch->segment != l->segment);
+                    (!i || k->launches[i - 1].launch->segment != l->segment) &&
+                    (i + 1 == k->n || k->launches[i + 1].launch->segment != l->segment);
     }
 }
 
@@ -98,15 +99,16 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
            a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
 }
 
-/* The rows of the table that part `first` begins: into rows[], and how many; 0: it begins none. */
+/* Finds the rows of the table that begins with launch `first`; returns their number, 0 if there is
+ * none. */
 static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
-    const wb__gpu_launch *l = k->parts[first].launch;
+    const wb__gpu_launch *l = k->launches[first].launch;
     uint64_t groups = l->groups[0];
     int n = 0;
     rows[n++] = first;
     for (int i = first + 1; i < k->n && single[first]; i++) {
-        const wb__gpu_launch *other = k->parts[i].launch;
+        const wb__gpu_launch *other = k->launches[i].launch;
         if (taken[i] || !single[i] || !are_alike(l, other)) continue;
         if (groups + other->groups[0] > INT32_MAX) continue;
         groups += other->groups[0];
@@ -117,10 +119,10 @@ static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *
     return n;
 }
 
-/* ---- making ---------------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------------- */
 
-/* Drivers load a kernel when it is first launched, which must not be while a graph is recorded: it
- * is launched once without rows. */
+/* Drivers load a kernel at its first launch, which is not allowed during recording.  Therefore this
+ * launches it once with no rows. */
 static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
@@ -138,16 +140,16 @@ static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_lau
 static int add_table(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel *k, const int *rows,
                      int n)
 {
-    const wb__gpu_launch *l = k->parts[rows[0]].launch;
-    if (!wb__reserve(&t->table, &t->room, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
+    const wb__gpu_launch *l = k->launches[rows[0]].launch;
+    if (!wb__reserve(&t->table, &t->capacity, t->n + 1, sizeof *t->table)) return WB_ERROR_MEMORY;
     wb__gpu_table *table = &t->table[t->n];
     *table = (wb__gpu_table){.kernel = k, .n = n, .at = t->bytes, .row_bytes = row_bytes(l)};
-    table->part = wb__alloc((size_t)n * sizeof *table->part);
-    if (!table->part) return WB_ERROR_MEMORY;
+    table->row_launch = wb__alloc((size_t)n * sizeof *table->row_launch);
+    if (!table->row_launch) return WB_ERROR_MEMORY;
     t->n++;
-    memcpy(table->part, rows, (size_t)n * sizeof *rows);
+    memcpy(table->row_launch, rows, (size_t)n * sizeof *rows);
     t->bytes += (size_t)n * table->row_bytes;
-    for (int i = 0; i < n; i++) table->groups += k->parts[rows[i]].launch->groups[0];
+    for (int i = 0; i < n; i++) table->groups += k->launches[rows[i]].launch->groups[0];
     char *text = table_text(l);
     if (!text) return WB_ERROR_MEMORY;
     const int flags = WB__GPU_TABLE | (l->f64 ? WB__GPU_F64 : 0);
@@ -166,7 +168,7 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     int *rows = wb__alloc_zero(n, sizeof *rows), status = taken && rows ? 0 : WB_ERROR_MEMORY;
     if (!status) find_single(k, single);
     for (int i = 0; i < k->n && !status; i++) {
-        const wb__gpu_launch *l = k->parts[i].launch;
+        const wb__gpu_launch *l = k->launches[i].launch;
         if (taken[i]) continue;
         if (l->n_numbers && !l->args_type) status = WB_ERROR_UNSUPPORTED;
         const int found = status ? 0 : gather(k, i, single, taken, rows);
@@ -177,16 +179,17 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     return status;
 }
 
-/* The number of a number among the words, added if it is new; -1: no memory. */
+/* The index of a plan's number in the list of numbers to write, added if it is new; -1: out of
+ * memory. */
 static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
     for (int i = 0; i < w->n_numbers; i++)
-        if (w->numbers[i].number == n->number && w->numbers[i].put == n->put) return i;
+        if (w->numbers[i].number == n->number && w->numbers[i].type == n->type) return i;
     wb__gpu_number *more = wb__realloc(w->numbers, (size_t)(w->n_numbers + 1) * sizeof *more);
     if (!more) return -1;
     w->numbers = more;
-    more[w->n_numbers] = (wb__gpu_number){.number = n->number, .put = n->put,
+    more[w->n_numbers] = (wb__gpu_number){.number = n->number, .type = n->type,
                                           .at = 8 * (uint32_t)w->n_numbers};
     return w->n_numbers++;
 }
@@ -199,20 +202,21 @@ static int by_word(const void *a, const void *b)
 
 static int list_targets(wb__gpu_tables *t)
 {
-    int room = 0;
+    int capacity = 0;
     for (int i = 0; i < t->n; i++)
         for (int r = 0; r < t->table[i].n; r++)
-            room += 2 * t->table[i].kernel->parts[t->table[i].part[r]].launch->n_numbers;
-    t->target = wb__alloc_zero((size_t)room + 1, sizeof *t->target);
+            capacity +=
+                2 * t->table[i].kernel->launches[t->table[i].row_launch[r]].launch->n_numbers;
+    t->target = wb__alloc_zero((size_t)capacity + 1, sizeof *t->target);
     if (!t->target) return WB_ERROR_MEMORY;
     for (int i = 0; i < t->n; i++) {
         const wb__gpu_table *table = &t->table[i];
         for (int r = 0; r < table->n; r++) {
-            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            const wb__gpu_launch *l = table->kernel->launches[table->row_launch[r]].launch;
             const size_t at = table->at + (size_t)r * table->row_bytes + struct_at(l);
             for (int k = 0; k < l->n_numbers; k++) {
                 const wb__gpu_number *n = &l->numbers[k];
-                const bool two = wb__gpu_two_words(n->put);
+                const bool two = wb__gpu_two_words(n->type);
                 const int word = word_of(t, n);
                 if (word < 0) return WB_ERROR_MEMORY;
                 for (uint32_t half = 0; half <= two; half++)
@@ -230,7 +234,8 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1); /* zeros, and as they are filled */
+    /* first half: previous values, initially zero; second half: current values */
+    t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
     char *text = wb__printf(put_text, (int)most);
     if (!t->words.args || !t->args || !text) {
@@ -263,7 +268,7 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
 {
     for (int i = 0; i < t->n; i++) {
         wb__gpu_program_put(d, t->table[i].program);
-        wb__free(t->table[i].part);
+        wb__free(t->table[i].row_launch);
     }
     wb__gpu_program_put(d, t->program);
     wb__free(t->table);
@@ -274,15 +279,15 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t)
     *t = (wb__gpu_tables){0};
 }
 
-/* ---- using ----------------------------------------------------------------------------------- */
+/* ---- filling, writing and launching ---------------------------------------------------------- */
 
-void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_places *at, unsigned char *block)
+void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at, unsigned char *block)
 {
     for (int i = 0; i < t->n; i++) {
         const wb__gpu_table *table = &t->table[i];
         uint32_t first = 0;
         for (int r = 0; r < table->n; r++) {
-            const wb__gpu_launch *l = table->kernel->parts[table->part[r]].launch;
+            const wb__gpu_launch *l = table->kernel->launches[table->row_launch[r]].launch;
             unsigned char *row = block + table->at + (size_t)r * table->row_bytes;
             for (int b = 0; b < l->n_buffers; b++) {
                 const bool workspace = l->buffer[b] == WB__GPU_WORKSPACE;
@@ -323,7 +328,7 @@ int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
 
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block, wb__gpu_queue q)
 {
-    const wb__gpu_launch *l = t->kernel->parts[t->part[0]].launch;
+    const wb__gpu_launch *l = t->kernel->launches[t->row_launch[0]].launch;
     uint64_t rows = block + t->at;
     uint32_t n = (uint32_t)t->n;
     void *arguments[] = {&rows, &n};

@@ -1,28 +1,28 @@
-/* The queues, what waits for what between them, and copies between host and devices.
+/* The queues, the dependencies between them, and copies between host and devices.
  *
  * Kernels, copies within the device and small downloads are commands of the compute queue, which
- * runs in the order of the calls.  Uploads have a queue of their own and run beside it:
+ * executes them in the order of the calls.  Uploads have their own queue and run concurrently:
  *
  *   before an upload, its queue waits for the last command that uses the memory;
  *   before a command, the compute queue waits for the last upload into memory that it uses.
  *
- * Both know by numbers: memory remembers the last of each (m->used, m->uploaded), and an event is
- * behind some commands (marks) and behind every upload.  The host waits for nothing but a half of
- * the pinned memory to be free.
+ * Commands and uploads are numbered.  Memory records the last of each that used it (m->used,
+ * m->uploaded); some commands (marks) and all uploads are followed by an event.  The host waits
+ * only until a half of the pinned memory is free.
  *
- * Where transfers are not staged, the driver takes them from the program's memory and they are
- * done when they return: an upload goes on its own queue if no command can still be using the
- * memory, and else behind all commands.  To know that, now and then a command is given an event and
- * the queue is flushed: at first after each command, so that an idle device starts at once, then
- * after 2, 4, ... 16 of them.  The queue runs in order, so one that is reached stands for all
- * commands before it. What was enqueued takes place.  So a flush that fails is no failure of the
- * command before it: the next command tries again, and whoever waits for the queue gets the
- * error. */
+ * Without staging, the driver reads the program's memory directly, and the transfer is complete
+ * when the call returns.  An upload uses its own queue if no command can still use the memory;
+ * otherwise it follows all commands.  To find out, some commands are followed by an event and a
+ * flush of the queue: at first after each command, so that an idle device starts at once, then
+ * after 2, 4, ... 16 commands.  Since the queue runs in order, an event means that all commands
+ * before it are completed.  Enqueued commands are executed even if a flush fails, so a failed flush
+ * is not an error of the command before it: the next command flushes again, and a function that
+ * waits for the queue gets the error. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
-enum { MOST_WAITING = 16 };
+enum { MAX_FLUSH_INTERVAL = 16 };
 
 static int fail(wb__gpu_device *d, int code, const char *what)
 {
@@ -36,19 +36,19 @@ static int fail_bytes(wb__gpu_device *d, int code, size_t bytes)
 
 /* ---- progress -------------------------------------------------------------------------------- */
 
-/* The place of the next mark; what was there is none any more. */
+/* Returns the next entry of the ring of marks, whose old mark is overwritten. */
 static wb__gpu_mark *next_mark(wb__gpu_device *d)
 {
     wb__gpu_mark *mark = &d->mark[d->marks % WB__GPU_MARKS];
     mark->count = 0;
     if (d->marks >= WB__GPU_MARKS)
-        d->looked = WB__MAX(d->looked, d->marks + 1 - WB__GPU_MARKS);
+        d->marks_reached = WB__MAX(d->marks_reached, d->marks + 1 - WB__GPU_MARKS);
     return mark;
 }
 
-void **wb__gpu_wanted(wb__gpu_device *d)
+void **wb__gpu_next_event(wb__gpu_device *d)
 {
-    if (!d->driver->flush || d->waiting + 1 < d->most_waiting) return NULL;
+    if (!d->driver->flush || d->waiting + 1 < d->flush_interval) return NULL;
     wb__gpu_mark *mark = next_mark(d);
     if (mark->event) d->driver->drop_event(mark->event);
     mark->event = NULL;
@@ -61,9 +61,9 @@ void wb__gpu_issued(wb__gpu_device *d, void **wanted)
     if (!d->driver->flush) return;
     d->waiting++;
     if (wanted && *wanted) d->mark[d->marks++ % WB__GPU_MARKS].count = d->issued;
-    if (d->waiting < d->most_waiting || d->driver->flush(d)) return;
+    if (d->waiting < d->flush_interval || d->driver->flush(d)) return;
     d->waiting = 0;
-    d->most_waiting = WB__MIN(2 * d->most_waiting, MOST_WAITING);
+    d->flush_interval = WB__MIN(2 * d->flush_interval, MAX_FLUSH_INTERVAL);
 }
 
 wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
@@ -79,30 +79,30 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
     return mark;
 }
 
-/* With the lock: all commands up to this one are done. */
+/* With the lock held: records that all commands up to `count` are completed. */
 static void done_up_to(wb__gpu_device *d, uint64_t count)
 {
     int ended = 0;
     d->completed = WB__MAX(d->completed, count);
-    for (; d->looked < d->marks; d->looked++) {
-        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+    for (; d->marks_reached < d->marks; d->marks_reached++) {
+        const wb__gpu_mark *mark = &d->mark[d->marks_reached % WB__GPU_MARKS];
         if (mark->count > d->completed) return;
         if (d->driver->done && d->driver->done(mark->event, &ended) && ended) d->failed = ended;
     }
 }
 
-/* With the lock: looks at the marks. */
-static void look(wb__gpu_device *d)
+/* With the lock held: checks which marks are reached. */
+static void update_progress(wb__gpu_device *d)
 {
     int ended = 0;
-    while (d->driver->done && d->looked < d->marks) {
-        const wb__gpu_mark *mark = &d->mark[d->looked % WB__GPU_MARKS];
+    while (d->driver->done && d->marks_reached < d->marks) {
+        const wb__gpu_mark *mark = &d->mark[d->marks_reached % WB__GPU_MARKS];
         if (!d->driver->done(mark->event, &ended)) return;
         done_up_to(d, mark->count);
     }
 }
 
-/* The number of the last command, for ended() when a later one that blocks has ended. */
+/* The number of the last command so far.  A blocking command that follows passes it to ended(). */
 static uint64_t begin(wb__gpu_device *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -111,19 +111,19 @@ static uint64_t begin(wb__gpu_device *d)
     return count;
 }
 
-/* 0, or the error of a command before it that nobody had waited for. */
+/* Returns 0, or the error of an earlier command that has not been reported yet. */
 static int ended(wb__gpu_device *d, uint64_t count)
 {
     pthread_mutex_lock(&d->lock);
     done_up_to(d, count);
     const int failed = d->failed;
     d->failed = 0;
-    if (d->issued == count) d->waiting = 0, d->most_waiting = 1;
+    if (d->issued == count) d->waiting = 0, d->flush_interval = 1;
     pthread_mutex_unlock(&d->lock);
     return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
 }
 
-/* The device's events: of the halves of pinned memory and of both rings. */
+/* The device's events: two for each staging buffer, and those of both rings. */
 enum { EVENTS = 4 + 2 * WB__GPU_MARKS };
 
 static void **event_at(wb__gpu_device *d, int i)
@@ -151,9 +151,9 @@ void wb__gpu_drop_events(wb__gpu_device *d)
     for (int i = 0; i < WB__GPU_MARKS; i++) d->mark[i].count = d->upload[i].count = 0;
 }
 
-/* ---- what waits for what --------------------------------------------------------------------- */
+/* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* An upload that is older than all events of the ring was before one of them on the same queue. */
+/* An upload that is older than all events of the ring precedes one of them on the same queue. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
@@ -167,8 +167,8 @@ int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
     return 0;
 }
 
-/* With the lock: the upload queue waits until nothing that was put on the compute queue uses this
- * memory.  The oldest mark behind its last use is the first to be reached. */
+/* With the lock held: the upload queue waits until no enqueued command uses this memory.  Of the
+ * marks behind its last use, the oldest is reached first. */
 static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
 {
     const wb__gpu_mark *behind = NULL;
@@ -182,7 +182,7 @@ static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
     return code ? fail(d, code, "before an upload") : 0;
 }
 
-/* With the lock: all that was put on the upload queue is one upload more, into this memory. */
+/* With the lock held: records the commands of the upload queue as one upload into this memory. */
 static int uploaded(wb__gpu_device *d, wb__gpu_memory *m)
 {
     wb__gpu_mark *mark = &d->upload[(d->uploads + 1) % WB__GPU_MARKS];
@@ -225,7 +225,7 @@ static int make_staging(wb__gpu_device *d, wb__gpu_staging *s)
     return wb__gpu_fail(d->driver, d, code, "%zu bytes of pinned memory", bytes);
 }
 
-/* Waits until a half's transfer has ended. */
+/* Waits until the transfer of a half has ended. */
 static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 {
     if (!s->busy[half]) return 0;
@@ -237,7 +237,7 @@ static int wait_half(wb__gpu_device *d, wb__gpu_staging *s, int half)
 
 /* ---- uploads --------------------------------------------------------------------------------- */
 
-/* With the lock: one piece from pinned memory, and the event behind it. */
+/* With the lock held: uploads one chunk from pinned memory, followed by an event. */
 static int put_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__gpu_memory *m,
                      size_t at, size_t bytes)
 {
@@ -271,8 +271,8 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
     return status;
 }
 
-/* A small one has pinned memory of its own, which is free again when the event of the upload that
- * had it before is reached. */
+/* A small upload has its own pinned buffer, which is free when the event of its previous upload is
+ * reached. */
 static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                         size_t bytes)
 {
@@ -298,7 +298,8 @@ static int upload_staged(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const 
     if (!status)
         status = bytes <= WB__GPU_SMALL ? upload_small(d, m, at, from, bytes)
                                         : upload_large(d, m, at, from, bytes);
-    if (status) d->driver->sync(d, WB__GPU_UP);     /* what is on its way is known to nobody */
+    /* wait, since no event covers the chunks already enqueued */
+    if (status) d->driver->sync(d, WB__GPU_UP);
     pthread_mutex_unlock(&d->to.lock);
     return status;
 }
@@ -307,7 +308,7 @@ static int upload_direct(wb__gpu_device *d, const wb__gpu_memory *m, size_t at, 
                          size_t bytes)
 {
     pthread_mutex_lock(&d->lock);
-    if (m->used > d->completed) look(d);
+    if (m->used > d->completed) update_progress(d);
     const wb__gpu_queue queue = m->used > d->completed ? WB__GPU_COMPUTE : WB__GPU_UP;
     const uint64_t count = d->issued;
     pthread_mutex_unlock(&d->lock);
@@ -337,8 +338,8 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 
 /* ---- downloads ------------------------------------------------------------------------------- */
 
-/* The queue on which the download goes, behind all that was launched: a small one among the
- * commands of the compute queue, a large one beside what is launched after it. */
+/* Chooses the queue of a download, which follows all earlier launches: a small download is a
+ * command of the compute queue; a large one runs concurrently with later launches. */
 static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
 {
     *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
@@ -371,7 +372,7 @@ static int get_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__
     return status;
 }
 
-/* Piece i + 1 travels while piece i is copied out. */
+/* Chunk i + 1 is transferred while the host copies chunk i. */
 static int download_staged(wb__gpu_device *d, unsigned char *to, wb__gpu_memory *m, size_t at,
                            size_t bytes)
 {
@@ -430,7 +431,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
     if (!status) {
-        void **event = wb__gpu_wanted(d);
+        void **event = wb__gpu_next_event(d);
         const int code = d->driver->copy(d, to->at, to_at, d, from->at, from_at, bytes, event);
         if (code) status = fail_bytes(d, code, bytes);
         else wb__gpu_issued(d, event);
@@ -440,7 +441,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return status;
 }
 
-/* With the lock: an event of its own behind all commands of the compute queue. */
+/* With the lock held: creates an event behind all commands of the compute queue. */
 static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
@@ -455,7 +456,7 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock: the copy, behind `ready`, and an event behind it. */
+/* With the lock held: enqueues the copy behind the event `ready`, followed by an event. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)
@@ -471,8 +472,8 @@ static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return event_of(d, copied);
 }
 
-/* An event of the source's behind the last use of `from`; then, on d's compute queue, the copy;
- * what comes next on the source waits for it, since it may overwrite what is copied. */
+/* Records an event on the source behind the last use of `from`; then copies on d's compute queue.
+ * Later commands of the source wait for the copy, since they may overwrite `from`. */
 static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        wb__gpu_memory *from, size_t from_at, size_t bytes)
 {

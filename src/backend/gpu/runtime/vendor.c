@@ -1,5 +1,5 @@
-/* Libraries of vendors: opened when they are first wanted, never closed (their threads may still
- * run); a handle for each device; what a library has for each problem, or that it has nothing. */
+/* Vendor libraries: opened at the first use and never closed, because their threads may still run;
+ * a handle per device; and per problem a cached algorithm, or the fact that there is none. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <dlfcn.h>
@@ -28,12 +28,12 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
     *file = name && *name ? name : usual;
     void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
     if (library) return library;
-    const char *said = dlerror();
+    const char *message = dlerror();
     return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
-                         said ? said : "no reason given", advice);
+                         message ? message : "no reason given", advice);
 }
 
-/* Versions in the order in which they suit the driver: its own, older ones, newer ones. */
+/* The rank of a version: the driver's own first, then older versions, then newer ones. */
 static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
@@ -45,15 +45,15 @@ static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int plac
     return 0;
 }
 
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *why,
-                        size_t room)
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
+                        size_t capacity)
 {
     const char *first = s->variable ? getenv(s->variable) : NULL;
     const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
                                    s->folders[1]};
     int n = 0;
     while (files[n].name) n++;
-    *why = 0;
+    *reason = 0;
     for (; *from < n * (int)WB__COUNT(folders); ++*from) {
         char file[1024];
         const char *folder = folders[*from / n], *name = files[order_of(s, files, *from % n)].name;
@@ -62,10 +62,11 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
             snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
         if (length < 0 || (size_t)length >= sizeof file) continue;
         void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-        const char *said = library ? "opened" : dlerror();
+        const char *message = library ? "opened" : dlerror();
         if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, said ? said : "not opened");
-        if (!library && !*folder && !*why) snprintf(why, room, "%s", said ? said : name);
+            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message ? message : "not opened");
+        if (!library && !*folder && !*reason)
+            snprintf(reason, capacity, "%s", message ? message : name);
         if (!library) continue;
         ++*from;
         return library;
@@ -75,23 +76,23 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* With the lock: the next version that is there and will do.  False: `why` has the reason, and the
- * table has the functions of the version before. */
+/* With the lock held: opens the next suitable version.  false: `reason` explains the failure, and
+ * the table has the functions of the previous version. */
 static bool open_next(wb__gpu_vendor *l)
 {
-    char said[400];
-    void *file, *found[WB__GPU_MOST_FUNCTIONS];
-    *l->why = 0;
-    while ((file = wb__gpu_open_next(l->search, l->files, &l->from, said, sizeof said))) {
+    char message[400];
+    void *file, *found[WB__GPU_MAX_FUNCTIONS];
+    *l->reason = 0;
+    while ((file = wb__gpu_open_next(l->search, l->files, &l->from, message, sizeof message))) {
         const char *missing = wb__gpu_find_functions(file, l->functions, l->n_functions, found);
-        if (l->suits(found, missing, l->why, sizeof l->why)) {
+        if (l->suits(found, missing, l->reason, sizeof l->reason)) {
             memcpy(l->table, found, l->n_functions * sizeof *found);
             return true;
         }
         if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", l->search->tag, l->name, l->why);
+            wb__log(WB_LOG_INFO, "%s: %s: %s", l->search->tag, l->name, l->reason);
     }
-    if (!*l->why) snprintf(l->why, sizeof l->why, "%s; %s", said, l->advice);
+    if (!*l->reason) snprintf(l->reason, sizeof l->reason, "%s; %s", message, l->advice);
     return false;
 }
 
@@ -104,23 +105,23 @@ static bool is_off(const wb__gpu_vendor *l)
 bool wb__gpu_vendor_works(wb__gpu_vendor *l)
 {
     if (is_off(l)) {
-        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 says not to use it", l->search->tag, l->name,
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 disables it", l->search->tag, l->name,
                  l->variable);
         return false;
     }
     pthread_mutex_lock(&l->lock);
-    if (!l->looked) l->works = open_next(l);
-    l->looked = true;
+    if (!l->searched) l->works = open_next(l);
+    l->searched = true;
     pthread_mutex_unlock(&l->lock);
     if (!l->works)
-        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->why);
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s", l->search->tag, l->name, l->reason);
     return l->works;
 }
 
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
 {
     if (wb__gpu_vendor_works(l)) return true;
-    if (!is_off(l) && !atomic_exchange(&l->missed, true))
+    if (!is_off(l) && !atomic_exchange(&l->missing_logged, true))
         wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
                 wb_error());
     wb_clear_error();
@@ -132,11 +133,11 @@ bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call)
 {
-    char said[256] = "";
-    if (l->said) l->said(said, sizeof said);
+    char message[256] = "";
+    if (l->last_message) l->last_message(message, sizeof message);
     return wb__fail(l->is_memory(status) ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s:%d: %s: %s (%d)%s%s", l->search->tag, d->base.ordinal, call,
-                    l->status_name(status), status, *said ? ": " : "", said);
+                    l->status_name(status), status, *message ? ": " : "", message);
 }
 
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
@@ -149,24 +150,26 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* A version that gives no handle, as one that is newer than the driver, is followed by the next,
- * while no device has a handle.  A full device is not the version's fault. */
+/* Creates a handle.  If a version fails, as one newer than the driver does, the next version is
+ * tried, as long as no device has a handle.  A full device is not a reason to try another
+ * version. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
     pthread_mutex_lock(&l->lock);
     const int first = l->create(handle);
     int status = first;
-    while (status && !l->is_memory(status) && !l->settled && open_next(l)) status = l->create(handle);
-    l->settled |= !status;
+    while (status && !l->is_memory(status) && !l->version_fixed && open_next(l))
+        status = l->create(handle);
+    l->version_fixed |= !status;
     pthread_mutex_unlock(&l->lock);
     return status ? first : 0;
 }
 
-/* What the device has of the library, made when it is first wanted.  That there is no handle to be
- * had is remembered, and logged once. */
-static wb__gpu_held *held_of(wb__gpu_device *d, wb__gpu_vendor *l)
+/* The device's handle and entries of the library, created at the first use.  If no handle can be
+ * created, this is remembered, and logged once. */
+static wb__gpu_vendor_state *state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
-    wb__gpu_held *s = d->held;
+    wb__gpu_vendor_state *s = d->vendor_states;
     while (s && s->library != l) s = s->next;
     if (s || !(s = wb__alloc_zero(1, sizeof *s))) return s;
     const int status = create(l, &s->handle);
@@ -178,18 +181,18 @@ static wb__gpu_held *held_of(wb__gpu_device *d, wb__gpu_vendor *l)
                     status);
     }
     s->library = l;
-    s->next = d->held;
-    return d->held = s;
+    s->next = d->vendor_states;
+    return d->vendor_states = s;
 }
 
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l)
 {
-    const wb__gpu_held *s = held_of(d, l);
+    const wb__gpu_vendor_state *s = state_of(d, l);
     if (!s) wb_clear_error();
     return s ? s->handle : NULL;
 }
 
-static void drop(wb__gpu_held *s, wb__gpu_entry **at)
+static void drop(wb__gpu_vendor_state *s, wb__gpu_entry **at)
 {
     wb__gpu_entry *e = *at;
     *at = e->next;
@@ -200,9 +203,9 @@ static void drop(wb__gpu_held *s, wb__gpu_entry **at)
 
 void wb__gpu_vendors_close(wb__gpu_device *d)
 {
-    while (d->held) {
-        wb__gpu_held *s = d->held;
-        d->held = s->next;
+    while (d->vendor_states) {
+        wb__gpu_vendor_state *s = d->vendor_states;
+        d->vendor_states = s->next;
         while (s->first) drop(s, &s->first);
         if (s->handle) s->library->destroy(s->handle);
         wb__free(s);
@@ -211,18 +214,18 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-enum { MOST_ENTRIES = 512 };
+enum { MAX_ENTRIES = 512 };
 
-/* Room for one more entry: the oldest goes that no routine has and that was not refused. */
-static void drop_oldest(wb__gpu_held *s)
+/* Frees an entry if the list is full: the oldest that has no users and was not refused. */
+static void drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
-    for (wb__gpu_entry **at = &s->first; *at && s->n >= MOST_ENTRIES; at = &(*at)->next)
+    for (wb__gpu_entry **at = &s->first; *at && s->n >= MAX_ENTRIES; at = &(*at)->next)
         if (!(*at)->holders && !(*at)->refused) oldest = at;
     if (oldest) drop(s, oldest);
 }
 
-static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_held *s, const void *problem)
+static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_vendor_state *s, const void *problem)
 {
     const wb__gpu_vendor *l = s->library;
     for (wb__gpu_entry *e = s->first; e; e = e->next)
@@ -241,14 +244,14 @@ static wb__gpu_entry *find(wb__gpu_device *d, wb__gpu_held *s, const void *probl
 }
 
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
-                                const char **why, int *error)
+                                const char **reason, int *error)
 {
-    wb__gpu_held *s = held_of(d, l);
+    wb__gpu_vendor_state *s = state_of(d, l);
     wb__gpu_entry *e = s && s->handle ? find(d, s, problem) : NULL;
     *error = WB_ERROR_UNSUPPORTED;
     if (e && e->found && !e->refused) *error = 0;
-    else if (e) *why = l->why_not[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
-    else if (s && !s->handle) *why = l->why_not[WB__GPU_NO_HANDLE];
+    else if (e) *reason = l->reasons[e->refused ? WB__GPU_REFUSED : WB__GPU_NOTHING];
+    else if (s && !s->handle) *reason = l->reasons[WB__GPU_NO_HANDLE];
     else *error = (int)wb_error_code();
     return *error ? NULL : e;
 }
@@ -256,15 +259,15 @@ wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void
 int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
                           const char *call)
 {
-    char said[600];
-    bool *told = &held_of(d, l)->told;
+    char message[600];
+    bool *refusal_logged = &state_of(d, l)->refusal_logged;
     wb__gpu_vendor_fail(d, l, status, call);
-    snprintf(said, sizeof said, "%s", wb_error());
+    snprintf(message, sizeof message, "%s", wb_error());
     const int code = d->driver->sync(d, WB__GPU_COMPUTE);
-    if (code) return wb__gpu_fail(d->driver, d, code, "%s", said);
-    if (!*told || wb__debug("dispatch"))
-        wb__log(*told ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do this step"
-                " and others that the library refuses", said);
-    *told = e->refused = true;
-    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", said);
+    if (code) return wb__gpu_fail(d->driver, d, code, "%s", message);
+    if (!*refusal_logged || wb__debug("dispatch"))
+        wb__log(*refusal_logged ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do"
+                " this step and others that the library refuses", message);
+    *refusal_logged = e->refused = true;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s", message);
 }

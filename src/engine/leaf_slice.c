@@ -1,10 +1,10 @@
-/* Windows: slices of known tensors.  Where such a slice begins is no part of a plan: the plan reads
- * a buffer of its own for it, and each run binds that buffer to the slice's place in the tensor.
- * Slices that differ in their starts alone have one plan.
+/* Slices of known tensors that a plan reads in place.  The start of such a slice is not part of the
+ * plan: the slice has a buffer of its own, and each run binds that buffer to the slice's position
+ * in the tensor.  So slices that differ only in their starts share a plan.
  *
- * A window is found as a chain of views from a slice down to a known tensor, the base.  The chain is
- * kept as it is but for the starts of its slices, which become those that have the window's lowest
- * element at the buffer's beginning: shapes and steps determine them. */
+ * The slice may be a chain of views down to a known tensor, the base.  The plan keeps the chain,
+ * with other starts: those for which the lowest element that is read is at the beginning of the
+ * buffer.  Shapes and steps determine these starts. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static void row_major(const wb_tensor *x, wb__view *out)
     }
 }
 
-/* The start that a slice of n elements, d of them `step` apart, has in the chain: its lowest place is
- * that of element 0, or, where places descend, of element n - 1. */
+/* The start of a slice in the plan's chain: d of n elements, `step` apart.  The lowest address is
+ * that of element 0, or of element n - 1 if addresses descend. */
 static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
 {
     const int64_t span = (d - 1) * step;
@@ -29,9 +29,10 @@ static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
     return step > 0 ? n - 1 - span : n - 1;
 }
 
-/* One slice: `attr` becomes what it has in the chain; w->at moves on by what that leaves out, which
- * is a multiple of the strides in `moves`, a set of bits. */
-static void enter_slice(wb__window *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
+/* Sets attr to the slice's attributes in the plan's chain and adds the difference, in elements, to
+ * w->at.  Adds the strides of which the difference is a multiple to `moves` by bitwise or, so that
+ * the lowest set bit of `moves` divides the difference. */
+static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
                         int64_t *moves)
 {
     memcpy(attr, x->attr, 2 * (size_t)x->ndim * sizeof *attr);
@@ -43,7 +44,7 @@ static void enter_slice(wb__window *w, const wb_tensor *x, const wb__view *in, i
     }
 }
 
-bool wb__window_of(wb_tensor *x, wb__window *w)
+bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w)
 {
     const int64_t size = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
     wb__view now, next;
@@ -51,7 +52,7 @@ bool wb__window_of(wb_tensor *x, wb__window *w)
     w->n = 0;
     w->at = 0;
     for (w->base = x; !wb__known(w->base); w->base = w->base->in[0]) {
-        if (!wb__looks((wb__op)w->base->op) || w->n == WB__MOST_LINKS) return false;
+        if (!wb__is_view_op((wb__op)w->base->op) || w->n == WB__MOST_LINKS) return false;
         w->link[w->n++].x = w->base;
     }
     if (wb__overwritten(w->base)) return false;

@@ -1,0 +1,43 @@
+/* Thread-local buffers for texts that public functions return: errors and descriptions.  They are
+ * not thread-local variables, because a library that is loaded late (by an interpreter, for
+ * example) gets only little static thread-local memory.  Each thread gets one block from the system
+ * at the first use.  It does not come from the allocator, since it must hold the allocator's
+ * errors. */
+#include "base/base.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+typedef struct { char text[WB__TEXT_ERROR][WB__THREAD_TEXT_BYTES], error[WB__ERROR_BYTES]; } texts;
+
+static _Thread_local texts *mine;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Destructors that run later may ask for a text again.  That creates a new block, and the system
+ * calls this destructor again. */
+static void thread_end(void *block)
+{
+    mine = NULL;
+    free(block);
+}
+
+static void make_key(void) { pthread_key_create(&key, thread_end); }
+
+static char *find(texts *r, wb__thread_text_kind which)
+{
+    return which == WB__TEXT_ERROR ? r->error : r->text[which];
+}
+
+char *wb__thread_text(wb__thread_text_kind which)
+{
+    static texts spare;                 /* shared by threads for which the allocation failed */
+    if (wb__unlikely(!mine)) {
+        pthread_once(&once, make_key);
+        texts *block = calloc(1, sizeof *block);
+        if (!block) return find(&spare, which);
+        mine = block;
+        pthread_setspecific(key, block);
+    }
+    return find(mine, which);
+}

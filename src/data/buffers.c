@@ -1,0 +1,136 @@
+/* A pool of buffers for batches; see buffers.h. */
+#include "data/buffers.h"
+
+struct wb__buffer_pool {
+    size_t bytes[2];
+    int keep, unused, lent;
+    bool closed;
+    wb__batch_buffer *first;
+};
+
+pthread_mutex_t wb__data_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void prepare_fork(void) { pthread_atfork(wb__data_lock, wb__data_unlock, wb__data_unlock); }
+
+void wb__data_lock(void) { pthread_mutex_lock(&wb__data_mutex); }
+void wb__data_unlock(void) { pthread_mutex_unlock(&wb__data_mutex); }
+
+wb__buffer_pool *wb__buffer_pool_new(size_t x_bytes, size_t y_bytes, int keep)
+{
+    pthread_once(&fork_once, prepare_fork);
+    wb__buffer_pool *s = wb__alloc_zero(1, sizeof *s);
+    if (!s) return NULL;
+    s->bytes[0] = x_bytes;
+    s->bytes[1] = y_bytes;
+    s->keep = keep;
+    return s;
+}
+
+static void buffer_free(wb__batch_buffer *buffer)
+{
+    wb__free(buffer->data[0]);
+    wb__free(buffer->data[1]);
+    wb__free(buffer);
+}
+
+static wb__batch_buffer *buffer_new(wb__buffer_pool *s)
+{
+    wb__batch_buffer *buffer = wb__alloc_zero(1, sizeof *buffer);
+    if (!buffer) return NULL;
+    buffer->pool = s;
+    buffer->data[0] = wb__alloc_aligned(s->bytes[0]);
+    buffer->data[1] = buffer->data[0] ? wb__alloc_aligned(s->bytes[1]) : NULL;
+    if (buffer->data[1]) return buffer;
+    buffer_free(buffer);
+    return NULL;
+}
+
+wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s)
+{
+    wb__data_lock();
+    wb__batch_buffer *buffer = s->first;
+    if (buffer) {
+        s->first = buffer->next;
+        s->unused--;
+        s->lent++;
+    }
+    wb__data_unlock();
+    if (buffer) return buffer;
+    buffer = buffer_new(s);
+    wb__data_lock();
+    s->lent += buffer != NULL;
+    wb__data_unlock();
+    return buffer;
+}
+
+int wb__buffer_pool_fill(wb__buffer_pool *s)
+{
+    for (;;) {
+        wb__data_lock();
+        const bool full = s->unused + s->lent >= s->keep;
+        if (!full) s->lent++;
+        wb__data_unlock();
+        if (full) return 0;
+        wb__batch_buffer *buffer = buffer_new(s);
+        if (buffer) {
+            wb__buffer_give(buffer);
+            continue;
+        }
+        wb__data_lock();
+        s->lent--;
+        wb__data_unlock();
+        return WB_ERROR_MEMORY;
+    }
+}
+
+/* Counts one lent buffer less. True: the pool is closed and none is lent: the caller frees it. */
+static bool came_back(wb__buffer_pool *s)
+{
+    s->lent--;
+    return s->closed && !s->lent;
+}
+
+void wb__buffer_give(wb__batch_buffer *buffer)
+{
+    if (!buffer) return;
+    wb__buffer_pool *s = buffer->pool;
+    wb__data_lock();
+    bool keep = !s->closed && s->unused < s->keep;
+    if (keep) {
+        buffer->next = s->first;
+        s->first = buffer;
+        s->unused++;
+    }
+    bool last = came_back(s);
+    wb__data_unlock();
+    if (!keep) buffer_free(buffer);
+    if (last) wb__free(s);
+}
+
+void wb__buffer_release(void *data, void *context)
+{
+    (void)data;
+    wb__batch_buffer *buffer = context;
+    wb__data_lock();
+    bool last = --buffer->holders == 0;
+    wb__data_unlock();
+    if (last) wb__buffer_give(buffer);
+}
+
+void wb__buffer_pool_close(wb__buffer_pool *s)
+{
+    if (!s) return;
+    wb__data_lock();
+    wb__batch_buffer *unused = s->first;
+    s->first = NULL;
+    s->closed = true;
+    bool last = !s->lent;
+    wb__data_unlock();
+    while (unused) {
+        wb__batch_buffer *next = unused->next;
+        buffer_free(unused);
+        unused = next;
+    }
+    if (last) wb__free(s);
+}
