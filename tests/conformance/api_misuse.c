@@ -77,7 +77,7 @@ static double moved(wb_rule *rule, double eta, bool adjust)
     return 1 - wb_at(w, 0);
 }
 
-/* A number that is given as 0 is 0, wherever it stands among others. */
+/* An option that is given as 0 is 0, at any position of the list. */
 TEST(zero_is_zero)
 {
     const double none = 0;
@@ -185,7 +185,7 @@ TEST(errors_say_where)
             "layers.1", "Function", "NULL");
 }
 
-/* What is handed NULL says so, unless NULL came from what failed before. */
+/* A NULL argument is an error of its own, unless the NULL is the result of an earlier failure. */
 TEST(null_is_named)
 {
     wb_tensor *x = wb_ones(2, 2);

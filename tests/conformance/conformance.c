@@ -52,7 +52,7 @@ static void domain(const char *name, double *low, double *high)
     if (!strcmp(name, "pow")) *low = 0.1;
 }
 
-/* x as the dtype holds it; integers are drawn as such. */
+/* x rounded to the dtype; integers are drawn as integers. */
 static array operand(const char *name, wb_dtype t, int ndim, const int64_t *dims)
 {
     double low, high;

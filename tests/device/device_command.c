@@ -91,7 +91,7 @@ TEST(test_verbose)
     prints_row(preference, "");
 }
 
-/* Each backend is looked at alone, whatever the environment asks for. */
+/* Each backend is probed alone, independently of the environment. */
 TEST(test_alone)
 {
     WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"), "devices");

@@ -168,7 +168,7 @@ TEST(lent_past_the_end)
     }
 }
 
-/* A backend that cannot say what its memory is called. */
+/* A backend without a DLPack device type. */
 TEST_IN_SCOPE(nobody_knows_it)
 {
     assert_null(wb_to_dlpack(on(far_device())));

@@ -161,7 +161,7 @@ TEST(training_by_the_program)
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-/* Backends hand out blocks of up to an eighth more than what was asked for. */
+/* Backends allocate blocks that are up to an eighth larger than requested. */
 static void check_estimate(const wb_device *d, wb_tensor *x)
 {
     wb_memory m;

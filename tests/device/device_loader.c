@@ -8,7 +8,7 @@
 
 /* ---- loaders --------------------------------------------------------------------------------- */
 
-/* D5: a new order each epoch, that of the loader it was made of. */
+/* Each epoch has a new order, which is the order of the original loader. */
 TEST(a_loader_keeps_its_options)
 {
     for (int i = 1; i < n_places; i++)
@@ -134,7 +134,7 @@ TEST(device_memory_is_flat)
     }
 }
 
-/* Functions see the batch on the host, and what they leave is moved. */
+/* Functions receive the batch on the host, and their result is moved. */
 TEST(functions_come_before_the_move)
 {
     for (int i = 1; i < n_places; i++) {

@@ -134,7 +134,7 @@ TEST(numbers_that_were_moved_still_fit_everywhere)
     }
 }
 
-/* What is made of numbers alone is read on one device while another still needs it. */
+/* A value without operands is read on one device while another device still needs it. */
 TEST(numbers_in_use_belong_to_nobody)
 {
     for (int d = 0; d < n_devices; d++)
@@ -265,7 +265,7 @@ TEST(reading_single_elements)
     wb_allow_scalar(true);
 }
 
-/* What the host has read of a variable is not what it reads after an update. */
+/* After an update the host reads the new values of a variable that it read before. */
 TEST(reading_again_after_an_update)
 {
     for (int d = 0; d < n_devices; d++) {

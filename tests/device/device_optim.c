@@ -181,7 +181,7 @@ TEST(ties_share_one_state)
     }
 }
 
-/* Doubles: the state becomes what its model becomes. */
+/* f64: the state gets the dtype of its model. */
 TEST(dtypes_follow_the_parameters)
 {
     for (int r = 0; r < 3; r++) {

@@ -81,7 +81,7 @@ TEST(test_tables)
     printed("none\nCPUDevice()\n", "[ Info: Using backend: CPU.\n");
 }
 
-/* Once a process: what is written meanwhile is for the next. */
+/* The file is read once per process; later writes affect the next process. */
 TEST(test_read_once)
 {
     SCRIPT(&p, folder, NOTHING, "preference", "set:AMDGPU", "preference", "shutdown", "preference");

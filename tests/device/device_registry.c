@@ -59,7 +59,7 @@ TEST(test_unknown_names)
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Nothing is started that was not asked for, though it is there. */
+/* Only requested backends are started. */
 TEST(test_nothing_unasked)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one", "WEBER_DEBUG=load", "FAKE_TRACE=t"),
@@ -296,7 +296,7 @@ TEST(test_moves)
 
 /* ---- a driver that is really there ----------------------------------------------------------- */
 
-/* PoCL makes as many devices of a processor as it is asked for. */
+/* PoCL creates as many devices as POCL_DEVICES lists. */
 TEST(test_real_devices)
 {
     const char *const *surroundings = ENVIRONMENT("POCL_DEVICES=pthread pthread");

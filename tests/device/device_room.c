@@ -108,7 +108,7 @@ TEST(recordings_too)
     }
 }
 
-/* An arena that lies idle is memory to be had, for a plan that needs nearly all there is. */
+/* An idle arena counts as free memory for a plan that needs nearly all memory. */
 TEST(idle_arenas_count)
 {
     const wb_device *d = far_device();

@@ -35,7 +35,7 @@ static int recorded(wb_tensor *const *in, wb_tensor **out, void *model)
     return out[0] ? 1 : -1;
 }
 
-/* What the model says of an input, into out, or a recording of it; false: an error. */
+/* Writes the model's result for an input to out, by a call or a recording; false: an error. */
 static bool infer(wb_layer *m, wb_compiled *c, const wb_device *d, int which, float *out)
 {
     wb_scope *s = wb_scope_open();

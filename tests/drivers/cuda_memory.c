@@ -71,7 +71,7 @@ TEST(devices)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* What the driver still has, and what goes back to it. */
+/* The driver's free memory, and blocks that are returned to it. */
 static void blocks_go_back(void)
 {
     const wb_device *d = dev[0];

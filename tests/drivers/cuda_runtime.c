@@ -8,7 +8,7 @@
 
 /* ---- the order of commands ------------------------------------------------------------------- */
 
-/* Whichever stream the double runs first: what must wait, waits. */
+/* In any order in which the double runs the streams, commands wait for their events. */
 TEST(commands_wait)
 {
     static const char *const schedules[] = {"round", "latest", "lazy", "random:1", "random:2"};

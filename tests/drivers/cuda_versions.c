@@ -64,7 +64,7 @@ static void enter(const versions *v, const char *folder)
     if (v->from_disk) setenv("VGPU_CXX", "/bin/false", 1), setenv("VGPU_CACHE", "", 1);
 }
 
-/* A product, a convolution and what is elementwise; 0, or what was wrong. */
+/* A product, a convolution and an elementwise operation; returns 0, or the step that failed. */
 static int compute(void)
 {
     const wb_device *gpu = wb_device_at("CUDA", 0);
@@ -137,7 +137,7 @@ TEST(test_old_driver)
                      .not = {"NVRTC 13.0", "libcublasLt.so.13: opened"}});
 }
 
-/* A version that does not start is followed by the next, whatever it is called. */
+/* If a version does not start, the next one is tried, whatever its file name is. */
 TEST(test_falls_through)
 {
     with(&(versions){.files = {NVRTC_12, {"libcublasLt.so.12", 13, "libcublasLt.so.13"},
@@ -146,7 +146,7 @@ TEST(test_falls_through)
                                                  "libcublasLt.so.13: opened", "{cuBLASLt"}});
 }
 
-/* Nothing that goes with the driver: our own kernels, and it is said. */
+/* No library fits the driver: Weber's own kernels run, and the log reports it. */
 TEST(test_libraries_too_new)
 {
     with(&(versions){.files = {NVRTC_12, LT_13}, .driver = "12040",

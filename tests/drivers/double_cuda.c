@@ -271,7 +271,7 @@ static void make_context(int d)
     if (!d) home = stream();
 }
 
-/* What a fault leaves: every call fails, until the context is made anew. */
+/* After a fault every call fails, until the context is created again. */
 static void expect_fault(CUresult fault, const char *part)
 {
     CUdeviceptr x;

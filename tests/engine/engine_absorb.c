@@ -256,7 +256,7 @@ static void alike(const float *want, const float *got, int n)
             fail_msg("number %d is %.9g, the CPU's %.9g", i, (double)got[i], (double)want[i]);
 }
 
-/* The sum is an operand of the only product that reads what is summed. */
+/* The sum is an operand of the only product that reads the summed tensor. */
 static wb_tensor *scaled_by_sums(wb_tensor *x, wb_tensor *w)
 {
     return wb_matmul(wb_mul(x, wb_sum(w, .axes = {0})), w);

@@ -127,7 +127,7 @@ static const struct { const char *name; act act; } acts[] = {
     {"to_dlpack:", exports}, {"outlives", retains}};
 enum { ACTS = sizeof acts / sizeof *acts };
 
-/* Ignores that the call failed, and what it gave. */
+/* Ignores the failure and the result of the call. */
 static int with_act(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     const act *f = ctx;
@@ -191,7 +191,7 @@ TEST(unrecordable)
     WORKS(wb_scope_close(world.scope));
 }
 
-/* The first failure counts, whatever f returns; a failure from before is none of f's. */
+/* The first failure counts, whatever f returns; an earlier failure is not a failure of f. */
 static int reads_and_fails(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     if (wb_item(in[0]) > 0) return 0;

@@ -224,7 +224,7 @@ TEST(recorded_as_rarely_as_can_be)
     WORKS(wb_scope_close(s));
 }
 
-/* More changes than a function keeps recordings for; what they replaced is given back. */
+/* More changes than a function keeps recordings for: replaced values are freed. */
 static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     trainer *t = ctx;

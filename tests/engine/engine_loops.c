@@ -80,7 +80,7 @@ static void recurrent_step(program *p)
     p->h = h;
 }
 
-/* What a model said some updates ago, unread, is compared with what it says now. */
+/* An unread result from before some updates is compared with the result now. */
 static void reference_step(program *p)
 {
     static int step;
@@ -141,7 +141,7 @@ static double fingerprint(const program *p)
     return sum;
 }
 
-/* Steps in scopes of their own, or in none; what they made of the program's values. */
+/* Runs steps with or without scopes, and returns the values of the program's variables. */
 static double run(const loop *l, int steps, bool scoped)
 {
     program p = begin();

@@ -5,7 +5,7 @@
 #include "process.h"
 #include "reference.h"
 
-/* What the far device was last asked to prepare, by kind. */
+/* The last step that the far device prepared, by kind. */
 static struct { int n, precision, deterministic; } seen[WB__STEP_COUNT];
 
 static void look(const wb__step *step)
@@ -49,7 +49,7 @@ static void product(const wb_device *d)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
-/* Each setting has plans of its own, whose steps say what was set. */
+/* Each setting has its own plans, whose steps carry the setting. */
 TEST(backends_are_told)
 {
     static const char *const all[] = {"highest", "high", "medium"};
@@ -79,7 +79,7 @@ TEST(backends_are_told)
     wb_set_deterministic(false);
 }
 
-/* So are they when they are asked what they would do. */
+/* A backend receives the settings also when the engine asks whether it accepts a step. */
 TEST(backends_are_asked)
 {
     wb_scope *s = wb_scope_open();
@@ -105,7 +105,7 @@ static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-/* A recorded function keeps what was set; another signature is another recording. */
+/* A recorded function keeps its setting; another signature is another recording. */
 TEST_IN_SCOPE(recordings_keep)
 {
     int calls = 0;
@@ -139,7 +139,7 @@ static void warned(wb_log_level level, const char *text, void *context)
         ++*(int *)context;
 }
 
-/* In the process that was started: says what is set. */
+/* In the child process: prints the settings. */
 static int told(void)
 {
     int warnings = 0;

@@ -117,7 +117,7 @@ TEST(integers_wrap_everywhere)
         }
 }
 
-/* A number beside integers is one of theirs. */
+/* A number beside an integer tensor is converted to its dtype. */
 TEST(numbers_that_do_not_fit)
 {
     static const struct { wb_dtype dtype; double fits, over; } all[] = {

@@ -412,7 +412,7 @@ TEST(windows_of_what_is_written)
     }
 }
 
-/* A window is exactly the memory from its lowest element to its highest, whatever its steps. */
+/* A window is the memory from its lowest to its highest element, for any strides. */
 TEST_IN_SCOPE(windows_are_what_is_read)
 {
     wb_tensor *x = dense(numbers(0, 20, 1), WB_F32), *backwards = wb_flip(x, 0);

@@ -96,7 +96,7 @@ static void reference_head(const setting *s, operand *p, int64_t z, double scale
     attention_head(&shape, view);
 }
 
-/* Prepares and launches on memory made of the operands; gives what they then hold. */
+/* Prepares and launches the step on copies of the operands, and reads them back. */
 static void run(const wb__step *s, operand *p, unsigned char *got[])
 {
     void *memory[OPERANDS];

@@ -204,7 +204,7 @@ static bool depends(const number *x, const bool *needed)
     }
 }
 
-/* Is the number, or one that it is made of, not finite? */
+/* True if the number or one of its operands is not finite. */
 static bool not_finite(const number *x)
 {
     bool found = !isfinite(x->v);

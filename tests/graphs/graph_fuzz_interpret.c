@@ -185,7 +185,7 @@ static bool source(const instruction *s, value *y)
     return true;
 }
 
-/* Draws depend on the seed alone: the library is asked for them, each by itself. */
+/* Random draws depend on the seed alone: each is computed by the library, evaluated by itself. */
 static bool draws(const instruction *s, const value *x, value *y)
 {
     int ndim = s->op == OP_DROPOUT ? x->ndim : s->n;

@@ -32,7 +32,7 @@ void free_program(program *p)
     p->n = 0;
 }
 
-/* Removes what neither a result nor an assignment needs. */
+/* Removes instructions that neither a result nor an assignment needs. */
 void prune_program(program *p)
 {
     bool needed[MOST_INSTRUCTIONS] = {false};
