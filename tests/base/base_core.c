@@ -1,5 +1,5 @@
-/* The ground floor: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
- * for the rest. */
+/* The base layer: errors, the allocator, the pool, the log.  See base_dtype.c and base_philox.c
+ * for dtypes and random numbers. */
 #include "test.h"
 
 #include "base/base.h"
@@ -28,6 +28,28 @@ TEST(errors_travel)
     assert_string_equal(wb_error() + n - 3, "...");
     wb__fail(WB_ERROR_MEMORY, NULL);
     assert_string_equal(wb_error(), "out of memory");
+}
+
+/* The checks of messages that all tests use (test.h). */
+TEST(facts_of_a_message)
+{
+    const char *text = "sum: no axis 2 in [2,3] f32\n  \"layers.12.bias\", [2] f64, -1.5";
+    assert_true(HAS_FACTS(text, "sum", "2", "[2,3] f32", "\"layers.12.bias\"", "[2] f64", "-1.5"));
+    assert_true(HAS_FACTS(text, "axis", "f32", "f64", "3", "2", "2"));
+    static const char *const absent[] = {"ax", "12", "1", "1.5", "5", "bias", "layers", "32", "[2] f6",
+                                         "layers.12"};
+    for (size_t i = 0; i < WB__COUNT(absent); i++) assert_false(HAS_FACTS(text, absent[i]));
+    assert_false(HAS_FACTS(text, "sum", "sum"));
+    assert_false(HAS_FACTS(text, "3", "[2,3]"));
+    assert_true(HAS_LINE(text, "f64", "[2]") && HAS_LINE(text, "f32", "sum"));
+    assert_false(HAS_LINE(text, "f64", "sum"));
+    assert_int_equal(lines_of(text), 2);
+    assert_true(is_like("a: 1 b\nc", "a:*\nc") && is_like("abc", "*") && is_like("", "*"));
+    assert_false(is_like("a: 1\nb\nc", "a:*\nc") || is_like("abc", "ab") || is_like("ab", "*c"));
+    wb__fail(WB_ERROR_SHAPE, "sum: no axis 2");
+    assert_true(failed_with(WB_ERROR_SHAPE, FACTS("sum", "2")));
+    assert_false(failed_with(WB_ERROR_DTYPE, FACTS("sum", "2")));
+    assert_false(failed_with(WB_ERROR_SHAPE, FACTS("sum", "3")));
 }
 
 static void *fail_elsewhere(void *unused)

@@ -1,4 +1,4 @@
-/* dtypes against separate, plain code: every 16-bit float, rounding by search, conversion between
+/* Dtypes against separate plain code: every 16-bit float, rounding by search, conversion between
  * all pairs. */
 #include "test.h"
 

@@ -1,5 +1,5 @@
-/* Errors of the f32 functions of base/numbers/formulas.h in units in the last place, over all exponents, and
- * their special values.  The references are libm's functions in double. */
+/* Errors of the f32 functions of base/numbers/formulas.h in units in the last place, over all
+ * exponents, and their special values.  The references are libm's functions in double. */
 #include "test.h"
 
 #include "base/numbers/dialect.h"

@@ -1,5 +1,5 @@
-/* TOML: what is well formed and what is not, where an error is, what a value is, and that changing
- * one value leaves every other byte. */
+/* TOML: accepted and refused texts, the positions of errors, values, and edits that change one
+ * value and no other byte. */
 #include "test.h"
 
 #include "base/toml.h"
@@ -12,13 +12,12 @@ static void accepts(const char *text)
     wb__toml_free(t);
 }
 
-static void refuses(const char *text, const char *message)
+static void refuses(const char *text, const char *const *facts)
 {
     wb_clear_error();
     wb__toml *t = wb__toml_parse("t", text, strlen(text));
     if (t) fail_msg("accepted:\n%s", text);
-    assert_string_equal(wb_error(), message);
-    assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    if (!failed_with(WB_ERROR_FORMAT, facts)) fail_msg("%s, in:\n%s", wb_error(), text);
 }
 
 TEST(test_well_formed)
@@ -48,82 +47,82 @@ TEST(test_well_formed)
 
 TEST(test_ill_formed)
 {
-    static const struct { const char *text, *message; } cases[] = {
-        {"a", "t:1:2: = was expected after the key"},
-        {"a = ", "t:1:5: a value was expected"},
-        {"= 1", "t:1:1: a key was expected"},
-        {"a. = 1", "t:1:4: a key was expected"},
-        {"\n\n  a = 1 b = 2", "t:3:9: nothing more was expected in this line"},
-        {"a = 1\ra = 2", "t:1:6: nothing more was expected in this line"},
-        {"a = 1\na = 2", "t:2:1: \"a\" is defined twice"},
-        {"a = 1\n\"a\" = 2", "t:2:1: \"a\" is defined twice"},
-        {"a = 1\na.b = 2", "t:2:1: \"a\" is defined already, and cannot be added to here"},
-        {"a = {b = 1}\na.c = 2", "t:2:1: \"a\" is defined already, and cannot be added to here"},
-        {"[a.b]\nx = 1\n[a]\nb.c = 2", "t:4:1: \"b\" is defined already, and cannot be added to here"},
-        {"[a]\n[b]\n[a]", "t:3:2: \"a\" is defined twice"},
-        {"a.b = 1\n[a]", "t:2:2: \"a\" is defined twice"},
-        {"[x]\na.b = 1\n[x.a]", "t:3:4: \"a\" is defined twice"},
-        {"a = 1\n[a.b]", "t:2:2: \"a\" is a value, not a table"},
-        {"a = {b = 1}\n[a.c]", "t:2:2: \"a\" is a value, not a table"},
-        {"a = [1]\n[[a]]", "t:2:3: \"a\" is defined already, and not as an array of tables"},
-        {"[a]\n[[a]]", "t:2:3: \"a\" is defined already, and not as an array of tables"},
-        {"[[a]]\n[a]", "t:2:2: \"a\" is defined twice"},
-        {"[a", "t:1:3: ] was expected after the table's name"},
-        {"[[a]", "t:1:4: ]] was expected after the table's name"},
-        {"[]", "t:1:2: a key was expected"},
-        {"[a] x = 1", "t:1:5: nothing more was expected in this line"},
-        {"a = \"x", "t:1:5: this string is never closed"},
-        {"a = \"x\ny\"", "t:1:5: this string is never closed"},
-        {"a = '''x''", "t:1:5: this string is never closed"},
-        {"\"\"\"a\"\"\" = 1", "t:1:3: = was expected after the key"},
-        {"a = \"\\q\"", "t:1:6: there is no such escape"},
-        {"a = \"\\u12\"", "t:1:6: this escape wants 4 hexadecimal digits"},
-        {"a = \"\\ud800\"", "t:1:6: d800 is no character of Unicode"},
-        {"a = \"\\U00110000\"", "t:1:6: 110000 is no character of Unicode"},
-        {"a = \"\x01\"", "t:1:6: the control character 1 in a string"},
-        {"# \x7f", "t:1:3: the control character 127 in a comment"},
-        {"a = \xff", "t:1:5: the byte ff is not UTF-8"},
-        {"# \xe2\x82\xac\xc0\x80", "t:1:4: the byte c0 is not UTF-8"},
-        {"# \xed\xa0\x80", "t:1:3: the byte ed is not UTF-8"},
-        {"# \xf0\x9f", "t:1:3: the byte f0 is not UTF-8"},
-        {"\xc3\xa9 = 1", "t:1:1: a key was expected"},
-        {"# \xc3\xa9\n'\xc3\xa9' = x", "t:2:7: this is no value (strings stand in quotes)"},
-        {"a = CUDA", "t:1:5: this is no value (strings stand in quotes)"},
-        {"a = 01", "t:1:5: a number must not begin with 0"},
-        {"a = -00.1", "t:1:5: a number must not begin with 0"},
-        {"a = 1__0", "t:1:5: this is no number"},
-        {"a = 1_", "t:1:5: this is no number"},
-        {"a = 1.", "t:1:5: this is no number"},
-        {"a = 1.e5", "t:1:5: this is no number"},
-        {"a = 1e", "t:1:5: this is no number"},
-        {"a = 1.2.3", "t:1:5: this is no number"},
-        {"a = 0x", "t:1:5: this is no number"},
-        {"a = 0xg", "t:1:5: this is no number"},
-        {"a = -0x1", "t:1:5: this is no number"},
-        {"a = 0o8", "t:1:5: this is no number"},
-        {"a = 9223372036854775808", "t:1:5: this number does not fit into 64 bits"},
-        {"a = -9223372036854775809", "t:1:5: this number does not fit into 64 bits"},
-        {"a = 0x8000000000000000", "t:1:5: this number does not fit into 64 bits"},
-        {"a = True", "t:1:5: this is no value (strings stand in quotes)"},
-        {"a = 2023-02-29", "t:1:5: this is no date or time"},
-        {"a = 1900-02-29", "t:1:5: this is no date or time"},
-        {"a = 1979-13-01", "t:1:5: this is no date or time"},
-        {"a = 1979-05-27T", "t:1:5: this is no date or time"},
-        {"a = 1979-05-27T25:00:00", "t:1:5: this is no date or time"},
-        {"a = 07:32", "t:1:5: this is no date or time"},
-        {"a = 07:32:00.", "t:1:5: this is no date or time"},
-        {"a = 1979-05-27T07:32:00+24:00", "t:1:5: this is no date or time"},
-        {"a = [1, 2", "t:1:5: this array is never closed"},
-        {"a = [1 2]", "t:1:8: a comma or ] was expected in this array"},
-        {"a = [,]", "t:1:6: a value was expected"},
-        {"a = {b = 1", "t:1:5: this inline table is not closed in its line"},
-        {"a = {b = 1\n}", "t:1:5: this inline table is not closed in its line"},
-        {"a = {b = 1,}", "t:1:12: a key was expected"},
-        {"a = {b = 1, b = 2}", "t:1:13: \"b\" is defined twice"},
-        {"a = {b = 1; c = 2}", "t:1:11: a comma or } was expected in this table"},
-        {"a = [{b = 1, b = 2}]", "t:1:14: \"b\" is defined twice"},
+    static const struct { const char *text, *facts[6]; } cases[] = {
+        {"a", {"t:1:2", "=", "key"}},
+        {"a = ", {"t:1:5", "value"}},
+        {"= 1", {"t:1:1", "key"}},
+        {"a. = 1", {"t:1:4", "key"}},
+        {"\n\n  a = 1 b = 2", {"t:3:9", "line"}},
+        {"a = 1\ra = 2", {"t:1:6", "line"}},
+        {"a = 1\na = 2", {"t:2:1", "\"a\""}},
+        {"a = 1\n\"a\" = 2", {"t:2:1", "\"a\""}},
+        {"a = 1\na.b = 2", {"t:2:1", "\"a\""}},
+        {"a = {b = 1}\na.c = 2", {"t:2:1", "\"a\""}},
+        {"[a.b]\nx = 1\n[a]\nb.c = 2", {"t:4:1", "\"b\""}},
+        {"[a]\n[b]\n[a]", {"t:3:2", "\"a\""}},
+        {"a.b = 1\n[a]", {"t:2:2", "\"a\""}},
+        {"[x]\na.b = 1\n[x.a]", {"t:3:4", "\"a\""}},
+        {"a = 1\n[a.b]", {"t:2:2", "\"a\"", "value", "table"}},
+        {"a = {b = 1}\n[a.c]", {"t:2:2", "\"a\"", "value", "table"}},
+        {"a = [1]\n[[a]]", {"t:2:3", "\"a\"", "array"}},
+        {"[a]\n[[a]]", {"t:2:3", "\"a\"", "array"}},
+        {"[[a]]\n[a]", {"t:2:2", "\"a\""}},
+        {"[a", {"t:1:3", "]", "table"}},
+        {"[[a]", {"t:1:4", "]]", "table"}},
+        {"[]", {"t:1:2", "key"}},
+        {"[a] x = 1", {"t:1:5", "line"}},
+        {"a = \"x", {"t:1:5", "string"}},
+        {"a = \"x\ny\"", {"t:1:5", "string"}},
+        {"a = '''x''", {"t:1:5", "string"}},
+        {"\"\"\"a\"\"\" = 1", {"t:1:3", "=", "key"}},
+        {"a = \"\\q\"", {"t:1:6", "escape"}},
+        {"a = \"\\u12\"", {"t:1:6", "escape", "4"}},
+        {"a = \"\\ud800\"", {"t:1:6", "d800", "character", "Unicode"}},
+        {"a = \"\\U00110000\"", {"t:1:6", "110000", "character", "Unicode"}},
+        {"a = \"\x01\"", {"t:1:6", "control", "character", "1", "string"}},
+        {"# \x7f", {"t:1:3", "control", "character", "127", "comment"}},
+        {"a = \xff", {"t:1:5", "ff", "UTF-8"}},
+        {"# \xe2\x82\xac\xc0\x80", {"t:1:4", "c0", "UTF-8"}},
+        {"# \xed\xa0\x80", {"t:1:3", "ed", "UTF-8"}},
+        {"# \xf0\x9f", {"t:1:3", "f0", "UTF-8"}},
+        {"\xc3\xa9 = 1", {"t:1:1", "key"}},
+        {"# \xc3\xa9\n'\xc3\xa9' = x", {"t:2:7", "value"}},
+        {"a = CUDA", {"t:1:5", "value"}},
+        {"a = 01", {"t:1:5", "number", "0"}},
+        {"a = -00.1", {"t:1:5", "number", "0"}},
+        {"a = 1__0", {"t:1:5", "number"}},
+        {"a = 1_", {"t:1:5", "number"}},
+        {"a = 1.", {"t:1:5", "number"}},
+        {"a = 1.e5", {"t:1:5", "number"}},
+        {"a = 1e", {"t:1:5", "number"}},
+        {"a = 1.2.3", {"t:1:5", "number"}},
+        {"a = 0x", {"t:1:5", "number"}},
+        {"a = 0xg", {"t:1:5", "number"}},
+        {"a = -0x1", {"t:1:5", "number"}},
+        {"a = 0o8", {"t:1:5", "number"}},
+        {"a = 9223372036854775808", {"t:1:5", "number", "64"}},
+        {"a = -9223372036854775809", {"t:1:5", "number", "64"}},
+        {"a = 0x8000000000000000", {"t:1:5", "number", "64"}},
+        {"a = True", {"t:1:5", "value"}},
+        {"a = 2023-02-29", {"t:1:5", "date", "time"}},
+        {"a = 1900-02-29", {"t:1:5", "date", "time"}},
+        {"a = 1979-13-01", {"t:1:5", "date", "time"}},
+        {"a = 1979-05-27T", {"t:1:5", "date", "time"}},
+        {"a = 1979-05-27T25:00:00", {"t:1:5", "date", "time"}},
+        {"a = 07:32", {"t:1:5", "date", "time"}},
+        {"a = 07:32:00.", {"t:1:5", "date", "time"}},
+        {"a = 1979-05-27T07:32:00+24:00", {"t:1:5", "date", "time"}},
+        {"a = [1, 2", {"t:1:5", "array"}},
+        {"a = [1 2]", {"t:1:8", "]", "array"}},
+        {"a = [,]", {"t:1:6", "value"}},
+        {"a = {b = 1", {"t:1:5", "table", "line"}},
+        {"a = {b = 1\n}", {"t:1:5", "table", "line"}},
+        {"a = {b = 1,}", {"t:1:12", "key"}},
+        {"a = {b = 1, b = 2}", {"t:1:13", "\"b\""}},
+        {"a = {b = 1; c = 2}", {"t:1:11", "}", "table"}},
+        {"a = [{b = 1, b = 2}]", {"t:1:14", "\"b\""}},
     };
-    for (size_t i = 0; i < WB__COUNT(cases); i++) refuses(cases[i].text, cases[i].message);
+    for (size_t i = 0; i < WB__COUNT(cases); i++) refuses(cases[i].text, cases[i].facts);
 }
 
 TEST(test_limits)
@@ -133,16 +132,16 @@ TEST(test_limits)
     memset(text + 67, ']', 63);
     accepts(text);
     memset(text + 4, '[', 100);
-    refuses(text, "t:1:69: values nested more than 64 deep");
+    refuses(text, FACTS("t:1:69", "64"));
     memset(text, 0, sizeof text);
     for (int i = 0; i < 65; i++) memcpy(text + 2 * i, "a.", 2);
-    refuses(text, "t:1:129: a key of more than 64 parts");
+    refuses(text, FACTS("t:1:129", "key", "64"));
     static char large[(256 << 10) + 1];
     memset(large, ' ', sizeof large);
     assert_null(wb__toml_parse("t", large, sizeof large));
-    assert_string_equal(wb_error(), "t:1:1: 262145 bytes; the limit is 256 KiB");
+    FAILED(WB_ERROR_FORMAT, "t:1:1", "262145", "256", "KiB");
     assert_null(wb__toml_parse("t", "a = \"x\0y\"", 9));
-    assert_string_equal(wb_error(), "t:1:7: the control character 0 in a string");
+    FAILED(WB_ERROR_FORMAT, "t:1:7", "control", "character", "0", "string");
 }
 
 static void reads(const char *text, wb__toml_kind kind, const char *value)
@@ -231,22 +230,22 @@ TEST(test_removing)
     becomes("Flux = { b = 1, gpu = 'X', c = 2 }\n", NULL, "Flux = { b = 1, c = 2 }\n");
 }
 
-static void refuses_edit(const char *before, const char *message)
+static void refuses_edit(const char *before, const char *const *facts)
 {
     size_t n;
     wb_clear_error();
     assert_null(wb__toml_edit("t", before, strlen(before), "Flux", "gpu", "X", &n));
-    assert_string_equal(wb_error(), message);
+    if (!failed_with(WB_ERROR_FORMAT, facts)) fail_msg("%s, in:\n%s", wb_error(), before);
 }
 
 TEST(test_not_to_be_changed)
 {
-    refuses_edit("a = \n", "t:1:5: a value was expected");
-    refuses_edit("b = 1\nFlux = 3\n", "t:2:1: Flux is not a table");
-    refuses_edit("[[Flux]]\n", "t:1:1: Flux is not a table");
-    refuses_edit("[Flux.gpu]\n", "t:1:1: Flux.gpu is a table");
-    refuses_edit("[Flux]\ngpu.a = 1\n", "t:2:1: Flux.gpu is a table");
-    refuses_edit("[Flux]\ngpu = {a = 1}\n", "t:2:1: Flux.gpu is a table");
+    refuses_edit("a = \n", FACTS("t:1:5", "value"));
+    refuses_edit("b = 1\nFlux = 3\n", FACTS("t:2:1", "Flux", "table"));
+    refuses_edit("[[Flux]]\n", FACTS("t:1:1", "Flux", "table"));
+    refuses_edit("[Flux.gpu]\n", FACTS("t:1:1", "Flux.gpu", "table"));
+    refuses_edit("[Flux]\ngpu.a = 1\n", FACTS("t:2:1", "Flux.gpu", "table"));
+    refuses_edit("[Flux]\ngpu = {a = 1}\n", FACTS("t:2:1", "Flux.gpu", "table"));
 }
 
 /* Every allocation fails once: an error, and nothing left held. */

@@ -11,7 +11,7 @@
 
 #include "engine/tensor.h"
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static void extent(array x, double *low, double *high, double *most)
 {
@@ -234,7 +234,7 @@ static void draw_program(program *p, array *value)
     }
 }
 
-/* ---- the library ------------------------------------------------------------------------------ */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 static wb_tensor *unary(const char *name, wb_tensor *x)
 {
@@ -398,7 +398,7 @@ static void one_graph(int64_t seed, wb_dtype dtype)
     ref_forget();
 }
 
-/* ---- gradients -------------------------------------------------------------------------------- */
+/* ---- gradients ------------------------------------------------------------------------------- */
 
 /* The values that make up the loss: all, or one. */
 static int only = -1;
@@ -487,7 +487,7 @@ static void one_gradient(int64_t seed)
     ref_forget();
 }
 
-/* ---- the program ------------------------------------------------------------------------------ */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static int64_t count_of(int64_t n)
 {

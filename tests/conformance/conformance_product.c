@@ -147,7 +147,7 @@ TEST(matmuls)
 
 /* ---- convolutions and pools ------------------------------------------------------------------ */
 
-/* As numbers, and as the options that say so. */
+/* The options of a convolution or a pool as plain numbers. */
 typedef struct { int64_t window[2], stride[2], pad[4], dilation[2], outpad[2], groups; } windows;
 
 static wb_conv_options conv_options(const windows *s)

@@ -1,4 +1,5 @@
-/* What a random graph of conformance_graph.c is: a program, its instructions, and the plain interpreter of them. */
+/* What a random graph of conformance_graph.c is: a program, its instructions, and the plain
+ * interpreter of them. */
 #ifndef CONFORMANCE_PROGRAM_H
 #define CONFORMANCE_PROGRAM_H
 
@@ -57,7 +58,7 @@ static const char *const reduce_names[] = {"sum", "mean", "max", "min", "varianc
 static const char *const row_names[] = {"softmax", "logsoftmax", "normalise"};
 #define LENGTH(a) (int64_t)(sizeof(a) / sizeof *(a))
 
-/* ---- the interpreter -------------------------------------------------------------------------- */
+/* ---- the interpreter ------------------------------------------------------------------------- */
 
 /* The current value of each variable is now[v]; instruction results go to value[]. */
 static array interpret(const instruction *i, const array *value)

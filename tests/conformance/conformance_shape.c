@@ -94,7 +94,7 @@ TEST(special_reductions)
         }
     wb_clear_error();
     assert_null(wb_max(wb_zeros(0, 3)));
-    assert_non_null(strstr(wb_error(), "[0,3] f32"));
+    FAILED(WB_ERROR_SHAPE, "[0,3] f32");
     assert_true(wb_item(wb_sum(wb_zeros(0, 3))) == 0);
 }
 
@@ -123,8 +123,7 @@ TEST(argmaxes)
     wb_tensor *over = wb_full_array(0, WB_U8, 2, (int64_t[]){1, places});
     assert_non_null(wb_argmax(fits, 0));
     assert_null(wb_argmax(over, 1));
-    assert_int_equal(wb_error_code(), WB_ERROR_SHAPE);
-    assert_non_null(strstr(wb_error(), "axis 1"));
+    FAILED(WB_ERROR_SHAPE, "axis", "1");
     assert_null(wb_onecold(over));
     assert_non_null(wb_argmax(over, 0));
     wb_clear_error();

@@ -63,7 +63,7 @@ static void fill(int number)
     if (wb_each_tensor(model, fill_leaf, NULL)) fail_msg("%s", wb_error());
 }
 
-/* The one number in all of it; what is torn has two. */
+/* The number that all elements have; a torn file has two. */
 static int number_in(wb_tensor *x)
 {
     const float *at = x ? wb_data(x) : NULL;
@@ -172,7 +172,7 @@ static void nap(double seconds)
     nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
 }
 
-/* The number that was said last before the child was gone. */
+/* The last number that the child reported before it was killed. */
 static int end(pid_t child, int said)
 {
     int number = -1, how;

@@ -33,7 +33,7 @@ static double value(void) { return (double)(draw() % 2001) / 1000 - 1; }
 static const wb_dtype dtypes[] = { WB_F32, WB_F32, WB_F64, WB_F16, WB_BF16 };
 static wb_dtype draw_dtype(void) { return dtypes[draw() % WB__COUNT(dtypes)]; }
 
-/* Buffers: what the operation sees, and the same in double. */
+/* Buffers: the operands of the operation, and the same values in double. */
 
 typedef struct {
     wb_dtype type;

@@ -1,5 +1,5 @@
-/* `weber devices` and `weber backend`, run as a user runs them, with test backends (backends/fake.c)
- * that work, that have no device, that crash or hang, or are not built in. */
+/* `weber devices` and `weber backend`, run as a user runs them, with test backends
+ * (backends/fake.c) that work, that have no device, that crash or hang, or are not built in. */
 #include "folder.h"
 
 #define NOTHING ENVIRONMENT(NULL)
@@ -13,8 +13,8 @@
 
 static process p;
 
-/* The line of the table, or of what stands below it, that begins with these words. */
-static void has_line(const char *begin, const char *rest)
+/* One line of the output is these two texts. */
+static void prints_row(const char *begin, const char *rest)
 {
     char all[2048];
     snprintf(all, sizeof all, "%s%s\n", begin, rest);
@@ -28,16 +28,16 @@ TEST(test_table)
     WITH_FAKES(ONLY("two,one"), "devices");
     assert_int_equal(p.status, 0);
     assert_string_equal(p.err, "");
-    has_line("backend  state ", "        devices");
-    has_line("CUDA     works         0. Test GPU 0, 24.0 GiB", "");
-    has_line("                       1. Test GPU 1, 24.0 GiB", "");
-    has_line("AMDGPU   works         0. Test GPU 0, 24.0 GiB", "");
-    has_line("Metal    not built in", "");
+    prints_row("backend  state ", "        devices");
+    prints_row("CUDA     works         0. Test GPU 0, 24.0 GiB", "");
+    prints_row("                       1. Test GPU 1, 24.0 GiB", "");
+    prints_row("AMDGPU   works         0. Test GPU 0, 24.0 GiB", "");
+    prints_row("Metal    not built in", "");
     assert_non_null(strstr(p.out, "CPU      works         0. "));
-    has_line("Metal: This version of Weber comes without a backend for Metal; such a GPU can be used "
-             "through its OpenCL driver: wb_using(\"OpenCL\").", "");
+    prints_row("Metal: This version of Weber comes without a backend for Metal; such a GPU can be "
+               "used through its OpenCL driver: wb_using(\"OpenCL\").", "");
     assert_null(strstr(p.out, "\nCUDA: "));     /* nothing is missing */
-    has_line("preference: none", "");
+    prints_row("preference: none", "");
 }
 
 TEST(test_each_trouble)
@@ -58,13 +58,13 @@ TEST(test_each_trouble)
         WITH_FAKES(ENVIRONMENT(fakes), "devices", "--wait", "1.5");
         assert_int_equal(p.status, 0);
         assert_string_equal(p.err, "");
-        has_line("CUDA     ", cases[i].state);
+        prints_row("CUDA     ", cases[i].state);
         if (cases[i].why) {
-            has_line(cases[i].why, "");
+            prints_row(cases[i].why, "");
         } else {
-            has_line("CUDA: ", "the process that probed it failed, and so would any process "
-                     "that uses it.");
-            has_line("    Another version of its driver may help.", "");
+            prints_row("CUDA: ", "the process that probed it failed, and so would any "
+                                 "process that uses it.");
+            prints_row("    Another version of its driver may help.", "");
         }
         assert_non_null(strstr(p.out, "\nCPU      works"));     /* the others are looked at all the same */
     }
@@ -75,21 +75,23 @@ TEST(test_verbose)
     process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = \"CUDA\"\n");
     WITH_FAKES(ONLY("two"), "devices", "--verbose");
     assert_int_equal(p.status, 0);
-    has_line("CUDA, 0: memory 24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, ", "0.0 KiB cached");
-    has_line("CUDA, 1: memory ", "24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, 0.0 KiB cached");
-    has_line("CUDA, cuDNN: works", "");
-    has_line("CUDA, NCCL: NCCL not found: libfakeccl.so.2", "");
-    has_line("AMDGPU   not built in", "");
+    prints_row("CUDA, 0: memory 24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, ",
+               "0.0 KiB cached");
+    prints_row("CUDA, 1: memory ",
+               "24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, 0.0 KiB cached");
+    prints_row("CUDA, cuDNN: works", "");
+    prints_row("CUDA, NCCL: NCCL not found: libfakeccl.so.2", "");
+    prints_row("AMDGPU   not built in", "");
     char preference[512];
     snprintf(preference, sizeof preference, "CUDA, by [Flux] in %s/LocalPreferences.toml", folder);
-    has_line("preference: ", preference);
+    prints_row("preference: ", preference);
     process_file(folder, "LocalPreferences.toml", "\n");
     WEBER(NOTHING, "devices", "--verbose");
     snprintf(preference, sizeof preference, "preference: none in %s/LocalPreferences.toml", folder);
-    has_line(preference, "");
+    prints_row(preference, "");
 }
 
-/* Each backend is looked at alone, whatever the environment asks for. */
+/* Each backend is probed alone, independently of the environment. */
 TEST(test_alone)
 {
     WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"), "devices");
@@ -123,9 +125,9 @@ TEST(test_backend)
     WEBER(NOTHING, "backend");
     assert_int_equal(p.status, 1);
     assert_string_equal(p.out, "");
-    snprintf(expected, sizeof expected, "┌ Warning: %s/LocalPreferences.toml:1:6: ] was expected "
-             "after the table's name\n└ Defaulting to automatic device selection.\n", folder);
-    assert_string_equal(p.err, expected);
+    snprintf(expected, sizeof expected, "┌ Warning: %s/LocalPreferences.toml:1:6: *]*table*\n"
+             "└ Defaulting to automatic device selection.\n", folder);
+    assert_true(is_like(p.err, expected));
 }
 
 /* A preference of a file found upwards commands no terminal. */

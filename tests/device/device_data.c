@@ -1,4 +1,5 @@
-/* Datasets on devices: moved whole, and batches gathered there.  Loaders are device_loader.c. */
+/* Datasets on devices: moves of whole datasets, and batches gathered on the device.  Loaders are
+ * tested in device_loader.c. */
 #include "device_numbers.h"
 
 /* ---- datasets -------------------------------------------------------------------------------- */
@@ -43,8 +44,7 @@ TEST(tensors_of_a_device_stay_there)
         assert_true(wb_item(wb_sum(wb_dataset_x(made))) == 24);
         wb_tensor *near = wb_ones(6);
         assert_null(wb_dataset_of(x, near));
-        assert_int_equal(wb_error_code(), WB_ERROR_DEVICE);
-        assert_true(says("dataset_of: x is on ") && says("and y on cpu:0: move one to the other"));
+        FAILED(WB_ERROR_DEVICE, "dataset_of", "cpu:0");
         assert_int_equal(wb_scope_close(s), 0);
     }
 }
@@ -128,7 +128,7 @@ TEST_IN_SCOPE(dtypes)
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(f, far_device(), .dtype = WB_F16))), WB_F16);
     assert_int_equal(wb_dtype_of(wb_dataset_x(wb_to(d, places[0], .dtype = WB_F32))), WB_F32);
     assert_null(wb_to(d, far_device(), .dtype = WB_KEEP));
-    assert_true(says("far:0 has no f64"));
+    FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64");
     wb_clear_error();
 
     /* the same of loaders, whose batches are made so */
@@ -149,9 +149,9 @@ TEST_IN_SCOPE(dtypes)
         assert_ptr_equal(wb_to(to, all[i].d, .dtype = all[i].wanted), to);
     }
     assert_null(wb_to(l, far_device(), .dtype = WB_KEEP));
-    assert_true(says("far:0 has no f64"));
+    FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64");
     assert_null(wb_to(l, places[1], .dtype = WB_I8));
-    assert_true(says("it must be floating"));
+    FAILED(WB_ERROR_DTYPE, "floating");
 }
 
 /* ---- batches of a dataset that was moved whole ----------------------------------------------- */

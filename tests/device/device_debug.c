@@ -1,5 +1,5 @@
-/* WEBER_DEBUG: what each topic says, and that it says nothing else.  It is read once a process, so
- * each runs in one of its own. */
+/* WEBER_DEBUG: the output of each topic, and no other output.  The variable is read once per
+ * process, so each test runs in a child process. */
 #include "reference.h"
 
 #include "tests/doubles/opencl_double.h"
@@ -11,7 +11,7 @@
 static process p;
 static bool have_opencl;
 
-/* ---- the program that is watched --------------------------------------------------------------- */
+/* ---- the program that is watched ------------------------------------------------------------- */
 
 static int step_on(const wb_device *d)
 {
@@ -58,7 +58,7 @@ static int watched(const char *name, bool failing)
     return d ? step_on(d) : 4;
 }
 
-/* ---- what is said ------------------------------------------------------------------------------ */
+/* ---- what is said ---------------------------------------------------------------------------- */
 
 static const char *run(const char *topics, const char *backend, const char *how)
 {

@@ -1,7 +1,7 @@
-/* Memory that does not grow while a program trains: of the device, constant from step 3 on (some
- * steps later where plans become one command); of the host, bounded.  And what wb_memory_estimate
- * says beforehand is what is used.  On every device of every backend that works here; one without a
- * cache of its own can be asked for estimates only. */
+/* Memory that does not grow during training: device memory is constant from step 3 on (some
+ * steps later if plans become one command), host memory is bounded, and wb_memory_estimate
+ * returns what is used.  Runs on every device of every backend that works here; on a device
+ * without a cache only the estimates are tested. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
@@ -32,8 +32,8 @@ static void note(record *r, int i, const wb_device *d)
 }
 
 /* The host's varies with the batches that are under way.  Where plans are one command and
- * batches come at more addresses than it has instances for, it takes memory for a copy of one, once;
- * when, depends on how the loader's thread and this one meet. */
+ * batches come at more addresses than it has instances for, it takes memory for a copy of one,
+ * once; when, depends on how the loader's thread and this one meet. */
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
     const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
@@ -109,14 +109,15 @@ TEST(training_by_the_library)
             if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? 0 : 2), o, .epochs = STEPS / BATCHES,
                          .each = each, .ctx = &w))
                 fail_msg("%s", wb_error());
-            /* the loader's thread gathers with a small plan, now and then at the same time as one here */
+            /* the loader's thread gathers with a small plan, now and then at the same time as
+             * one here */
             check_flat(&w.r, whole == 2 ? 4096 : 0, w.d,
                        whole == 2 ? "data there, ahead" : whole ? "data there" : "loader moved");
             assert_int_equal(wb_scope_close(s), 0);
         }
 }
 
-/* ---- a model and a loop of the program's own -------------------------------------------------- */
+/* ---- a model and a loop of the program's own ------------------------------------------------- */
 
 typedef struct { wb_tensor *in, *out; double scale; } net;
 WB_FUNCTOR(net, in, out)
@@ -160,7 +161,7 @@ TEST(training_by_the_program)
 
 /* ---- estimates ------------------------------------------------------------------------------- */
 
-/* Backends hand out blocks of up to an eighth more than what was asked for. */
+/* Backends allocate blocks that are up to an eighth larger than requested. */
 static void check_estimate(const wb_device *d, wb_tensor *x)
 {
     wb_memory m;

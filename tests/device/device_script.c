@@ -1,4 +1,4 @@
-/* A program of words: "using:CUDA" "get:verbose" "at:CUDA:1" ... .  See process.h. */
+/* Executes a list of words: "using:CUDA" "get:verbose" "at:CUDA:1" ... . See process.h. */
 #include "process.h"
 
 #include "weber.h"

@@ -1,6 +1,7 @@
-/* Several threads on one device: inference with one model, training while others load and infer, a
- * device that is trimmed meanwhile.  Each number is that of the same work done alone.  On the CPU, a
- * device that the host cannot reach into, and two devices of CUDA's or of OpenCL's where one works here. */
+/* Several threads on one device: inference with one model, training while other threads load
+ * data and infer, and a trim of the device's cache meanwhile.  Each result equals that of the
+ * same work done alone.  Runs on the CPU, on a device whose memory the host cannot address, and
+ * on two devices of CUDA or OpenCL if one works here. */
 #include "device_numbers.h"
 
 #include "engine/request.h"
@@ -10,7 +11,7 @@
 enum { THREADS = 4, TURNS = 25, INPUTS = 6, SIDE = 8, CLASSES = 5, STEPS = 12 };
 static const int batch_sizes[INPUTS] = {1, 2, 3, 5, 8, 13};
 
-/* ---- one model, many threads ------------------------------------------------------------------ */
+/* ---- one model, many threads ----------------------------------------------------------------- */
 
 static wb_layer *make_model(void)
 {
@@ -34,7 +35,7 @@ static int recorded(wb_tensor *const *in, wb_tensor **out, void *model)
     return out[0] ? 1 : -1;
 }
 
-/* What the model says of an input, into out, or a recording of it; false: an error. */
+/* Writes the model's result for an input to out, by a call or a recording; false: an error. */
 static bool infer(wb_layer *m, wb_compiled *c, const wb_device *d, int which, float *out)
 {
     wb_scope *s = wb_scope_open();
@@ -131,7 +132,7 @@ TEST(one_recording_serves_many_threads)
     }
 }
 
-/* ---- training beside others --------------------------------------------------------------------- */
+/* ---- training beside others ------------------------------------------------------------------ */
 
 static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
 {

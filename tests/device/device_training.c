@@ -1,5 +1,5 @@
-/* Training on a GPU's backend beside the CPU: the same losses, step by step, and device memory that
- * does not grow.  Runs on a second device of the CPU's, and on every device of every backend that
+/* Training on a GPU backend compared with the CPU: equal losses at each step, and device memory
+ * that does not grow.  Runs on a second CPU device and on every device of every backend that
  * works here. */
 #include "reference.h"
 

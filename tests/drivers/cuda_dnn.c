@@ -378,7 +378,7 @@ static void made_by(const wb__step *s, const char *impl)
     b->destroy(d, k);
 }
 
-/* Attention may want a twentieth of the memory as workspace, convolutions 256 MiB. */
+/* The workspace is at most a twentieth of the memory for attention, 256 MiB for convolutions. */
 TEST(test_large_workspaces)
 {
     const shape p = {1, 4, 11, 13, 4, 3, 3, 1, 1, 1, 1, 1};

@@ -58,7 +58,7 @@ static const float *slopes(wb_tensor *y, wb_tensor *x)
     return at;
 }
 
-/* The same on both devices; `f` makes y of x with what `m` holds. */
+/* The same on both devices; `f` computes y from x and the model m. */
 static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int ndim,
                  const int64_t *dims)
 {

@@ -1,5 +1,6 @@
-/* The CUDA backend declares what it uses of cuBLASLt and cuDNN itself: here every number, struct and
- * function of src/backend/cuda/lt_api.h and dnn_api.h is compared with the libraries' own headers. */
+/* The CUDA backend declares what it uses of cuBLASLt and cuDNN itself: here every number, struct
+ * and function of src/backend/cuda/lt_api.h and dnn_api.h is compared with the libraries' own
+ * headers. */
 #include "test.h"
 
 #ifdef WB_TEST_CUDA_HEADERS

@@ -1,7 +1,7 @@
-/* Every graph that the CUDA backend asks cuDNN for, finished by the real cuDNN for GPUs that are not
- * here: it makes plans from a device's properties.  (Plans of some engines are compiled at run time
- * and handed to the driver, for which a stand-in takes them.)  Nothing is run: results are tested on
- * the double of cuDNN. */
+/* Every graph that the CUDA backend asks cuDNN for, finished by the real cuDNN for GPUs that are
+ * not here: it makes plans from a device's properties.  (Plans of some engines are compiled at
+ * run time and handed to the driver, for which a stand-in takes them.)  Nothing is run: results
+ * are tested on the double of cuDNN. */
 #include "test.h"
 
 #include "backend/cuda/dnn.h"

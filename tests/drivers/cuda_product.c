@@ -1,6 +1,6 @@
-/* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes, what
- * comes behind a product and beside it, and what is left to our own kernels.  Every descriptor is made
- * by the real cuBLASLt too, where it is, which needs no GPU for that. */
+/* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes,
+ * what comes behind a product and beside it, and what is left to our own kernels.  Every
+ * descriptor is made by the real cuBLASLt too, where it is, which needs no GPU for that. */
 #include "test.h"
 
 #include "row_value.h"
@@ -35,8 +35,8 @@ static void put(void *x, wb_dtype t, int64_t i, double value)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are long,
- * at an offset; turned: transposed in memory. */
+/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are
+ * long, at an offset; turned: transposed in memory. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
@@ -168,7 +168,7 @@ static double dot(const product *p, const arrays *r, int64_t z, int64_t i, int64
     return sum;
 }
 
-/* z = a·b + bias as the epilogue makes it.  A mask is asked with the signs of the same z. */
+/* z = a·b + bias after the epilogue.  A mask is computed from the signs of the same z. */
 static double after(const product *p, double z, double aux)
 {
     return p->aux == WB__AUX_FACTOR ? z * row_value(p->act, aux) : row_value(p->act, z);
@@ -406,7 +406,7 @@ TEST(test_left_to_ours)
     declines(&p, "cuBLASLt: too small");
     p.k = 0;
     declines(&p, "cuBLASLt: nothing to multiply");
-    /* What was asked for and cannot be done is declined, never done in part. */
+    /* A step that cannot be computed is declined, never computed in part. */
     wb__gpu_work *work = NULL;
     const wb__gpu_target target = {.f64 = true, .max_items = 1024, .local_bytes = 48 << 10,
                                    .max_args_bytes = 4096};

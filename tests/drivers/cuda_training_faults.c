@@ -8,7 +8,7 @@
 
 #define BACKEND "CUDA"
 #define TAG "cuda"
-/* A plan for which the library had no memory when it was asked is one of other kernels. */
+/* If the library has no memory when a plan is built, the plan uses other kernels. */
 #define TOLERANCE 1e-5
 
 #include "tests/gpu/training_faults.h"

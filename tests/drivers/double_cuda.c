@@ -139,7 +139,7 @@ static char *compile(const char *kernels, const char *option, nvrtcResult wanted
     return data;
 }
 
-/* ---- order ------------------------------------------------------------------------------------ */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 /* Work on one stream, and on another one what needs it: with an event between them, or without. */
 static float chained(bool told)
@@ -220,7 +220,7 @@ TEST(events_are_done_when_their_stream_came_to_them)
     expect_wrong(2, "cuStreamSynchronize");
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 TEST(items_know_their_places)
 {
@@ -271,7 +271,7 @@ static void make_context(int d)
     if (!d) home = stream();
 }
 
-/* What a fault leaves: every call fails, until the context is made anew. */
+/* After a fault every call fails, until the context is created again. */
 static void expect_fault(CUresult fault, const char *part)
 {
     CUdeviceptr x;
@@ -324,7 +324,7 @@ TEST(a_wrong_address_is_a_fault_that_stays)
     vgpu_forget();
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static CUmemoryPool new_pool(void)
 {
@@ -408,7 +408,7 @@ TEST(what_is_left_is_counted)
     assert_int_equal(vgpu_calls("cuEventDestroy_v2"), 0);
 }
 
-/* ---- contexts --------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------- */
 
 TEST(calls_need_their_context)
 {
@@ -449,7 +449,7 @@ TEST(images_must_fit)
     IS(cuModuleGetFunction(&f, module[0], "nothing"), NOT_FOUND);
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 TEST(graphs_run_what_was_captured)
 {

@@ -1,6 +1,7 @@
-/* What products absorb and attention in one step, where a backend takes it: on a device that does all
- * of it with plain loops, training has the CPU's losses, whichever part of it is allowed; and where nothing is allowed, plans
- * are those of a backend that is not asked. */
+/* Epilogues fused into products, and attention in one step, for backends that accept them.  On a
+ * device that accepts all of them (plain loops), training has the CPU's losses for every subset
+ * of accepted epilogues; without accepted epilogues, the plans equal those of a backend that is
+ * not asked. */
 #include "near_device.h"
 #include "reference.h"
 
@@ -212,7 +213,8 @@ TEST(rows_behind_products)
     wb__use_device(before);
 }
 
-/* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by itself. */
+/* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by
+ * itself. */
 TEST(biases_are_summed_beside_weights)
 {
     static const int biases[] = {3, 0, 7};
@@ -254,7 +256,7 @@ static void alike(const float *want, const float *got, int n)
             fail_msg("number %d is %.9g, the CPU's %.9g", i, (double)got[i], (double)want[i]);
 }
 
-/* The sum is an operand of the only product that reads what is summed. */
+/* The sum is an operand of the only product that reads the summed tensor. */
 static wb_tensor *scaled_by_sums(wb_tensor *x, wb_tensor *w)
 {
     return wb_matmul(wb_mul(x, wb_sum(w, .axes = {0})), w);
@@ -268,8 +270,8 @@ TEST(sums_are_not_made_beside_what_reads_them)
     assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
 }
 
-/* A product whose rows are summed beside it was asked for with a dense result, and gets it; another is
- * made within the concat. */
+/* A product whose rows are summed beside it was asked for with a dense result, and gets it;
+ * another is made within the concat. */
 static wb_tensor *joined(wb_tensor *x, wb_tensor *w)
 {
     return wb_concat(1, wb_matmul(x, w), x);
@@ -385,8 +387,8 @@ TEST(what_declines_sees_the_same_plans)
     }
 }
 
-/* Attention's results in all the ways they may be wanted: some gradients alone, one of a forward pass
- * that another plan made, gradients of gradients, a recording. */
+/* Attention's results in all the ways they may be wanted: some gradients alone, one of a forward
+ * pass that another plan made, gradients of gradients, a recording. */
 static wb_tensor *attended(wb_tensor *const *x)
 {
     return wb_sum(wb_square(wb_attention(x[0], x[1], x[2], wb_causal_mask(PLACES, PLACES))));

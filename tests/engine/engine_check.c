@@ -1,5 +1,5 @@
-/* WEBER_DEBUG=check: whatever is used after its end is named, with the scope that closed; so are
- * labels and indices out of range. */
+/* WEBER_DEBUG=check: the error for a freed object names the object and the scope that closed;
+ * labels and indices out of range are errors. */
 #include "reference.h"
 
 #include "weber/data.h"
@@ -10,28 +10,15 @@
 
 #include <unistd.h>
 
-static int code(void)
-{
-    const int c = wb_error_code();
-    return c ? c : -1;
-}
-
-/* The last error names the object and a scope's number; it is cleared. */
-static void names(const char *call, const char *object)
-{
-    if (wb_error_code() != WB_ERROR_ARGUMENT || !strstr(wb_error(), object) ||
-        !strstr(wb_error(), "freed") || !strstr(wb_error(), "scope "))
-        fail_msg("%s: \"%s\" does not name %s", call, wb_error(), object);
-    wb_clear_error();
-}
-
-#define GONE(object, call)                      \
-    do {                                        \
-        wb_clear_error();                       \
-        (void)(call);                           \
-        names(#call, object);                   \
+/* `call` fails since an object was freed; the message names the object and a scope.  The error is
+ * cleared. */
+#define GONE(call, ...)                                                     \
+    do {                                                                    \
+        wb_clear_error();                                                   \
+        (void)(call);                                                       \
+        FAILED(WB_ERROR_ARGUMENT, "freed", "scope", __VA_ARGS__);           \
+        wb_clear_error();                                                   \
     } while (0)
-#define GONE_VOID(object, call) GONE(object, ((call), 0))
 
 TEST(tensors)
 {
@@ -39,30 +26,30 @@ TEST(tensors)
     wb_tensor *x = wb_ones(2, 5), *v = wb_variable(wb_ones(3));
     wb_scope_close(s);
     wb_tensor *fine = wb_ones(2, 5);
-    GONE("tensor, [2,5] f32", wb_add(fine, x));
-    GONE("tensor, [2,5] f32", wb_at(x, 0, 0));
-    GONE("tensor, [2,5] f32", wb_item(x));
-    GONE("tensor, [2,5] f32", wb_data(x));
-    GONE("tensor, [2,5] f32", wb_dims(x));
-    GONE("tensor, [2,5] f32", wb_ndim(x));
-    GONE("tensor, [2,5] f32", wb_dim(x, 0));
-    GONE("tensor, [2,5] f32", wb_size(x));
-    GONE("tensor, [2,5] f32", wb_dtype_of(x));
-    GONE("tensor, [2,5] f32", wb_eval(x));
-    GONE("tensor, [2,5] f32", wb_keep(x));
-    GONE("tensor, [2,5] f32", wb_retain(x));
-    GONE_VOID("tensor, [2,5] f32", wb_free(x));
-    GONE_VOID("tensor, [2,5] f32", wb_release(x));
-    GONE_VOID("tensor, [2,5] f32", wb_show(x));
-    GONE("tensor, [2,5] f32", wb_sum(x));
-    GONE("tensor, [2,5] f32", wb_mse(fine, x));
-    GONE("tensor, [2,5] f32", wb_concat(0, fine, x));
-    GONE("tensor, [2,5] f32", wb_gradient(wb_sum(fine), x));
-    GONE("tensor, [2,5] f32", wb_tuple(fine, x));
-    GONE("tensor, [2,5] f32", wb_to(x, wb_cpu_device()));
-    GONE("tensor, [2,5] f32", wb_dataset_of(x, WB_NONE));
-    GONE("tensor, [2,5] f32", wb_save_npy("/nonexistent/x.npy", x));
-    GONE("tensor, [3] f32", wb_assign(v, fine));
+    GONE(wb_add(fine, x), "tensor", "[2,5] f32");
+    GONE(wb_at(x, 0, 0), "tensor", "[2,5] f32");
+    GONE(wb_item(x), "tensor", "[2,5] f32");
+    GONE(wb_data(x), "tensor", "[2,5] f32");
+    GONE(wb_dims(x), "tensor", "[2,5] f32");
+    GONE(wb_ndim(x), "tensor", "[2,5] f32");
+    GONE(wb_dim(x, 0), "tensor", "[2,5] f32");
+    GONE(wb_size(x), "tensor", "[2,5] f32");
+    GONE(wb_dtype_of(x), "tensor", "[2,5] f32");
+    GONE(wb_eval(x), "tensor", "[2,5] f32");
+    GONE(wb_keep(x), "tensor", "[2,5] f32");
+    GONE(wb_retain(x), "tensor", "[2,5] f32");
+    GONE(wb_free(x), "tensor", "[2,5] f32");
+    GONE(wb_release(x), "tensor", "[2,5] f32");
+    GONE(wb_show(x), "tensor", "[2,5] f32");
+    GONE(wb_sum(x), "tensor", "[2,5] f32");
+    GONE(wb_mse(fine, x), "tensor", "[2,5] f32");
+    GONE(wb_concat(0, fine, x), "tensor", "[2,5] f32");
+    GONE(wb_gradient(wb_sum(fine), x), "tensor", "[2,5] f32");
+    GONE(wb_tuple(fine, x), "tensor", "[2,5] f32");
+    GONE(wb_to(x, wb_cpu_device()), "tensor", "[2,5] f32");
+    GONE(wb_dataset_of(x, WB_NONE), "tensor", "[2,5] f32");
+    GONE(wb_save_npy("/nonexistent/x.npy", x), "tensor", "[2,5] f32");
+    GONE(wb_assign(v, fine), "tensor", "[3] f32");
     assert_non_null(strstr(wb_describe(x), "tensor, [2,5] f32"));
     wb_shutdown();
 }
@@ -92,35 +79,35 @@ TEST(models_and_states)
     wb_opt_state *good = wb_setup(wb_Adam(), fine);
     wb_tensor *x = wb_ones(1, 4), *out;
     wb_tree *g = wb_gradient(wb_sum(wb_call(fine, x)), fine);
-    GONE("layer, Dense", wb_call(m, x));
-    GONE("layer, Dense", wb_keep(m));
-    GONE("layer, Dense", wb_get(m, "weight"));
-    GONE("layer, Dense", wb_layer_at(m, ""));
-    GONE("layer, Dense", wb_set(m, "weight", x));
-    GONE("layer, Dense", wb_trainmode(m));
-    GONE("layer, Dense", wb_parameter_count(m));
-    GONE("layer, Dense", wb_Chain(m, fine));
-    GONE("layer, Dense", wb_SkipConnection(m, wb_add));
-    GONE("layer, Dense", wb_named("a", m));
-    GONE("layer, Dense", wb_setup(wb_Adam(), m));
-    GONE("layer, Dense", wb_gradient(wb_sum(wb_call(fine, x)), m));
-    GONE("layer, Dense", wb_update(good, m, g));
-    GONE("layer, Dense", wb_save("/nonexistent/m.safetensors", m));
-    GONE("layer, Dense", wb_device_of(m));
-    GONE_VOID("layer, Dense", wb_show(m));
-    GONE_VOID("layer, Dense", wb_free(m));
-    GONE("tree", wb_update(good, fine, tree));
-    GONE("tree", wb_get(tree, "0"));
-    GONE("tree", wb_opaque_get(tree));
-    GONE("state", wb_update(opt, fine, g));
-    GONE("state", wb_adjust(opt, .eta = 1));
-    GONE("state", wb_freeze(opt, "weight"));
-    GONE("state", wb_checkpoint_save("/nonexistent/c", &(wb_checkpoint){.state = opt}));
-    GONE("rule", wb_setup(rule, fine));
-    GONE("rule", wb_OptimiserChain(wb_Descent(), rule));
-    GONE("compiled function", wb_call_compiled(f, 1, &x, 1, &out));
-    GONE_VOID("progress", wb_progress_step(bar, "loss", x));
-    GONE_VOID("progress", wb_progress_end(bar));
+    GONE(wb_call(m, x), "layer", "Dense");
+    GONE(wb_keep(m), "layer", "Dense");
+    GONE(wb_get(m, "weight"), "layer", "Dense");
+    GONE(wb_layer_at(m, ""), "layer", "Dense");
+    GONE(wb_set(m, "weight", x), "layer", "Dense");
+    GONE(wb_trainmode(m), "layer", "Dense");
+    GONE(wb_parameter_count(m), "layer", "Dense");
+    GONE(wb_Chain(m, fine), "layer", "Dense");
+    GONE(wb_SkipConnection(m, wb_add), "layer", "Dense");
+    GONE(wb_named("a", m), "layer", "Dense");
+    GONE(wb_setup(wb_Adam(), m), "layer", "Dense");
+    GONE(wb_gradient(wb_sum(wb_call(fine, x)), m), "layer", "Dense");
+    GONE(wb_update(good, m, g), "layer", "Dense");
+    GONE(wb_save("/nonexistent/m.safetensors", m), "layer", "Dense");
+    GONE(wb_device_of(m), "layer", "Dense");
+    GONE(wb_show(m), "layer", "Dense");
+    GONE(wb_free(m), "layer", "Dense");
+    GONE(wb_update(good, fine, tree), "tree");
+    GONE(wb_get(tree, "0"), "tree");
+    GONE(wb_opaque_get(tree), "tree");
+    GONE(wb_update(opt, fine, g), "state");
+    GONE(wb_adjust(opt, .eta = 1), "state");
+    GONE(wb_freeze(opt, "weight"), "state");
+    GONE(wb_checkpoint_save("/nonexistent/c", &(wb_checkpoint){.state = opt}), "state");
+    GONE(wb_setup(rule, fine), "rule");
+    GONE(wb_OptimiserChain(wb_Descent(), rule), "rule");
+    GONE(wb_call_compiled(f, 1, &x, 1, &out), "compiled function");
+    GONE(wb_progress_step(bar, "loss", x), "progress");
+    GONE(wb_progress_end(bar), "progress");
     wb_shutdown();
 }
 
@@ -131,19 +118,19 @@ TEST(data)
     wb_loader *gone = wb_dataloader(d, .batchsize = 2);
     wb_scope_close(s);
     wb_batch batch;
-    GONE("dataset", wb_dataset_length(d));
-    GONE("dataset", wb_dataset_x(d));
-    GONE("dataset", wb_dataloader(d, .batchsize = 2));
-    GONE("dataset", wb_subset(d, 0, 1));
-    GONE("loader", wb_loader_next(gone, &batch));
-    GONE("loader", wb_loader_length(gone));
+    GONE(wb_dataset_length(d), "dataset");
+    GONE(wb_dataset_x(d), "dataset");
+    GONE(wb_dataloader(d, .batchsize = 2), "dataset");
+    GONE(wb_subset(d, 0, 1), "dataset");
+    GONE(wb_loader_next(gone, &batch), "loader");
+    GONE(wb_loader_length(gone), "loader");
     wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(6, 4), wb_randn(6, 2)), .batchsize = 2);
     wb_tensor *last = NULL;
     WB_EACH_BATCH(b, l) last = b.x;
-    GONE("tensor, [2,4] f32", wb_sum(last));            /* a batch after its loop */
+    GONE(wb_sum(last), "tensor", "[2,4] f32");            /* a batch after its loop */
     wb_layer *m = wb_Dense(4, 2);
     wb_opt_state *opt = wb_setup(wb_Adam(), m);
-    GONE("loader", wb_train(loss, m, gone, opt));
+    GONE(wb_train(loss, m, gone, opt), "loader");
     wb_shutdown();
 }
 
@@ -159,20 +146,19 @@ TEST(scopes_are_numbered)
         assert_null(wb_neg(x));
         const char *at = strstr(wb_error(), "scope ");
         assert_non_null(at);
-        assert_non_null(strstr(wb_error(), "1 scope is open now"));
+        FAILED(WB_ERROR_ARGUMENT, "1 scope");
         snprintf(number[i], sizeof number[i], "%.20s", at);
         wb_scope_close(outer);
         wb_clear_error();
         assert_null(wb_neg(x));
-        assert_non_null(strstr(wb_error(), "0 scopes are open now"));
+        FAILED(WB_ERROR_ARGUMENT, "0 scopes");
     }
     assert_string_not_equal(number[0], number[1]);
     wb_tensor *x = wb_ones(9);
     wb_free(x);
     wb_clear_error();
     assert_null(wb_neg(x));
-    assert_non_null(strstr(wb_error(), "[9] f32"));
-    assert_non_null(strstr(wb_error(), "wb_free"));
+    FAILED(WB_ERROR_ARGUMENT, "[9] f32", "wb_free");
     wb_shutdown();
 }
 
@@ -188,7 +174,7 @@ TEST(the_queue_is_bounded)
     }
     wb_clear_error();
     assert_null(wb_neg(first));
-    assert_non_null(strstr(wb_error(), "tensor, [11] f32"));
+    FAILED(WB_ERROR_ARGUMENT, "tensor", "[11] f32");
     int64_t most = 0;
     for (int i = 0; i < 600000; i++) {
         wb_free(wb_scalar(i));
@@ -198,14 +184,6 @@ TEST(the_queue_is_bounded)
     wb_shutdown();
 }
 
-static void out_of_range(int status, const char *value, const char *place, const char *bound)
-{
-    if (status != WB_ERROR_ARGUMENT || !strstr(wb_error(), value) || !strstr(wb_error(), place) ||
-        !strstr(wb_error(), bound))
-        fail_msg("\"%s\" does not name %s at %s, bound %s", wb_error(), value, place, bound);
-    wb_clear_error();
-}
-
 TEST(labels_and_indices)
 {
     const int32_t labels[6] = {0, 1, 2, 9, 0, -3};
@@ -213,18 +191,14 @@ TEST(labels_and_indices)
     const uint8_t small[2] = {4, 200};
     wb_tensor *y = wb_from(labels, WB_I32, 2, (int64_t[]){2, 3}), *table = wb_randn(5, 2);
     wb_clear_error();
-    assert_null(wb_onehotbatch(y, 4));
-    out_of_range(code(), "9", "[1,0]", "0 to 3");
-    assert_null(wb_onehotbatch(y, 9));
-    out_of_range(code(), "9", "[1,0]", "0 to 8");
-    assert_null(wb_onehotbatch(y, 10));
-    out_of_range(code(), "-3", "[1,2]", "0 to 9");
-    assert_null(wb_take(table, y));
-    out_of_range(code(), "9", "[1,0]", "0 to 4");
-    assert_null(wb_call(wb_Embedding(50, 3), wb_from(wide, WB_I64, 1, (int64_t[]){2})));
-    out_of_range(code(), "70", "[1]", "0 to 49");
-    assert_null(wb_take(table, wb_from(small, WB_U8, 1, (int64_t[]){2})));
-    out_of_range(code(), "200", "[1]", "0 to 4");
+    REFUSED(wb_onehotbatch(y, 4), WB_ERROR_ARGUMENT, "9", "[1,0]", "0", "3");
+    REFUSED(wb_onehotbatch(y, 9), WB_ERROR_ARGUMENT, "9", "[1,0]", "0", "8");
+    REFUSED(wb_onehotbatch(y, 10), WB_ERROR_ARGUMENT, "-3", "[1,2]", "0", "9");
+    REFUSED(wb_take(table, y), WB_ERROR_ARGUMENT, "9", "[1,0]", "0", "4");
+    REFUSED(wb_call(wb_Embedding(50, 3), wb_from(wide, WB_I64, 1, (int64_t[]){2})),
+            WB_ERROR_ARGUMENT, "70", "[1]", "0", "49");
+    REFUSED(wb_take(table, wb_from(small, WB_U8, 1, (int64_t[]){2})), WB_ERROR_ARGUMENT, "200",
+            "[1]", "0", "4");
     assert_non_null(wb_take(table, wb_maximum(wb_minimum(y, wb_scalar(4)), wb_scalar(0))));
     assert_non_null(wb_onehotbatch(wb_arange(4, WB_I32), 4));
     /* looking at an index that is still to be computed takes nothing from what is being built */

@@ -1,6 +1,6 @@
-/* Recorded functions give the bits of the plain loop; threads share models and plans.  Under
- * -fsanitize=thread this program is the race test (without oneDNN, whose OpenMP the sanitizer does
- * not know). */
+/* Recorded functions compute the bits of the plain loop; threads share models and plans.  With
+ * -fsanitize=thread this program is the race test (without oneDNN, because the sanitizer does
+ * not know OpenMP). */
 #include "reference.h"
 
 #include "engine/tensor.h"

@@ -1,6 +1,6 @@
-/* What a recorded function depends on beside its inputs: what was changed since the recording is
- * seen, what was made before it is a constant.  Everything is compared with plain calls of the same
- * function. */
+/* State that a recorded function depends on beside its inputs: changes since the recording take
+ * effect, values computed before the recording are constants.  Every result is compared with
+ * plain calls of the same function. */
 #include "recorded.h"
 
 #include <pthread.h>
@@ -224,7 +224,7 @@ TEST(recorded_as_rarely_as_can_be)
     WORKS(wb_scope_close(s));
 }
 
-/* More changes than a function keeps recordings for; what they replaced is given back. */
+/* More changes than a function keeps recordings for: replaced values are freed. */
 static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     trainer *t = ctx;

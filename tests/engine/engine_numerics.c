@@ -1,11 +1,11 @@
-/* How exact products are to be and whether runs are to repeat: what is set, what backends are told,
- * and which plans are made anew. */
+/* The settings for the precision of products and for determinism: their values, what backends
+ * receive, and which plans are rebuilt after a change. */
 #include "far_device.h"
 #include "near_device.h"
 #include "process.h"
 #include "reference.h"
 
-/* What the far device was last asked to prepare, by kind. */
+/* The last step that the far device prepared, by kind. */
 static struct { int n, precision, deterministic; } seen[WB__STEP_COUNT];
 
 static void look(const wb__step *step)
@@ -28,8 +28,8 @@ TEST(names)
     }
     wb_set_matmul_precision("high");
     assert_int_equal(wb_set_matmul_precision("tf32"), WB_ERROR_ARGUMENT);
-    assert_string_equal(wb_error(),
-                        "set_matmul_precision: \"tf32\" is none of highest, high, medium");
+    FAILED(WB_ERROR_ARGUMENT, "set_matmul_precision", "\"tf32\"", "highest", "high",
+           "medium");
     assert_int_equal(wb_set_matmul_precision(NULL), WB_ERROR_ARGUMENT);
     assert_string_equal(wb_matmul_precision(), "high");
     wb_clear_error();
@@ -49,7 +49,7 @@ static void product(const wb_device *d)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
-/* Each setting has plans of its own, whose steps say what was set. */
+/* Each setting has its own plans, whose steps carry the setting. */
 TEST(backends_are_told)
 {
     static const char *const all[] = {"highest", "high", "medium"};
@@ -79,7 +79,7 @@ TEST(backends_are_told)
     wb_set_deterministic(false);
 }
 
-/* So are they when they are asked what they would do. */
+/* A backend receives the settings also when the engine asks whether it accepts a step. */
 TEST(backends_are_asked)
 {
     wb_scope *s = wb_scope_open();
@@ -105,7 +105,7 @@ static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-/* A recorded function keeps what was set; another signature is another recording. */
+/* A recorded function keeps its setting; another signature is another recording. */
 TEST_IN_SCOPE(recordings_keep)
 {
     int calls = 0;
@@ -139,7 +139,7 @@ static void warned(wb_log_level level, const char *text, void *context)
         ++*(int *)context;
 }
 
-/* In the process that was started: says what is set. */
+/* In the child process: prints the settings. */
 static int told(void)
 {
     int warnings = 0;

@@ -1,13 +1,13 @@
-/* A value may be made inside the memory of a concatenation or stack, in a result's own memory or in a variable's: whoever
- * reads it must find it there.  Each operand of each operation is computed in the same plan as a second reader that
- * chooses its place, and the operation's result is compared with that of operands which were evaluated before. */
+/* The placement of values: a value may be stored inside a concat or stack, in an operation's
+ * result or in a variable.  Each operand of each operation is computed in one plan with a second
+ * reader that decides its placement, and the result is compared with that of evaluated operands. */
 #include "near_device.h"
 #include "reference.h"
 
 #include "engine/tensor.h"
 #include "weber/device.h"
 
-/* ---- operations and their operands ------------------------------------------------------------ */
+/* ---- operations and their operands ----------------------------------------------------------- */
 
 enum { MOST_OPERANDS = 4 };
 typedef enum { FLOATING, INDEX, MASK } operand_kind;
@@ -37,7 +37,8 @@ static wb_tensor *flat_bias(wb_tensor *const *in)
 {
     return wb_linear(in[0], in[1], wb_reshape(in[2], wb_size(in[2])));
 }
-/* A comparison with a product's result waits for its reader, which is the kernel of another product. */
+/* A comparison with a product's result waits for its reader, which is the kernel of another
+ * product. */
 static wb_tensor *compared_bias(wb_tensor *const *in)
 {
     wb_tensor *above = wb_gt(wb_matmul(in[2], in[3]), wb_scalar(0));
@@ -97,7 +98,7 @@ static const operation operations[] = {
     {"norm of a batch", batch_norm, 3, {F(2, 3, 4, 2), F(3), F(3)}},
     {"sum of products", sums, 2, {F(4, 3, 5), F(3, 5)}}};
 
-/* ---- operands computed, and their places ------------------------------------------------------- */
+/* ---- operands computed, and their places ----------------------------------------------------- */
 
 static wb_tensor *leaf(const operand *o, wb_dtype dtype, int seed)
 {
@@ -227,7 +228,7 @@ static void result_has_a_place(const operation *o, wb_dtype dtype, int k, int wa
     ref_forget();
 }
 
-/* ---- all of them -------------------------------------------------------------------------------- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int result_ndim(const operation *o, wb_dtype dtype)
 {

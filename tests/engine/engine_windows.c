@@ -1,5 +1,6 @@
-/* Windows: slices of known tensors whose starts move from step to step.  Many starts make one plan,
- * and the values are those of a plain copy, whatever stands between the tensor and its use. */
+/* Slices of evaluated tensors whose starts change from step to step: all starts use one plan,
+ * and the values equal those of a plain copy, whatever operations are between the tensor and its
+ * use. */
 #include "reference.h"
 
 #include "engine/plan.h"
@@ -366,7 +367,8 @@ static array numbers(int64_t from, int64_t n, double scale)
     return x;
 }
 
-/* A window of a version that is about to go has that version's values, whatever is written in place. */
+/* A window of a version that is about to go has that version's values, whatever is written in
+ * place. */
 TEST(versions)
 {
     for (int64_t at = 0; at < 6; at++) {
@@ -391,7 +393,8 @@ TEST(versions)
     }
 }
 
-/* One variable is assigned a window of another one that the same evaluation writes to, in whichever order. */
+/* One variable is assigned a window of another one that the same evaluation writes to, in
+ * whichever order. */
 TEST(windows_of_what_is_written)
 {
     for (int64_t at = 0; at < 64; at++) {
@@ -409,7 +412,7 @@ TEST(windows_of_what_is_written)
     }
 }
 
-/* A window is exactly the memory from its lowest element to its highest, whatever its steps. */
+/* A window is the memory from its lowest to its highest element, for any strides. */
 TEST_IN_SCOPE(windows_are_what_is_read)
 {
     wb_tensor *x = dense(numbers(0, 20, 1), WB_F32), *backwards = wb_flip(x, 0);

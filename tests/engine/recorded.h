@@ -1,4 +1,5 @@
-/* A function for wb_compile in a test: what must succeed, another device, a loss. */
+/* Helpers for functions that wb_compile records: a call that must succeed, another device, a
+ * loss. */
 #ifndef TEST_RECORDED_H
 #define TEST_RECORDED_H
 

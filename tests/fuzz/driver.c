@@ -29,7 +29,7 @@ static long run, first_seed = 1;
 static uint8_t *input;                  /* what is being tried, and what was */
 static size_t input_size, longest = 16384;
 
-/* ---- when it goes wrong ------------------------------------------------------------------------ */
+/* ---- when it goes wrong ---------------------------------------------------------------------- */
 
 static void leave_input(void)
 {
@@ -50,7 +50,7 @@ static void on_signal(int number)
     raise(number == SIGALRM ? SIGABRT : number);
 }
 
-/* ---- the corpus -------------------------------------------------------------------------------- */
+/* ---- the corpus ------------------------------------------------------------------------------ */
 
 static void read_path(const char *path)
 {
@@ -81,7 +81,7 @@ static void read_path(const char *path)
     seeds[n_seeds++] = s;
 }
 
-/* ---- changes ----------------------------------------------------------------------------------- */
+/* ---- changes --------------------------------------------------------------------------------- */
 
 static uint64_t state;
 

@@ -1,4 +1,4 @@
-/* What a target is given, as a file that exists only in memory. */
+/* The input of a fuzz target as a file in memory. */
 #ifndef FUZZ_FILE_H
 #define FUZZ_FILE_H
 
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static inline void fuzz_silence(wb_log_level level, const char *text, void *ctx) { (void)level, (void)text, (void)ctx; }
 
-/* The file's path, the same every time; nothing is printed about it. */
+/* The file's path, which is always the same.  Turns the log off. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static int fd = -1;

@@ -1,4 +1,5 @@
-/* Any bytes as a safetensors file, as a model, and as values for one by anybody's names: read or refused. */
+/* Any bytes as a safetensors file, as a model, and as values for one by anybody's names: read or
+ * refused. */
 #include "file.h"
 
 #include "io/safetensors/safetensors.h"

@@ -1,6 +1,6 @@
 /* The written kernels of attention against loops in double, on OpenCL's first device: forward and
- * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte beside
- * the results stays as it was, and a second run gives the same bits.
+ * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte
+ * beside the results stays as it was, and a second run gives the same bits.
  *
  * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element and a
  * hundredth (with one key the gradients of q and k are 0). */
@@ -96,7 +96,7 @@ static void reference_head(const setting *s, operand *p, int64_t z, double scale
     attention_head(&shape, view);
 }
 
-/* Prepares and launches on memory made of the operands; gives what they then hold. */
+/* Prepares and launches the step on copies of the operands, and reads them back. */
 static void run(const wb__step *s, operand *p, unsigned char *got[])
 {
     void *memory[OPERANDS];

@@ -1,5 +1,5 @@
-/* Fused kernels as texts for GPUs, on the first OpenCL device, beside the CPU backend.  Each program
- * runs three times there: made for the kind of device that it is, and for the other kind (a
+/* Fused kernels as texts for GPUs, on the first OpenCL device, beside the CPU backend.  Each
+ * program runs three times there: made for the kind of device that it is, and for the other kind (a
  * processor behind a GPU's interface, or not), and in pieces, as what is too large for one kernel.
  *
  * WEBER_DUMP_KERNELS=folder writes every text there: name.k, or name.f64.k where it uses double. */

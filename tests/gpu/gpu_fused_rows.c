@@ -34,8 +34,8 @@ static void fill_register(void *p, int reg, int64_t n)
 
 static wb__op op_of_view[MOST_MEMORIES];
 
-/* Real rows within some units in the last place of the CPU's, which tests/base/scalar.c holds to libm;
- * whole ones, and those without rounding, exactly. */
+/* Real rows within some units in the last place of the CPU's, which tests/base/scalar.c holds to
+ * libm; whole ones, and those without rounding, exactly. */
 static void check_row(const hand *h, int view, int64_t i, const void *cpu, const void *said)
 {
     const wb__op op = op_of_view[view];

@@ -1,10 +1,11 @@
 /* Written kernels against the CPU: each library step is prepared and launched on the CPU and on an
- * OpenCL device, and every byte of every buffer compared, so that nothing but the result may change.
- * The device is taken for a processor and for a GPU in turn, since different kernels serve them.
+ * OpenCL device, and every byte of every buffer compared, so that nothing but the result may
+ * change. The device is taken for a processor and for a GPU in turn, since different kernels serve
+ * them.
  *
- * Tolerances: products and sums within 16 * 2^-23 (f64: 16 * 2^-52) of the sum of the magnitudes,
- * and one unit of the stored dtype (2^-10 of f16, 2^-7 of bf16); what is only moved, maxima, and rows
- * added in order: the same bits. */
+ * Tolerances: products and sums within 16 * 2^-23 (f64: 16 * 2^-52) of the sum of the
+ * magnitudes, and one unit of the stored dtype (2^-10 of f16, 2^-7 of bf16); what is only moved,
+ * maxima, and rows added in order: the same bits. */
 #include "backend/gpu/gpu.h"
 
 #include "test.h"

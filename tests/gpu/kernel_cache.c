@@ -229,7 +229,7 @@ TEST(test_every_call_fails)
 
 enum { THREADS = 4, PROCESSES = 3, TURNS = 25, SIZE = 30000 };
 
-/* Puts and gets the same few keys; whatever is got is whole.  1: it was not. */
+/* Puts and gets a few keys.  Returns 1 if an entry that it gets is not whole. */
 static int hammer(unsigned seed)
 {
     unsigned char *data = malloc(SIZE);
@@ -278,7 +278,7 @@ TEST(test_writers_at_once)
     assert_int_equal(files(NULL), 3);           /* nothing is left behind */
 }
 
-/* The oldest go, and what is used is not old. */
+/* The least recently used entries are removed first. */
 TEST(test_bounded)
 {
     unsigned char data[10000] = {0};

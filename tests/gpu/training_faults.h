@@ -75,7 +75,7 @@ typedef struct {
     double losses[STEPS], digest, saved;
 } numbers;
 
-/* What is made on the way.  Each part of the program does one thing, and can be tried again. */
+/* The objects of the program.  Each part of it does one thing, and can be repeated. */
 typedef struct {
     const wb_device *d;
     wb_layer *m, *here;
@@ -186,7 +186,7 @@ static int attempt(program *p, part f, bool again)
     look();
     if (!e) return 0;
     if (!*wb_error()) fail_msg("%s: an error without a message", reached_text);
-    p->torn |= strstr(wb_error(), "partly written") != NULL;
+    p->torn |= HAS_LINE(wb_error(), "variables", "written");
     if (!again || p->torn) return e;
     wb_clear_error();
     if (f(p)) fail_msg("%s: and then: %s", reached_text, wb_error());
@@ -220,7 +220,7 @@ static int story(program *p, bool again)
 {
     *p = (program){0};
     int e = attempt(p, find, false);
-    if (e && again) {                   /* a driver that failed once is asked again by a new start */
+    if (e && again) {                   /* a driver that failed once is started again */
         forget();
         unsetenv(FAIL);
         if (attempt(p, find, false)) fail_msg("%s: and then: %s", reached_text, wb_error());

@@ -50,7 +50,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Memory that nobody has written holds large numbers, whatever ran before. */
+/* Memory that was never written contains large numbers, whatever ran before. */
 static void *filled(void *context, void *block, size_t bytes)
 {
     (void)context;
@@ -184,7 +184,7 @@ static bool same_error(const verdict *v)
     return v->result > -1000 || !strncmp(v->text, first_text, 10);
 }
 
-/* In a child: whatever happens to it is a failure. */
+/* Runs in a child process: any abnormal end is a failure. */
 static bool fails(const program *p, verdict *v)
 {
     fflush(stdout);

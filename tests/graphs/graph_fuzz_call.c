@@ -1,4 +1,4 @@
-/* The library's function for each instruction. */
+/* Calls the library's function for each instruction. */
 #include "graph_fuzz.h"
 
 #include <stdlib.h>

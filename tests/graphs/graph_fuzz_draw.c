@@ -1,5 +1,5 @@
-/* Draws a program: instructions one after the other, each over earlier values; then which results
- * are asked for, and how. */
+/* Draws a program: a list of instructions over earlier values, then the results to evaluate and
+ * how. */
 #include "graph_fuzz.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Draws products, convolutions, pools, attention, losses, layers and gradients, whose operands are
- * computed in every way. */
+/* Draws products, convolutions, pools, attention, losses, layers and gradients over all kinds of
+ * operands. */
 #include "graph_fuzz.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Derivatives of numbers: a walk from the last number back, which appends them as numbers. */
+/* Derivatives of the interpreter's numbers: a walk from the last number back, which appends the
+ * derivatives as numbers. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -203,7 +204,7 @@ static bool depends(const number *x, const bool *needed)
     }
 }
 
-/* Is the number, or one that it is made of, not finite? */
+/* True if the number or one of its operands is not finite. */
 static bool not_finite(const number *x)
 {
     bool found = !isfinite(x->v);

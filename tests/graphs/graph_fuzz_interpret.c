@@ -1,5 +1,5 @@
-/* What each operation should compute, element by element: no plans, no strides, nothing shared with
- * the library.  Moves hand numbers on as they are. */
+/* The reference result of each operation, element by element, without plans, strides or code of
+ * the library.  Movement operations pass on the numbers of their operands. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -185,7 +185,7 @@ static bool source(const instruction *s, value *y)
     return true;
 }
 
-/* Draws depend on the seed alone: the library is asked for them, each by itself. */
+/* Random draws depend on the seed alone: each is computed by the library, evaluated by itself. */
 static bool draws(const instruction *s, const value *x, value *y)
 {
     int ndim = s->op == OP_DROPOUT ? x->ndim : s->n;

@@ -1,4 +1,5 @@
-/* Operands that fit: earlier values where there are such, moved, sliced, stretched or converted. */
+/* Chooses operands that fit: earlier values if possible, else values that are permuted, sliced,
+ * expanded or converted. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -54,7 +55,7 @@ static int64_t draw_integer(wb_dtype t)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Large values and values that are hardly known say little about what is made of them. */
+/* Large or inaccurate values would make the comparison of their results weak. */
 static bool useful(const drawing *d, const value *x)
 {
     int64_t bad = 0;
@@ -134,7 +135,7 @@ static bool same_dims(const value *x, int ndim, const int64_t *dims)
     return x->ndim == ndim && (!ndim || !memcmp(x->dims, dims, (size_t)ndim * sizeof *dims));
 }
 
-/* One instruction that makes value i one of the given shape, if there is such. */
+/* One instruction that brings value i to the given shape, if there is one. */
 static int fitted(drawing *d, int i, int ndim, const int64_t *dims, int64_t size)
 {
     const value *x = &d->v[i];

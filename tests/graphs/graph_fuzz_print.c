@@ -1,4 +1,4 @@
-/* Prints a program as C that can be compiled: what it computes, and what it should. */
+/* Prints a program as C that can be compiled, with its expected results. */
 #include "graph_fuzz.h"
 
 #include <ctype.h>

@@ -1,4 +1,5 @@
-/* What products, convolutions, pools, attention, losses, layers and gradients should compute. */
+/* The reference results of products, convolutions, pools, attention, losses, layers and
+ * gradients. */
 #include "graph_fuzz.h"
 
 #include <math.h>

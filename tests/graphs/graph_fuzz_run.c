@@ -212,7 +212,7 @@ static bool wanted(const program *p, int i)
     return false;
 }
 
-/* The tensors that are neither asked for nor leaves: the graph holds them. */
+/* Releases the tensors that are neither results nor leaves: the graph holds them. */
 static void free_others(const program *p, wb_tensor *const *t)
 {
     for (int i = 0; i < p->n; i++) {

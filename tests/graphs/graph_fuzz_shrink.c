@@ -1,5 +1,5 @@
-/* Makes a failing program small: whatever can be left out, replaced by its values, or made smaller,
- * while it still fails, is. */
+/* Shrinks a failing program: leaves out instructions, replaces them by their values and makes
+ * shapes smaller, as long as the program still fails. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -32,7 +32,7 @@ void free_program(program *p)
     p->n = 0;
 }
 
-/* Removes what neither a result nor an assignment needs. */
+/* Removes instructions that neither a result nor an assignment needs. */
 void prune_program(program *p)
 {
     bool needed[MOST_INSTRUCTIONS] = {false};

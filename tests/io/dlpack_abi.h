@@ -1,4 +1,5 @@
-/* DLPack's structs as its specification lays them out, apart from the library's own declarations. */
+/* DLPack's structs as its specification lays them out, apart from the library's own
+ * declarations. */
 #ifndef DLPACK_ABI_H
 #define DLPACK_ABI_H
 

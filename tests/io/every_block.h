@@ -1,5 +1,5 @@
-/* Counts every block that a process holds, whoever asked for it: for one program that includes this once.  `live` bytes are
- * held now, `peak` were the most since it was set. */
+/* Counts every block of the process, of all libraries.  One file of a program includes it.
+ * `live` are the bytes held now, `peak` the most since it was set. */
 #ifndef EVERY_BLOCK_H
 #define EVERY_BLOCK_H
 
@@ -41,7 +41,7 @@ void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *block, size_t n);
 void *__libc_memalign(size_t alignment, size_t n);
 void __libc_free(void *block);
-#define SEEN __attribute__((visibility("default")))       /* by other libraries too */
+#define SEEN __attribute__((visibility("default")))       /* other libraries call it too */
 static void *counted(void *block)
 {
     if (block) count((int64_t)malloc_usable_size(block));

@@ -1,4 +1,5 @@
-/* io/json.h: what is read, what is refused and why, and that what is written is read as it was. */
+/* io/json.h: texts that are read, texts that are refused, and that written text reads back
+ * equal. */
 #include "test.h"
 
 #include "base/base.h"
@@ -12,12 +13,12 @@ static wb__json *read(const char *text)
     return root;
 }
 
-static void refused(const char *text, const char *reason)
+static void refused(const char *text, const char *fact)
 {
     const char *why = "";
     wb__json *root = wb__json_read(text, &why);
     if (root) fail_msg("%s was read", text);
-    else if (!strstr(why, reason)) fail_msg("%s: \"%s\" does not say \"%s\"", text, why, reason);
+    else if (!*why || !HAS_FACTS(why, fact)) fail_msg("%s: %s", text, why);
 }
 
 TEST(values)
@@ -72,9 +73,9 @@ TEST(integers_and_reals)
     }
     static const char *const wrong[] = {"01",  "-",   "+1",  ".5",  "1.", "1e",
                                         "1e+", "0x1", "inf", "NaN", "--1"};
-    for (size_t i = 0; i < WB__COUNT(wrong); i++) refused(wrong[i], " ");
-    refused("9223372036854775808", "too large");
-    refused("1e999", "too large");
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) refused(wrong[i], "");
+    refused("9223372036854775808", "number");
+    refused("1e999", "number");
 }
 
 TEST(wrong_texts)
@@ -83,21 +84,21 @@ TEST(wrong_texts)
                                            {"[", "ends"},
                                            {"[1", "','"},
                                            {"[1,", "ends"},
-                                           {"[1,]", "no value"},
+                                           {"[1,]", "value"},
                                            {"[1 2]", "','"},
                                            {"[1}", "','"},
-                                           {"{", "no key"},
-                                           {"{1", "no key"},
+                                           {"{", "key"},
+                                           {"{1", "key"},
                                            {"{\"a\"", "':'"},
                                            {"{\"a\":", "ends"},
                                            {"{\"a\":1", "'}'"},
-                                           {"{\"a\":1,}", "no key"},
+                                           {"{\"a\":1,}", "key"},
                                            {"{\"a\":1]", "'}'"},
-                                           {"{} {}", "behind"},
-                                           {"1 x", "behind"},
-                                           {"nul", "no value"},
-                                           {"]", "no value"},
-                                           {"\"a", "without"},
+                                           {"{} {}", "value"},
+                                           {"1 x", "value"},
+                                           {"nul", "value"},
+                                           {"]", "value"},
+                                           {"\"a", "text"},
                                            {"\"\\x\"", "escape"},
                                            {"\"\\", "escape"},
                                            {"\"\\u12\"", "escape"},
@@ -107,8 +108,8 @@ TEST(wrong_texts)
                                            {"\"\n\"", "control"},
                                            {"\"\xff\"", "UTF-8"},
                                            {"\"\xc3\"", "UTF-8"},
-                                           {"{\"a\":1,\"b\":2,\"a\":3}", "twice"},
-                                           {"[{\"\":[],\"\":[]}]", "twice"}};
+                                           {"{\"a\":1,\"b\":2,\"a\":3}", "key"},
+                                           {"[{\"\":[],\"\":[]}]", "key"}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) refused(wrong[i][0], wrong[i][1]);
 }
 
@@ -163,8 +164,7 @@ TEST(not_written)
     wb__json_out out = {0};
     wb__json_put_text(&out, "caf\xe9");
     assert_null(wb__json_take(&out));
-    assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
-    assert_non_null(strstr(wb_error(), "UTF-8"));
+    FAILED(WB_ERROR_ARGUMENT, "UTF-8");
     wb__json_out other = {0};
     wb__json_put_real(&other, NAN);
     assert_null(wb__json_take(&other));

@@ -1,5 +1,5 @@
-/* The law of readers: what a file makes a reader allocate, at most, is a small multiple of its size and a constant, however
- * mean the file is.  Counted is every block of the process, so that what zlib and libzip take counts too.
+/* The memory that a reader allocates is at most a small multiple of the file's size plus a constant,
+ * for hostile files too.  Every block of the process is counted, including those of zlib and libzip.
  *
  *   io_memory --table       also prints what each file cost */
 #include "test.h"
@@ -17,10 +17,11 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* ---- the readers ------------------------------------------------------------------------------------- */
+/* ---- the readers ----------------------------------------------------------------------------- */
 
-/* What each reader may take: bytes for a byte of the file, and beside that.  A row of a table, a layer and a value of JSON
- * cost hundreds of bytes, and a file needs a dozen or more for each of them. */
+/* What each reader may take: bytes for a byte of the file, and beside that.  A row of a table, a
+ * layer and a value of JSON cost hundreds of bytes, and a file needs a dozen or more for each of
+ * them. */
 enum { TABLE = 32, MODEL = 96, TEXT = 32, VALUES = 4, BESIDE = 1 << 20 };
 
 static char path[128];
@@ -120,7 +121,7 @@ static void check(const reader *r, const char *what, wb__text *contents)
                  (long long)r->multiple, BESIDE);
 }
 
-/* ---- mean files -------------------------------------------------------------------------------------- */
+/* ---- mean files ------------------------------------------------------------------------------ */
 
 static const wb__text none;
 
@@ -307,7 +308,7 @@ TEST(texts)
     check(&toml, "a long key", &t);
 }
 
-/* ---- BSON -------------------------------------------------------------------------------------------- */
+/* ---- BSON ------------------------------------------------------------------------------------ */
 
 static void little(wb__text *t, uint64_t value, int bytes)
 {
@@ -444,10 +445,11 @@ TEST(documents)
     wb__free(wb__text_take(&t));
 }
 
-/* ---- archives ---------------------------------------------------------------------------------------- */
+/* ---- archives -------------------------------------------------------------------------------- */
 
 #ifdef WB_HAVE_ZIP
-/* An archive of n stored members, all with the same contents, or with what they say to be the same. */
+/* An archive of n stored members, all with the same contents, or with what they say to be the
+ * same. */
 static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
 {
     wb__text list = none;
@@ -524,7 +526,7 @@ TEST(bombs)
     fclose(raw);
     wb_set_unpack_limit(LIMIT);
     assert_null(wb_read_idx(path));
-    assert_non_null(strstr(wb_error(), "more than 1048576 bytes when decompressed"));
+    FAILED(WB_ERROR_FORMAT, "1048576", "decompressed");
     const wb__text copy = t;
     t = none;
     wb__text_raw(&t, copy.text, copy.length);

@@ -33,7 +33,7 @@ void print_error(const char *format, ...)
     va_end(list);
 }
 
-/* ---- checks --------------------------------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
 static _Noreturn void leave(outcome how, const char *file, int line)
 {
@@ -95,7 +95,7 @@ void minimal_memories(const void *a, const void *b, size_t n, int equal, const c
     minimal_fail(file, line);
 }
 
-/* ---- running -------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int fixture(CMFixtureFunction f, void **state)
 {

@@ -1,5 +1,6 @@
-/* As much of cmocka as the tests here use, for machines without it: the same names, the same lines of output, the same exit
- * statuses.  tests/CMakeLists.txt takes it where cmocka is not found, and says so.  A test that dies ends its program. */
+/* As much of cmocka as the tests here use, for machines without it: the same names, the same
+ * lines of output, the same exit statuses.  tests/CMakeLists.txt takes it where cmocka is not
+ * found, and says so.  A test that dies ends its program. */
 #ifndef MINIMAL_CMOCKA_H
 #define MINIMAL_CMOCKA_H
 

@@ -1,4 +1,4 @@
-/* Tests whose names say how they end, for both cmocka and minimal/cmocka.c (check.py). */
+/* Tests whose names describe how they end, for cmocka and for minimal/cmocka.c (check.py). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

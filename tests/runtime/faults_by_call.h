@@ -1,22 +1,22 @@
-/* Every call of a driver fails once, from listing the devices to giving all back: there is an error
- * or the right result, never a crash; nothing is left behind; and the next try works. */
+/* Every call of a driver fails once, from listing the devices to releasing everything.  The
+ * result is an error or correct, never a crash; nothing leaks; and the next attempt succeeds. */
 #ifndef FAULTS_BY_CALL_H
 #define FAULTS_BY_CALL_H
 
 #include "by_hand.h"
 
-/* What makes calls of a backend fail. */
+/* How calls of a backend are made to fail. */
 typedef struct {
     const wb__backend *backend;
-    const char *variable;               /* which: "n", "n+" for all behind it */
-    int64_t (*failed)(char text[200]);  /* how many since it was last asked, and the first */
-    bool (*nothing_left)(void);         /* with the driver */
+    const char *variable;               /* "n": the n-th call; "n+": also all later ones */
+    int64_t (*failed)(char text[200]);  /* how many since the last query, and the first */
+    bool (*nothing_left)(void);         /* the driver holds nothing */
 } calls_that_fail;
 
 /* Every call in turn, until there is none left to fail; with `all`: and all after it; `fresh`: the
  * disk has no kernels.  There are more than `least` calls. */
 void fail_each(const calls_that_fail *calls, bool all, bool fresh, int least);
 
-extern int without_graph;               /* plans that ran without one */
+extern int without_graph;               /* plans that ran without a graph */
 
 #endif

@@ -1,5 +1,5 @@
-/* Graphs of the GPU runtime, on a driver in memory (test_gpu.h): what is in them, how often the driver
- * is called, what happens when buffers move, and where they cannot be made. */
+/* Graphs of the GPU runtime, on a driver in memory (test_gpu.h): what is in them, how often the
+ * driver is called, what happens when buffers move, and where they cannot be made. */
 #include "by_hand.h"
 #include "test_gpu.h"
 
@@ -97,7 +97,8 @@ TEST(places)
     assert_int_equal(memory_of(dev[0]).used, 0);
 }
 
-/* Models of one shape take turns, more of them than there are instances: recording does not go on. */
+/* Models of one shape take turns, more of them than there are instances: recording does not go
+ * on. */
 TEST(many_models)
 {
     enum { MODELS = 20, TURNS = 40 };

@@ -7,9 +7,9 @@
 
 TEST(nothing_there)
 {
-    assert_int_equal(child(&test_gpu, "TEST_GPU_NONE", "no device today", "no device today"), 0);
-    assert_int_equal(child(&test_gpu, "TEST_GPU_FAIL", "1", "memory: load: FAILS (2)"), 0);
-    assert_int_equal(child(&test_gpu, "TEST_GPU_FAIL", "2", "memory: find: FAILS (2)"), 0);
+    assert_int_equal(CHILD(&test_gpu, "TEST_GPU_NONE", "no device today", "no device today"), 0);
+    assert_int_equal(CHILD(&test_gpu, "TEST_GPU_FAIL", "1", "memory", "load", "FAILS", "2"), 0);
+    assert_int_equal(CHILD(&test_gpu, "TEST_GPU_FAIL", "2", "memory", "find", "FAILS", "2"), 0);
 }
 
 /* Once it has started, a child of this process has no device. */
@@ -45,10 +45,10 @@ TEST(choice_of_devices)
     assert_int_equal(b->count(), 2);
     assert_int_equal(restart(variable, "CPU, 0"), 0);
     assert_int_equal(b->count(), 2);
-    expect_error(restart(variable, "accelerator"), WB_ERROR_DEVICE, "leaves no device of 2");
-    expect_error(restart(variable, ""), WB_ERROR_DEVICE, "leaves no device of 2");
-    expect_error(restart(variable, "0,2"), WB_ERROR_ARGUMENT, "device 2; there are 2");
-    expect_error(restart(variable, "0,fpga"), WB_ERROR_ARGUMENT, "\"fpga\"");
+    EXPECT_ERROR(restart(variable, "accelerator"), WB_ERROR_DEVICE, "2");
+    EXPECT_ERROR(restart(variable, ""), WB_ERROR_DEVICE, "2");
+    EXPECT_ERROR(restart(variable, "0,2"), WB_ERROR_ARGUMENT, "2", "2");
+    EXPECT_ERROR(restart(variable, "0,fpga"), WB_ERROR_ARGUMENT, "\"fpga\"");
     assert_int_equal(b->count(), 0);
     WORKS(restart(variable, NULL));
     assert_int_equal(b->count(), 2);
@@ -57,14 +57,14 @@ TEST(choice_of_devices)
 /* What a kernel may not have is an error of ours, not of the driver's. */
 TEST(limits_of_launches)
 {
-    static const struct { const char *name, *value, *part; } limits[] = {
-        {"TEST_GPU_BUFFERS", "1", "2 buffers, 32 bytes of arguments: more than can be launched"},
-        {"TEST_GPU_ARGS", "31", "more than can be launched"}};
+    static const struct { const char *name, *value; } limits[] = {{"TEST_GPU_BUFFERS", "1"},
+                                                                  {"TEST_GPU_ARGS", "31"}};
     for (size_t i = 0; i < WB__COUNT(limits); i++) {
         const wb__step step = test_step_of(STEP_SCALE, N);
         wb__kernel *k = NULL;
         WORKS(restart(limits[i].name, limits[i].value));
-        expect_error(b->prepare(dev[0], &step, &k), WB_ERROR_INTERNAL, limits[i].part);
+        EXPECT_ERROR(b->prepare(dev[0], &step, &k), WB_ERROR_INTERNAL, "2", "buffers",
+                     "32", "bytes");
         assert_null(k);
         WORKS(restart(limits[i].name, NULL));
     }
@@ -150,8 +150,8 @@ TEST(limit)
         assert_true(memory_of(dev[0]).used + memory_of(dev[0]).cached <= 1 << 20);
     }
     assert_true(n == 9 || n == 10);             /* sizes are rounded up by an eighth at most */
-    expect_error(wb_error_code(), WB_ERROR_MEMORY, "memory:0: out of memory: 97.7 KiB requested; "
-                 "1.0 MiB allowed by WEBER_MEMORY_LIMIT, ");
+    EXPECT_ERROR(wb_error_code(), WB_ERROR_MEMORY, "memory:0", "97.7 KiB", "1.0 MiB",
+                 "WEBER_MEMORY_LIMIT");
     void *other = take(dev[1], 1000000);        /* the limit is each device's */
     b->release(dev[1], other, 1000000);
     b->release(dev[0], held[--n], 100000);      /* and the program goes on */
@@ -164,14 +164,14 @@ TEST(limit)
     assert_true(memory_of(dev[0]).used <= 1 << 20);
     b->release(dev[0], large, 1000000);
     large = take(dev[0], 1 << 20);              /* all there is */
-    expect_none(b->allocate(dev[0], 1), "1 bytes");
+    EXPECT_NONE(b->allocate(dev[0], 1), "1");
     b->release(dev[0], large, 1 << 20);
-    expect_none(b->allocate(dev[0], (1 << 20) + 1), "out of memory");
+    EXPECT_NONE(b->allocate(dev[0], (1 << 20) + 1), "memory:0");
     WORKS(restart("WEBER_MEMORY_LIMIT", "1.5KiB"));
     b->release(dev[0], take(dev[0], 1536), 1536);
-    expect_none(b->allocate(dev[0], 1537), "1.5 KiB allowed");
+    EXPECT_NONE(b->allocate(dev[0], 1537), "1.5 KiB");
     WORKS(restart("WEBER_MEMORY_LIMIT", "2000"));
-    expect_none(b->allocate(dev[0], 2001), "2.0 KiB allowed");
+    EXPECT_NONE(b->allocate(dev[0], 2001), "2.0 KiB");
     WORKS(restart("WEBER_MEMORY_LIMIT", "50%"));
     const wb_device_memory m = memory_of(dev[0]);
     assert_true(m.free == m.total / 2);
@@ -179,20 +179,20 @@ TEST(limit)
     assert_true(memory_of(dev[0]).free == 2000000000);
     static const char *const wrong[] = {"much", "-1", "5X", "1.5 GiB", "50%%", "M", "3Mb/s"};
     for (size_t i = 0; i < WB__COUNT(wrong); i++)
-        expect_error(restart("WEBER_MEMORY_LIMIT", wrong[i]), WB_ERROR_ARGUMENT, wrong[i]);
+        EXPECT_ERROR(restart("WEBER_MEMORY_LIMIT", wrong[i]), WB_ERROR_ARGUMENT, wrong[i]);
     WORKS(restart("WEBER_MEMORY_LIMIT", NULL));
 }
 
 TEST(more_than_there_is)
 {
     const int64_t total = memory_of(dev[0]).total;
-    expect_none(b->allocate(dev[0], (size_t)total + 1), "memory:0: out of memory");
-    expect_none(b->allocate(dev[0], SIZE_MAX / 2), "out of memory");
-    expect_none(b->allocate(dev[0], SIZE_MAX), "out of memory");
+    EXPECT_NONE(b->allocate(dev[0], (size_t)total + 1), "memory:0");
+    EXPECT_NONE(b->allocate(dev[0], SIZE_MAX / 2), "memory:0");
+    EXPECT_NONE(b->allocate(dev[0], SIZE_MAX), "memory:0");
     b->release(dev[0], take(dev[0], 1000), 1000);
     assert_int_equal(memory_of(dev[0]).used, 0);
     WORKS(restart("TEST_GPU_MOST", "5000"));
-    expect_none(b->allocate(dev[0], 5001), "the device allocates at most 4.9 KiB at once");
+    EXPECT_NONE(b->allocate(dev[0], 5001), "memory:0", "4.9 KiB");
     b->release(dev[0], take(dev[0], 4096), 4096);
     WORKS(restart("TEST_GPU_MOST", NULL));
 }

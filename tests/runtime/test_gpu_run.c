@@ -220,7 +220,7 @@ void gpu_run_queue(queue *q)
     while (q->first) gpu_run_one(q);
 }
 
-/* ---- kinds of drivers ------------------------------------------------------------------------- */
+/* ---- kinds of drivers ------------------------------------------------------------------------ */
 
 void gpu_each(void (*test)(void))
 {

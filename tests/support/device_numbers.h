@@ -1,4 +1,5 @@
-/* Datasets of numbers that tell which they are, and loaders' epochs read back, on any device. */
+/* Datasets whose values are the indices of their observations, and functions that check the epochs
+ * of loaders on any device. */
 #ifndef DEVICE_NUMBERS_H
 #define DEVICE_NUMBERS_H
 
@@ -77,7 +78,8 @@ static inline void assert_text(void *object, const char *want)
     wb_free_text(text);
 }
 
-/* Doubles it, with a tensor made of nothing, which must be made where the batch is. */
+/* Doubles the batch.  The factor is a tensor without operands: it must be created on the batch's
+ * device. */
 static inline int twice(wb_batch *b, void *ctx)
 {
     *(const wb_device **)ctx = wb_device_of(b->x);

@@ -1,4 +1,4 @@
-/* A folder of the test's own, and files in it. */
+/* A temporary folder of the test program, and files in it. */
 #ifndef TEST_FOLDER_H
 #define TEST_FOLDER_H
 
@@ -13,7 +13,7 @@
 
 static char folder[64];
 
-/* Before all tests of a program, and behind them. */
+/* Fixtures of run_cases: create and remove the folder. */
 static inline int make_folder(void **state)
 {
     snprintf(folder, sizeof folder, "%s", process_folder());
@@ -27,7 +27,7 @@ static inline int remove_folder(void **state)
     return 0;
 }
 
-/* The path of a file there; the last four are kept. */
+/* The path of a file in the folder.  The last four paths stay valid. */
 static inline const char *in_folder(const char *name)
 {
     static char paths[4][400];
@@ -37,8 +37,9 @@ static inline const char *in_folder(const char *name)
     return path;
 }
 
-/* By the system alone, whatever Weber's own functions were told to fail at.  Cut at its end, not emptied first: then nobody
- * waits for the disk, and some tests write many thousands. */
+/* Writes a file by system calls alone, so that failures injected into Weber's own functions do
+ * not matter.  The file is truncated after the write, not before it: some file systems flush a
+ * file that was truncated to zero, and some tests write thousands of files. */
 static inline void put_file(const char *path, const void *data, size_t n)
 {
     int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

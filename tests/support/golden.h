@@ -1,4 +1,4 @@
-/* Numbers of PyTorch for tests: tests/data/nn.safetensors, made by make_golden.py. */
+/* Results of PyTorch: tests/data/nn.safetensors, written by make_golden.py. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -50,8 +50,8 @@ static inline wb_tensor *golden_want(const char *name)
     return x;
 }
 
-/* got is what PyTorch has under that name, each element within `tolerance` of the larger of 1 and
- * its size. */
+/* got equals the tensor of that name in the file: each element within `tolerance` times the
+ * larger of 1 and the element's absolute value. */
 static inline void assert_golden(wb_tensor *got, const char *name, double tolerance)
 {
     const wb__entry *want = wb__table_find(&golden, name);
@@ -63,14 +63,14 @@ static inline void assert_golden(wb_tensor *got, const char *name, double tolera
     for (int i = 0; i < want->ndim; i++)
         if (wb_dim(got, i) != want->dims[i]) fail_msg("%s: got %s", name, wb_describe(got));
     for (int64_t i = 0; i < wb_size(got); i++) {
-        float w;                        /* where the file lies in memory nothing is aligned */
+        float w;                        /* the file's tensors are not aligned in memory */
         memcpy(&w, (const char *)want->data + (size_t)i * sizeof w, sizeof w);
         if (!(fabs((double)g[i] - (double)w) <= tolerance * fmax(1, fabs((double)w))))
             fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i], (double)w);
     }
 }
 
-/* The parameters of a case into a model. */
+/* Copies the parameters of a case into a model. */
 static inline void golden_parameters(const char *name, wb_layer *model)
 {
     if (!model) fail_msg("%s: %s", name, wb_error());

@@ -69,7 +69,7 @@ void process_run(process *p, const char *folder, const char *const *environment,
     p->status = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* ---- folders ------------------------------------------------------------------------------- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 const char *process_folder(void)
 {

@@ -1,11 +1,10 @@
-/* Processes of their own, for what can only be shown in one: loading, the environment, what is
- * printed. */
+/* Child processes, for tests of loading, of the environment and of the program's output. */
 #ifndef TEST_PROCESS_H
 #define TEST_PROCESS_H
 
 #include <stdbool.h>
 
-/* What a process left: its exit status, or minus the signal's number, and what it wrote. */
+/* The result of a process: its exit status, or minus the signal's number, and its output. */
 typedef struct {
     int status;
     char out[16384], err[16384];
@@ -16,20 +15,21 @@ typedef struct {
 void process_run(process *p, const char *folder, const char *const *environment,
                  const char *const *arguments);
 
-/* An empty folder that is a project of its own, so that no search goes above it; its name is kept
- * until the next call.  process_file writes a file into it, process_text reads one ("" if none). */
+/* An empty folder with a Project.toml, so that no search goes above it.  Its name is valid until
+ * the next call.  process_file writes a file into it, process_text reads one ("" if none). */
 const char *process_folder(void);
 void process_file(const char *folder, const char *name, const char *text);
 const char *process_text(const char *folder, const char *name);
 void process_remove(const char *folder);
 
-/* The words of a script for device_script.c, run by this very program. */
+/* Runs this program again with the words of a script for device_script.c. */
 #define SCRIPT(p, folder, environment, ...)                                                      \
     process_run(p, folder, environment, (const char *const[]){"/proc/self/exe", "script",        \
                                                               __VA_ARGS__, NULL})
 #define ENVIRONMENT(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* Does what each word says with the functions of devices, and prints a line a word. */
+/* Executes the words of a script, each a call of a device function, and prints one line for
+ * each. */
 int device_script(int n, char **words);
 
 #endif

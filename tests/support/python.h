@@ -12,7 +12,7 @@ static inline const char *python(void)
     return named && *named ? named : "python3";
 }
 
-/* Does it run, and have this module ("sys": any does)?  If not, the reason is printed. */
+/* True if Python runs and has this module ("sys" is always there).  Else the reason is printed. */
 static inline bool python_has(const char *module)
 {
     char command[600];
@@ -23,7 +23,8 @@ static inline bool python_has(const char *module)
     return false;
 }
 
-/* Runs a script of the calling file's folder, with an action ("files.py check") and an argument; 0 where it succeeded. */
+/* Runs a script of the calling file's folder with an action ("files.py check") and an argument.
+ * Returns 0 on success. */
 #define python_script(name, argument) python_script_beside(__FILE__, name, argument)
 static inline int python_script_beside(const char *end, const char *name, const char *argument)
 {

@@ -1,7 +1,6 @@
-/* What the library should compute, in double precision: plain code, written from
- * include/weber/ops.h and the papers named there, without looking at the implementations.  Loops
- * over elements, no tricks; slow on purpose. Arrays are row-major and dense; they live until
- * ref_forget(). */
+/* Reference results in double precision: plain loops over elements, written from
+ * include/weber/ops.h and the papers named there, independently of the implementations.  Arrays are
+ * row-major and dense, and valid until ref_forget(). */
 #ifndef REFERENCE_H
 #define REFERENCE_H
 
@@ -19,7 +18,7 @@ array ref_new(int ndim, const int64_t *dims);
 void ref_forget(void);
 array ref_number(double v);
 
-/* Elementwise rows by name; NULL where there is none. */
+/* The reference of an elementwise operation by name, or NULL. */
 typedef double (*ref_f1)(double x);
 typedef double (*ref_f2)(double x, double y);
 ref_f1 ref_unary(const char *name);
@@ -27,7 +26,7 @@ ref_f2 ref_binary(const char *name);
 ref_f1 ref_test(const char *name);
 ref_f2 ref_compare(const char *name);
 double ref_cast(
-    double x, wb_dtype to); /* what wb_astype makes of it, and what a tensor of that dtype holds */
+    double x, wb_dtype to); /* the value after wb_astype, as a tensor of that dtype holds it */
 
 array ref_map(ref_f1 f, array x);
 array ref_map2(ref_f2 f, array x, array y);         /* broadcasts */
@@ -68,14 +67,14 @@ uint64_t draw_bits(void);
 int64_t draw_int(int64_t low, int64_t high);        /* both included */
 double draw_real(double low, double high);
 array draw_array(int ndim, const int64_t *dims, double low, double high);
-/* A shape: 0 dimensions, empty, ones, odd, or large ones by turns of `kind`. */
+/* A shape: scalar, empty, of ones, odd or large, selected by `kind`. */
 void draw_shape(int kind, int *ndim, int64_t *dims);
 
 /* The values that a tensor of this dtype holds of x, in place. */
 void round_to(array x, wb_dtype dtype);
 
-/* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: what a slice, a permutation, a flip,
- * an expansion or a step over a padded block makes of other memory. */
+/* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: a slice, a permutation, a flip, an
+ * expansion or a strided slice of other memory. */
 wb_tensor *tensor_of(array x, wb_dtype dtype, int view);
 enum { VIEWS = 6 };
 
@@ -91,8 +90,9 @@ extern int64_t option_seed, option_count;
 extern bool option_perf;
 void read_options(int argc, char **argv);
 
-/* WEBER_TEST_FEWER=N: on a device whose kernels another backend's device has compiled too, about one
- * in so many of the shapes, dtypes and rounds that make new ones; 1 without. */
+/* The environment variable WEBER_TEST_FEWER=N, or 1: tests run about one in N of the shapes,
+ * dtypes and rounds that compile new kernels.  For a backend whose kernels another backend has
+ * compiled too. */
 int fewer(void);
 
 #endif

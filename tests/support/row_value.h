@@ -1,4 +1,4 @@
-/* A unary row of ops.def in double, as a test's reference of an epilogue. */
+/* A unary operation of ops.def in double: the reference of an epilogue. */
 #ifndef ROW_VALUE_H
 #define ROW_VALUE_H
 
@@ -7,7 +7,7 @@
 #define KIND f64
 #include "base/numbers/dialect.h"
 
-/* x itself where the operation is none. */
+/* x itself if there is no operation. */
 static inline double row_value(wb__op op, double x)
 {
     switch (op) {

@@ -1,5 +1,5 @@
-/* Where the real data files lie that are not part of the project: WEBER_SHARED, else ../shared
- * beside the sources. */
+/* The folder of data files that are not part of the project: WEBER_SHARED, else ../shared beside
+ * the sources. */
 #ifndef SHARED_DATA_H
 #define SHARED_DATA_H
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The path of a file there; false, with the reason printed, where it is absent. */
+/* The path of a file in it.  If the file is absent, prints the reason and returns false. */
 static inline bool shared_file(char *path, size_t room, const char *name)
 {
     const char *folder = getenv("WEBER_SHARED");

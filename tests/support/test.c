@@ -20,7 +20,7 @@ static size_t n_tests;
 const char *cases_named;
 void (*after_each_test)(void);
 
-/* Constructors run in any order: a test goes to its place. */
+/* Constructors run in any order: insertion sorts the tests by their line order. */
 void add_test(const char *name, void (*run)(void), int at, bool scoped)
 {
     size_t i = n_tests++;
@@ -64,21 +64,105 @@ int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown)
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-bool says(const char *part)
+enum { MOST_FACTS = 40, LONGEST_TEXT = 16384 };
+
+static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* True if text[at] to text[at + n - 1] is not a piece of a longer word, number or dotted name. */
+static bool is_whole(const char *text, size_t at, size_t n)
 {
-    if (strstr(wb_error(), part)) return true;
-    print_message("not in \"%s\": \"%s\"\n", wb_error(), part);
+    if (in_word(text[at]) && at) {
+        const char previous = text[at - 1];
+        if (in_word(previous) || previous == '-') return false;
+        if (previous == '.' && at > 1 && in_word(text[at - 2])) return false;
+    }
+    if (!in_word(text[at + n - 1])) return true;
+    const char next = text[at + n];
+    return !in_word(next) && !(next == '.' && in_word(text[at + n + 1]));
+}
+
+/* The first free position of the fact in the text, which becomes taken. */
+static bool take_fact(const char *text, bool *taken, const char *fact)
+{
+    const size_t n = strlen(fact);
+    if (!n) return true;
+    for (const char *at = text; (at = strstr(at, fact)) != NULL; at++) {
+        const size_t i = (size_t)(at - text);
+        if (memchr(taken + i, true, n) || !is_whole(text, i, n)) continue;
+        memset(taken + i, true, n);
+        return true;
+    }
     return false;
 }
 
-const char *plain_error(void)
+/* The index of a fact that is missing in the text, or n.  The longest facts are found first:
+ * "[2,3]" is not lost to "3". */
+static size_t missing_fact(const char *text, size_t n, const char *const *facts)
 {
-    static char text[2048];
-    char device[64];
-    const wb_device *d = wb_default_device();
-    int n = snprintf(device, sizeof device, " %s:%d", wb_device_backend(d), wb_device_ordinal(d));
-    for (int i = 0; i < n; i++) device[i] = (char)tolower((unsigned char)device[i]);
-    snprintf(text, sizeof text, "%s", wb_error());
-    for (char *at; (at = strstr(text, device)) != NULL;) memmove(at, at + n, strlen(at + n) + 1);
-    return text;
+    static _Thread_local bool taken[LONGEST_TEXT];
+    bool found[MOST_FACTS] = {false};
+    if (n > MOST_FACTS || strlen(text) >= LONGEST_TEXT) abort();
+    memset(taken, 0, sizeof taken);
+    for (size_t k = 0; k < n; k++) {
+        size_t longest = n;
+        for (size_t i = 0; i < n; i++) {
+            if (found[i]) continue;
+            if (longest == n || strlen(facts[i]) > strlen(facts[longest])) longest = i;
+        }
+        found[longest] = true;
+        if (!take_fact(text, taken, facts[longest])) return longest;
+    }
+    return n;
+}
+
+static size_t count_facts(const char *const *facts)
+{
+    size_t n = 0;
+    while (facts[n]) n++;
+    return n;
+}
+
+bool has_facts(const char *text, const char *const *facts)
+{
+    const size_t n = count_facts(facts), missing = missing_fact(text, n, facts);
+    if (missing < n) print_message("not in \"%s\": \"%s\"\n", text, facts[missing]);
+    return missing == n;
+}
+
+bool has_line(const char *text, const char *const *facts)
+{
+    const size_t n = count_facts(facts);
+    for (const char *line = text, *end; *line; line = end + (*end != 0)) {
+        static _Thread_local char copy[LONGEST_TEXT];
+        end = line + strcspn(line, "\n");
+        if (end - line >= LONGEST_TEXT) abort();
+        snprintf(copy, sizeof copy, "%.*s", (int)(end - line), line);
+        if (missing_fact(copy, n, facts) == n) return true;
+    }
+    return false;
+}
+
+int lines_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += *text == '\n';
+    return n + 1;
+}
+
+bool is_like(const char *text, const char *pattern)
+{
+    for (; *pattern && *pattern != '*'; text++, pattern++)
+        if (*text != *pattern) return false;
+    if (!*pattern) return !*text;
+    for (;; text++) {
+        if (is_like(text, pattern + 1)) return true;
+        if (!*text || *text == '\n') return false;
+    }
+}
+
+bool failed_with(int code, const char *const *facts)
+{
+    if ((int)wb_error_code() == code) return has_facts(wb_error(), facts);
+    print_message("the code is %d, not %d\n", wb_error_code(), code);
+    return false;
 }

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* Callbacks and fixtures rarely use all that they are given. */
+/* Callbacks and fixtures rarely use all their parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define TEST(name) TEST_AT(name, __COUNTER__, false)
@@ -30,13 +30,13 @@
     static void name(void)
 void add_test(const char *name, void (*run)(void), int at, bool scoped);
 
-/* Runs all tests, then wb_shutdown, and returns the exit status.  The fixtures may be NULL; those of
- * run_cases_each are for each test. */
+/* Runs all tests, then wb_shutdown, and returns the exit status.  The fixtures may be NULL.
+ * run_cases calls them once, run_cases_each for each test. */
 int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown);
 int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 static inline int run_all_cases(void) { return run_cases(NULL, NULL); }
 
-/* Where it is set, only tests with it in their names are run. */
+/* If set, only tests whose names contain it are run. */
 extern const char *cases_named;
 
 /* Called after each test: NULL, or ref_forget (reference.h). */
@@ -44,19 +44,51 @@ extern void (*after_each_test)(void);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-/* True where the last message has the part, which is printed otherwise. */
-bool says(const char *part);
+/* Tests compare the code of a failure and the facts of its message, not the sentence.  A fact is a
+ * text that every good message about this failure contains: the name of a function, an option, a
+ * parameter or a file, a shape, a number.  A fact is found as a whole word ("2" is not in "12",
+ * "2.5" or "-2"), and no two facts are found at the same position. */
+#define FACTS(...) (const char *const[]){__VA_ARGS__, NULL}
 
-/* The last message as it would be on the CPU: without the device behind each tensor, where the
- * tests run on another device (support/on_device.c). */
-const char *plain_error(void);
+/* True if the text contains all facts; the list ends with NULL.  A fact that is missing is
+ * printed. */
+bool has_facts(const char *text, const char *const *facts);
+#define HAS_FACTS(text, ...) has_facts(text, FACTS(__VA_ARGS__))
 
-/* `call` is NULL, 0 or false, and the message is this one. */
-#define REFUSED(call, message)                                                                     \
+/* True if one line of the text contains all facts. */
+bool has_line(const char *text, const char *const *facts);
+#define HAS_LINE(text, ...) has_line(text, FACTS(__VA_ARGS__))
+
+/* How many lines the text has. */
+int lines_of(const char *text);
+
+/* True if the text is the pattern, in which '*' is any text of one line. */
+bool is_like(const char *text, const char *pattern);
+
+/* True if the latest failure of this thread has this code and its message contains all facts. */
+bool failed_with(int code, const char *const *facts);
+
+/* The latest failure has this code and these facts: FAILED(WB_ERROR_SHAPE, "matmul"). */
+#define FAILED(code, ...)                                                                          \
+    do {                                                                                           \
+        if (!failed_with(code, FACTS(__VA_ARGS__)))                                                \
+            fail_msg("the failure has another code or message: %s", wb_error());                   \
+    } while (0)
+
+/* `call` returns NULL, 0 or false, and fails with this code and these facts. */
+#define REFUSED(call, code, ...)                                                                   \
     do {                                                                                           \
         wb_clear_error();                                                                          \
         assert_false(call);                                                                        \
-        assert_string_equal(plain_error(), message);                                               \
+        FAILED(code, __VA_ARGS__);                                                                 \
+    } while (0)
+
+/* `call` returns this status, and fails with these facts. */
+#define FAILS(call, code, ...)                                                                     \
+    do {                                                                                           \
+        wb_clear_error();                                                                          \
+        assert_int_equal(call, code);                                                              \
+        FAILED(code, __VA_ARGS__);                                                                 \
     } while (0)
 
 /* `call` is 0, or an object. */

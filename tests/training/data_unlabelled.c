@@ -1,4 +1,5 @@
-/* Loaders over data without labels, and functions of a program that use the loader they run in. */
+/* Loaders over data without labels, and functions of the program that use the loader that calls
+ * them. */
 #include "device_numbers.h"
 
 #include <unistd.h>
@@ -84,7 +85,7 @@ TEST(none_belongs_to_no_scope)
     assert_int_equal(wb__refs(WB_NONE), refs);
 }
 
-/* ---- functions that use their own loader -------------------------------------------------------- */
+/* ---- functions that use their own loader ----------------------------------------------------- */
 
 static wb_loader *own;
 
@@ -111,7 +112,7 @@ TEST(a_function_must_not_use_its_own_loader)
             wb_clear_error();
             assert_false(wb_loader_next(own, &b));
             assert_int_equal(wb_loader_status(own), WB_ERROR_ARGUMENT);
-            assert_true(says(stops ? "loader_stop" : "loader_next") && says(".collate"));
+            FAILED(WB_ERROR_ARGUMENT, stops ? "loader_stop" : "loader_next", ".collate");
             assert_int_equal(wb_scope_close(s), 0);
         }
     alarm(0);

@@ -1,4 +1,5 @@
-/* The activations that are made of other operations, against their formulas, in both floating dtypes and with gradients. */
+/* Activations that are composed of other operations, against their formulas, in both floating
+ * dtypes and with gradients. */
 #include "test.h"
 
 #include "nn/layer.h"
@@ -41,7 +42,8 @@ TEST(values)
     }
 }
 
-/* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf - Inf, 0 Inf or Inf / Inf. */
+/* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf -
+ * Inf, 0 Inf or Inf / Inf. */
 TEST(special_values)
 {
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};

@@ -1,6 +1,6 @@
-/* The n-th allocation fails, for every n, while models are made, trained, mapped, printed, saved
- * and loaded: an error is told, nothing is half done, and (under a leak checker) nothing is lost.
- */
+/* The n-th allocation fails, for every n, while models are built, trained, mapped, printed,
+ * saved and loaded: each failure is an error, no change is partial, and (with a leak checker)
+ * nothing leaks. */
 #include "golden.h"
 
 #include "engine/request.h"

@@ -99,7 +99,7 @@ TEST(containers)
     wb_tensor *one = wb_call_array(wb_Parallel(wb_mul, dense), 2, (wb_tensor *[]){x, x});
     assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_square(y))))) < 1e-6);
     assert_null(wb_call_array(wb_Parallel(wb_mul, dense, doubled), 3, (wb_tensor *[]){x, x, x}));
-    assert_string_equal(wb_error(), "Parallel: has 2 layers, got 3 inputs");
+    FAILED(WB_ERROR_ARGUMENT, "Parallel", "2", "3", "inputs");
 
     wb_layer *chain = wb_Chain(wb_named("first", dense), doubled, wb_Dense(4, 2), wb_softmax);
     wb_tensor *by_hand = wb_softmax(wb_call(wb_layer_at(chain, "layers.2"), doubled(y)));
@@ -129,12 +129,11 @@ TEST(transposed)
         assert_int_equal(wb_ndim(y), 4);
     }
     assert_null(wb_ConvTranspose(1, 1, {2}, .outpad = {1}));
-    assert_string_equal(wb_error(), "ConvTranspose: .outpad is {1, 1}; it is at least 0 and less than the stride");
+    FAILED(WB_ERROR_ARGUMENT, "ConvTranspose", ".outpad", "{1, 1}", "0", "stride");
     assert_null(wb_Conv(1, 1, {2}, .outpad = {1}));
     assert_null(wb_conv(x, x, WB_NONE, .outpad = {1}));
     assert_null(wb_conv_transpose(x, x, WB_NONE, .pad = {2, 2}));
-    assert_non_null(strstr(wb_error(), "conv_transpose: nothing is left of [1,1,2,2] f32"));
-    assert_non_null(strstr(wb_error(), ", windows of 2x2 and padding 2,2,2,2"));
+    FAILED(WB_ERROR_SHAPE, "conv_transpose", "[1,1,2,2] f32", "2x2", "padding", "2,2,2,2");
     assert_null(wb_conv_transpose(x, wb_ones(2, 1, 2, 2), WB_NONE));
     assert_null(wb_conv_transpose(x, x, wb_ones(2)));
 }
@@ -152,7 +151,7 @@ TEST(cells_step)
     }
     assert_golden(wb_stack_array(4, outputs, 1), "lstm.y", 2e-5);
     assert_int_equal(wb_cell_step(cell, x, 1, states), WB_ERROR_ARGUMENT);
-    assert_string_equal(wb_error(), "LSTMCell: has 2 states, got 1");
+    FAILED(WB_ERROR_ARGUMENT, "LSTMCell", "2", "states", "1");
     assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);
 }
 
@@ -160,39 +159,40 @@ TEST(cells_step)
 TEST(refusals)
 {
     wb_tensor *x = wb_zeros(32, 10);
-    REFUSED(wb_call(wb_Dense(784, 10), x),
-            "Dense: expects 784 features in the last dimension, got [32,10] f32");
-    REFUSED(wb_call(wb_Conv(3, 4, {3}), x), "Conv: expects [N,3,H,W], got [32,10] f32");
-    REFUSED(wb_call(wb_BatchNorm(4), x),
-            "BatchNorm: expects 4 channels in dimension 1, got [32,10] f32");
-    REFUSED(wb_call(wb_LayerNorm({4}), x),
-            "LayerNorm: expects the last sizes to be 4, got [32,10] f32");
-    REFUSED(wb_call(wb_Embedding(4, 2), x), "Embedding: expects integers, got [32,10] f32");
-    REFUSED(wb_call(wb_LSTM(4, 2), x), "LSTM: expects [N,T,4], got [32,10] f32");
-    REFUSED(wb_call(wb_MultiHeadAttention(8), x),
-            "MultiHeadAttention: expects [N,T,8], got [32,10] f32");
-    REFUSED(wb_call(wb_MaxPool({2}), x), "MaxPool: expects [N,C,H,W], got [32,10] f32");
-    REFUSED(wb_call(wb_trainmode(wb_BatchNorm(10)), wb_zeros(1, 10)),
-            "BatchNorm: training needs more than one value for each channel, got [1,10] f32");
-    REFUSED(wb_Dense(0, 3), "Dense: sizes are positive, got 0 => 3");
-    REFUSED(wb_Dense(3, 3, .dtype = WB_I32), "Dense: parameters are floating, got dtype i32");
-    REFUSED(wb_Conv(3, 4, {3}, .groups = 2), "Conv: 2 groups do not divide 3 => 4");
-    REFUSED(wb_Conv(3, 4, {-1}), "Conv: .kernel is {-1, -1}; sizes are positive");
-    REFUSED(wb_Conv(3, 4, {3}, .pad = {-2}), "Conv: .pad has -2; it must not be negative");
-    REFUSED(wb_Dropout(1.5), "Dropout: p is 1.5; it must be in [0, 1]");
-    REFUSED(wb_MultiHeadAttention(10, 4), "MultiHeadAttention: 4 heads do not divide 10");
-    REFUSED(wb_LSTM(2, 3, wb_relu), "LSTM: its activations are fixed; only an RNN has .activation");
+    REFUSED(wb_call(wb_Dense(784, 10), x), WB_ERROR_SHAPE, "Dense", "784", "features", "dimension",
+            "[32,10] f32");
+    REFUSED(wb_call(wb_Conv(3, 4, {3}), x), WB_ERROR_SHAPE, "Conv", "[N,3,H,W]", "[32,10] f32");
+    REFUSED(wb_call(wb_BatchNorm(4), x), WB_ERROR_SHAPE, "BatchNorm", "4", "channels", "dimension",
+            "1", "[32,10] f32");
+    REFUSED(wb_call(wb_LayerNorm({4}), x), WB_ERROR_SHAPE, "LayerNorm", "4", "[32,10] f32");
+    REFUSED(wb_call(wb_Embedding(4, 2), x), WB_ERROR_DTYPE, "Embedding", "integers", "[32,10] f32");
+    REFUSED(wb_call(wb_LSTM(4, 2), x), WB_ERROR_SHAPE, "LSTM", "[N,T,4]", "[32,10] f32");
+    REFUSED(wb_call(wb_MultiHeadAttention(8), x), WB_ERROR_SHAPE, "MultiHeadAttention", "[N,T,8]",
+            "[32,10] f32");
+    REFUSED(wb_call(wb_MaxPool({2}), x), WB_ERROR_SHAPE, "MaxPool", "[N,C,H,W]", "[32,10] f32");
+    REFUSED(wb_call(wb_trainmode(wb_BatchNorm(10)), wb_zeros(1, 10)), WB_ERROR_SHAPE, "BatchNorm",
+            "[1,10] f32");
+    REFUSED(wb_Dense(0, 3), WB_ERROR_ARGUMENT, "Dense", "0", "3");
+    REFUSED(wb_Dense(3, 3, .dtype = WB_I32), WB_ERROR_DTYPE, "Dense", "parameters", "floating",
+            "i32");
+    REFUSED(wb_Conv(3, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "Conv", "2", "groups", "3", "4");
+    REFUSED(wb_Conv(3, 4, {-1}), WB_ERROR_ARGUMENT, "Conv", ".kernel", "{-1, -1}");
+    REFUSED(wb_Conv(3, 4, {3}, .pad = {-2}), WB_ERROR_ARGUMENT, "Conv", ".pad", "-2");
+    REFUSED(wb_Dropout(1.5), WB_ERROR_ARGUMENT, "Dropout", "p", "1.5", "[0, 1]");
+    REFUSED(wb_MultiHeadAttention(10, 4), WB_ERROR_ARGUMENT, "MultiHeadAttention", "4", "heads",
+            "10");
+    REFUSED(wb_LSTM(2, 3, wb_relu), WB_ERROR_ARGUMENT, "LSTM", ".activation", "RNN");
     REFUSED(wb_Chain(wb_named("a", wb_Dense(1, 1)), wb_named("a", wb_Dense(1, 1))),
-            "Chain: two layers are named \"a\"");
-    REFUSED(wb_Chain_array(0, NULL), "Chain: no layers");
-    REFUSED(wb_layer_from_function(NULL), "a layer from a function: no function");
+            WB_ERROR_ARGUMENT, "Chain", "\"a\"");
+    REFUSED(wb_Chain_array(0, NULL), WB_ERROR_ARGUMENT, "Chain", "layers");
+    REFUSED(wb_layer_from_function(NULL), WB_ERROR_ARGUMENT, "layer", "function");
     wb_clear_error();
     assert_null(wb_Chain(wb_Dense(2, 2), wb_Dense(0, 1)));
-    assert_string_equal(wb_error(), "Dense: sizes are positive, got 0 => 1");
+    FAILED(WB_ERROR_ARGUMENT, "Dense", "0", "1");
     wb_clear_error();
     assert_null(wb_call(NULL, x));
     assert_null(wb_call(wb_Dense(10, 2), NULL));
-    assert_string_equal(wb_error(), "call: layer is NULL, and nothing failed before");
+    FAILED(WB_ERROR_ARGUMENT, "call", "layer", "NULL");
 }
 
 int main(void) { return run_cases(golden_open, golden_close); }

@@ -1,4 +1,4 @@
-/* Printing, word for word. */
+/* Printed models, compared exactly. */
 #include "golden.h"
 
 static void assert_shows(void *object, const char *want)

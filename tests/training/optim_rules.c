@@ -101,8 +101,7 @@ TEST(updates_that_are_not_finite)
         if (!status) status = wb_eval(wb_get(model, "0"));
         if (!status) status = wb_eval_array(0, NULL);
         assert_int_equal(status, WB_ERROR_NUMBER);
-        assert_non_null(strstr(wb_error(), "norm of the gradients"));
-        assert_non_null(strstr(wb_error(), "unguarded"));
+        FAILED(WB_ERROR_NUMBER, "norm", "gradients", "unguarded");
         for (int i = 0; i < 2; i++)
             assert_true(wb_at(wb_get(model, "0"), i) == 1 && wb_at(wb_get(model, "1"), i) == 1);
         wb_clear_error();
@@ -151,7 +150,7 @@ TEST(losses_guard_updates)
         wb_scope *scope = wb_scope_open();
         wb_clear_error();
         assert_int_equal(wb_call_compiled(c, 1, &x, 1, &l), round == 1 ? WB_ERROR_NUMBER : 0);
-        if (round == 1) assert_non_null(strstr(wb_error(), "the loss is NaN"));
+        if (round == 1) FAILED(WB_ERROR_NUMBER, "loss", "NaN");
         assert_true(wb_at(wb_get(model, "0"), 0) == (round < 2 ? 0 : -1));
         assert_int_equal(s->slots[0].steps, round < 2 ? 1 : 2);
         wb_clear_error();
@@ -176,7 +175,8 @@ TEST(losses_guard_updates)
     assert_true(wb_at(wb_get(other, "0"), 1) == 0);
 }
 
-/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones are finite. */
+/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones
+ * are finite. */
 TEST(losses_of_two_updates_are_read)
 {
     for (int k = 0; k < 4; k++) {
@@ -227,10 +227,11 @@ TEST(skipping_and_freezing)
     assert_int_equal(wb_update(s, m, some), 0);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 1) == -1);
     assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2); /* not even by its momentum */
-    REFUSED(!wb_freeze(s, "layers.7"), "freeze: no parameter is below \"layers.7\"");
-    REFUSED(!wb_freeze(s, "layers.1.bia"), "freeze: no parameter is below \"layers.1.bia\"");
-    REFUSED(!wb_freeze((wb_opt_state *)m, ""),
-            "freeze: must not be applied to a layer, only to the state from wb_setup");
+    REFUSED(!wb_freeze(s, "layers.7"), WB_ERROR_ARGUMENT, "freeze", "parameter", "\"layers.7\"");
+    REFUSED(!wb_freeze(s, "layers.1.bia"), WB_ERROR_ARGUMENT, "freeze", "parameter",
+            "\"layers.1.bia\"");
+    REFUSED(!wb_freeze((wb_opt_state *)m, ""), WB_ERROR_ARGUMENT, "freeze", "layer", "state",
+            "wb_setup");
 }
 
 /* One state for a tie; separate gradients of its places are added, one gradient in both places
@@ -254,32 +255,32 @@ TEST(ties)
     assert_true(wb_at(w, 0) == -1);
     assert_int_equal(wb_update(s, model, wb_tuple(g, wb_mul(g, wb_scalar(3)))), 0);
     assert_true(wb_at(w, 0) == -5);
-    REFUSED(!wb_update(s, wb_tuple(wb_variable(wb_zeros(2)), w), wb_tuple(g, g)),
-            "update: the state was made for another model: \"1\", [2] f32, is not where it was");
+    REFUSED(!wb_update(s, wb_tuple(wb_variable(wb_zeros(2)), w), wb_tuple(g, g)), WB_ERROR_ARGUMENT,
+            "update", "state", "model", "\"1\"", "[2] f32");
 }
 
 TEST(refusals)
 {
     wb_layer *m = wb_Dense(2, 1), *n = wb_Dense(3, 1);
-    REFUSED(wb_Adam(.eta = -0.001), "Adam: the learning rate cannot be negative: eta is -0.001");
-    REFUSED(wb_Descent(.eta = NAN), "Descent: the learning rate cannot be negative: eta is nan");
+    REFUSED(wb_Adam(.eta = -0.001), WB_ERROR_ARGUMENT, "Adam", "eta", "-0.001");
+    REFUSED(wb_Descent(.eta = NAN), WB_ERROR_ARGUMENT, "Descent", "eta", "nan");
     wb_opt_state *s = wb_setup(wb_Adam(), m);
-    REFUSED(!wb_adjust(s, .eta = -1), "Adam: the learning rate cannot be negative: eta is -1");
-    REFUSED(!wb_adjust(s, .rho = 0.5),
-            "adjust: Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08) has none of these numbers");
+    REFUSED(!wb_adjust(s, .eta = -1), WB_ERROR_ARGUMENT, "Adam", "eta", "-1");
+    REFUSED(!wb_adjust(s, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "eta", "0.001", "0.9",
+            "0.999", "eps", "1e-08");
     REFUSED(!wb_adjust_with(s, &(wb_Rule_options){.size = sizeof(wb_Rule_options)}),
-            "adjust: no number is given");
-    REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))),
-            "setup: \"0\" is [2] f32, not a variable: make it one with wb_variable");
-    REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), "setup: the model has nothing to train");
-    REFUSED(wb_setup(NULL, m), "setup: rule is NULL, and nothing failed before");
+            WB_ERROR_ARGUMENT, "adjust");
+    REFUSED(wb_setup(wb_Adam(), wb_tuple(wb_zeros(2))), WB_ERROR_ARGUMENT, "setup", "\"0\"",
+            "[2] f32", "variable", "wb_variable");
+    REFUSED(wb_setup(wb_Adam(), wb_Chain(wb_relu)), WB_ERROR_ARGUMENT, "setup", "model");
+    REFUSED(wb_setup(NULL, m), WB_ERROR_ARGUMENT, "setup", "rule", "NULL");
     wb_tree *g = wb_gradient(wb_sum(wb_call(n, wb_ones(1, 3))), n);
-    REFUSED(
-        !wb_update(s, n, g),
-        "update: the state was made for another model: \"weight\", [1,3] f32, is not where it was");
-    REFUSED(!wb_update(s, m, g), "update: the gradient of \"weight\", [1,2] f32, is [1,3] f32");
-    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))),
-            "update: the trees differ: the second has no \"weight\"");
+    REFUSED(!wb_update(s, n, g), WB_ERROR_ARGUMENT, "update", "state", "model", "\"weight\"",
+            "[1,3] f32");
+    REFUSED(!wb_update(s, m, g), WB_ERROR_SHAPE, "update", "gradient", "\"weight\"", "[1,2] f32",
+            "[1,3] f32");
+    REFUSED(!wb_update(s, m, wb_tuple(wb_ones(1, 2))), WB_ERROR_ARGUMENT, "update", "trees",
+            "\"weight\"");
     assert_int_equal(s->slots[0].steps, 0);
     assert_int_equal(wb_adjust(s, .eta = 0, .beta = {0.5}), 0);
     assert_true(s->rule->parts[0].o.eta == 0 && s->rule->parts[0].o.beta[0] == 0.5 &&

@@ -1,5 +1,5 @@
-/* The double of cuDNN, from the inside: a graph as a list of operations on tensors.  A test part: see
- * vgpu.h. */
+/* The double of cuDNN, from the inside: a graph as a list of operations on tensors.  A test
+ * part: see vgpu.h. */
 #ifndef VGPU_CUDNN_H
 #define VGPU_CUDNN_H
 

@@ -1,5 +1,5 @@
-/* The double of cuDNN: a graph's operations one after another, by plain loops, in double.  What lies
- * between them is rounded where its type has 16 bits.  A test part: see vgpu.h. */
+/* The double of cuDNN: a graph's operations one after another, by plain loops, in double.  What
+ * lies between them is rounded where its type has 16 bits.  A test part: see vgpu.h. */
 #include "cudnn.h"
 #include "number.h"
 
@@ -158,8 +158,8 @@ static void reshape(const cudnn_program *p, const cudnn_op *o, values *all)
     }
 }
 
-/* Every product of an element of x and one of w, added to one of y: the three kinds read two of them
- * and make the third. */
+/* Every product of an element of x and one of w, added to one of y: the three kinds read two of
+ * them and make the third. */
 static void convolution(const cudnn_program *p, const cudnn_op *o, values *all)
 {
     const cudnn_tensor *x = &p->tensor[o->x], *w = &p->tensor[o->b], *y = &p->tensor[o->y];

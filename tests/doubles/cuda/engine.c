@@ -18,7 +18,7 @@
 
 enum { STACK = 128 << 10, PAGE = 4096, MOST_ITEMS = 1024 };
 
-/* ---- switching from one stack to another ------------------------------------------------------ */
+/* ---- switching from one stack to another ----------------------------------------------------- */
 
 static void body(void);
 
@@ -59,7 +59,7 @@ static void prepare(place *p, char *stack)
 }
 #endif
 
-/* ---- groups ----------------------------------------------------------------------------------- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static struct {
     place at;
@@ -188,7 +188,7 @@ bool vgpu_run_grid(const vgpu_grid *g)
     return good;
 }
 
-/* ---- faults ----------------------------------------------------------------------------------- */
+/* ---- faults ---------------------------------------------------------------------------------- */
 
 void *vgpu_fault_address;
 static sigjmp_buf *recovery;

@@ -1,4 +1,5 @@
-/* Numbers of the types that NVIDIA's libraries compute with, as doubles.  A test part: see vgpu.h. */
+/* Numbers of the types that NVIDIA's libraries compute with, as doubles.  A test part: see
+ * vgpu.h. */
 #ifndef VGPU_NUMBER_H
 #define VGPU_NUMBER_H
 

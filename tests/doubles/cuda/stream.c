@@ -108,7 +108,8 @@ static void run_first(CUstream s)
     if (s->ended && !s->first) unlink_stream(s);
 }
 
-/* Runs one command; of the stream that is wanted, or that it waits for, where the schedule is lazy. */
+/* Runs one command; of the stream that is wanted, or that it waits for, where the schedule is
+ * lazy. */
 static bool run_one(CUstream wanted)
 {
     if (wanted && !strcmp(vgpu_env("VGPU_SCHEDULE", ""), "lazy")) {
@@ -306,7 +307,7 @@ API(cuEventSynchronize, (CUevent e), (e))
     return e->object.context->fault;
 }
 
-/* ---- for the doubles of libraries ------------------------------------------------------------- */
+/* ---- for the doubles of libraries ------------------------------------------------------------ */
 
 typedef struct {
     vgpu_task *task;

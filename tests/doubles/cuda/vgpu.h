@@ -71,7 +71,7 @@ VGPU_API bool vgpu_fails(const char *name);
 /* How many calls failed so since it was last asked, and in `text` the first of them. */
 VGPU_API int64_t vgpu_failed(char text[200]);
 
-/* ---- for the doubles of libraries -------------------------------------------------------------- */
+/* ---- for the doubles of libraries ------------------------------------------------------------ */
 
 struct CUstream_st;
 

@@ -1,5 +1,5 @@
-/* BSON documents as BSON.jl writes them, for tests: Julia's values one after the other, each under the next key of the
- * document or at the next place of the list that is open. */
+/* BSON documents as BSON.jl writes them, for tests: Julia's values one after the other, each
+ * under the next key of the document or at the next place of the list that is open. */
 #ifndef BSON_MAKER_H
 #define BSON_MAKER_H
 

@@ -1,4 +1,5 @@
-/* What the tests of files for Flux share: a folder, the reference reader (bson_reference.py), models saved and loaded. */
+/* What the tests of files for Flux share: a folder, the reference reader (bson_reference.py),
+ * models saved and loaded. */
 #ifndef FLUX_FILES_H
 #define FLUX_FILES_H
 

@@ -56,7 +56,8 @@ static inline void expect_layer(bson_maker *m, const char *text)
     assert_string_equal(printed(load(m)), text);
 }
 
-/* A parameter of this shape counts up from `first` as it lies, or, turned, as Julia's matrix of those sizes does. */
+/* A parameter of this shape counts up from `first` as it lies, or, turned, as Julia's matrix of
+ * those sizes does. */
 static inline void expect_values(wb_layer *l, const char *path, const char *shape, double first, bool turned)
 {
     wb_tensor *x = wb_get(l, path);
@@ -109,7 +110,8 @@ static inline void batchnorm_fields(bson_maker *m, bool old, bool affine, bool t
     bm_end(m);
 }
 
-/* generation 0: Recur(cell, init, state) with vectors; 1: Recur(cell, state) with state0; 2: LSTM(cell); 3: the cell */
+/* generation 0: Recur(cell, init, state) with vectors; 1: Recur(cell, state) with state0; 2:
+ * LSTM(cell); 3: the cell */
 static inline void recurrent_fields(bson_maker *m, const char *name, int gates, int generation, double state)
 {
     char cell[40], layer[40];
@@ -132,11 +134,6 @@ static inline void recurrent_fields(bson_maker *m, const char *name, int gates, 
     if (generation == 0) bm_null(m);
     if (generation < 2) bm_null(m);
     if (generation < 3) bm_end(m);
-}
-
-static inline void error_has(const char *text)
-{
-    if (!strstr(wb_error(), text)) fail_msg("\"%s\" is not in: %s", text, wb_error());
 }
 
 /* A struct that no version of Flux has, with another one in it. */

@@ -1,6 +1,6 @@
-/* BSON files that mean harm: cut short, changed anywhere, leading in circles, unfolding without end, nested without
- * bottom, lying about sizes.  Each is read by all readers, or refused with a sentence that names the file, within a
- * bounded time and memory. */
+/* Hostile BSON files: truncated, changed at any byte, with circular references, with references
+ * that expand exponentially, nested deeply, with wrong sizes.  Every reader reads such a file or
+ * fails with an error that names it, in bounded time and memory. */
 #include "test.h"
 
 #include "bson_maker.h"
@@ -28,12 +28,13 @@ static wb_layer *substitute(const wb_unknown *part, void *ctx)
 static int status_of(bool failed)
 {
     if (!failed) return 0;
-    assert_non_null(strstr(wb_error(), "hostile.bson"));
-    if (wb_error_code() != WB_ERROR_UNSUPPORTED) assert_int_equal(wb_error_code(), WB_ERROR_FORMAT);
+    const bool unsupported = wb_error_code() == WB_ERROR_UNSUPPORTED;
+    FAILED(unsupported ? WB_ERROR_UNSUPPORTED : WB_ERROR_FORMAT, "hostile.bson");
     return (int)wb_error_code();
 }
 
-/* Bytes that are no allocation's: what is read beside them is read outside the file, and a sanitizer sees it. */
+/* Bytes that are no allocation's: what is read beside them is read outside the file, and a
+ * sanitizer sees it. */
 static outcome read_bytes(const uint8_t *bytes, size_t n)
 {
     outcome out;
@@ -71,12 +72,13 @@ static outcome read_made(bson_maker *m)
     return out;
 }
 
-static void expect_refusal(bson_maker *m, const char *reason)
+static void expect_refusal(bson_maker *m, const char *const *facts)
 {
     outcome out = read_made(m);
     assert_true(out.table && out.outline && out.model);
-    if (!strstr(refusal, reason)) fail_msg("\"%s\" is not in: %s", reason, refusal);
+    if (!has_facts(refusal, facts)) fail_msg("the refusal is: %s", refusal);
 }
+#define EXPECT_REFUSAL(m, ...) expect_refusal(m, FACTS(__VA_ARGS__))
 
 /* ---- a file with a bit of everything --------------------------------------------------------- */
 
@@ -180,7 +182,7 @@ TEST(circles)
     bm_ref(&m, 1);
     bm_key(&m, "_backrefs");
     bm_list(&m), bm_ref(&m, 2), bm_ref(&m, 1);
-    expect_refusal(&m, "leads to nothing but references");
+    EXPECT_REFUSAL(&m, "references");
 
     m = begun();                                    /* a chain that holds itself */
     bm_ref(&m, 1);
@@ -206,19 +208,19 @@ TEST(circles)
     bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m), bm_end(&m);
     bm_key(&m, "_backrefs");
     bm_list(&m), bm_ref(&m, 1);
-    expect_refusal(&m, "leads to nothing but references");
+    EXPECT_REFUSAL(&m, "references");
 
     m = begun();
     bm_ref(&m, 3);
     bm_key(&m, "_backrefs"), bm_list(&m), bm_null(&m);
-    expect_refusal(&m, "entry 3 of \"_backrefs\", which has 1");
+    EXPECT_REFUSAL(&m, "3", "\"_backrefs\"", "1");
     m = begun();
     bm_ref(&m, -1);
-    expect_refusal(&m, "which has 0");
+    EXPECT_REFUSAL(&m, "-1", "\"_backrefs\"", "0");
     m = begun();
     bm_null(&m);
     bm_key(&m, "_backrefs"), bm_integer(&m, 1);
-    expect_refusal(&m, "\"_backrefs\" is no list");
+    EXPECT_REFUSAL(&m, "\"_backrefs\"", "list");
 }
 
 /* Each entry holds the next one twice: 2^60 layers in 6 KB. */
@@ -255,7 +257,7 @@ TEST(unfolding)
     bm_list(&m);
     dense(&m, 500, 500);
     outcome out = read_made(&m);
-    assert_true(out.model && strstr(refusal, "refers to its own parts so often"));
+    assert_true(out.model && HAS_FACTS(refusal, "hostile.bson", "parts"));
     assert_true(out.table);
 }
 
@@ -307,23 +309,23 @@ TEST(deep)
 
 TEST(lying_arrays)
 {
-    static const struct { int n; int64_t sizes[3]; size_t bytes; const char *reason; } lies[] = {
-        {2, {3, 3}, 35, "an array of 9 Float32 has 35 bytes"},
-        {2, {1000000, 1000000}, 4, "an array of 1000000000000 Float32 has 4 bytes"},
-        {3, {(int64_t)1 << 31, (int64_t)1 << 31, 4}, 0, "an array of Float32 whose sizes are no sizes"},
-        {2, {(int64_t)1 << 62, 1}, 0, "an array of 4611686018427387904 Float32 has 0 bytes"},
-        {2, {-3, -3}, 36, "an array of Float32 whose sizes are no sizes"},
-        {2, {0, INT64_MAX}, 4, "an array of 0 Float32 has 4 bytes"}};
+    static const struct { int n; int64_t sizes[3]; size_t bytes; const char *facts[5]; } lies[] = {
+        {2, {3, 3}, 35, {"9", "Float32", "35", "bytes"}},
+        {2, {1000000, 1000000}, 4, {"1000000000000", "Float32", "4", "bytes"}},
+        {3, {(int64_t)1 << 31, (int64_t)1 << 31, 4}, 0, {"Float32", "sizes"}},
+        {2, {(int64_t)1 << 62, 1}, 0, {"4611686018427387904", "Float32", "0", "bytes"}},
+        {2, {-3, -3}, 36, {"Float32", "sizes"}},
+        {2, {0, INT64_MAX}, 4, {"0", "Float32", "4", "bytes"}}};
     for (size_t i = 0; i < WB__COUNT(lies); i++) {
         bson_maker m = begun();
         char data[64] = {0};
         bm_struct(&m, "Flux.Embedding");
         bm_bytes(&m, "Core.Float32", lies[i].n, lies[i].sizes, data, lies[i].bytes);
-        expect_refusal(&m, lies[i].reason);
+        expect_refusal(&m, lies[i].facts);
     }
     bson_maker m = begun();
     bm_struct(&m, "Flux.Embedding"), bm_bytes(&m, "Core.Bool", 1, (int64_t[]){3}, "\1\0\2", 3);
-    expect_refusal(&m, "an array of Bool has a 2 in it");
+    EXPECT_REFUSAL(&m, "array", "Bool", "2");
     m = begun();                                    /* more axes than a tensor has: an entry without a dtype */
     bm_list(&m);
     bm_bytes(&m, "Core.Float32", 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, "abcd", 4);
@@ -368,7 +370,8 @@ TEST(lying_layers)
             break;
         }
         assert_true(read_made(&m).table == 0);
-        if (!strstr(refusal, "is unknown here")) fail_msg("%d: %s", kind, refusal);
+        if (!HAS_FACTS(refusal, "hostile.bson", "unknown", "\"model\""))
+            fail_msg("%d: %s", kind, refusal);
     }
 }
 
@@ -376,10 +379,10 @@ TEST(other_bytes)
 {
     bson_maker m = begun();
     bm_element(&m, 9), bm_raw(&m, "12345678", 8);
-    expect_refusal(&m, "an element of type 0x09, which BSON.jl does not write");
+    EXPECT_REFUSAL(&m, "element", "0x09", "BSON.jl");
     m = begun();
     bm_element(&m, 0x77);
-    expect_refusal(&m, "no BSON: the element of type 0x77");
+    EXPECT_REFUSAL(&m, "BSON", "element", "0x77");
     outcome out = read_bytes((const uint8_t *)"\5\0\0\0\0", 5);
     assert_true(out.table && out.model && !out.outline);
     out = read_bytes((const uint8_t *)"\xff\xff\xff\xff\0", 5);

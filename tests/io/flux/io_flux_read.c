@@ -1,4 +1,4 @@
-/* Flux's layers out of BSON files: one made here for every struct and generation. */
+/* Reads Flux's layers from BSON files: one file, made here, for every struct and generation. */
 #include "test.h"
 
 #include "flux_reading.h"
