@@ -542,7 +542,7 @@ TEST(every_row_is_covered)
 {
     static const char covered[] =
         "where cast " /* here */
-        "reshape permute expand slice assemble sum max min argmax literal iota uniform gaussian "
+        "reshape permute expand slice concat sum max min argmax literal iota uniform gaussian "
         "take scatter_add " /* conformance_shape */
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
         "meanpool_grad softmax logsoftmax normalise "
