@@ -32,7 +32,7 @@ static int character(int step, int row, int place)
     return ((place * place + 7 * row + 3 * place + 5 * (step % 10)) * 31 / 8) % VOCABULARY;
 }
 
-/* Paths use points to separate names: the tree's names have none. */
+/* Names of the tree have no dots, which separate the names of a path. */
 static void add(model *m, const char *name, wb_dtype dtype)
 {
     const wb__entry *t = wb__table_find(&file, name);

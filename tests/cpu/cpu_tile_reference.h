@@ -24,7 +24,7 @@ static inline wb_dtype whole_dtype(int reg)
     return t[reg];
 }
 
-/* A number as it comes out of a register of kind `reg`. */
+/* A number after a round trip through a register of kind `reg`. */
 static inline cell in_reg(cell c, int reg)
 {
     if (reg == WB__REG_F32) c.f = (float)c.f;

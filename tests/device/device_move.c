@@ -450,7 +450,7 @@ TEST(training_is_the_same_everywhere)
     }
 }
 
-/* Two models on two devices, stepped in one scope; and a loss that is not finite stops both. */
+/* Two models on two devices are updated in one scope; a loss that is not finite stops both. */
 TEST(one_evaluation_on_several_devices)
 {
     for (int d = 1; d < n_devices; d++) {

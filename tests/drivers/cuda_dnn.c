@@ -272,7 +272,7 @@ static void compare_forward(const arrays *r)
             }
 }
 
-/* The gradients of one head, summed up row by row. */
+/* The gradients of one head, accumulated row by row. */
 static void compare_back(const arrays *r, int64_t n, int64_t h)
 {
     const wb__view *q = &r->s->views[Q];

@@ -93,7 +93,7 @@ static void reference_step(program *p)
     if (step == 4) step = 0;
 }
 
-/* An average of the weights follows them. */
+/* A moving average of the weights is updated in each step. */
 static void averaging_step(program *p)
 {
     plain_step(p);

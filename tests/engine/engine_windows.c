@@ -142,7 +142,7 @@ static pair expanded(pair p, int ndim, const int64_t *dims)
     return (pair){wb_expand_array(p.x, ndim, dims), ref_expand(p.want, ndim, dims)};
 }
 
-/* Of [6, 8, 10] elements, with starts i, j and k below 4. */
+/* A slice of a tensor of [6, 8, 10] elements, with starts i, j and k below 4. */
 static pair rows(pair p, int i, int j, int k)
 {
     return sliced(p, 0, i, i + 2);

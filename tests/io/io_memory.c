@@ -315,7 +315,7 @@ static void little(wb__text *t, uint64_t value, int bytes)
     for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
 }
 
-/* Documents are open until their length is filled in. */
+/* Begins a document; its length is written when it ends. */
 static size_t begin(wb__text *t, char kind, const char *key)
 {
     if (key) wb__text_raw(t, &kind, 1);

@@ -198,7 +198,7 @@ static int open_device(wb__gpu_device *d)
     return 0;
 }
 
-/* Of both devices: one may read what the other holds. */
+/* Memory of both devices: a device may read the other device's memory. */
 static void run_all(void)
 {
     for (int d = 0; d < 2; d++)

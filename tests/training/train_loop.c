@@ -176,7 +176,7 @@ TEST(resuming_is_never_stopping)
 {
     const char *path = file_name();
     for (int stop = 5; stop <= 13;
-         stop++) { /* epochs are of 6 batches: within, at the end, after */
+         stop++) { /* epochs have 6 batches: stops within one, at its end, after it */
         run a = begin(11);
         go(&a, 0, 15, stop, path);
         run b = begin(12);                              /* other values, another order */

@@ -95,7 +95,7 @@ static bool is_turn(const char *variable, int64_t *calls)
     return n && atoll(n) > 0 && __atomic_add_fetch(calls, 1, __ATOMIC_RELAXED) % atoll(n) == 0;
 }
 
-/* Objects of this library that are not given back. */
+/* Objects of this library that were created and not destroyed. */
 VGPU_API int64_t vgpu_lt_objects(void);
 VGPU_API int64_t vgpu_lt_objects(void) { return __atomic_load_n(&alive, __ATOMIC_RELAXED); }
 
