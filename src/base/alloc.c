@@ -166,11 +166,11 @@ void *wb__realloc(void *block, size_t bytes)
     return finish(base, total, old.distance);
 }
 
-bool wb__grow(void *list, int *capacity, int want, size_t each)
+bool wb__grow(void *list, int *capacity, int n, size_t each)
 {
     int wider = *capacity ? 2 * *capacity : 32;
     void *old, *more;
-    while (wider < want) wider *= 2;
+    while (wider < n) wider *= 2;
     memcpy(&old, list, sizeof old);
     if (!(more = wb__realloc(old, (size_t)wider * each))) return false;
     memcpy(list, &more, sizeof more);

@@ -60,12 +60,12 @@ void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
 void wb__free(void *block);
 /* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes, *capacity the
- * number of elements that fit.  Makes at least `want` fit.  False: out of memory, nothing
+ * number of elements that fit.  Makes at least `n` fit.  False: out of memory, nothing
  * changed. */
-bool wb__grow(void *list, int *capacity, int want, size_t each);
-static inline bool wb__reserve(void *list, int *capacity, int want, size_t each)
+bool wb__grow(void *list, int *capacity, int n, size_t each);
+static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 {
-    return wb__likely(want <= *capacity) || wb__grow(list, capacity, want, each);
+    return wb__likely(n <= *capacity) || wb__grow(list, capacity, n, each);
 }
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */

@@ -198,7 +198,7 @@ static struct {
     void (*body)(void *ctx, int64_t i);
     void *ctx;
     int64_t n, share;
-    int most;                           /* workers wanted for this job */
+    int most;                           /* workers that this job needs */
     _Alignas(64) atomic_int_fast64_t next;
 } pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER };

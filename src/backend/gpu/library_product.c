@@ -184,11 +184,11 @@ static void split_steps(product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
 }
 
-/* The number of partial sums.  About `want` groups should be busy with at least `least` indices
+/* The number of partial sums.  About `enough` groups should be busy with at least `least` indices
  * each; all partial sums together have at most 64 MiB. */
-static int64_t parts_for(const product *p, int64_t groups, int64_t want, int64_t least)
+static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
-    int64_t parts = WB__MIN(ceil_div(want, WB__MAX(groups, 1)), p->k / least);
+    int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
     parts = WB__MIN(parts, (16 << 20) / WB__MAX(p->z * p->m * p->n, 1));
     return WB__MAX(parts, 1);
 }

@@ -36,7 +36,7 @@
  * function (-O3 -fno-math-errno -fno-trapping-math).  The bound beside each function is its largest
  * error in units in the last place (ulp) over all exponents, with and without fused multiply-add;
  * tests/base/scalar.c measures it.  Infinities, NaN and denormal numbers are right in all
- * functions, unless the comment says otherwise. */
+ * functions, except where a comment names an exception. */
 
 FN f32 abs_f32(f32 x) { return SIZE_(x); }
 FN f32 sqrt_f32(f32 x) { return ROOT_(x); }

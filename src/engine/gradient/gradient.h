@@ -4,8 +4,8 @@
 
 #include "engine/graph.h"
 
-/* A rule gets a node, its gradient g, and for each input whether a gradient is wanted.  It sets
- * out[i] for each wanted input: the gradient, WB_NONE for none, or NULL if it failed.  It may
+/* A rule gets a node, its gradient g, and for each input whether its gradient is needed.  It sets
+ * out[i] for each such input: the gradient, WB_NONE for none, or NULL if it failed.  It may
  * instead pass a contribution to one of the two functions below; out[i] is then WB_NONE. */
 typedef struct wb__gradient_walk wb__gradient_walk;
 typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
