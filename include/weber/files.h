@@ -182,8 +182,8 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/** What a checkpoint saves; model, state and loader may be NULL.  A tree may be cast to wb_layer
- * *. */
+/** What a checkpoint saves; model, state and loader may be NULL.  `model` may be a tree cast to
+ * wb_layer *.  The caller owns `name`. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
