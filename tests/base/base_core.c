@@ -36,8 +36,8 @@ TEST(facts_of_a_message)
     const char *text = "sum: no axis 2 in [2,3] f32\n  \"layers.12.bias\", [2] f64, -1.5";
     assert_true(HAS_FACTS(text, "sum", "2", "[2,3] f32", "\"layers.12.bias\"", "[2] f64", "-1.5"));
     assert_true(HAS_FACTS(text, "axis", "f32", "f64", "3", "2", "2"));
-    static const char *const absent[] = {"ax", "12", "1", "1.5", "5", "bias", "layers", "32", "[2] f6",
-                                         "layers.12"};
+    static const char *const absent[] = {"ax",   "12",     "1",  "1.5",    "5",
+                                         "bias", "layers", "32", "[2] f6", "layers.12"};
     for (size_t i = 0; i < WB__COUNT(absent); i++) assert_false(HAS_FACTS(text, absent[i]));
     assert_false(HAS_FACTS(text, "sum", "sum"));
     assert_false(HAS_FACTS(text, "3", "[2,3]"));

@@ -112,8 +112,9 @@ static void erase(size_t at, size_t n)
 /* A whole number of 1, 2, 4 or 8 bytes becomes one that lengths and counts are wrong with. */
 static void change_number(void)
 {
-    static const uint64_t values[] = {0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 32767, 65535, 65536, 0x7fffffff, 0x80000000,
-                                      0xffffffff, 0x100000000, 0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX};
+    static const uint64_t values[] = {0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 32767, 65535, 65536,
+                                      0x7fffffff, 0x80000000, 0xffffffff, 0x100000000,
+                                      0x7fffffffffffffff, 0x8000000000000000, UINT64_MAX};
     size_t wide = (size_t)1 << below(4), at = below(input_size);
     if (input_size - at < wide) return;
     uint64_t value = 0;
@@ -121,14 +122,16 @@ static void change_number(void)
     if (draw() & 1) value += below(33) - 16;
     else value = values[below(sizeof values / sizeof *values)];
     bool big = below(4) == 0;
-    for (size_t i = 0; i < wide; i++) input[at + (big ? wide - 1 - i : i)] = (uint8_t)(value >> (8 * i));
+    for (size_t i = 0; i < wide; i++)
+        input[at + (big ? wide - 1 - i : i)] = (uint8_t)(value >> (8 * i));
 }
 
 /* Digits become other digits, more or fewer of them. */
 static void change_digits(void)
 {
-    static const char *const texts[] = {"0", "-1", "1", "9", "65536", "4294967295", "4294967296", "9223372036854775807",
-                                        "9223372036854775808", "18446744073709551616", "1e9", "0.5"};
+    static const char *const texts[] = {"0", "-1", "1", "9", "65536", "4294967295", "4294967296",
+                                        "9223372036854775807", "9223372036854775808",
+                                        "18446744073709551616", "1e9", "0.5"};
     size_t at = below(input_size), n = 0;
     while (at < input_size && (input[at] < '0' || input[at] > '9')) at++;
     while (at + n < input_size && input[at + n] >= '0' && input[at + n] <= '9') n++;
@@ -143,7 +146,8 @@ static void change(bool in_place)
 {
     uint8_t some[16];
     const seed *other = &seeds[below((size_t)n_seeds)];
-    size_t at = below(input_size + 1), left = input_size - at, n = 1 + below(below(2) ? 8 : 64), from;
+    size_t at = below(input_size + 1), left = input_size - at, n = 1 + below(below(2) ? 8 : 64),
+           from;
     switch (below(in_place ? 4 : 9)) {
         case 0: if (left) input[at] ^= (uint8_t)(1 << below(8)); break;
         case 1: if (left) input[at] = (uint8_t)draw(); break;
@@ -197,7 +201,8 @@ int main(int argc, char **argv)
     signal(SIGALRM, on_signal);
     const time_t begun = time(NULL);
     for (run = -n_seeds; run < runs; run++) {
-        state = ((uint64_t)first_seed << 32 | (uint64_t)(run + n_seeds)) * 0x9e3779b97f4a7c15ull | 1;
+        state = ((uint64_t)first_seed << 32 | (uint64_t)(run + n_seeds)) * 0x9e3779b97f4a7c15ull |
+                1;
         const seed *s = &seeds[run < 0 ? (size_t)(run + n_seeds) : below((size_t)n_seeds)];
         input_size = s->size;
         memcpy(input, s->data, s->size);
@@ -205,8 +210,8 @@ int main(int argc, char **argv)
         for (size_t n = run < 0 ? 0 : 1 + below(6); n > 0; n--) change(in_place);
         try_input();
     }
-    printf("%d files of the corpus and %ld changes of them, in %ld s: none of them did harm\n", n_seeds, runs,
-           (long)(time(NULL) - begun));
+    printf("%d files of the corpus and %ld changes of them, in %ld s: none of them did harm\n",
+           n_seeds, runs, (long)(time(NULL) - begun));
     for (int i = 0; i < n_seeds; i++) free(seeds[i].data);
     free(input);
     return 0;

@@ -34,7 +34,10 @@ static void freed(const volatile void *block)
 {
     if (block) count(-(int64_t)__sanitizer_get_allocated_size(block));
 }
-static bool begin_counting(void) { return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0; }
+static bool begin_counting(void)
+{
+    return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0;
+}
 #elif defined(__GLIBC__)
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
@@ -51,7 +54,10 @@ SEEN void *malloc(size_t n) { return counted(__libc_malloc(n)); }
 SEEN void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
 SEEN void *memalign(size_t alignment, size_t n) { return counted(__libc_memalign(alignment, n)); }
 SEEN void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
-SEEN int posix_memalign(void **block, size_t alignment, size_t n) { return (*block = memalign(alignment, n)) ? 0 : 12; }
+SEEN int posix_memalign(void **block, size_t alignment, size_t n)
+{
+    return (*block = memalign(alignment, n)) ? 0 : 12;
+}
 SEEN void *realloc(void *block, size_t n)
 {
     const int64_t before = block ? (int64_t)malloc_usable_size(block) : 0;

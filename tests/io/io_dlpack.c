@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(DLTensor) == 48 && offsetof(DLManagedTensorVersioned, dl_tensor) == 32, "the layout");
+_Static_assert(sizeof(DLTensor) == 48 && offsetof(DLManagedTensorVersioned, dl_tensor) == 32,
+               "the layout");
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
@@ -26,13 +27,15 @@ TEST_IN_SCOPE(what_is_handed_out)
     assert_int_equal(m->flags, DLPACK_FLAG_READ_ONLY);
     const DLTensor *t = &m->dl_tensor;
     assert_true(t->device.device_type == kDLCPU && t->device.device_id == 0);
-    assert_true(t->ndim == 2 && t->shape[0] == 2 && t->shape[1] == 3 && t->strides[0] == 3 && t->strides[1] == 1);
+    assert_true(t->ndim == 2 && t->shape[0] == 2 && t->shape[1] == 3 && t->strides[0] == 3 &&
+                t->strides[1] == 1);
     assert_true(t->dtype.code == kDLFloat && t->dtype.bits == 32 && t->dtype.lanes == 1);
     assert_ptr_equal((char *)t->data + t->byte_offset, wb_data(x));
     m->deleter(m);
     static const struct { wb_dtype dtype; int code, bits; } types[] = {
-        {WB_F32, kDLFloat, 32}, {WB_F64, kDLFloat, 64}, {WB_F16, kDLFloat, 16}, {WB_BF16, kDLBfloat, 16},
-        {WB_I8, kDLInt, 8}, {WB_I32, kDLInt, 32}, {WB_I64, kDLInt, 64}, {WB_U8, kDLUInt, 8}, {WB_BOOL, kDLBool, 8}};
+        {WB_F32, kDLFloat, 32}, {WB_F64, kDLFloat, 64}, {WB_F16, kDLFloat, 16},
+        {WB_BF16, kDLBfloat, 16}, {WB_I8, kDLInt, 8}, {WB_I32, kDLInt, 32}, {WB_I64, kDLInt, 64},
+        {WB_U8, kDLUInt, 8}, {WB_BOOL, kDLBool, 8}};
     assert_int_equal(WB__COUNT(types), WB_DTYPE_COUNT - 1);
     for (size_t i = 0; i < WB__COUNT(types); i++) {
         wb_tensor *y = wb_astype(x, types[i].dtype);            /* not computed yet */
@@ -115,8 +118,8 @@ TEST(updates_change_nothing_lent)
     const float *mine = wb_data(v);
     assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(2))), 0);
     is_sequence(wb_data(v), 20, 2, 6);
-    assert_ptr_equal(mine, wb_data(v));                     /* in place, since nobody has this memory */
-    wb_tensor *before = wb_add(v, wb_scalar(0.5));          /* sees the value before the next write */
+    assert_ptr_equal(mine, wb_data(v));                     /* in place: no export uses this memory */
+    wb_tensor *before = wb_add(v, wb_scalar(0.5));          /* reads v before the next assignment */
     DLManagedTensorVersioned *second = wb_to_dlpack(v);
     assert_int_equal(wb_assign(v, wb_zeros(2, 3)), 0);
     is_sequence(wb_data(v), 0, 0, 6);
@@ -165,7 +168,8 @@ static double train(bool lent, float *first)
     wb_tensor *x = wb_randn(16, 4), *y = wb_randn(16, 2), *loss = NULL;
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.05), model);
     DLManagedTensorVersioned *out[5][4] = {{NULL}};
-    static const char *const names[] = {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"};
+    static const char *const names[] = {"layers.0.weight", "layers.0.bias", "layers.1.weight",
+                                        "layers.1.bias"};
     float kept[5][32];
     for (int i = 0; i < 5; i++) {
         for (int k = 0; k < 4 && lent; k++) out[i][k] = wb_to_dlpack(wb_get(model, names[k]));
@@ -216,8 +220,8 @@ static DLManagedTensorVersioned *theirs(void)
     m->version = (DLPackVersion){1, 0};
     m->manager_ctx = s;
     m->deleter = count_deleted;
-    m->dl_tensor = (DLTensor){.data = s->values, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1},
-                              .shape = s->shape, .strides = s->strides};
+    m->dl_tensor = (DLTensor){.data = s->values, .device = {kDLCPU, 0}, .ndim = 2,
+                              .dtype = {kDLFloat, 32, 1}, .shape = s->shape, .strides = s->strides};
     return m;
 }
 
@@ -277,7 +281,7 @@ TEST(what_is_copied)
     assert_int_equal(deleted, 1);
     assert_memory_equal(wb_data(x), ((float[]){0, 2, 4, 1, 3, 5}), 24);
     m = theirs();
-    memcpy(m->dl_tensor.strides, (int64_t[]){-3, 0}, 2 * sizeof(int64_t));      /* backwards; repeated */
+    memcpy(m->dl_tensor.strides, (int64_t[]){-3, 0}, 2 * sizeof(int64_t));      /* reversed; repeated */
     m->dl_tensor.byte_offset = 20;
     assert_memory_equal(wb_data(wb_from_dlpack(m)), ((float[]){5, 5, 5, 2, 2, 2}), 24);
     assert_int_equal(deleted, 2);
@@ -295,7 +299,10 @@ TEST(what_is_copied)
     assert_int_equal(deleted, 4);
 }
 
-enum { VERSION, HIGHER, DIMS, MANY, NEGATIVE, HUGE_ONE, LANES, COMPLEX, BITS, DEVICE, NO_DATA, NO_SHAPE, WRONG };
+enum {
+    VERSION, HIGHER, DIMS, MANY, NEGATIVE, HUGE_ONE, LANES, COMPLEX, BITS, DEVICE, NO_DATA,
+    NO_SHAPE, WRONG
+};
 
 static void spoil(DLManagedTensorVersioned *m, int how)
 {
@@ -322,8 +329,9 @@ TEST(what_is_refused)
     enum { VERSION = WB_ERROR_UNSUPPORTED, BAD = WB_ERROR_ARGUMENT };
     static const struct { int code; const char *facts[4]; } all[WRONG] = {
         {VERSION, {"version", "0.0"}}, {VERSION, {"version", "2.0"}}, {BAD, {"shape"}},
-        {BAD, {"8"}}, {BAD, {"negative"}}, {BAD, {"2^32"}}, {BAD, {"2", "lanes"}}, {BAD, {"5", "64"}},
-        {BAD, {"1", "16"}}, {WB_ERROR_DEVICE, {"12", "3"}}, {BAD, {"data"}}, {BAD, {"shape"}}};
+        {BAD, {"8"}}, {BAD, {"negative"}}, {BAD, {"2^32"}}, {BAD, {"2", "lanes"}},
+        {BAD, {"5", "64"}}, {BAD, {"1", "16"}}, {WB_ERROR_DEVICE, {"12", "3"}}, {BAD, {"data"}},
+        {BAD, {"shape"}}};
     wb_scope *s = wb_scope_open();
     for (int how = 0; how < WRONG; how++) {
         DLManagedTensorVersioned *m = theirs();

@@ -66,12 +66,18 @@ static void read_toml(void)
 
 typedef struct { const char *name; void (*read)(void); int64_t multiple; } reader;
 static const reader header_of_tensors = {"safetensors, header", read_header, TABLE},
-                    tensors = {"safetensors", read_tensors, TABLE}, model = {"wb_load", read_model, MODEL},
-                    checkpoint = {"checkpoint", read_checkpoint, MODEL}, idx = {"IDX", read_idx, VALUES},
-                    idx_table = {"IDX, header", read_idx_table, VALUES}, npy = {"NPY", read_npy, VALUES},
-                    csv = {"CSV", read_csv, TEXT}, toml = {"TOML", read_toml, TEXT};
+                    tensors = {"safetensors", read_tensors, TABLE},
+                    model = {"wb_load", read_model, MODEL},
+                    checkpoint = {"checkpoint", read_checkpoint, MODEL},
+                    idx = {"IDX", read_idx, VALUES},
+                    idx_table = {"IDX, header", read_idx_table, VALUES},
+                    npy = {"NPY", read_npy, VALUES}, csv = {"CSV", read_csv, TEXT},
+                    toml = {"TOML", read_toml, TEXT};
 
-static void quiet(wb_log_level level, const char *text, void *context) { (void)level, (void)text, (void)context; }
+static void quiet(wb_log_level level, const char *text, void *context)
+{
+    (void)level, (void)text, (void)context;
+}
 
 static void read_table(void)
 {
@@ -114,11 +120,12 @@ static void check(const reader *r, const char *what, wb__text *contents)
     r->read();
     const int64_t took = atomic_load(&peak) - before;
     wb_scope_close(scope);
-    if (table) printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n, (long long)took,
-                      (double)took / (double)n, wb_error());
+    if (table)
+        printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n,
+               (long long)took, (double)took / (double)n, wb_error());
     if (took > r->multiple * (int64_t)n + BESIDE)
-        fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what, (long long)took, n,
-                 (long long)r->multiple, BESIDE);
+        fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what,
+                 (long long)took, n, (long long)r->multiple, BESIDE);
 }
 
 /* ---- mean files ------------------------------------------------------------------------------ */
@@ -163,8 +170,8 @@ static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
         if (text->text[i] == '"') wb__text_raw(&h, "\\", 1);
         wb__text_raw(&h, &text->text[i], 1);
     }
-    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}", (long long)bytes,
-                 (long long)bytes);
+    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}",
+                 (long long)bytes, (long long)bytes);
     wb__free(wb__text_take(text));
     return with_header(&h, bytes);
 }
@@ -174,7 +181,8 @@ TEST(tables_of_tensors)
     wb__text t = none;
     wb__text_add(&t, "{");
     for (int i = 0; i < 20000; i++)
-        wb__text_add(&t, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        wb__text_add(&t, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                     i ? "," : "", i);
     wb__text_add(&t, "}");
     check_header("many tensors without elements", &t, 0);
     wb__text_add(&t, "{\"__metadata__\":{");
@@ -205,15 +213,16 @@ TEST(tables_of_tensors)
     repeat(&t, "\\u0001", 200000);
     wb__text_add(&t, "\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}");
     check_header("a long name", &t, 1);
-    wb__text_add(&t, "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967295],\"data_offsets\":[0,34359738360]}}");
+    wb__text_add(
+        &t, "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967295],\"data_offsets\":[0,34359738360]}}");
     check_header("values that are not there", &t, 1000);
 }
 
 TEST(descriptions_of_models)
 {
-    static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}",
-                                        "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
-                                        "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
+    static const char *const parts[] = {
+        "{\"name\":\"%d\",\"layer\":\"Dropout\"}", "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
+        "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none, file;
         wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
@@ -230,7 +239,8 @@ TEST(descriptions_of_models)
     static const char *const dense[] = {"[],", "{},", "1,", "\"\",", "{\"a\":1},"};
     for (size_t k = 0; k < WB__COUNT(dense); k++) {
         wb__text t = none, file;
-        wb__text_add(&t, "{\"version\":1,\"epoch\":0,\"random\":[\"0\",\"0\"],\"model\":{\"layer\":\"Chain\",\"parts\":[");
+        wb__text_add(&t, "{\"version\":1,\"epoch\":0,\"random\":[\"0\",\"0\"],"
+                         "\"model\":{\"layer\":\"Chain\",\"parts\":[");
         repeat(&t, dense[k], 200000);
         wb__text_add(&t, "0]}}");
         char *text = wb__strdup(t.text);
@@ -244,7 +254,9 @@ TEST(descriptions_of_models)
     wb__text t = none, file;
     wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
     for (int i = 0; i < 100; i++)
-        wb__text_add(&t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}", i ? "," : "", i);
+        wb__text_add(
+            &t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}",
+            i ? "," : "", i);
     wb__text_add(&t, "]}}");
     file = with_note("weber", &t, 16);
     check(&model, "large layers without values", &file);
@@ -269,8 +281,9 @@ TEST(arrays)
     for (size_t i = 0; i < WB__COUNT(kinds) + 1; i++) {
         const bool lies = i == WB__COUNT(kinds);
         wb__text h = none;
-        wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }", lies ? "<f8" : kinds[i].type,
-                     !lies && kinds[i].order ? "True" : "False", lies ? 4000000 : 100);
+        wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }",
+                     lies ? "<f8" : kinds[i].type, !lies && kinds[i].order ? "True" : "False",
+                     lies ? 4000000 : 100);
         wb__text_raw(&t, "\x93NUMPY\1\0", 8);
         wb__text_raw(&t, (char[]){(char)h.length, 0}, 2);
         wb__text_raw(&t, h.text, h.length);
@@ -368,7 +381,8 @@ static void add_array(wb__text *t, const char *key, int n, int64_t said)
 }
 
 /* Flux.NAME of n parts, each of which `part` adds. */
-static void add_layer(wb__text *t, const char *key, const char *name, int n, void (*part)(wb__text *t, const char *key))
+static void add_layer(wb__text *t, const char *key, const char *name, int n,
+                      void (*part)(wb__text *t, const char *key))
 {
     size_t layer = begin(t, 3, key), list;
     add_string(t, "tag", "struct");
@@ -388,7 +402,11 @@ static void add_layer(wb__text *t, const char *key, const char *name, int n, voi
 static void no_numbers(wb__text *t, const char *key) { add_array(t, key, 0, 0); }
 static void one_number(wb__text *t, const char *key) { add_array(t, key, 1, 1); }
 static void many_numbers(wb__text *t, const char *key) { add_array(t, key, 1, 1000000000); }
-static void null(wb__text *t, const char *key) { wb__text_raw(t, "\12", 1), wb__text_raw(t, key, strlen(key) + 1); }
+static void null(wb__text *t, const char *key)
+{
+    wb__text_raw(t, "\12", 1), wb__text_raw(t, key, strlen(key) + 1);
+}
+
 static void empty(wb__text *t, const char *key) { end(t, begin(t, 3, key)); }
 static void backref(wb__text *t, const char *key)
 {
@@ -405,7 +423,8 @@ static void norm(wb__text *t, const char *key) { add_layer(t, key, "BatchNorm", 
 
 static void check_document(const char *what, const wb__text *contents)
 {
-    static const reader readers[] = {{"BSON, model", read_model, MODEL}, {"BSON, tensors", read_table, TABLE},
+    static const reader readers[] = {{"BSON, model", read_model, MODEL},
+                                     {"BSON, tensors", read_table, TABLE},
                                      {"BSON, outline", read_outline, TABLE}};
     for (size_t i = 0; i < WB__COUNT(readers); i++) {
         wb__text t = none;
@@ -421,9 +440,11 @@ TEST(documents)
     fflush(stdout);
     skip();
 #endif
-    static const struct { const char *what; void (*part)(wb__text *t, const char *key); } parts[] = {
-        {"nothing, many times", null}, {"many empty documents", empty}, {"many empty arrays", no_numbers},
-        {"many small arrays", one_number}, {"arrays that are not there", many_numbers}, {"many functions", relu},
+    typedef void add_part(wb__text *t, const char *key);
+    static const struct { const char *what; add_part *part; } parts[] = {
+        {"nothing, many times", null}, {"many empty documents", empty},
+        {"many empty arrays", no_numbers}, {"many small arrays", one_number},
+        {"arrays that are not there", many_numbers}, {"many functions", relu},
         {"many layers without values", pool}, {"many unknown parts", stranger},
         {"layers of another make", norm}, {"many references", backref}};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
@@ -450,7 +471,8 @@ TEST(documents)
 #ifdef WB_HAVE_ZIP
 /* An archive of n stored members, all with the same contents, or with what they say to be the
  * same. */
-static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
+static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said,
+                         uint32_t crc)
 {
     wb__text list = none;
     for (int i = 0; i < n; i++) {
@@ -493,7 +515,8 @@ TEST(archives)
     static const char cut[] = "\x93NUMPY\1\0\xff\xff";
     make_archive(&t, 20000, cut, 10, 10, (uint32_t)crc32(0, (const Bytef *)cut, 10));
     check(&npz, "headers that are not there", &t);
-    static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
+    static const char array[] =
+        "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
     const uint32_t size = sizeof array;             /* with one element, the zero at the end */
     make_archive(&t, 20000, array, size, size, (uint32_t)crc32(0, (const Bytef *)array, size));
     check(&npz, "many small arrays", &t);
@@ -522,7 +545,8 @@ TEST(bombs)
     FILE *raw = fopen(path, "rb");
     wb__text t = none;
     char block[4096];
-    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;) wb__text_raw(&t, block, some);
+    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;)
+        wb__text_raw(&t, block, some);
     fclose(raw);
     wb_set_unpack_limit(LIMIT);
     assert_null(wb_read_idx(path));

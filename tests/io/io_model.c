@@ -110,7 +110,8 @@ static wb_tensor *unjoined(wb_tensor *y, wb_tensor *x) { return wb_sub(x, y); }
 TEST(functions_by_name)
 {
     wb_layer *inner = wb_Chain(wb_relu, unknown), *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
-    assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))),
+                     WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "save", "name");
     assert_true(HAS_LINE(wb_error(), "\"layers.0.layers.0\"", "Dense", "wb_name_function"));
     assert_true(HAS_LINE(wb_error(), "\"layers.1\"", "SkipConnection", "wb_name_connection"));
@@ -172,8 +173,9 @@ TEST(wrong_descriptions)
     REFUSED_MODEL(MODEL("{\"layer\":\"Parallel\",\"options\":{\"connection\":\"nobody\"}}"),
                   WB_ERROR_FORMAT, "connection", "\"nobody\"");
     REFUSED_MODEL(MODEL("{\"layer\":\"Chain\"}"), WB_ERROR_FORMAT, "Chain", "parts");
-    REFUSED_MODEL(MODEL("{\"layer\":\"Chain\",\"parts\":{\"a\":{\"name\":\"0\",\"layer\":\"Flatten\"}}}"),
-                  WB_ERROR_FORMAT, "Chain", "parts");
+    REFUSED_MODEL(
+        MODEL("{\"layer\":\"Chain\",\"parts\":{\"a\":{\"name\":\"0\",\"layer\":\"Flatten\"}}}"),
+        WB_ERROR_FORMAT, "Chain", "parts");
     REFUSED_MODEL(MODEL("{\"layer\":\"Chain\",\"parts\":[{\"layer\":\"Flatten\"}]}"),
                   WB_ERROR_FORMAT, "part", "Chain", "name");
     REFUSED_MODEL(MODEL("{\"layer\":\"Flatten\",\"mode\":\"odd\"}"), WB_ERROR_FORMAT, "mode",
@@ -213,7 +215,8 @@ TEST(state_into_models)
     FAILED(WB_ERROR_FORMAT, "wb_load_state");
     wb_layer *n = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
     wb_tree *constants = wb_named_tuple(1, (const char *[]){"scale"}, (void *[]){wb_ones(2)});
-    assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""),
+                     WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "\"scale\"", "[2] f32", "constant", "model");
     wb_clear_error();
     assert_int_equal(wb_load_state(path, NULL), WB_ERROR_ARGUMENT);

@@ -38,7 +38,8 @@ static int load(const char *path, bool values, wb__table *out)
     return status;
 }
 
-static const wb__entry *entry(const wb__table *t, const char *name, const char *type, wb_dtype dtype)
+static const wb__entry *entry(const wb__table *t, const char *name, const char *type,
+                              wb_dtype dtype)
 {
     const wb__entry *e = wb__table_find(t, name);
     if (!e) fail_msg("no member %s", name);
@@ -54,7 +55,8 @@ TEST(what_python_writes)
     for (int i = 0; i < 4; i++) {
         wb__table t;
         const bool values = i < 2;
-        if (load(in_folder(i % 2 ? "deflated.npz" : "stored.npz"), values, &t)) fail_msg("%s", wb_error());
+        if (load(in_folder(i % 2 ? "deflated.npz" : "stored.npz"), values, &t))
+            fail_msg("%s", wb_error());
         assert_int_equal(t.n, 7);
         const wb__entry *e = entry(&t, "layers.0.weight", "<f4", WB_F32);
         assert_true(e->ndim == 2 && e->dims[0] == 2 && e->dims[1] == 3 && e->bytes == 24);
@@ -125,7 +127,8 @@ static wb__saving some(void)
     wb__convert(brain, WB_BF16, two, WB_F32, 2);
     wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
     int status = wb__saving_add(&list, "a.", "b", x);
-    status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e", wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
+    status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e",
+                             wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
     status |= wb__saving_add(&list, "", "half", wb_astype(x, WB_F16));
     status |= wb__saving_add(&list, "", "brain", wb_from(brain, WB_BF16, 1, (int64_t[]){2}));
     status |= wb__saving_add(&list, "", "number", wb_full_array(7, WB_I64, 0, NULL));
@@ -137,7 +140,8 @@ static wb__saving some(void)
 TEST(what_we_write)
 {
     wb_scope *s = wb_scope_open();
-    for (int form = 0; form < 3; form++) {              /* sizes in 32 bits; in 64; places alone in 64 */
+    /* form 0: all numbers of 32 bits; 1: sizes and offsets of 64 bits; 2: only offsets of 64 bits */
+    for (int form = 0; form < 3; form++) {
         wb__npz_limit = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
         wb__saving list = some();
         if (wb__npz_save(mine, &list)) fail_msg("%s", wb_error());
@@ -220,7 +224,8 @@ TEST(trees_from_format_to_format)
     wb_layer *model = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
     wb_layer *other = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
     if (wb_save(mine, model) || wb_load_state(mine, other)) fail_msg("%s", wb_error());
-    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")), wb_data(wb_get(other, "layers.0.weight")), 48);
+    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")),
+                        wb_data(wb_get(other, "layers.0.weight")), 48);
     wb_scope_close(s);
 }
 
@@ -305,7 +310,8 @@ TEST(every_length_and_every_byte)
         for (int64_t cut = 0; cut < n; cut++) {
             put_file(mine, whole, (size_t)cut);
             wb__table t;
-            if (load(mine, true, &t) != WB_ERROR_FORMAT) fail_msg("%s, %lld bytes", files[i], (long long)cut);
+            if (load(mine, true, &t) != WB_ERROR_FORMAT)
+                fail_msg("%s, %lld bytes", files[i], (long long)cut);
         }
         for (int64_t at = 0; at < n; at++) {
             const char was = whole[at];

@@ -182,15 +182,16 @@ TEST(what_is_written_is_read)
 TEST(foreign_tensors)
 {
     static const struct { const char *dtype, *shape; int bytes; } rows[] = {
-        {"F4", "2,3", 3},      {"F6_E2M3", "4", 3},    {"F6_E3M2", "4", 3},  {"F8_E4M3", "3", 3},
-        {"F8_E5M2", "3", 3},   {"F8_E8M0", "3", 3},    {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3},
-        {"I16", "3", 6},       {"U16", "3", 6},        {"U32", "3", 12},     {"U64", "3", 24},
-        {"C64", "3", 24},      {"U8", "1,1,1,1,1,1,1,1,2", 2}};
+        {"F4", "2,3", 3},        {"F6_E2M3", "4", 3},     {"F6_E3M2", "4", 3},
+        {"F8_E4M3", "3", 3},     {"F8_E5M2", "3", 3},     {"F8_E8M0", "3", 3},
+        {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3}, {"I16", "3", 6},
+        {"U16", "3", 6},         {"U32", "3", 12},        {"U64", "3", 24},
+        {"C64", "3", 24},        {"U8", "1,1,1,1,1,1,1,1,2", 2}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         char header[300];
         wb__table st;
-        snprintf(header, sizeof header, "{" TENSOR("a", "%s", "%s", "0,%d") "}", rows[i].dtype, rows[i].shape,
-                 rows[i].bytes);
+        snprintf(header, sizeof header, "{" TENSOR("a", "%s", "%s", "0,%d") "}", rows[i].dtype,
+                 rows[i].shape, rows[i].bytes);
         put_header(header, (size_t)rows[i].bytes);
         if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
         const wb__entry *e = wb__table_find(&st, "a");
@@ -201,7 +202,8 @@ TEST(foreign_tensors)
         wb__table_free(&st);
         wb_layer *m = wb_Embedding(2, 3);
         const wb_rename row = {"a", "weight"};
-        assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &row), WB_ERROR_FORMAT);
+        assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &row),
+                         WB_ERROR_FORMAT);
         FAILED(WB_ERROR_FORMAT, rows[i].dtype);
         assert_int_equal(wb_load_state(file_name(), m, .lenient = true), 0);
     }
@@ -211,9 +213,11 @@ TEST(foreign_tensors)
 TEST(odd_but_right)
 {
     wb__table st;
-    put_header("{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
-               "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
-               "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807],\"data_offsets\":[2,2]}} \n", 2);
+    put_header(
+        "{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
+        "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
+        "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807],\"data_offsets\":[2,2]}} \n",
+        2);
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     assert_int_equal(st.n, 2);
     assert_string_equal(wb__table_note(&st, "\xc3\xa9\xf0\x9f\x98\x80"), "\n\"/");
@@ -264,7 +268,8 @@ TEST(beyond_four_gigabytes)
     const uint8_t values[12] = {0, 0, 128, 63, 0, 0, 0, 64, 2, 0, 255, 1};
     put_header(header, 0);
     int f = open(file_name(), O_WRONLY);
-    if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12) fail_msg("no room for a sparse file");
+    if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12)
+        fail_msg("no room for a sparse file");
     close(f);
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     const wb__entry *e = wb__table_find(&st, "a");
@@ -273,9 +278,10 @@ TEST(beyond_four_gigabytes)
     wb__table_free(&st);
 
     wb_layer *m = wb_Embedding(2, 1);       /* and straight from there into a model */
-    wb_tree *t = wb_named_tuple(2, (const char *[]){"a", "flags"},
-                                (void *[]){wb_variable(wb_zeros(2)),
-                                           wb_variable(wb_full_array(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
+    wb_tree *t = wb_named_tuple(
+        2, (const char *[]){"a", "flags"},
+        (void *[]){wb_variable(wb_zeros(2)),
+                   wb_variable(wb_full_array(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
     if (wb_load_state(file_name(), t, .lenient = true)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(t, "a"), 1) == 2);
     const uint8_t *flags = wb_data(wb_get(t, "flags")), want[4] = {1, 0, 1, 1};

@@ -42,7 +42,8 @@ static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
         assert_string_equal(wb__entry_describe(e), space + 1);
     }
     if (t.n != n)
-        for (int i = 0; i < t.n; i++) print_message("%s %s\n", t.entries[i].name, wb__entry_describe(&t.entries[i]));
+        for (int i = 0; i < t.n; i++)
+            print_message("%s %s\n", t.entries[i].name, wb__entry_describe(&t.entries[i]));
     assert_int_equal(t.n, n);
     assert_string_equal(wb__table_note(&t, "format"), "pt");
     wb__table_free(&t);
@@ -67,52 +68,61 @@ TEST(every_kind)
     BOTH_WAYS(wb_Dense(4, 2), "weight [2,4] f32", "bias [2] f32");
     BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
     BOTH_WAYS(wb_Conv(4, 6, {3, 2}, .groups = 2), "weight [6,2,3,2] f32", "bias [6] f32");
-    BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64", "bias [3] f64");
+    BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64",
+              "bias [3] f64");
     BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2}, .groups = 2), "weight [4,3,3,2] f32", "bias [6] f32");
     BOTH_WAYS(wb_ConvTranspose(2, 3, {3, 2}, .flip = true), "weight [2,3,3,2] f32", "bias [3] f32");
-    BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32", "running_var [3] f32",
-              "num_batches_tracked [] i64");
+    BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32",
+              "running_var [3] f32", "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",
               "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_track_stats = true), "weight [3] f32", "bias [3] f32");
     BOTH_WAYS(wb_LayerNorm({2, 3}), "weight [2,3] f32", "bias [2,3] f32");
     BOTH_WAYS(wb_Embedding(5, 3), "weight [5,3] f32");
-    BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32", "bias_ih_l0 [3] f32",
-              "bias_hh_l0 [3] f32");
-    BOTH_WAYS(wb_LSTM(4, 3), "weight_ih_l0 [12,4] f32", "weight_hh_l0 [12,3] f32", "bias_ih_l0 [12] f32",
-              "bias_hh_l0 [12] f32");
-    BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
-              "bias_hh_l0 [9] f32");
-    BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
-              "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32",
+              "bias_ih_l0 [3] f32", "bias_hh_l0 [3] f32");
+    BOTH_WAYS(wb_LSTM(4, 3), "weight_ih_l0 [12,4] f32", "weight_hh_l0 [12,3] f32",
+              "bias_ih_l0 [12] f32", "bias_hh_l0 [12] f32");
+    BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
+              "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
+              "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
     BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
-    BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32", "bias_hh [3] f32");
+    BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32",
+              "bias_hh [3] f32");
     BOTH_WAYS(wb_LSTMCell(4, 3), "weight_ih [12,4] f32", "weight_hh [12,3] f32", "bias_ih [12] f32",
               "bias_hh [12] f32");
-    BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32", "bias_hh [9] f32");
-    BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32", "out_proj.weight [4,4] f32");
-    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32", "in_proj_bias [12] f32",
-              "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
+    BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32",
+              "bias_hh [9] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32",
+              "out_proj.weight [4,4] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32",
+              "in_proj_bias [12] f32", "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
 }
 
 TEST(containers)
 {
     /* An activation is a layer of its own in PyTorch's Sequential, and so are functions. */
-    BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu), wb_BatchNorm(2, wb_relu),
-                       wb_Dense(2, 1)),
-              "0.weight [4,4] f32", "0.bias [4] f32", "2.weight [4,4] f32", "2.bias [4] f32", "4.weight [2,4] f32",
-              "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32", "6.running_mean [2] f32",
-              "6.running_var [2] f32", "6.num_batches_tracked [] i64", "8.weight [1,2] f32", "8.bias [1] f32");
-    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)), "0.weight_ih_l0 [2,2] f32",
-              "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32", "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
+    BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu),
+                       wb_BatchNorm(2, wb_relu), wb_Dense(2, 1)),
+              "0.weight [4,4] f32", "0.bias [4] f32", "2.weight [4,4] f32", "2.bias [4] f32",
+              "4.weight [2,4] f32", "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32",
+              "6.running_mean [2] f32", "6.running_var [2] f32", "6.num_batches_tracked [] i64",
+              "8.weight [1,2] f32", "8.bias [1] f32");
+    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)),
+              "0.weight_ih_l0 [2,2] f32", "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32",
+              "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
     BOTH_WAYS(wb_Chain(wb_named("encoder", wb_Chain(wb_Dense(2, 2, wb_relu), wb_LayerNorm({2}))),
                        wb_named("head", wb_MultiHeadAttention(2, 1))),
               "encoder.0.weight [2,2] f32", "encoder.0.bias [2] f32", "encoder.2.weight [2] f32",
-              "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32", "head.out_proj.weight [2,2] f32");
-    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)), beside),
+              "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32",
+              "head.out_proj.weight [2,2] f32");
+    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)),
+                                         beside),
                        wb_Parallel(wb_add, wb_Embedding(2, 2), wb_named("b", wb_Embedding(3, 2)))),
-              "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32", "0.layers.1.weight [2,2] f32",
-              "1.layers.0.weight [2,2] f32", "1.layers.b.weight [3,2] f32");
+              "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32",
+              "0.layers.1.weight [2,2] f32", "1.layers.0.weight [2,2] f32",
+              "1.layers.b.weight [3,2] f32");
 }
 
 /* Two places of one tensor: PyTorch's state_dict has both. */
@@ -133,7 +143,8 @@ TEST(other_formats)
     wb_layer *make[2];
     snprintf(path, sizeof path, "/tmp/weber-torch-%ld.npz", (long)getpid());
     for (int i = 0; i < 2; i++)
-        make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2), wb_BatchNorm(4));
+        make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2),
+                           wb_BatchNorm(4));
     wb_each_tensor(make[0], draw, NULL);
     if (wb_save(path, make[0], .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
     wb_tree *t = wb_load_tensors(path);
@@ -158,7 +169,8 @@ static wb_tensor *to_bf16(wb_tensor *x, const char *path, void *ctx)
 
 TEST(other_dtypes)
 {
-    wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)), *h = wb_fmap(to_bf16, m, NULL);
+    wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)),
+             *h = wb_fmap(to_bf16, m, NULL);
     assert_int_equal(wb_save(file_name(), h, .names = WB_NAMES_TORCH), 0);
     wb_layer *l = wb_load(file_name());
     if (!l) fail_msg("%s", wb_error());
@@ -253,7 +265,8 @@ TEST(two_biases_are_one)
 TEST(another_dtype_is_said)
 {
     double w[6] = {0}, b[3] = {0};
-    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w}, {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
+    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w},
+                        {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
     wb_layer *m = wb_Chain(wb_named("a", wb_Dense(2, 3)));
     put_table(2, out, "np");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
@@ -270,8 +283,10 @@ TEST(numbering)
     float w[4] = {1, 2, 3, 4};
     wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                         {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
-    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true), wb_Dense(2, 2, .no_bias = true));
-    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu, wb_Dense(2, 2, .no_bias = true));
+    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true),
+                                    wb_Dense(2, 2, .no_bias = true));
+    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu,
+                                   wb_Dense(2, 2, .no_bias = true));
     put_table(2, out, "pt");
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), long_form)) fail_msg("%s", wb_error());
@@ -281,7 +296,8 @@ TEST(numbering)
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), short_form, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
     assert_int_equal(wb_load_state(file_name(), long_form), WB_ERROR_FORMAT);
-    assert_int_equal(wb_load_state(file_name(), short_form, .names = WB_NAMES_WEBER), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_state(file_name(), short_form, .names = WB_NAMES_WEBER),
+                     WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, file_name());
     assert_true(HAS_LINE(wb_error(), "\"layers.0.weight\"", "[2,2] f32", "file"));
     unlink(file_name());
@@ -304,23 +320,28 @@ TEST(renames)
                         {"net.h.0.attn.out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                         {"other.weight", WB_F32, 1, (int64_t[]){2}, 8, v}};
     const int n = WB__COUNT(out);
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
-                           wb_named("blocks", wb_Chain(wb_Chain(wb_named("mha", wb_MultiHeadAttention(2, 1))))));
+    wb_layer *m = wb_Chain(
+        wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
+        wb_named("blocks", wb_Chain(wb_Chain(wb_named("mha", wb_MultiHeadAttention(2, 1))))));
     const wb_rename rows[] = {{"fc.*", "layers.0.*"},
                               {"bn.running_mean", "layers.1.mean"},
                               {"bn.*", "layers.1.*"},
                               {"h.0.attn.*", "layers.blocks.layers.0.layers.mha.*"},
                               {"h.*", "nowhere.*"}};
     put_table(n, out, "pt");
-    if (wb_load_state(file_name(), m, .prefix = "net.", .n_rename = WB__COUNT(rows), .rename = rows))
+    if (wb_load_state(file_name(), m, .prefix = "net.", .n_rename = WB__COUNT(rows),
+                      .rename = rows))
         fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(m, "layers.0.weight"), 1, 0) == 3);
-    assert_true(wb_at(wb_get(m, "layers.1.mean"), 1) == 2 && wb_at(wb_get(m, "layers.1.var"), 1) == 2);
+    assert_true(wb_at(wb_get(m, "layers.1.mean"), 1) == 2 &&
+                wb_at(wb_get(m, "layers.1.var"), 1) == 2);
     assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.k_proj.weight"), 0, 0) == 5);
     assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.v_proj.weight"), 1, 1) == 12);
 
-    const wb_rename two[] = {{"fc.weight", "layers.0.weight"}, {"h.0.attn.out_proj.weight", "layers.0.weight"}};
-    assert_int_equal(wb_load_state(file_name(), m, .prefix = "net.", .n_rename = 2, .rename = two), WB_ERROR_FORMAT);
+    const wb_rename two[] = {{"fc.weight", "layers.0.weight"},
+                             {"h.0.attn.out_proj.weight", "layers.0.weight"}};
+    assert_int_equal(wb_load_state(file_name(), m, .prefix = "net.", .n_rename = 2, .rename = two),
+                     WB_ERROR_FORMAT);
     const char *text = wb_error();
     assert_true(HAS_LINE(text, "\"net.fc.weight\"", "\"net.h.0.attn.out_proj.weight\"", "model",
                          "\"0.weight\""));
@@ -333,8 +354,10 @@ TEST(renames)
     assert_false(HAS_LINE(text, "\"net.fc.weight\"", "[2,2] f32"));    /* is in the first line */
     assert_false(HAS_LINE(text, "\"net.h.0.attn.out_proj.weight\"", "[2,2] f32"));
     const wb_rename no_name = {"a", NULL}, half = {"fc.*", "layers.0.weight"};
-    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name), WB_ERROR_ARGUMENT);
-    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &half), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name),
+                     WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &half),
+                     WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "'*'", "fc.*", "layers.0.weight");
 
     wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},

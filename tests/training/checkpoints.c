@@ -131,7 +131,8 @@ static void rewrite(const char *key, const char *(*change)(const char *))
     for (int i = 0; i < t.n_notes; i++) {
         if (!strcmp(t.notes[i].key, "weber_crc32")) continue;
         bool it = !strcmp(t.notes[i].key, key);
-        notes[n_notes++] = (wb__note){t.notes[i].key, it ? (char *)(uintptr_t)change(t.notes[i].value) : t.notes[i].value};
+        notes[n_notes++] = (wb__note){
+            t.notes[i].key, it ? (char *)(uintptr_t)change(t.notes[i].value) : t.notes[i].value};
     }
     assert_int_equal(wb__st_save(NULL, path, t.n, out, n_notes, notes), 0);
     wb__table_free(&t);
@@ -143,7 +144,8 @@ static const char *to_version(const char *note, const char *version)
 {
     const char *at = strstr(note, "\"version\":2");
     assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s\"version\":%s%s", (int)(at - note), note, version, at + 11);
+    snprintf(changed, sizeof changed, "%.*s\"version\":%s%s", (int)(at - note), note, version,
+             at + 11);
     return changed;
 }
 
@@ -176,7 +178,8 @@ TEST(any_damage)
 {
     int64_t n;
     wb_layer *m = wb_Dense(3, 2);
-    wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1}, back = {.model = wb_Dense(3, 2)};
+    wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1},
+                  back = {.model = wb_Dense(3, 2)};
     back.state = wb_setup(wb_Momentum(), back.model);
     WORKS(wb_checkpoint_save(path, &c));
     char *data = wb__file_read(path, &n), before[24];
@@ -189,7 +192,8 @@ TEST(any_damage)
             put("one", data, (size_t)n);
             int status = wb_checkpoint_load(path, &back);
             if (status != WB_ERROR_FORMAT && status != WB_ERROR_FILE)
-                fail_msg("bit %d of byte %lld of %lld: status %d", bit, (long long)i, (long long)n, status);
+                fail_msg("bit %d of byte %lld of %lld: status %d", bit, (long long)i, (long long)n,
+                         status);
             assert_memory_equal(before, wb_data(wb_get(back.model, "weight")), sizeof before);
             named |= HAS_LINE(wb_error(), "\"model.weight\"", "checksum");
             data[i] ^= (char)(1 << bit);
@@ -244,7 +248,8 @@ static void listen(wb_log_level level, const char *text, void *ctx)
 
 static void kept(const char *name, int64_t epoch, double metric, int last, bool best)
 {
-    wb_checkpoint c = {.model = filled((double)epoch), .epoch = epoch, .name = name, .metric = metric, .has_metric = true};
+    wb_checkpoint c = {.model = filled((double)epoch), .epoch = epoch, .name = name,
+                       .metric = metric, .has_metric = true};
     WORKS(wb_checkpoint_keep(folder, &c, .last = last, .best = best));
 }
 
@@ -263,8 +268,10 @@ TEST(the_last_and_the_best)
         kept("a-b", i + 50, metrics[i], 1, false);
     }
     assert_int_equal(files(), 4 + 3 + 1);
-    assert_true(there("a-000003.safetensors") && there("a-000007.safetensors") && there("a-000008.safetensors"));
-    assert_true(there("a-b-000057.safetensors") && there("a-000100.safetensors") && there("a-b-000001.safetensors"));
+    assert_true(there("a-000003.safetensors") && there("a-000007.safetensors") &&
+                there("a-000008.safetensors"));
+    assert_true(there("a-b-000057.safetensors") && there("a-000100.safetensors") &&
+                there("a-b-000001.safetensors"));
     logged[0] = 0;
     wb_set_log(listen, NULL);
     WORKS(wb_checkpoint_latest(folder, &back));
@@ -279,7 +286,8 @@ TEST(the_last_and_the_best)
 
     /* begun anew: what is written is the newest, whatever its epoch */
     kept("a", 1, 6, 2, true);
-    assert_true(there("a-000001.safetensors") && there("a-000008.safetensors") && there("a-000003.safetensors"));
+    assert_true(there("a-000001.safetensors") && there("a-000008.safetensors") &&
+                there("a-000003.safetensors"));
     assert_false(there("a-000007.safetensors"));
     back.name = "a";
     WORKS(wb_checkpoint_latest(folder, &back));
@@ -343,12 +351,14 @@ TEST(damaged_ones_are_passed_over)
     WORKS(wb_checkpoint_best(folder, &back));
     assert_int_equal(back.epoch, 2);
     logged[0] = 0;
-    back.model = wb_Dense(3, 2);                    /* whole, but of another model: no reason to look on */
+    /* The newest file is whole, but of another model: the older ones are not tried. */
+    back.model = wb_Dense(3, 2);
     FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, folder, "d-000002.safetensors",
           "model");
     wb_set_log(NULL, NULL);
     kept("d", 6, 1, 1, false);                      /* what cannot be read is nobody's */
-    assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") && !there("d-000002.safetensors"));
+    assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") &&
+                !there("d-000002.safetensors"));
     each_entry(NULL, true);
 }
 
@@ -362,7 +372,8 @@ TEST(leftovers)
     char under_way[200];
     snprintf(under_way, sizeof under_way, "%s/l-000008.safetensors", folder);
     wb__writer *w = wb__writer_open(under_way), *v = wb__writer_open(under_way);
-    assert_true(w && v && there("l-000008.safetensors.0.part") && there("l-000008.safetensors.1.part"));
+    assert_true(w && v && there("l-000008.safetensors.0.part") &&
+                there("l-000008.safetensors.1.part"));
     kept("l", 1, 0, 1, false);
     assert_false(there("l-000001.safetensors.0.part") || there("l-000009.safetensors.3.part"));
     assert_true(there("l-000008.safetensors.0.part") && there("l-000009.safetensors.x.part"));
@@ -393,7 +404,8 @@ static run begin(void)
         y[i][0] = 2 * x[i][0] - x[i][1] + 0.5f;
     }
     wb_seed(5);
-    run r = {.model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_BatchNorm(8), wb_Dropout(0.2), wb_Dense(8, 1))};
+    run r = {.model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_BatchNorm(8), wb_Dropout(0.2),
+                               wb_Dense(8, 1))};
     r.state = wb_setup(wb_Adam(.eta = 0.01), r.model);
     r.loader = wb_dataloader(wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){N, 3}),
                                            wb_from(y, WB_F32, 2, (int64_t[]){N, 1})),
@@ -404,7 +416,8 @@ static run begin(void)
 static int same_bits(wb_tensor *x, const char *name, void *other)
 {
     wb_tensor *y = wb_get(other, name);
-    if (!y || memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * sizeof(float))) fail_msg("%s differs", name);
+    if (!y || memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * sizeof(float)))
+        fail_msg("%s differs", name);
     return 0;
 }
 
@@ -432,22 +445,24 @@ TEST(killed_and_run_again)
             if (!child) {
                 run r = begin();
                 stop_at = 6 * 2 + 3;                /* epochs are of six batches: two get through */
-                WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count, .resume = true,
-                               .checkpoint = into_folder ? NULL : path, .folder = into_folder ? folder : NULL,
-                               .keep_last = 2, .name = "t"));
+                WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count,
+                               .resume = true, .checkpoint = into_folder ? NULL : path,
+                               .folder = into_folder ? folder : NULL, .keep_last = 2, .name = "t"));
                 _exit(0);
             }
             int how;
             waitpid(child, &how, 0);
             ended = WIFEXITED(how);
-            assert_true(ended ? WEXITSTATUS(how) == 0 : WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+            assert_true(ended ? WEXITSTATUS(how) == 0
+                              : WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
             assert_true((deaths += !ended) < 4);
         }
         assert_int_equal(deaths, 2);
         run r = begin();
         steps = stop_at = 0;
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count, .resume = true,
-                       .checkpoint = into_folder ? NULL : path, .folder = into_folder ? folder : NULL, .name = "t"));
+                       .checkpoint = into_folder ? NULL : path,
+                       .folder = into_folder ? folder : NULL, .name = "t"));
         assert_int_equal(steps, 0);                 /* nothing is left to do */
         wb_each_tensor(whole.model, same_bits, r.model);
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 1));
@@ -462,8 +477,8 @@ TEST(killed_and_run_again)
 TEST(metrics_of_wb_train)
 {
     run r = begin();
-    WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 5, .folder = folder, .keep_last = 1, .keep_best = true,
-                   .metric = from_epoch, .higher = true));
+    WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 5, .folder = folder, .keep_last = 1,
+                   .keep_best = true, .metric = from_epoch, .higher = true));
     assert_true(there("checkpoint-000002.safetensors") && there("checkpoint-000005.safetensors"));
     assert_int_equal(files(), 2);
     r = begin();
@@ -502,7 +517,8 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
         kept("f", 2, 2, 3, true);
         kept("f", 3, 3, 3, true);
         put("f-000009.safetensors.0.part", "half", 4);
-        wb_checkpoint c = {.model = filled(4), .epoch = 4, .name = "f", .metric = 4, .has_metric = true},
+        wb_checkpoint c = {.model = filled(4), .epoch = 4, .name = "f", .metric = 4,
+                           .has_metric = true},
                       back = {.model = m, .name = "f"};
         fail_at(n);
         wb_clear_error();

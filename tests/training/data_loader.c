@@ -171,7 +171,8 @@ TEST_IN_SCOPE(kept_batches_stay)
 TEST(loaders_take_turns)
 {
     wb_scope *s = wb_scope_open();
-    wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2), wb_dataloader(numbers(12), .batchsize = 2)};
+    wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2),
+                       wb_dataloader(numbers(12), .batchsize = 2)};
     wb_tensor *kept[6][2];
     wb_batch b[2];
     int n = 0;
@@ -461,12 +462,12 @@ TEST(every_allocation_may_fail)
             wb_scope *s = wb_scope_open();
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
-            wb_loader *l =
-                wb_dataloader_with(d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
-                                                           .batchsize = 4,
-                                                           .shuffle = true,
-                                                           .ahead = aheads[a],
-                                                           .collate = as_f64});
+            wb_loader *l = wb_dataloader_with(
+                d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
+                                            .batchsize = 4,
+                                            .shuffle = true,
+                                            .ahead = aheads[a],
+                                            .collate = as_f64});
             WB_EACH_BATCH(b, l) batches++;
             int status = l ? wb_loader_status(l) : (int)wb_error_code();
             finished = wb__alloc_count() < n;

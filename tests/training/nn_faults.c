@@ -117,8 +117,9 @@ static bool save_and_load(void)
 
 static bool save_and_load_by_other_names(void)
 {
-    wb_layer *m = wb_Chain(wb_named("mha", wb_MultiHeadAttention(4, 2, .bias = true)), wb_LSTM(4, 2, .last = true),
-                           wb_BatchNorm(2), wb_Conv(1, 1, {2}, .flip = true));
+    wb_layer *m = wb_Chain(wb_named("mha", wb_MultiHeadAttention(4, 2, .bias = true)),
+                           wb_LSTM(4, 2, .last = true), wb_BatchNorm(2),
+                           wb_Conv(1, 1, {2}, .flip = true));
     const wb_rename row = {"mha.*", "layers.mha.*"};
     if (!m || wb_save(file_name(), m, .names = WB_NAMES_TORCH)) return false;
     return wb_load(file_name()) && !wb_load_state(file_name(), m, .n_rename = 1, .rename = &row) &&
@@ -157,8 +158,9 @@ static void every_allocation(bool (*scenario)(void), long limit)
     unlink(file_name());
 }
 
-#define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) X(save_and_load) \
-    X(save_and_load_by_other_names) X(checkpoint)
+#define SCENARIOS(X) \
+    X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) \
+    X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
 #define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
 SCENARIOS(SCENARIO)
 

@@ -20,9 +20,9 @@ static void log_line(wb_log_level level, const char *line, void *context)
 
 static wb_layer *residual(void)
 {
-    wb_layer *inner = wb_Chain(wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true),
-                               wb_BatchNorm(4, wb_relu),
-                               wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4));
+    wb_layer *inner = wb_Chain(
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4, wb_relu),
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4));
     return wb_Chain(wb_SkipConnection(inner, wb_add), wb_relu);
 }
 
@@ -148,8 +148,8 @@ TEST(no_backward_pass)
         const int mapped = kernels_of(rule, type, tied, MAPPED, &rest);
         assert_true(all > by_hand + 8);
         if (n != by_hand || mapped > by_hand + 2)
-            fail_msg("case %d: %d kernels cut off, %d frozen, %d mapped, %d with all", i, by_hand, n,
-                     mapped, all);
+            fail_msg("case %d: %d kernels cut off, %d frozen, %d mapped, %d with all", i, by_hand,
+                     n, mapped, all);
         assert_true(cut == frozen);
     }
 }

@@ -15,7 +15,9 @@ static wb_rule *rule_number(int i)
     case 2: return wb_Adam(.eta = 0.01);
     case 3: return wb_AdamW(.eta = 0.02, .lambda = 0.1);
     case 4: return wb_Adam(.eta = 0.01, .beta = {0, 0.9});
-    case 5: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1), wb_Momentum());
+    case 5:
+        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1),
+                                 wb_Momentum());
     case 6: return wb_OptimiserChain(wb_ClipGrad(.delta = 0.4), wb_Adam(.eta = 0.02));
     default: return NULL;
     }
@@ -50,21 +52,25 @@ static void check_rule(int number, wb_dtype t)
         for (int k = 0; k < SLOTS; k++) {
             wb_tensor *x = wb_astype(wb_randn_array(WB_F32, 2, slot_dims[k]), t);
             g[0][k] = wb_astype(x, WB_F32);
-            g[1][k] = t == WB_F16 ? wb_astype(wb_mul(g[0][k], wb_mul(scale, wb_scalar(0x1p-10))), t) : x;
+            g[1][k] = t == WB_F16 ? wb_astype(wb_mul(g[0][k], wb_mul(scale, wb_scalar(0x1p-10))), t)
+                                  : x;
         }
         if (t == WB_F16)            /* 65536 times a normal number is more than f16 holds */
             for (int k = 0; k < SLOTS; k++) g[0][k] = wb_mul(g[0][k], wb_scalar(0x1p-10));
         assert_int_equal(wb_update(a, wide, wb_tuple(g[0][0], g[0][1], g[0][2])), 0);
         if (wb_update(b, narrow, wb_tuple(g[1][0], g[1][1], g[1][2]))) fail_msg("%s", wb_error());
         for (int k = 0; k < SLOTS; k++) {
-            array want = values_of(wb_get(wide, a->slots[k].path)), got = values_of(master_of(b, k));
+            array want = values_of(wb_get(wide, a->slots[k].path)),
+                  got = values_of(master_of(b, k));
             for (int64_t j = 0; j < want.size; j++)
                 if (t == WB_BF16 ? want.at[j] != got.at[j] : !(fabs(want.at[j] - got.at[j]) < 2e-6))
                     fail_msg("rule %d, %s, step %d: %.9g, f32 %.9g", number, wb_dtype_name(t), i,
                              got.at[j], want.at[j]);
         }
     }
-    if (t == WB_F16) assert_true(wb_at(b->scaling[WB__STEPS_MADE], 0) == 8 && wb_at(b->scaling[WB__STEPS_MADE], 1) == 6);
+    if (t == WB_F16)
+        assert_true(wb_at(b->scaling[WB__STEPS_MADE], 0) == 8 &&
+                    wb_at(b->scaling[WB__STEPS_MADE], 1) == 6);
     wb_scope_close(s);
     ref_forget();
 }
@@ -121,7 +127,9 @@ TEST_IN_SCOPE(scale_grows)
         {0, false, 65536, 1}, {1998, false, 65536, 1999}, {1999, false, 131072, 0},
         {1999, true, 65536, 0}, {5, true, 32768, 0}, {5, false, 32768, 6}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(rows[i].good, WB_F32, 0, NULL)), 0);
+        assert_int_equal(
+            wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(rows[i].good, WB_F32, 0, NULL)),
+            0);
         assert_int_equal(wb_update(st, model, wb_tuple(rows[i].bad ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == rows[i].scale);
         assert_true(wb_item(st->scaling[WB__SINCE_CHANGE]) == rows[i].after);
@@ -129,7 +137,8 @@ TEST_IN_SCOPE(scale_grows)
     for (int end = 0; end < 2; end++) {
         float at = end ? 0x1p-24f : 0x1p24f;
         assert_int_equal(wb_assign(st->scaling[WB__SCALE], wb_full_array(at, WB_F32, 0, NULL)), 0);
-        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(1999, WB_F32, 0, NULL)), 0);
+        assert_int_equal(
+            wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(1999, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(end ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == at);
     }
@@ -206,7 +215,8 @@ TEST_IN_SCOPE(inputs_are_converted)
     assert_int_equal(wb_dtype_of(wb_call(m, wb_ones(2, 1, 4, 4))), WB_BF16);
     assert_int_equal(wb_dtype_of(wb_call(lstm, wb_ones(2, 3, 3))), WB_BF16);
     wb_layer *moved = wb_to(m, far_device());
-    assert_int_equal(wb_dtype_of(wb_call(moved, wb_to(wb_ones(2, 1, 4, 4), far_device()))), WB_BF16);
+    assert_int_equal(wb_dtype_of(wb_call(moved, wb_to(wb_ones(2, 1, 4, 4), far_device()))),
+                     WB_BF16);
     assert_int_equal(warnings, 0);
     wb_call(wb_Dense(3, 2, .dtype = WB_BF16), wb_ones(1, 3));
     assert_int_equal(warnings, 1);

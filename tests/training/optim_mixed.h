@@ -24,8 +24,9 @@ static inline wb_layer *mlp(void)
 
 static inline wb_layer *convnet(void)
 {
-    return wb_Chain(wb_Conv(1, 6, {3, 3}, wb_relu, .same = true), wb_BatchNorm(6), wb_MaxPool({2, 2}),
-                    wb_Conv(6, 8, {3, 3}, wb_relu), wb_Flatten(), wb_Dense(32, CLASSES));
+    return wb_Chain(wb_Conv(1, 6, {3, 3}, wb_relu, .same = true), wb_BatchNorm(6),
+                    wb_MaxPool({2, 2}), wb_Conv(6, 8, {3, 3}, wb_relu), wb_Flatten(),
+                    wb_Dense(32, CLASSES));
 }
 
 /* Observations that a teacher has labelled. */
@@ -70,7 +71,8 @@ static inline bool step(problem *p)
 {
     wb_tree *g;
     wb_scope *s = wb_scope_open();
-    wb_tensor *l = wb_withgradient(scaled_loss, p->model, ((wb_batch){.x = p->x, .y = p->y}), &g, p);
+    wb_tensor *l = wb_withgradient(scaled_loss, p->model, ((wb_batch){.x = p->x, .y = p->y}), &g,
+                                   p);
     bool good = l && !wb_update(p->state, p->model, g);
     return !wb_scope_close(s) && good;
 }
@@ -122,7 +124,8 @@ static inline int64_t check_masters(const problem *p)
 static inline array snapshot(const problem *p)
 {
     int64_t n = 0;
-    for (int i = 0; i < p->state->n; i++) n += (p->state->n_moments + 1) * wb_size(parameter_of(p, i));
+    for (int i = 0; i < p->state->n; i++)
+        n += (p->state->n_moments + 1) * wb_size(parameter_of(p, i));
     array all = ref_new(1, &n);
     double *at = all.at;
     for (int i = 0; i < p->state->n; i++)

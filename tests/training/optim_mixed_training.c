@@ -58,7 +58,8 @@ TEST(train_scales_by_itself)
         p.state = wb_setup(wb_AdamW(.eta = 0.003), p.model, .mixed = halves[i]);
         q.state = wb_setup(wb_AdamW(.eta = 0.003), q.model, .mixed = halves[i]);
         for (int k = 0; k < 6; k++) MADE(step(&p));
-        if (wb_train(loss_of, q.model, loader_of(&q), q.state, .epochs = 6)) fail_msg("%s", wb_error());
+        if (wb_train(loss_of, q.model, loader_of(&q), q.state, .epochs = 6))
+            fail_msg("%s", wb_error());
         for (int k = 0; k < p.state->n; k++) {
             array a = values_of(master_of(p.state, k)), b = values_of(master_of(q.state, k));
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
@@ -76,7 +77,8 @@ static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), 
 
 static wb_layer *block(void)
 {
-    wb_layer *attend = wb_Chain(wb_LayerNorm({WIDTH}), wb_MultiHeadAttention(WIDTH, 2, .causal = true));
+    wb_layer *attend = wb_Chain(wb_LayerNorm({WIDTH}),
+                                wb_MultiHeadAttention(WIDTH, 2, .causal = true));
     wb_layer *think = wb_Chain(wb_LayerNorm({WIDTH}), wb_Dense(WIDTH, 2 * WIDTH, wb_gelu),
                                wb_Dense(2 * WIDTH, WIDTH));
     return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
@@ -257,7 +259,8 @@ TEST(recordings)
         assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         wb_compiled *c = wb_compile(recorded, &q);
         for (int k = 0; k < 6; k++) {
-            if (k == 4) assert_true(!wb_adjust(p.state, .eta = 0.01) && !wb_adjust(q.state, .eta = 0.01));
+            if (k == 4)
+                assert_true(!wb_adjust(p.state, .eta = 0.01) && !wb_adjust(q.state, .eta = 0.01));
             MADE(step(&p));
             wb_tensor *loss;
             MADE(!wb_call_compiled(c, 2, (wb_tensor *[]){q.x, q.y}, 1, &loss));
@@ -285,7 +288,8 @@ TEST(checkpoints)
         MADE(step(&p));
         p.blow = 1;
         for (int k = 0; k < 5; k++) MADE(step(&p));
-        MADE(!wb_checkpoint_save(path, &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
+        MADE(!wb_checkpoint_save(path,
+                                 &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
         for (int k = 0; k < 5; k++) MADE(step(&p));
         q.state = wb_setup(wb_Adam(.eta = 1), q.model, .mixed = halves[i]);
         wb_checkpoint c = {.model = q.model, .state = q.state};

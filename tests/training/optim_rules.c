@@ -94,7 +94,8 @@ TEST(updates_that_are_not_finite)
     for (int k = 0; k < 3; k++) {
         wb_scope *scope = wb_scope_open();
         wb_tree *model = wb_tuple(wb_variable(wb_ones(2)), wb_variable(wb_ones(2)));
-        wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}), wb_ones(2));
+        wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}),
+                              wb_ones(2));
         wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Momentum()), model);
         wb_clear_error();
         int status = wb_update(s, model, g);
@@ -142,7 +143,8 @@ TEST_IN_SCOPE(mapped_gradients_are_guarded)
 TEST(losses_guard_updates)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2))), *other = wb_tuple(wb_variable(wb_ones(2)));
-    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model), *o = wb_setup(wb_Descent(.eta = 1), other);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model),
+                 *o = wb_setup(wb_Descent(.eta = 1), other);
     wb_tensor *good = wb_ones(2), *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), *l;
     wb_compiled *c = wb_compile(guarded_step, (void *[]){model, s});
     for (int round = 0; round < 3; round++) {
@@ -169,7 +171,8 @@ TEST(losses_guard_updates)
         if (!status) status = closed;
         assert_int_equal(status, which < 2 ? WB_ERROR_NUMBER : 0);
         if (which < 2 && !wb__this_thread()->eager)
-            assert_true(wb_at(wb_get(model, "0"), 0) == before && wb_at(wb_get(other, "0"), 0) == then);
+            assert_true(wb_at(wb_get(model, "0"), 0) == before &&
+                        wb_at(wb_get(other, "0"), 0) == then);
         wb_clear_error();
     }
     assert_true(wb_at(wb_get(other, "0"), 1) == 0);

@@ -98,7 +98,8 @@ TEST(test_curves_leave_gaps_and_escape_names)
     assert_null(strstr(read_file("pictures.svg"), "nan"));
 
     wb_series strange = {"run\x01", 1, one, one};        /* what XML does not take */
-    assert_int_equal(wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
+    assert_int_equal(
+        wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
     text = read_file("pictures.svg");
     const char *written[] = {">run\\x01<", ">caf\\xe9 ?<", ">\\x7f<", ">\xc3\xa9<"};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)

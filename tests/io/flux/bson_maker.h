@@ -150,7 +150,10 @@ static inline void bm_symbol(bson_maker *m, const char *name)
 }
 
 /* "NNlib.#relu" */
-static inline void bm_function(bson_maker *m, const char *dotted) { bm_struct(m, dotted), bm_end(m); }
+static inline void bm_function(bson_maker *m, const char *dotted)
+{
+    bm_struct(m, dotted), bm_end(m);
+}
 
 static inline void bm_closure(bson_maker *m, const char *name)
 {
@@ -222,7 +225,8 @@ static inline void bm_integers(bson_maker *m, int n, ...)
 }
 
 /* An array of any bytes. */
-static inline void bm_bytes(bson_maker *m, const char *type, int ndim, const int64_t *sizes, const void *data, size_t n)
+static inline void bm_bytes(bson_maker *m, const char *type, int ndim, const int64_t *sizes,
+                            const void *data, size_t n)
 {
     bm_tag(m, "array");
     bm_key(m, "type");

@@ -14,7 +14,8 @@
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
 {
     static process p;
-    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py", what, a, b, c, NULL};
+    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py",
+                           what, a, b, c, NULL};
     process_run(&p, folder, ENVIRONMENT("PYTHONIOENCODING=utf-8"), words);
     if (p.status == 127) {
         printf("SKIP: python3 was not found, which checks what is written for Flux\n");
@@ -28,16 +29,17 @@ static inline const char *reference(const char *what, const char *a, const char 
 static inline void refused_by_reference(const char *name, const char *version)
 {
     static process p;
-    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py", "list", in_folder(name),
-                           version, NULL};
+    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py",
+                           "list", in_folder(name), version, NULL};
     process_run(&p, folder, ENVIRONMENT("PYTHONIOENCODING=utf-8"), words);
     if (p.status != 1 || p.err[0]) fail_msg("%s: %d %s%s", name, p.status, p.out, p.err);
 }
 
 static inline int save(const char *name, void *model, const char *flux, bool structs)
 {
-    return wb__flux_save(in_folder(name), model,
-                         &(wb_save_options){.size = sizeof(wb_save_options), .flux = flux, .structs = structs});
+    return wb__flux_save(
+        in_folder(name), model,
+        &(wb_save_options){.size = sizeof(wb_save_options), .flux = flux, .structs = structs});
 }
 
 static inline void must_save(const char *name, void *model, const char *flux, bool structs)

@@ -21,7 +21,8 @@ static inline bson_maker made(void)
 static inline wb__mapping mapped(bson_maker *m)
 {
     bm_finish(m);
-    return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes, .bytes = (int64_t)m->n};
+    return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes,
+                         .bytes = (int64_t)m->n};
 }
 
 static inline wb_layer *load_with(bson_maker *m, const wb_load_options *o)
@@ -58,7 +59,8 @@ static inline void expect_layer(bson_maker *m, const char *text)
 
 /* A parameter of this shape counts up from `first` as it lies, or, turned, as Julia's matrix of
  * those sizes does. */
-static inline void expect_values(wb_layer *l, const char *path, const char *shape, double first, bool turned)
+static inline void expect_values(wb_layer *l, const char *path, const char *shape, double first,
+                                 bool turned)
 {
     wb_tensor *x = wb_get(l, path);
     if (!x) fail_msg("%s", wb_error());
@@ -66,7 +68,8 @@ static inline void expect_values(wb_layer *l, const char *path, const char *shap
     const int64_t *dims = wb_dims(x);
     for (int64_t i = 0; i < wb_size(x); i++) {
         int64_t at = turned ? i % dims[1] * dims[0] + i / dims[1] : i;
-        double value = wb_dtype_of(x) == WB_F64 ? ((const double *)wb_data(x))[i] : ((const float *)wb_data(x))[i];
+        double value = wb_dtype_of(x) == WB_F64 ? ((const double *)wb_data(x))[i]
+                                                : ((const float *)wb_data(x))[i];
         assert_true(value == first + (double)at);
     }
 }
@@ -112,7 +115,8 @@ static inline void batchnorm_fields(bson_maker *m, bool old, bool affine, bool t
 
 /* generation 0: Recur(cell, init, state) with vectors; 1: Recur(cell, state) with state0; 2:
  * LSTM(cell); 3: the cell */
-static inline void recurrent_fields(bson_maker *m, const char *name, int gates, int generation, double state)
+static inline void recurrent_fields(bson_maker *m, const char *name, int gates, int generation,
+                                    double state)
 {
     char cell[40], layer[40];
     snprintf(cell, sizeof cell, "Flux.%sCell", name);

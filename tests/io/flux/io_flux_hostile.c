@@ -115,7 +115,8 @@ static bson_maker everything(void)
     bm_ref(&m, 2);
     bm_struct(&m, "Flux.Recur");
     bm_struct(&m, "Flux.LSTMCell");
-    bm_array(&m, 2, 4, 1), bm_array(&m, 2, 4, 1), bm_array(&m, 1, 4), bm_array(&m, 1, 1), bm_array(&m, 1, 1);
+    bm_array(&m, 2, 4, 1), bm_array(&m, 2, 4, 1), bm_array(&m, 1, 4), bm_array(&m, 1, 1),
+        bm_array(&m, 1, 1);
     bm_end(&m);
     bm_null(&m), bm_null(&m);
     bm_end(&m);
@@ -205,7 +206,8 @@ TEST(circles)
     assert_true(out.table && out.outline && out.model);
 
     m = begun();
-    bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m), bm_end(&m);
+    bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m),
+        bm_end(&m);
     bm_key(&m, "_backrefs");
     bm_list(&m), bm_ref(&m, 1);
     EXPECT_REFUSAL(&m, "references");
@@ -287,8 +289,9 @@ TEST(wide)
 
 TEST(deep)
 {
-    static const char *const types[] = {"Flux.Chain", "Flux.SkipConnection", "Main.Own", "Tracker.TrackedArray",
-                                        "LinearAlgebra.Adjoint", "Base.Fix1"};
+    static const char *const types[] = {
+        "Flux.Chain",           "Flux.SkipConnection",   "Main.Own",
+        "Tracker.TrackedArray", "LinearAlgebra.Adjoint", "Base.Fix1"};
     for (size_t kind = 0; kind < WB__COUNT(types) + 2; kind++) {
         bson_maker m = begun();
         for (int i = 0; i < 10000; i++) {
@@ -342,7 +345,8 @@ TEST(lying_layers)
             bm_struct(&m, "Flux.Conv");
             bm_function(&m, "Base.#identity");
             bm_array(&m, 4, 1, 1, 1, 2), bm_array(&m, 1, 2);
-            bm_integers(&m, 2, kind == 0 ? 0 : 1, 1), bm_integers(&m, 2, kind == 1 ? -1 : 0, 0), bm_integers(&m, 2, 1, 1);
+            bm_integers(&m, 2, kind == 0 ? 0 : 1, 1), bm_integers(&m, 2, kind == 1 ? -1 : 0, 0),
+                bm_integers(&m, 2, 1, 1);
             bm_integer(&m, kind == 2 ? INT64_MAX : 1);
             break;
         case 3:
@@ -406,7 +410,8 @@ TEST(other_bytes)
 TEST(without_memory)
 {
     bson_maker m = everything();
-    wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes, .bytes = (int64_t)m.n};
+    wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes,
+                           .bytes = (int64_t)m.n};
     for (int reader = 0; reader < 3; reader++)
         for (int64_t n = 1;; n++) {
             wb_scope *s = wb_scope_open();
@@ -422,7 +427,8 @@ TEST(without_memory)
             bool failed = wb__alloc_count() >= n;
             wb__alloc_fail_at(0);
             if (ok && reader == 0) wb__table_free(&t);
-            if (!ok && wb_error_code() != WB_ERROR_MEMORY) fail_msg("%d, %d: %s", reader, (int)n, wb_error());
+            if (!ok && wb_error_code() != WB_ERROR_MEMORY)
+                fail_msg("%d, %d: %s", reader, (int)n, wb_error());
             if (reader < 2) assert_int_equal(wb_memory_used(), used);
             wb_scope_close(s);
             if (!failed) {
