@@ -252,7 +252,7 @@ TEST(test_not_to_be_changed)
     refuses_edit("[Flux]\ngpu = {a = 1}\n", FACTS("t:2:1", "Flux.gpu", "table"));
 }
 
-/* Every allocation fails once: an error, and nothing left held. */
+/* One allocation after the other fails: the call reports an error and leaves no memory held. */
 TEST(test_memory)
 {
     static const char text[] = "[a]\nb = 1\n[Flux]\nc = { d = [{e = 1}] }\n[[x]]\n[x.y]\n";

@@ -43,7 +43,7 @@ static wb_layer *make_model(void)
                     wb_Dense(24, 4, wb_tanh));
 }
 
-/* Every tensor of two models, in every bit. */
+/* Called for each tensor of one model: `other` has the same one, bit by bit. */
 static int same_leaf(const wb__leaf *leaf, void *other)
 {
     wb_tensor *y = wb_get(other, leaf->path);
@@ -105,7 +105,7 @@ TEST(shows_what_others_wrote)
               "  b          bf16     []     2 bytes\n", "");
 }
 
-/* 10 GB of which only the header is there to be read: the rest is a hole. */
+/* A sparse file of 10 GB: `weber show` reads only its header. */
 TEST(shows_large_ones)
 {
     put_safetensors("large.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[50000,50000],"
@@ -179,7 +179,7 @@ TEST(shows_flux_models)
 #endif
 }
 
-TEST(says_what_is_wrong)
+TEST(reports_what_is_wrong)
 {
     WEBER("show", "absent.bson");
     PRINTS_ERROR("absent.bson", "No such file or directory");

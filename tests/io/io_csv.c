@@ -1,5 +1,5 @@
 /* CSV files: numbers, quotes, labels, and errors that name the position. */
-#define WB_NO_MORE                  /* options in structs */
+#define WB_NO_MORE                  /* so that a struct may contain options (weber/base.h) */
 #include "folder.h"
 
 #include "base/files/file.h"

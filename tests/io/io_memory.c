@@ -1,7 +1,8 @@
-/* The memory that a reader allocates is at most a small multiple of the file's size plus a constant,
- * for hostile files too.  Every block of the process is counted, including those of zlib and libzip.
+/* The memory that a reader allocates is at most a small multiple of the file's size plus a
+ * constant, for hostile files too.  Every block of the process is counted, including those of zlib
+ * and libzip.
  *
- *   io_memory --table       also prints what each file cost */
+ *   io_memory --table       also prints how much memory each file took */
 #include "test.h"
 
 #include "every_block.h"
@@ -19,9 +20,9 @@
 
 /* ---- the readers ----------------------------------------------------------------------------- */
 
-/* What each reader may take: bytes for a byte of the file, and beside that.  A row of a table, a
- * layer and a value of JSON cost hundreds of bytes, and a file needs a dozen or more for each of
- * them. */
+/* A reader may allocate `multiple` bytes for each byte of the file, and BESIDE bytes more.  A row of
+ * a table, a layer or a value of JSON takes hundreds of bytes in memory and at least a dozen in a
+ * file. */
 enum { TABLE = 32, MODEL = 96, TEXT = 32, VALUES = 4, BESIDE = 1 << 20 };
 
 static char path[128];
@@ -85,11 +86,11 @@ static void read_table(void)
     if (!wb__table_load(path, NULL, true, &t)) wb__table_free(&t);
 }
 
-static int row(const wb__flux_row *r, void *context) { return (void)r, (void)context, 0; }
+static int ignore_row(const wb__flux_row *r, void *context) { return (void)r, (void)context, 0; }
 static void read_outline(void)
 {
     wb__mapping *m = wb__map(path);
-    if (m) wb__flux_outline(m, row, NULL);
+    if (m) wb__flux_outline(m, ignore_row, NULL);
     wb__unmap(m);
 }
 
@@ -105,7 +106,7 @@ static void read_npz(void)
 static const reader npz = {"NPZ", read_npz, TABLE};
 #endif
 
-/* The text is given up. */
+/* Writes the file and reads it.  Frees `contents`. */
 static void check(const reader *r, const char *what, wb__text *contents)
 {
     const size_t n = contents->length;
@@ -118,17 +119,17 @@ static void check(const reader *r, const char *what, wb__text *contents)
     const int64_t before = atomic_load(&live);
     atomic_store(&peak, before);
     r->read();
-    const int64_t took = atomic_load(&peak) - before;
+    const int64_t taken = atomic_load(&peak) - before;
     wb_scope_close(scope);
     if (table)
         printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n,
-               (long long)took, (double)took / (double)n, wb_error());
-    if (took > r->multiple * (int64_t)n + BESIDE)
+               (long long)taken, (double)taken / (double)n, wb_error());
+    if (taken > r->multiple * (int64_t)n + BESIDE)
         fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what,
-                 (long long)took, n, (long long)r->multiple, BESIDE);
+                 (long long)taken, n, (long long)r->multiple, BESIDE);
 }
 
-/* ---- mean files ------------------------------------------------------------------------------ */
+/* ---- hostile files --------------------------------------------------------------------------- */
 
 static const wb__text none;
 
@@ -137,7 +138,7 @@ static void repeat(wb__text *t, const char *text, int n)
     for (int i = 0; i < n; i++) wb__text_raw(t, text, strlen(text));
 }
 
-/* A safetensors file of this header, which is given up, and some bytes behind it. */
+/* A safetensors file with this header, then `bytes` zeros.  Frees the header. */
 static wb__text with_header(wb__text *header, int64_t bytes)
 {
     wb__text t = none;
@@ -161,7 +162,8 @@ static void check_header(const char *what, wb__text *header, int64_t bytes)
     check(&model, what, &again);
 }
 
-/* `text` as a note of a file that has tensors of so many bytes; quotes in it are escaped. */
+/* A file with `text`, its quotes escaped, as a note under `key`, and one tensor of `bytes` bytes.
+ * Frees the text. */
 static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
 {
     wb__text h = none;
@@ -279,17 +281,17 @@ TEST(arrays)
     static const struct { const char *type; int bytes, order; } kinds[] = {
         {"<f8", 8, 0}, {"<u2", 2, 0}, {"<u4", 4, 0}, {"|b1", 1, 0}, {"<f8", 8, 1}, {"<u2", 2, 1}};
     for (size_t i = 0; i < WB__COUNT(kinds) + 1; i++) {
-        const bool lies = i == WB__COUNT(kinds);
+        const bool absent = i == WB__COUNT(kinds);
         wb__text h = none;
         wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }",
-                     lies ? "<f8" : kinds[i].type, !lies && kinds[i].order ? "True" : "False",
-                     lies ? 4000000 : 100);
+                     absent ? "<f8" : kinds[i].type, !absent && kinds[i].order ? "True" : "False",
+                     absent ? 4000000 : 100);
         wb__text_raw(&t, "\x93NUMPY\1\0", 8);
         wb__text_raw(&t, (char[]){(char)h.length, 0}, 2);
         wb__text_raw(&t, h.text, h.length);
         wb__free(wb__text_take(&h));
-        repeat(&t, "\1", lies ? 100000 : 100000 * kinds[i].bytes);
-        check(&npy, lies ? "values that are not there" : kinds[i].type, &t);
+        repeat(&t, "\1", absent ? 100000 : 100000 * kinds[i].bytes);
+        check(&npy, absent ? "values that are not there" : kinds[i].type, &t);
     }
 }
 
@@ -328,7 +330,7 @@ static void little(wb__text *t, uint64_t value, int bytes)
     for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
 }
 
-/* Begins a document; its length is written when it ends. */
+/* Begins a document and returns the position of its length, which end() fills in. */
 static size_t begin(wb__text *t, char kind, const char *key)
 {
     if (key) wb__text_raw(t, &kind, 1);
@@ -364,15 +366,15 @@ static void add_type(wb__text *t, const char *module, const char *name)
     end(t, type);
 }
 
-/* An array of f32 with n numbers in one dimension, which says that it has `said`. */
-static void add_array(wb__text *t, const char *key, int n, int64_t said)
+/* An f32 array with n numbers, which announces `claimed` numbers. */
+static void add_array(wb__text *t, const char *key, int n, int64_t claimed)
 {
     size_t array = begin(t, 3, key), list;
     add_string(t, "tag", "array");
     add_type(t, "Core", "Float32");
     list = begin(t, 4, "size");
     wb__text_raw(t, "\x12" "0", 3);
-    little(t, (uint64_t)said, 8);
+    little(t, (uint64_t)claimed, 8);
     end(t, list);
     wb__text_raw(t, "\5data", 6);
     little(t, 4 * (uint64_t)n, 4);
@@ -380,7 +382,7 @@ static void add_array(wb__text *t, const char *key, int n, int64_t said)
     end(t, array);
 }
 
-/* Flux.NAME of n parts, each of which `part` adds. */
+/* A struct Flux.NAME with n fields, each added by `part`. */
 static void add_layer(wb__text *t, const char *key, const char *name, int n,
                       void (*part)(wb__text *t, const char *key))
 {
@@ -418,7 +420,7 @@ static void backref(wb__text *t, const char *key)
 }
 static void relu(wb__text *t, const char *key) { add_layer(t, key, "#relu", 0, NULL); }
 static void pool(wb__text *t, const char *key) { add_layer(t, key, "GlobalMaxPool", 0, NULL); }
-static void stranger(wb__text *t, const char *key) { add_layer(t, key, "Stranger", 1, null); }
+static void unknown(wb__text *t, const char *key) { add_layer(t, key, "Stranger", 1, null); }
 static void norm(wb__text *t, const char *key) { add_layer(t, key, "BatchNorm", 8, one_number); }
 
 static void check_document(const char *what, const wb__text *contents)
@@ -445,7 +447,7 @@ TEST(documents)
         {"nothing, many times", null}, {"many empty documents", empty},
         {"many empty arrays", no_numbers}, {"many small arrays", one_number},
         {"arrays that are not there", many_numbers}, {"many functions", relu},
-        {"many layers without values", pool}, {"many unknown parts", stranger},
+        {"many layers without values", pool}, {"many unknown parts", unknown},
         {"layers of another make", norm}, {"many references", backref}};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none;
@@ -469,9 +471,9 @@ TEST(documents)
 /* ---- archives -------------------------------------------------------------------------------- */
 
 #ifdef WB_HAVE_ZIP
-/* An archive of n stored members, all with the same contents, or with what they say to be the
- * same. */
-static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said,
+/* An archive of n uncompressed members with the same contents.  Their headers announce `claimed`
+ * bytes. */
+static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t claimed,
                          uint32_t crc)
 {
     wb__text list = none;
@@ -483,8 +485,8 @@ static void make_archive(wb__text *t, int n, const char *contents, uint32_t size
             if (to == t) wb__text_raw(t, "PK\3\4", 4);
             wb__text_raw(to, "\24\0\0\0\0\0\0\0\41\0", 10);
             little(to, crc, 4);
-            little(to, said, 4);
-            little(to, said, 4);
+            little(to, claimed, 4);
+            little(to, claimed, 4);
             little(to, (uint64_t)length, 2);
             little(to, 0, 2);
             if (to == t) wb__text_raw(t, name, (size_t)length);
@@ -517,7 +519,7 @@ TEST(archives)
     check(&npz, "headers that are not there", &t);
     static const char array[] =
         "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
-    const uint32_t size = sizeof array;             /* with one element, the zero at the end */
+    const uint32_t size = sizeof array;             /* its one element is the terminating zero */
     make_archive(&t, 20000, array, size, size, (uint32_t)crc32(0, (const Bytef *)array, size));
     check(&npz, "many small arrays", &t);
 }
@@ -530,7 +532,7 @@ TEST(archives)
 }
 #endif
 
-/* What is compressed may unfold to the limit. */
+/* A file may decompress to at most the limit that wb_set_unpack_limit sets. */
 TEST(bombs)
 {
     enum { LIMIT = 1 << 20 };
@@ -566,7 +568,7 @@ static int make_name(void **state)
 {
     snprintf(path, sizeof path, "/tmp/weber-memory-%ld", (long)getpid());
     wb_set_log(quiet, NULL);
-    wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));      /* what is made once, when it is first wanted */
+    wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));  /* creates what the library keeps for good */
     return 0;
 }
 

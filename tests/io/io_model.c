@@ -12,7 +12,7 @@ static const char *file_name(void)
     return name;
 }
 
-/* Saved and loaded: the same text, tensors and result. */
+/* Saves and loads m; the copy prints the same text, and has equal tensors and an equal result. */
 static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
 {
     if (!m) fail_msg("%s", wb_error());
@@ -241,7 +241,7 @@ TEST(state_into_models)
     assert_int_equal(wb_load_state(path, o, .lenient = true), 0);
     assert_true(wb_at(wb_get(o, "layers.1.scale"), 2) == 3);
 
-    wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));      /* any name of a tie will do */
+    wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));  /* the file has one of two tied names */
     wb_tie(tied, "layers.1.weight", "layers.0.weight");
     wb__st_out out[] = {{"layers.1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16,
                          (float[]){1, 2, 3, 4}},
@@ -255,8 +255,8 @@ TEST(state_into_models)
     unlink(path);
 }
 
-/* Tied places are one tensor: a file with two values for them does not fit, one with equal
- * values does. */
+/* Tied names have one tensor.  A file with two different values for them is refused; a file with
+ * equal values is loaded. */
 TEST(two_values_for_a_tie)
 {
     const char *path = file_name();
@@ -282,7 +282,7 @@ TEST(two_values_for_a_tie)
     unlink(path);
 }
 
-/* What a link leads to is left alone, and the link becomes the file. */
+/* Saving to a symbolic link replaces the link and leaves its target as it is. */
 TEST(a_link_is_replaced)
 {
     const char *path = file_name();

@@ -35,7 +35,7 @@ static int drop_folder(void **state)
 
 /* ---- the format ------------------------------------------------------------------------------ */
 
-/* As rule() in safetensors_files.py. */
+/* The bytes of the tensor of this name, as rule() of safetensors_files.py defines them. */
 static void rule(const char *name, bool flags, int64_t n, uint8_t *out)
 {
     unsigned seed = 0;
@@ -44,7 +44,7 @@ static void rule(const char *name, bool flags, int64_t n, uint8_t *out)
         out[i] = (uint8_t)(((unsigned)i * 37 + seed * 11) % (flags ? 2 : 251));
 }
 
-static void what_it_writes(void)
+static void read_its_files(void)
 {
     wb__table t;
     uint8_t want[256];
@@ -65,8 +65,8 @@ static void what_it_writes(void)
     wb__table_free(&t);
 }
 
-/* Files by the first word of their names. */
-static void what_it_thinks(void)
+/* Weber reads the files good-* and refuses bad-* and strict-*: see safetensors_files.py. */
+static void agree_on_errors(void)
 {
     int counts[3] = {0, 0, 0};
     DIR *d = opendir(folder);
@@ -88,7 +88,7 @@ static void what_it_thinks(void)
     assert_true(counts[0] >= 10 && counts[1] >= 40 && counts[2] >= 7);
 }
 
-static void what_we_write(void)
+static void write_for_it(void)
 {
     static const struct { const char *word; wb_dtype dtype; } rows[] = {
         {"F64", WB_F64}, {"F32", WB_F32}, {"F16", WB_F16}, {"BF16", WB_BF16}, {"I64", WB_I64},
@@ -109,10 +109,10 @@ static void what_we_write(void)
         }
     }
     const wb__note note = {"note", "\xc3\xa9\n\""};
-    if (wb__st_save(NULL, in_folder("ours", ".safetensors"), n, out, 1, &note))
+    if (wb__st_save(NULL, in_folder("weber", ".safetensors"), n, out, 1, &note))
         fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++) wb__free(out[i].name);
-    assert_int_equal(python_script("safetensors_files.py check", in_folder("ours", ".safetensors")),
+    assert_int_equal(python_script("safetensors_files.py check", in_folder("weber", ".safetensors")),
                      0);
 }
 
@@ -120,9 +120,9 @@ TEST(the_reference)
 {
     if (!python_has("safetensors")) skip();
     assert_int_equal(python_script("safetensors_files.py write", folder), 0);
-    what_it_writes();
-    what_it_thinks();
-    what_we_write();
+    read_its_files();
+    agree_on_errors();
+    write_for_it();
 }
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
@@ -133,7 +133,7 @@ static wb_layer *tied(void)
     return wb_tie(m, "layers.1.weight", "layers.0.weight") ? NULL : m;
 }
 
-/* The modules of torch_models.py. */
+/* The models that torch_models.py builds under these names. */
 static wb_layer *model_named(const char *name, bool flip)
 {
 #define IS(what) (!strcmp(name, what))
@@ -179,21 +179,21 @@ static int draw(wb_tensor *x, const char *path, void *ctx)
     return wb_assign(x, variance ? wb_add(r, wb_scalar(0.5)) : r);
 }
 
-static void write_ours(const char *name)
+static void write_for_torch(const char *name)
 {
     wb_layer *m = model_named(name, true);
     assert_int_equal(wb_each_tensor(m, draw, NULL), 0);
     wb_tensor *x = input_of(name), *y = wb_call(m, x);
     if (!y) fail_msg("%s: %s", name, wb_error());
-    assert_int_equal(wb_save(in_folder(name, ".ours.safetensors"), m, .names = WB_NAMES_TORCH), 0);
+    assert_int_equal(wb_save(in_folder(name, ".weber.safetensors"), m, .names = WB_NAMES_TORCH), 0);
     wb_tree *data = wb_named_tuple(2, (const char *[]){"x", "y"}, (void *[]){x, y});
     assert_int_equal(wb_save(in_folder(name, ".data.safetensors"), data), 0);
 }
 
-static void read_theirs(const char *name, wb_names names, bool flip)
+static void read_from_torch(const char *name, wb_names names, bool flip)
 {
     wb_layer *m = model_named(name, flip);
-    if (wb_load_state(in_folder(name, ".theirs.safetensors"), m, .names = names))
+    if (wb_load_state(in_folder(name, ".torch.safetensors"), m, .names = names))
         fail_msg("%s", wb_error());
     wb_tree *data = wb_load_tensors(in_folder(name, ".result.safetensors"));
     wb_tensor *y = data ? wb_call(m, wb_get(data, "x")) : NULL,
@@ -210,11 +210,11 @@ static void read_theirs(const char *name, wb_names names, bool flip)
 TEST(pytorch)
 {
     if (!python_has("torch") || !python_has("safetensors.torch")) skip();
-    for (size_t i = 0; i < WB__COUNT(models); i++) write_ours(models[i]);
+    for (size_t i = 0; i < WB__COUNT(models); i++) write_for_torch(models[i]);
     assert_int_equal(python_script("torch_models.py both", folder), 0);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
-        read_theirs(models[i], WB_NAMES_AUTO, i & 1);
-        read_theirs(models[i], WB_NAMES_TORCH, !(i & 1));
+        read_from_torch(models[i], WB_NAMES_AUTO, i & 1);
+        read_from_torch(models[i], WB_NAMES_TORCH, !(i & 1));
     }
 }
 

@@ -17,7 +17,7 @@ static const char *file_name(void)
 
 static void put(const void *bytes, size_t n) { put_file(file_name(), bytes, n); }
 
-/* A file of this header and n bytes of data. */
+/* Writes a file with this header and n zeros after it. */
 static void put_header(const char *header, size_t n)
 {
     size_t length = strlen(header);
@@ -118,7 +118,7 @@ TEST(wrong_headers)
     assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "byte 0", "header", "18446744073709551615");
     assert_int_equal(wb__st_load("/nowhere/at/all", true, &st), WB_ERROR_FILE);
-    put_header("{}  ", 0);                              /* nothing at all is a file */
+    put_header("{}  ", 0);                              /* a file without tensors is valid */
     assert_int_equal(wb__st_load(file_name(), true, &st), 0);
     assert_int_equal(st.n, 0);
     wb__table_free(&st);
@@ -178,7 +178,7 @@ TEST(what_is_written_is_read)
     unlink(file_name());
 }
 
-/* What the format has and Weber has not is in the table, but has no dtype. */
+/* Tensors whose dtype or rank Weber does not have are listed in the table, without a dtype. */
 TEST(foreign_tensors)
 {
     static const struct { const char *dtype, *shape; int bytes; } rows[] = {
@@ -227,8 +227,8 @@ TEST(odd_but_right)
     unlink(file_name());
 }
 
-/* Every file that is too short is refused; every file with one byte changed is read or refused, and
- * nothing else. */
+/* Every truncated file is refused.  Every file with one changed byte is read or refused, without a
+ * crash. */
 TEST(any_damage)
 {
     wb__table st;
@@ -257,7 +257,7 @@ TEST(any_damage)
     unlink(file_name());
 }
 
-/* Five gigabytes, which lie in the file and nowhere else, with a tensor behind them. */
+/* A sparse file whose first tensor has 5 GiB, which are never read, with two tensors after it. */
 TEST(beyond_four_gigabytes)
 {
     wb__table st;
@@ -277,7 +277,7 @@ TEST(beyond_four_gigabytes)
     assert_int_equal(wb__table_find(&st, "big")->bytes, 5368709120);
     wb__table_free(&st);
 
-    wb_layer *m = wb_Embedding(2, 1);       /* and straight from there into a model */
+    wb_layer *m = wb_Embedding(2, 1);       /* has none of the file's names */
     wb_tree *t = wb_named_tuple(
         2, (const char *[]){"a", "flags"},
         (void *[]){wb_variable(wb_zeros(2)),
@@ -285,7 +285,7 @@ TEST(beyond_four_gigabytes)
     if (wb_load_state(file_name(), t, .lenient = true)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(t, "a"), 1) == 2);
     const uint8_t *flags = wb_data(wb_get(t, "flags")), want[4] = {1, 0, 1, 1};
-    assert_memory_equal(flags, want, 4);    /* whatever the bytes of a true are */
+    assert_memory_equal(flags, want, 4);    /* each byte other than 0 is true */
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, file_name());
     assert_true(HAS_LINE(wb_error(), "\"big\"", "[1342177280] f32", "model"));
@@ -315,7 +315,7 @@ TEST(hundred_megabytes)
     unlink(file_name());
 }
 
-/* A file that a program compressed. */
+/* A file that the gzip command compressed. */
 TEST(compressed)
 {
     wb__table st;
@@ -331,7 +331,8 @@ TEST(compressed)
     unlink(file_name());
 }
 
-/* The n-th call of the system fails, for each n: the old file stands or the new one does. */
+/* For each n, the n-th system call fails: then the path has the whole old file or the whole new
+ * one. */
 TEST(failing_writes)
 {
     int failures = 0;
