@@ -20,9 +20,9 @@
 
 /* ---- the readers ----------------------------------------------------------------------------- */
 
-/* A reader may allocate `multiple` bytes for each byte of the file, and BESIDE bytes more.  A row of
- * a table, a layer or a value of JSON takes hundreds of bytes in memory and at least a dozen in a
- * file. */
+/* A reader may allocate `multiple` bytes for each byte of the file, and BESIDE bytes more.  A row
+ * of a table, a layer or a value of JSON takes hundreds of bytes in memory and at least a dozen in
+ * a file. */
 enum { TABLE = 32, MODEL = 96, TEXT = 32, VALUES = 4, BESIDE = 1 << 20 };
 
 static char path[128];

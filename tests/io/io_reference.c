@@ -112,8 +112,8 @@ static void write_for_it(void)
     if (wb__st_save(NULL, in_folder("weber", ".safetensors"), n, out, 1, &note))
         fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++) wb__free(out[i].name);
-    assert_int_equal(python_script("safetensors_files.py check", in_folder("weber", ".safetensors")),
-                     0);
+    const char *written = in_folder("weber", ".safetensors");
+    assert_int_equal(python_script("safetensors_files.py check", written), 0);
 }
 
 TEST(the_reference)

@@ -1,5 +1,5 @@
-/* What the tests of files for Flux share: a folder, the reference reader (bson_reference.py),
- * models saved and loaded. */
+/* Helpers of the tests that write files for Flux: a folder, the reference reader
+ * (bson_reference.py), models that are saved and loaded. */
 #ifndef FLUX_FILES_H
 #define FLUX_FILES_H
 
@@ -10,7 +10,7 @@
 #include "base/files/file.h"
 #include "io/flux/flux.h"
 
-/* The reader's answer; skips the test, aloud, where there is no Python. */
+/* What bson_reference.py prints.  Without Python, prints so and skips the test. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
 {
     static process p;
@@ -47,7 +47,7 @@ static inline void must_save(const char *name, void *model, const char *flux, bo
     if (save(name, model, flux, structs)) fail_msg("%s %s: %s", name, flux ? flux : "", wb_error());
 }
 
-/* Parameters that differ from one another and from zero. */
+/* Fills a tensor with random numbers in [0.25, 1.25), so that none is zero. */
 static inline int randomise(wb_tensor *x, const char *path, void *ctx)
 {
     if (!wb__dtype_float(wb_dtype_of(x))) return 0;
@@ -55,7 +55,7 @@ static inline int randomise(wb_tensor *x, const char *path, void *ctx)
     return wb_assign(x, wb_add(drawn, wb_astype(wb_scalar(0.25), wb_dtype_of(x))));
 }
 
-/* Reading takes libbson: skips the test, aloud, where the library was built without. */
+/* Skips the test where the library was built without libbson, which reads BSON files. */
 static inline void needs_reading(void)
 {
 #ifndef WB_HAVE_BSON

@@ -1,4 +1,4 @@
-/* Reads Flux's layers from BSON files: one file, made here, for every struct and generation. */
+/* Reads Flux's layers from BSON files: one file for each struct and generation, made here. */
 #include "test.h"
 
 #include "flux_reading.h"
@@ -30,7 +30,7 @@ TEST(dense)
     wb_scope_close(s);
 }
 
-/* Without a bias, as false and as Zeros; tracked; transposed; of two dtypes. */
+/* No bias, written as false and as Zeros; tracked arrays; transposed arrays; two dtypes. */
 TEST_IN_SCOPE(arrays_of_all_kinds)
 {
     for (int zeros = 0; zeros < 2; zeros++) {
@@ -89,7 +89,7 @@ TEST(convolutions)
     snprintf(text, sizeof text, "%s)", options);
     expect_layer(&m, text);
 
-    m = made();                                     /* groups; padding of the pair form */
+    m = made();                                     /* groups; one padding for each axis */
     bm_struct(&m, "Flux.Conv");
     bm_function(&m, "Base.#identity");
     bm_array(&m, 4, 3, 3, 2, 6);
@@ -156,7 +156,7 @@ TEST_IN_SCOPE(norms)
     assert_true(wb_is_none(wb_get(l, "mean")));
     expect_values(l, "scale", "[3] f32", 3, false);
 
-    m = made();                                     /* LayerNorm, 0.11 */
+    m = made();                                     /* LayerNorm of Flux 0.11 */
     bm_struct(&m, "Flux.LayerNorm");
     bm_struct(&m, "Flux.Diagonal");
     bm_array(&m, 1, 4), bm_array(&m, 1, 4);
@@ -239,7 +239,8 @@ TEST(recurrent_layers)
     wb_scope_close(s);
 }
 
-/* A learned state is where a sequence begins: the first output is a cell's from that state. */
+/* A sequence begins with the learned state: its first output equals that of a cell without a state
+ * of its own which gets the learned state as input. */
 TEST_IN_SCOPE(initial_states)
 {
     wb_tensor *x = wb_rand(2, 3, 2), *first = wb_reshape(wb_slice(x, 1, 0, 1), 2, 2);
@@ -284,7 +285,7 @@ TEST_IN_SCOPE(containers)
 {
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
-    bm_list(&m);                                    /* a vector, as the oldest have */
+    bm_list(&m);                                    /* a vector, as in the oldest files */
     dense_fields(&m, "Base.#identity");
     bm_struct(&m, "Flux.Chain");
     bm_named(&m, 2, "norm", "head");
@@ -345,7 +346,8 @@ TEST_IN_SCOPE(containers)
     expect_values(l, "out_proj.weight", "[4,4] f32", 48, true);
 }
 
-/* Shared arrays are one parameter, shared mutable layers one layer. */
+/* An array that two layers share becomes one parameter; a shared mutable layer becomes one
+ * layer. */
 TEST_IN_SCOPE(ties)
 {
     bson_maker m = made();
@@ -373,7 +375,8 @@ TEST_IN_SCOPE(ties)
     assert_ptr_equal(wb_layer_at(l, "layers.1"), wb_layer_at(l, "layers.3"));
     assert_ptr_not_equal(wb_get(l, "layers.0.bias"), wb_get(l, "layers.2.bias"));
     expect_values(l, "layers.0.weight", "[3,3] f32", 6, true);
-    expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);     /* the other way round: no tie */
+    /* An Embedding's matrix is not transposed, so that it is no tie. */
+    expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);
     assert_int_equal(wb_parameter_count(l), 9 + 9 + 6 + 6);
 }
 

@@ -44,7 +44,7 @@ TEST(tables)
     batchnorm_fields(&m, true, true, true);
     recurrent_fields(&m, "LSTM", 4, 1, 2);
     recurrent_fields(&m, "GRU", 3, 2, 0);
-    attention_of_mine(&m);
+    unknown_attention(&m);
     expect_names(
         &m,
         "layers.0.bias 3; layers.0.weight 3 2; layers.1.bias 3; layers.1.mean 3; layers.1.scale 3; "
@@ -116,9 +116,9 @@ TEST(tables)
     expect_names(&m, "0 2 3; 1 3; nameless");
 }
 
-/* A grouped convolution that does not flip has its kernels turned over in Flux's files of ours;
- * nobody sees it. */
-TEST(kernels_turned_over)
+/* wb_save flips the kernels of a grouped convolution without .flip, since Flux's convolution flips.
+ * wb_load and wb_load_state flip them back. */
+TEST(flipped_kernels)
 {
     wb_scope *s = wb_scope_open();
     char path[] = "/tmp/weber-flux-XXXXXX", file[64];
@@ -145,8 +145,9 @@ TEST(kernels_turned_over)
     wb_scope_close(s);
 }
 
-/* In Flux's order: the bias of a BatchNorm before its scale; what recurrent layers begin with,
- * where it is zero. */
+/* Lists without names are in Flux's order: the bias of a BatchNorm precedes its scale.  `with` 0:
+ * no initial state; 1: zeros as LSTM's initial state; 2: another one, refused; 3: one array too
+ * many, refused. */
 TEST_IN_SCOPE(lists_of_parameters)
 {
     wb_layer *model = wb_Chain(wb_Dense(.in = 2, .out = 3), wb_BatchNorm(.channels = 3),

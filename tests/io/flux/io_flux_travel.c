@@ -1,5 +1,6 @@
-/* Models to Flux's files and back: every kind of layer for every version, read by the reference
- * reader and by wb_load; real files through safetensors; documents as BSON.jl writes them. */
+/* Models are saved as Flux's files and loaded: every kind of layer for every version, read by the
+ * reference reader and by wb_load; real files, saved in between as safetensors; documents in the
+ * form of BSON.jl. */
 #include "flux_files.h"
 
 #include "io/flux/fields.h"
@@ -13,8 +14,8 @@ static const struct { const char *flux; int version; } versions[] = {
     {"0.16.0", 1600}, {"0.16", 1610}, {"0.16.12", 1612}};
 enum { VERSIONS = WB__COUNT(versions), MODELS = 46 };
 
-/* A model, from which version on it can be written as structs, and until which its structs are
- * known. */
+/* A model.  It can be written as structs for versions `since` <= version < `before`, where 0 is no
+ * bound.  `x` is an input of the model, or NULL. */
 typedef struct { const char *name; wb_layer *model; int since, before; wb_tensor *x; } sample;
 
 static wb_layer *named(const char *function)
@@ -144,7 +145,8 @@ TEST(all_kinds)
 
 /* ---- there and back -------------------------------------------------------------------------- */
 
-/* Numbers of Flux's structs are Float32, so that sums may differ in the last place. */
+/* l returns the same values as the model, up to rounding: Flux's structs hold numbers as
+ * Float32. */
 static void same_answer(const sample *s, wb_layer *l)
 {
     if (!s->x) return;
@@ -157,9 +159,10 @@ static void same_answer(const sample *s, wb_layer *l)
             fail_msg("%s: %g, then %g", s->name, a[i], b[i]);
 }
 
-/* What is not in the version's structs comes back as its like: zeros for no bias, a plain
- * convolution of groups as a .flip of kernels turned over. */
-static bool comes_back_as_it_was(const sample *s, int version)
+/* Whether the loaded model has the same tensors.  Where a version's structs cannot express a layer,
+ * it is saved as an equivalent one: a bias of zeros instead of none, a grouped convolution as one
+ * with .flip and flipped kernels. */
+static bool is_loaded_exactly(const sample *s, int version)
 {
     bool no_bias = !strcmp(s->name, "dense64") || (!strcmp(s->name, "gru") && version < 1500);
     if (no_bias && version < (s->name[0] == 'g' ? 1500 : 1300)) return false;
@@ -181,9 +184,9 @@ TEST(there_and_back)
             if (number < s[i].since || (s[i].before && number >= s[i].before)) continue;
             must_save("back.bson", s[i].model, versions[v].flux, true);
             wb_layer *l = loaded("back.bson");
-            if (number < 1000) wb_automode(l);      /* there only trains, or does not */
+            if (number < 1000) wb_automode(l);      /* Flux 0.9 has no automatic mode */
             same_answer(&s[i], l);
-            if (comes_back_as_it_was(&s[i], number)) wb_each_tensor(s[i].model, same_bits_in, l);
+            if (is_loaded_exactly(&s[i], number)) wb_each_tensor(s[i].model, same_bits_in, l);
             structs++;
         }
     }
@@ -211,14 +214,15 @@ static bool file_has(const char *name, const char *type)
     return false;
 }
 
-/* In the first version of each row some model has the row's struct, and comes back from it. */
+/* For the first version of each row of wb__flux_structs, some sample is saved with the row's
+ * struct, and is loaded again. */
 TEST(every_struct)
 {
     needs_reading();
     sample s[MODELS];
     int n = samples(s), rows = 0;
     for (const wb__flux_struct *row = wb__flux_structs; row->type; row++) {
-        if (!row->parameters) continue;                 /* is read only */
+        if (!row->parameters) continue;                 /* such a struct is read, never written */
         int version = WB__MAX(row->since, 900), found = 0;
         for (int i = 0; i < n; i++) {
             if (version < s[i].since || (s[i].before && version >= s[i].before)) continue;
@@ -227,7 +231,7 @@ TEST(every_struct)
             wb_layer *l = loaded("row.bson");
             if (version < 1000) wb_automode(l);
             same_answer(&s[i], l);
-            if (comes_back_as_it_was(&s[i], version)) wb_each_tensor(s[i].model, same_bits_in, l);
+            if (is_loaded_exactly(&s[i], version)) wb_each_tensor(s[i].model, same_bits_in, l);
             found++;
         }
         if (!found) fail_msg("no model has the %s of %s", row->type, version_text(version));
@@ -236,7 +240,7 @@ TEST(every_struct)
     assert_true(rows > 40);
 }
 
-static wb_layer *must_travel(wb_layer *l, int version)
+static wb_layer *round_trip(wb_layer *l, int version)
 {
     must_save("row.bson", l, version_text(version), true);
     wb_layer *back = loaded("row.bson");
@@ -253,12 +257,12 @@ TEST(every_function)
         const char *julia = strchr(row->path, '#') + 1;
         assert_string_equal(wb__flux_name_julia(wb__flux_functions, julia)->weber, row->weber);
         bool alias = *row->path == '#', layer = !strcmp(row->weber, "flatten");
-        if (layer) must_travel(wb_Flatten(), version);
+        if (layer) round_trip(wb_Flatten(), version);
         if (!f || alias || layer) continue;
-        const wb_layer *l = must_travel(wb_layer_from_function(f), version);
+        const wb_layer *l = round_trip(wb_layer_from_function(f), version);
         assert_memory_equal(wb__layer_option(l->type, l->options, "f"), &f, sizeof f);
         if (!row->elements) continue;
-        l = must_travel(wb_Dense(2, 2, f), version);
+        l = round_trip(wb_Dense(2, 2, f), version);
         assert_true(((const wb_Dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
@@ -266,7 +270,7 @@ TEST(every_function)
         wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
                              wb_SkipConnection(wb_Dense(2, 2), f)};
         for (int i = 0; i < 2; i++) {
-            const wb_layer *l = must_travel(both[i], row->elements ? 1300 : 1200);
+            const wb_layer *l = round_trip(both[i], row->elements ? 1300 : 1200);
             memcpy(&known, wb__layer_option(l->type, l->options, "connection"), sizeof known);
             assert_true(known == f);
         }
@@ -284,8 +288,8 @@ static void is_counted(wb_tensor *x, int64_t place, double value)
                  value);
 }
 
-/* Into a model that exists go the kernels that make its convolutions do what those of the file
- * do. */
+/* wb_load_state flips the kernels where the model's convolution has .flip and that of the file has
+ * not, or the reverse, so that both compute the same. */
 TEST(kernels_into_either_kind)
 {
     needs_reading();
@@ -310,7 +314,7 @@ TEST(kernels_into_either_kind)
     same_answer(&(sample){.name = "twice", .model = twice, .x = x}, loaded("kernels.bson"));
 }
 
-/* Real files: to safetensors and to BSON again, in both forms. */
+/* Real files are saved as safetensors, and then as BSON again, as structs and as a state. */
 TEST(real_files)
 {
     needs_reading();
@@ -342,7 +346,7 @@ TEST(real_files)
     if (!found) skip();
 }
 
-/* ---- documents that others wrote ------------------------------------------------------------- */
+/* ---- documents of BSON.jl -------------------------------------------------------------------- */
 
 static wb_layer *made(const char *name)
 {
@@ -350,8 +354,8 @@ static wb_layer *made(const char *name)
     return loaded("made.bson");
 }
 
-/* Numbers there are i/8 in Julia's order: element (row, column) of a matrix of r rows is (row +
- * r column)/8. */
+/* bson_reference.py makes these files.  Element (row, column) of a matrix with r rows is
+ * (row + r column)/8. */
 TEST(documents_of_bson_jl)
 {
     needs_reading();

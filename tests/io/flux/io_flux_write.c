@@ -1,5 +1,5 @@
 /* Files that wb_save writes for Flux, read by bson_reference.py, which shares no code with the
- * library, applies BSON.jl's rules and has the structs of Flux's versions. io_flux_travel.c
+ * library, applies BSON.jl's rules and has the structs of Flux's versions.  io_flux_travel.c
  * tests every layer. */
 #include "flux_files.h"
 
@@ -11,23 +11,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what stands where ----------------------------------------------------------------------- */
+/* ---- fields and values ----------------------------------------------------------------------- */
 
-/* Numbers 0, 1, 2, ...: whoever reads the file with them in hand can see the order. */
+/* Fills a tensor with 0, 1, 2, ..., so that the order of its elements in a file is known. */
 static int count_up(wb_tensor *x, const char *path, void *ctx)
 {
     return wb_assign(x, wb_reshape_array(wb_arange(wb_size(x), WB_F32), wb_ndim(x), x->dims));
 }
 
-TEST(what_stands_where)
+TEST(fields_and_values)
 {
     wb_layer *m = wb_Chain(
         wb_Conv(1, 1, {2, 1}, wb_relu, .flip = true, .pad = {1, 2, 3, 4}, .stride = {5, 6}),
         wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
     assert_int_equal(wb_each_tensor(m, count_up, NULL), 0);
     must_save("order.bson", m, NULL, true);
-    /* sha256 of the bytes of 0f0, 1f0; of 0f0; and of 0f0, 3f0, 1f0, 4f0, 2f0, 5f0, a matrix by
-     * its columns */
+    /* The last words of the lines of arrays begin the sha256 of their bytes: of the Float32 numbers
+     * 0, 1; of 0; and of 0, 3, 1, 4, 2, 5, which is a matrix column by column. */
     const char *structs = "model Flux.Chain\n"
                           "model.layers.0 Flux.Conv\n"
                           "model.layers.0.σ function NNlib.relu\n"
@@ -101,8 +101,8 @@ TEST(trees_and_dtypes)
     assert_int_not_equal(access(in_folder("bf16.bson"), F_OK), 0);
 }
 
-/* One array for a tie, wherever it stands; but a matrix that stands in a Dense and in an
- * Embedding is two, since there it is by columns and here by rows. */
+/* A tied tensor is one array in the file.  Only a matrix that a Dense and an Embedding share is
+ * written twice, since Flux has it by columns in one and by rows in the other. */
 TEST(ties)
 {
     wb_layer *shared = wb_Dense(4, 4),
@@ -125,8 +125,7 @@ TEST(ties)
     reference("loadmodel", in_folder("ties-structs.bson"), in_folder("ties-state.bson"), "1610");
 }
 
-/* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero
- * elsewhere. */
+/* Flux's cells have an initial state until version 0.14; saving one for a later version fails. */
 TEST(initial_states)
 {
     needs_reading();
@@ -156,7 +155,7 @@ TEST(initial_states)
         if (!strstr(listed, lines[i])) fail_msg("\"%s\" is not in\n%s", lines[i], listed);
 }
 
-/* The reader that checks everything does refuse. */
+/* bson_reference.py refuses files with one changed name and truncated files. */
 TEST(the_reader_is_strict)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_relu), wb_BatchNorm(2));
@@ -183,7 +182,7 @@ TEST(the_reader_is_strict)
     }
     assert_int_equal(wb__file_write(in_folder("broken.bson"), text, n - 1), 0);
     refused_by_reference("broken.bson", "1610");
-    refused_by_reference("strict.bson", "1199");            /* BatchNorm had 8 fields */
+    refused_by_reference("strict.bson", "1199");            /* 8 fields in BatchNorm then */
     wb__free(text);
 }
 
@@ -211,7 +210,7 @@ TEST(refusals)
     assert_true(HAS_LINE(wb_error(), "\"layers.4\"", "Dropout", "axis", "0"));
     assert_true(HAS_LINE(wb_error(), "\"layers.5\"", "connection", "join"));
     assert_true(HAS_LINE(wb_error(), "\"layers.6\"", "function", "own"));
-    must_save("refused.bson", m, "0.16", false);        /* a state has no functions */
+    must_save("refused.bson", m, "0.16", false);        /* a state contains no functions */
 
     wb_layer *d = wb_Dense(1, 1);
     const char *wrong[] = {"0.8", "0.17", "1.0", "0.16.", "0.16.x", "16", "", "0.16.100", "0.-9"};
@@ -238,7 +237,7 @@ TEST(refusals)
         wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
 }
 
-/* Of addresses alone: what is refused is not read. */
+/* A tensor of 2 GiB is refused before it is read: its memory cannot be read. */
 TEST(too_large)
 {
     const int64_t n = (int64_t)1 << 29;
@@ -282,7 +281,7 @@ static void same_file(const char *a, const char *b)
     wb__free(y);
 }
 
-/* Matrices of several parts of 1 MiB, tall and wide. */
+/* Tall and wide matrices, which are copied from the device in several parts of 1 MiB. */
 TEST(from_any_device)
 {
     wb_scope *scope = wb_scope_open();
