@@ -1,4 +1,4 @@
-// The same program in C++17.
+// The program of consumer.c in C++17, with more of the forms that differ from C.
 #include <cstdio>
 #include <weber.h>
 

@@ -1,5 +1,5 @@
-/* Any bytes as a safetensors file, as a model, and as values for one by anybody's names: read or
- * refused. */
+/* Any bytes as a safetensors file, as a model, and as values for a model, with renamed and with
+ * prefixed names: read or refused. */
 #include "file.h"
 
 #include "io/safetensors/safetensors.h"

@@ -1,6 +1,6 @@
-/* As much of cmocka as the tests here use, for machines without it: the same names, the same
- * lines of output, the same exit statuses.  tests/CMakeLists.txt takes it where cmocka is not
- * found, and says so.  A test that dies ends its program. */
+/* The part of cmocka that the tests use, for machines without cmocka: the same names, lines of
+ * output and exit statuses.  tests/CMakeLists.txt uses it where cmocka is not found, and prints
+ * that.  A test that crashes ends its program. */
 #ifndef MINIMAL_CMOCKA_H
 #define MINIMAL_CMOCKA_H
 
@@ -31,7 +31,7 @@ int minimal_run(const char *name, const struct CMUnitTest *tests, size_t n, CMFi
 void print_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Each check: nothing, or the end of the running test. */
+/* A check that fails ends the running test. */
 _Noreturn void minimal_fail(const char *file, int line);
 _Noreturn void minimal_skip(const char *file, int line);
 void minimal_true(int holds, const char *text, const char *file, int line);

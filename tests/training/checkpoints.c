@@ -24,13 +24,13 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int each_entry(bool (*wanted)(const char *), bool remove)
+static int each_entry(bool (*is_wanted)(const char *), bool remove)
 {
     int n = 0;
     char full[400];
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || (wanted && !wanted(e->d_name))) continue;
+        if (e->d_name[0] == '.' || (is_wanted && !is_wanted(e->d_name))) continue;
         n++;
         snprintf(full, sizeof full, "%s/%s", folder, e->d_name);
         if (remove) unlink(full);
@@ -106,7 +106,8 @@ TEST(names_and_metrics)
     unlink(path);
 }
 
-/* A rule without moments leaves its slots to the note alone. */
+/* Names that are not UTF-8 are refused, also where only the checkpoint's note has them: the state
+ * of a rule without moments has no tensors. */
 TEST(names_that_are_no_text)
 {
     wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
@@ -116,7 +117,7 @@ TEST(names_that_are_no_text)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* The note of a file changed, all else as it was. */
+/* Rewrites the file `path` with a changed note. */
 static void rewrite(const char *key, const char *(*change)(const char *))
 {
     wb__table t;
@@ -173,7 +174,7 @@ TEST(versions)
     unlink(path);
 }
 
-/* Any bit that changes is noticed, before anything is changed. */
+/* A change of any bit is detected before the model is changed. */
 TEST(any_damage)
 {
     int64_t n;
@@ -209,7 +210,7 @@ TEST(any_damage)
     unlink(path);
 }
 
-/* What cannot be written twice has its checksums too: the same bytes as a file. */
+/* A pipe, in which a writer cannot go back to add checksums, receives the same bytes as a file. */
 TEST(into_a_pipe)
 {
     char pipe[100], copy[100];
@@ -262,7 +263,7 @@ TEST(the_last_and_the_best)
     put("a-000001.txt", "mine", 4);
     put("a-1.safetensors", "mine", 4);
     put("a-b-000001.safetensors", "mine", 4);
-    put("a-000100.safetensors", "mine", 4);         /* its name, but not its file */
+    put("a-000100.safetensors", "mine", 4);         /* named like a checkpoint */
     for (int i = 0; i < 8; i++) {
         kept("a", i + 1, metrics[i], 2, true);
         kept("a-b", i + 50, metrics[i], 1, false);
@@ -284,7 +285,7 @@ TEST(the_last_and_the_best)
     WORKS(wb_checkpoint_latest(folder, &back));
     assert_int_equal(back.epoch, 57);
 
-    /* begun anew: what is written is the newest, whatever its epoch */
+    /* After a new start, the file written last is the newest one, though its epoch is lower. */
     kept("a", 1, 6, 2, true);
     assert_true(there("a-000001.safetensors") && there("a-000008.safetensors") &&
                 there("a-000003.safetensors"));
@@ -351,18 +352,19 @@ TEST(damaged_ones_are_passed_over)
     WORKS(wb_checkpoint_best(folder, &back));
     assert_int_equal(back.epoch, 2);
     logged[0] = 0;
-    /* The newest file is whole, but of another model: the older ones are not tried. */
+    /* The newest valid file is of another model: older files are not tried. */
     back.model = wb_Dense(3, 2);
     FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, folder, "d-000002.safetensors",
           "model");
     wb_set_log(NULL, NULL);
-    kept("d", 6, 1, 1, false);                      /* what cannot be read is nobody's */
+    kept("d", 6, 1, 1, false);                      /* damaged files are not removed */
     assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") &&
                 !there("d-000002.safetensors"));
     each_entry(NULL, true);
 }
 
-/* What a killed writer has left goes; what is being written stays. */
+/* The temporary files of killed writers are removed.  Those of open writers and files with other
+ * names are not. */
 TEST(leftovers)
 {
     put("l-000001.safetensors.0.part", "half", 4);
@@ -387,7 +389,7 @@ TEST(leftovers)
     each_entry(NULL, true);
 }
 
-/* ---- trainings that go on -------------------------------------------------------------------- */
+/* ---- resumed training ------------------------------------------------------------------------ */
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
@@ -433,7 +435,7 @@ static double from_epoch(wb_layer *m, int epoch, void *ctx)
     return epoch == 2 ? 0.9 : 0.1;
 }
 
-/* A child is killed in the middle of an epoch, again and again, until one comes to the end. */
+/* Children that train are killed in the middle of an epoch until one finishes all epochs. */
 TEST(killed_and_run_again)
 {
     run whole = begin();
@@ -444,7 +446,7 @@ TEST(killed_and_run_again)
             pid_t child = fork();
             if (!child) {
                 run r = begin();
-                stop_at = 6 * 2 + 3;                /* epochs are of six batches: two get through */
+                stop_at = 6 * 2 + 3;                /* in its third epoch of six batches */
                 WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count,
                                .resume = true, .checkpoint = into_folder ? NULL : path,
                                .folder = into_folder ? folder : NULL, .keep_last = 2, .name = "t"));
@@ -463,7 +465,7 @@ TEST(killed_and_run_again)
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count, .resume = true,
                        .checkpoint = into_folder ? NULL : path,
                        .folder = into_folder ? folder : NULL, .name = "t"));
-        assert_int_equal(steps, 0);                 /* nothing is left to do */
+        assert_int_equal(steps, 0);                 /* all epochs are done */
         wb_each_tensor(whole.model, same_bits, r.model);
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 1));
         run w = begin();
@@ -503,8 +505,8 @@ TEST(metrics_of_wb_train)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* While call after call fails, what was kept stays whole, the best too, and nothing else is
- * left. */
+/* For each n, the n-th call fails while a checkpoint is written.  The last checkpoints and the best
+ * one remain valid, and at most one temporary file remains. */
 static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
 {
     wb_layer *m = filled(0);
@@ -538,7 +540,7 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
         assert_true(n < 5000);
     }
     finished = false;
-    for (int64_t n = 1; !finished; n++) {           /* and reading: all or nothing */
+    for (int64_t n = 1; !finished; n++) {           /* the model changes as a whole or not */
         wb_scope *s = wb_scope_open();
         wb_checkpoint back = {.model = m, .name = "f"};
         wb_assign(wb_get(m, "layers.0.weight"), wb_zeros(4, 3));

@@ -44,8 +44,8 @@ TEST(values)
     }
 }
 
-/* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf -
- * Inf, 0 Inf or Inf / Inf. */
+/* NaN gives NaN; zeros and infinities give the limit.  The cases in `undefined` give NaN, since
+ * their formulas have Inf - Inf, 0 Inf or Inf / Inf. */
 TEST(special_values)
 {
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};

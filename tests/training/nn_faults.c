@@ -28,7 +28,6 @@ static const char *file_name(void)
     return name;
 }
 
-/* Each returns whether it succeeded. */
 static wb_layer *model(void)
 {
     return wb_Chain(wb_Dense(3, 4, wb_tanh), wb_named("n", wb_BatchNorm(4)), wb_Dropout(0.5),
@@ -36,6 +35,7 @@ static wb_layer *model(void)
                     wb_Parallel(wb_mul, wb_Dense(4, 1), wb_Dense(4, 1)));
 }
 
+/* Scenarios: each returns whether it succeeded. */
 static bool make(void)
 {
     return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) &&
@@ -52,7 +52,7 @@ static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
     return (void)path, (void)ctx, wb_variable(x);
 }
 
-/* A step is done whole or not at all. */
+/* A failed update leaves the step counts of all slots as they were. */
 static bool step(void)
 {
     wb_layer *m = model();
@@ -83,7 +83,8 @@ static bool sequence(void)
     return g && !wb_eval(wb_get(g, "weight_hidden"), l);
 }
 
-/* Its plan is made each time, and pushes slices of the gates through elementwise operations. */
+/* The plan is built anew each time, and the planner moves slices of the gates before elementwise
+ * operations. */
 static bool plan_of_gates(void)
 {
     wb__cache_clear();
@@ -136,7 +137,7 @@ static bool checkpoint(void)
 
 static void every_allocation(bool (*scenario)(void), long limit)
 {
-    wb_scope *scope = wb_scope_open();                  /* once without: plans and lists are made */
+    wb_scope *scope = wb_scope_open();                  /* once to fill the caches */
     if (!scenario()) fail_msg("%s", wb_error());
     wb_scope_close(scope);
     long n = 1;

@@ -45,7 +45,7 @@ static void check_in(const char *name, wb_layer *layer, bool train)
     assert_int_equal(wb_each_tensor(layer, check_after, &c), 0);
 }
 
-/* A case's layers, in eager words: name, layer, train mode */
+/* X(name in nn.safetensors, layer, whether in train mode) */
 #define CASES(X)                                                                               \
     X(dense, wb_Dense(4, 3), false)                                                            \
     X(dense_relu, wb_Dense(4, 3, wb_relu), false)                                              \
@@ -77,7 +77,7 @@ static void check_in(const char *name, wb_layer *layer, bool train)
 #define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
 CASES(CASE)
 
-/* ---- sums that PyTorch need not make --------------------------------------------------------- */
+/* ---- results without PyTorch ----------------------------------------------------------------- */
 
 static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
 
@@ -158,7 +158,6 @@ TEST(cells_step)
     assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);
 }
 
-/* An object made where `make` says fails, with this message. */
 TEST(refusals)
 {
     wb_tensor *x = wb_zeros(32, 10);

@@ -100,7 +100,7 @@ TEST(tables)
     wb__free(text);
 }
 
-/* a layer that is used twice counts once in the total */
+/* A layer that is used twice counts once in the total. */
 TEST(shared_layers)
 {
     wb_layer *d = wb_Dense(2, 2);

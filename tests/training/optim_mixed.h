@@ -1,4 +1,4 @@
-/* Small problems to be trained in mixed precision, and what may be asked of them. */
+/* Small problems for tests of mixed precision: models, data, steps, and checks of the state. */
 #ifndef OPTIM_MIXED_H
 #define OPTIM_MIXED_H
 
@@ -14,7 +14,12 @@ static const wb_dtype halves[2] = {WB_BF16, WB_F16};
 /* ---- small problems -------------------------------------------------------------------------- */
 
 enum { CLASSES = 4, ROWS = 64 };
-typedef struct { wb_layer *model; wb_opt_state *state; wb_tensor *x, *y; double blow; } problem;
+typedef struct {
+    wb_layer *model;
+    wb_opt_state *state;
+    wb_tensor *x, *y;
+    double loss_factor;
+} problem;
 
 static inline wb_layer *mlp(void)
 {
@@ -29,7 +34,7 @@ static inline wb_layer *convnet(void)
                     wb_Dense(32, CLASSES));
 }
 
-/* Observations that a teacher has labelled. */
+/* Random inputs.  The label is the class whose inputs have the largest sum. */
 static inline void make(problem *p, bool conv)
 {
     float x[ROWS * 64], y[ROWS * CLASSES] = {0};
@@ -51,7 +56,7 @@ static inline void make(problem *p, bool conv)
     p->x = conv ? wb_from(x, WB_F32, 4, (int64_t[]){ROWS, 1, 8, 8})
                 : wb_from(x, WB_F32, 2, (int64_t[]){ROWS, 10});
     p->y = wb_from(y, WB_F32, 2, (int64_t[]){ROWS, CLASSES});
-    p->blow = 1;
+    p->loss_factor = 1;
 }
 
 static inline wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
@@ -59,12 +64,13 @@ static inline wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
     return wb_logitcrossentropy(wb_call(m, b.x), b.y);
 }
 
-/* The loss through wb_withgradient, scaled inside it, as an explicit loop would. */
+/* A loss for wb_withgradient, scaled as in an explicit loop.  A large loss_factor makes it
+ * overflow. */
 static inline wb_tensor *scaled_loss(wb_layer *m, wb_batch b, void *ctx)
 {
     problem *p = ctx;
     wb_tensor *loss = loss_of(m, b, NULL);
-    return loss ? wb_scale_loss(p->state, wb_mul(loss, wb_scalar(p->blow))) : NULL;
+    return loss ? wb_scale_loss(p->state, wb_mul(loss, wb_scalar(p->loss_factor))) : NULL;
 }
 
 static inline bool step(problem *p)
@@ -100,7 +106,8 @@ static inline wb_tensor *parameter_of(const problem *p, int slot)
     return wb_get(p->model, p->state->slots[slot].path);
 }
 
-/* Is each parameter its master, rounded?  And how many elements of masters are no halves? */
+/* Checks that each parameter is its master rounded to the narrow dtype.  Returns how many elements
+ * of the masters rounding changes. */
 static inline int64_t check_masters(const problem *p)
 {
     int64_t between = 0;
@@ -120,7 +127,7 @@ static inline int64_t check_masters(const problem *p)
     return between;
 }
 
-/* Everything that a step may change, as bits. */
+/* All parameters and moments in one array. */
 static inline array snapshot(const problem *p)
 {
     int64_t n = 0;
