@@ -235,7 +235,7 @@ TEST_IN_SCOPE(what_is_held_does_not_depend_on_the_pace)
 TEST(nothing_is_allocated_in_the_steady_state)
 {
     hold_steady(0, HELD);         /* one thread: exact at every moment */
-    hold_steady(0, IN_FLIGHT);
+    hold_steady(2, IN_FLIGHT);
 }
 
 TEST_IN_SCOPE(a_place_can_be_restored)
