@@ -43,7 +43,7 @@ static wb_layer *make_model(void)
                     wb_Dense(24, 4, wb_tanh));
 }
 
-/* Called for each tensor of one model: `other` has the same one, bit by bit. */
+/* Checks that the model `other` has the leaf's tensor, bit by bit. */
 static int same_leaf(const wb__leaf *leaf, void *other)
 {
     wb_tensor *y = wb_get(other, leaf->path);

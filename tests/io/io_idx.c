@@ -106,7 +106,8 @@ TEST(compressed_files_cost_what_their_header_announces)
     free(data);
 }
 
-/* Each byte gets each value: the reader fails, or the tensor has at most the file's bytes. */
+/* Each byte of the file gets each value: the file is refused, or the tensor is no larger than
+ * it. */
 TEST(every_byte_flipped)
 {
     for (size_t at = 0; at < sizeof bytes_3x2; at++)

@@ -288,7 +288,7 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status c
         wb_tensor *y = status ? NULL : wb_load_npy(path);
         finished = calls() < n;
         fail_at(0);
-        /* Where only mapping the file fails, it is read instead: y is valid before the last n. */
+        /* If only the mapping of the file fails, the file is read instead, and y is valid. */
         assert_true(!finished || y);
         assert_true(finished || !y || (code == WB_ERROR_FILE && !status));
         if (!y) assert_int_equal(wb_error_code(), code);

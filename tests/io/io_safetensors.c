@@ -269,7 +269,7 @@ TEST(beyond_four_gigabytes)
     put_header(header, 0);
     int f = open(file_name(), O_WRONLY);
     if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12)
-        fail_msg("no room for a sparse file");
+        fail_msg("no space for a sparse file");
     close(f);
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     const wb__entry *e = wb__table_find(&st, "a");

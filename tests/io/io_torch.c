@@ -238,7 +238,7 @@ TEST(two_biases_are_one)
     if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
     wb_tensor *b = wb_get(m, "bias");
     assert_true(wb_at(b, 0) == 1.5 && wb_at(b, 1) == 2.25 && wb_at(b, 2) == 3);
-    bh[2] = 1;                          /* b_hn is multiplied by r: no one bias is equal */
+    bh[2] = 1;                          /* b_hn is not 0: no single bias is equivalent */
     wb__st_out again[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
                           {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
                           {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},

@@ -10,7 +10,7 @@
 #include "base/files/file.h"
 #include "io/flux/flux.h"
 
-/* What bson_reference.py prints.  Without Python, prints so and skips the test. */
+/* Runs bson_reference.py and returns what it prints.  Skips the test where Python is missing. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
 {
     static process p;

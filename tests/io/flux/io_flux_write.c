@@ -26,8 +26,8 @@ TEST(fields_and_values)
         wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
     assert_int_equal(wb_each_tensor(m, count_up, NULL), 0);
     must_save("order.bson", m, NULL, true);
-    /* The last words of the lines of arrays begin the sha256 of their bytes: of the Float32 numbers
-     * 0, 1; of 0; and of 0, 3, 1, 4, 2, 5, which is a matrix column by column. */
+    /* An array's line ends with the first digits of the sha256 of its bytes: of the Float32 numbers
+     * 0, 1; of 0; and of 0, 3, 1, 4, 2, 5, the columns of a matrix. */
     const char *structs = "model Flux.Chain\n"
                           "model.layers.0 Flux.Conv\n"
                           "model.layers.0.σ function NNlib.relu\n"
@@ -182,7 +182,7 @@ TEST(the_reader_is_strict)
     }
     assert_int_equal(wb__file_write(in_folder("broken.bson"), text, n - 1), 0);
     refused_by_reference("broken.bson", "1610");
-    refused_by_reference("strict.bson", "1199");            /* 8 fields in BatchNorm then */
+    refused_by_reference("strict.bson", "1199");            /* BatchNorm has 8 fields there */
     wb__free(text);
 }
 
@@ -237,7 +237,7 @@ TEST(refusals)
         wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
 }
 
-/* A tensor of 2 GiB is refused before it is read: its memory cannot be read. */
+/* A tensor of 2 GiB is refused before it is read: here, its memory is not readable. */
 TEST(too_large)
 {
     const int64_t n = (int64_t)1 << 29;
