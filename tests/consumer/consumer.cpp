@@ -1,4 +1,4 @@
-// The same program in C++17.
+// The program of consumer.c in C++17, with more of the forms that differ from C.
 #include <cstdio>
 #include <cstring>
 #include <weber.h>
@@ -16,10 +16,10 @@ int main()
     wb_Dense_options plain;
     plain.no_bias = true;
     plain.activation = wb_relu;             // an argument that is not given leaves the field
-    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, wb_identity, plain), wb_identity);
+    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, wb_identity, plain),
+                               wb_identity);
     wb_tensor *relu = wb_call(wb_Dense(3, 8, nullptr, plain), wb_randn(9, 3));
-    if (wb_item(wb_min(relu)) < 0)
-        return 1;
+    if (wb_item(wb_min(relu)) < 0) return 1;
     plain.dtype = WB_F64;
     if (wb_dtype_of(wb_get(wb_Dense(2, 2, nullptr, plain), "weight")) != WB_F64) return 1;
     wb_conv_options none;                   // a 0 that the program sets is 0
@@ -30,12 +30,14 @@ int main()
     char *rule = wb_object_format(wb_Adam(WB_DEFAULT, still));
     if (std::strcmp(rule, "Adam(eta=0, beta=(0.5, 0), eps=1e-08)")) return 1;
     wb_free_text(rule);
-    if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none) || wb_MultiHeadAttention(8, 0)) return 1;
+    if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none)) return 1;
+    if (wb_MultiHeadAttention(8, 0)) return 1;
     wb_clear_error();
     wb_Conv_options wide;
     wide.stride = {2};
     wide.outpad = {1, 0};
-    if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
+    if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10)
+        return 1;
     model = wb_to(model, device);
     if (wb_device_of(model) != device) return 1;
     wb_reduce_options rows;
@@ -60,9 +62,11 @@ int main()
             last = wb_item(l);
             if (first < 0) first = last;
         }
-    wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr : wb_load("consumer.safetensors");
+    wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr
+                                                            : wb_load("consumer.safetensors");
     double apart = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
     std::remove("consumer.safetensors");
-    std::printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart, wb_error());
+    std::printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart,
+                wb_error());
     return !(last < first / 2 && apart == 0);
 }

@@ -69,7 +69,7 @@ def both(folder):
     for name, (make, shape) in MODELS.items():
         path = os.path.join(folder, name)
         module = make()
-        module.load_state_dict(load_file(path + ".ours.safetensors"), strict=True)
+        module.load_state_dict(load_file(path + ".weber.safetensors"), strict=True)
         data = load_file(path + ".data.safetensors")
         y = run(module, data["x"])
         if y.shape != data["y"].shape or not torch.allclose(y, data["y"], rtol=1e-4, atol=1e-5):
@@ -81,7 +81,7 @@ def both(folder):
             if parameter.ndim == 1 and not isinstance(module, nn.RNNBase):
                 nn.init.uniform_(parameter, -1, 1)
         x = torch.randint(0, 11, (2, 5), dtype=torch.int32) if shape is None else torch.randn(shape)
-        save_file({k: v.clone() for k, v in module.state_dict().items()}, path + ".theirs.safetensors")
+        save_file({k: v.clone() for k, v in module.state_dict().items()}, path + ".torch.safetensors")
         save_file({"x": x, "y": run(module, x).contiguous()}, path + ".result.safetensors")
     print(len(MODELS))
 
