@@ -405,7 +405,7 @@ TEST(with_numpy)
         skip();
     }
     if (!python_has("numpy")) skip();
-    assert_int_equal(python_script("dlpack_numpy.py", WB_TEST_LIBRARY), 0);
+    assert_int_equal(python_script("io/dlpack_numpy.py", WB_TEST_LIBRARY), 0);
 }
 
 static int clean(void **state)

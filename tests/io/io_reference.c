@@ -113,13 +113,13 @@ static void write_for_it(void)
         fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++) wb__free(out[i].name);
     const char *written = in_folder("weber", ".safetensors");
-    assert_int_equal(python_script("safetensors_files.py check", written), 0);
+    assert_int_equal(python_script("io/safetensors_files.py check", written), 0);
 }
 
 TEST(the_reference)
 {
     if (!python_has("safetensors")) skip();
-    assert_int_equal(python_script("safetensors_files.py write", folder), 0);
+    assert_int_equal(python_script("io/safetensors_files.py write", folder), 0);
     read_its_files();
     agree_on_errors();
     write_for_it();
@@ -211,7 +211,7 @@ TEST(pytorch)
 {
     if (!python_has("torch") || !python_has("safetensors.torch")) skip();
     for (size_t i = 0; i < WB__COUNT(models); i++) write_for_torch(models[i]);
-    assert_int_equal(python_script("torch_models.py both", folder), 0);
+    assert_int_equal(python_script("io/torch_models.py both", folder), 0);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
         read_from_torch(models[i], WB_NAMES_AUTO, i & 1);
         read_from_torch(models[i], WB_NAMES_TORCH, !(i & 1));
