@@ -96,13 +96,14 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
 {
     wb__given local;
     if (!given) given = &local;
-    given->all = false;
+    given->all = given->known = false;
     given->n = 0;
     if (!wb__read_struct(what, to, capacity, from)) return false;
     head *h = to;
     const char *text = h->given;
     h->given = NULL;                                /* the program's memory */
     if (!text) return true;
+    given->known = true;
     given->all = !strcmp(text, WB_ALL_);
     return given->all || read_text(what, text, given);
 }

@@ -12,6 +12,7 @@
 /* The options that a program gives, in the order of its text. */
 typedef struct {
     bool all;                       /* from C++: every field is meant as it is */
+    bool known;                     /* there is a text */
     int n;
     struct {
         const char *name;           /* not ended by 0; NULL: given by position */

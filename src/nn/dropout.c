@@ -51,6 +51,8 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
     wb_Dropout_options o;
     wb__given g;
     if (!wb__read_options("Dropout", &o, sizeof o, given, &g)) return NULL;
+    if (g.known && o.p == 0 && !wb__is_given(&g, "p", 0))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: no probability is given");
     if (!(o.p >= 0 && o.p <= 1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
     if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;

@@ -181,6 +181,7 @@ TEST_IN_SCOPE(seeds_may_be_zero)
         first_value[i] = wb_at(b.x, 0, 0);
     }
     assert_true(first_value[0] == first_value[1]);
+    REFUSED(wb_Dropout(), WB_ERROR_ARGUMENT, "Dropout", "probability");
     REFUSED(wb_MultiHeadAttention(8, 0), WB_ERROR_ARGUMENT, "MultiHeadAttention", "0 heads");
     REFUSED(wb_MultiHeadAttention(8, .heads = 0), WB_ERROR_ARGUMENT, "MultiHeadAttention", "0 heads");
 }
