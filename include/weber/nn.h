@@ -55,7 +55,8 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
  * .activation is applied to the result (NULL: none).
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
- * means {k, k}.  wb_MaxPool(3, 2) does not compile, since it could mean two things. */
+ * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
+ * could mean two things. */
 
 /** Options of wb_Dense. */
 typedef struct wb_Dense_options {

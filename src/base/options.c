@@ -1,4 +1,4 @@
-/* Reads structs of options, and the text that tells which options are given. */
+/* Reads structs of options, and the text from which it follows which options are given. */
 #include "base/options.h"
 
 /* The first fields of each struct of options. */
@@ -10,15 +10,15 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
     memset(to, 0, capacity);
     if (from) memcpy(&size, from, sizeof size);
     if (size < sizeof(head))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: .size is %zu; set it to the size of the struct", what, size),
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct",
+                        what, size),
                false;
     for (size_t i = capacity; i < size; i++)
         if (((const char *)from)[i])
             return wb__fail(WB_ERROR_ARGUMENT,
-                            "%s: .size is %zu, and the fields behind the %zu bytes that this library "
-                            "(%s) knows are not zero: compile with its header", what, size, capacity,
-                            wb_version()),
+                            "%s: .size is %zu, and the fields behind the %zu bytes that this "
+                            "library (%s) knows are not zero: compile with its header",
+                            what, size, capacity, wb_version()),
                    false;
     if (from) memcpy(to, from, WB__MIN(size, capacity));
     memcpy(to, &capacity, sizeof capacity);
@@ -27,11 +27,7 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
 
 /* ---- the text of options --------------------------------------------------------------------- */
 
-static const char *after_blanks(const char *at)
-{
-    while (*at == ' ') at++;
-    return at;
-}
+static const char *after_blanks(const char *at) { return at + strspn(at, " \t\n"); }
 
 /* The next comma outside brackets and literals, or the end of the text or of a bracket. */
 static const char *argument_end(const char *at)
@@ -70,11 +66,12 @@ static bool read_text(const char *what, const char *text, wb__given *given)
         if (end == at) continue;                    /* the comma that a macro adds */
         const bool has_name = *at == '.' && strcspn(at + 1, "0123456789");     /* .5 is a number */
         if (named && !has_name)
-            return wb__fail(WB_ERROR_ARGUMENT, "%s: %.*s follows an option with a name: name it too",
-                            what, (int)(end - at), at),
+            return wb__fail(WB_ERROR_ARGUMENT,
+                            "%s: %.*s follows an option with a name: name it too", what,
+                            (int)(end - at), at),
                    false;
         named = has_name;
-        const int length = named ? (int)strcspn(at + 1, " =,[") : 0;
+        const int length = named ? (int)strcspn(at + 1, " \t\n=,[") : 0;
         if (named && at[1 + length] == '[')
             return wb__fail(WB_ERROR_ARGUMENT, "%s: %.*s: give the whole list in braces", what,
                             (int)(end - at), at),

@@ -31,7 +31,8 @@ static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_option
     const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
     const int n = wb__by_place(&g);
     if (n && wb__is_given(&g, "axes", -1))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: axes by position and .axes: give one of both", what),
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: axes by position and .axes: give one of both",
+                        what),
                false;
     for (int i = 0; i < n; i++)
         if (g.option[i].numbers >= 0)
