@@ -1,9 +1,9 @@
-/* Faults injected: the n-th allocation fails, for every n from the start through building a small
- * model of convolution, batch norm and dense layers, two training steps, saving and loading;
- * likewise the n-th call that reads or writes a file.  After each: no crash, nothing left held
- * after wb_shutdown, a message, and the next step gives the numbers of an undisturbed run.
+/* Fault injection.  A program builds a small model of convolution, batch norm and dense layers,
+ * makes two training steps, saves and loads; its n-th allocation fails, for every n.  Likewise the
+ * n-th call that reads or writes a file.  After each fault: no crash, a message, no memory held
+ * after wb_shutdown, and the repeated call gives the numbers of a run without faults.
  *
- *   faults [--count N]     at most N of the n, evenly spread (all of them with WEBER_TEST_ALL) */
+ *   faults [--count N]     at most N values of n, evenly spread (WEBER_TEST_ALL: all of them) */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -50,8 +50,8 @@ static int sum_up(wb_tensor *x, const char *name, void *ctx)
     return 0;
 }
 
-/* Of what is trained: running statistics move with each forward pass, and a step that failed after
- * it is made again. */
+/* A number computed from all parameters.  Running statistics are left out: they change with each
+ * forward pass, and a step that failed after its forward pass is repeated. */
 static double digest(wb_layer *m)
 {
     double sum = 0;
@@ -61,7 +61,7 @@ static double digest(wb_layer *m)
 
 typedef struct { double first, second; int failures; } outcome;
 
-/* Everything that may fail is tried twice: with the fault, and once more, when it must work. */
+/* Each call that may fail is repeated if it failed, and must then succeed. */
 static outcome story(bool disturbed)
 {
     outcome out = {0};
@@ -81,8 +81,8 @@ static outcome story(bool disturbed)
         if (!one_step(m, o, i)) continue;
         out.failures++;
         if (!wb_error()[0]) fail_msg("a step failed without a message");
-        /* a model is as it was, or torn, and says so; here nothing is written before all is
-         * computed */
+        /* The step computed everything before it wrote a parameter, so the model is unchanged and
+         * the step can be repeated. */
         if (one_step(m, o, i)) fail_msg("step %d after a failure: %s", i, wb_error());
     }
     int64_t watched = wb__alloc_count();
@@ -118,8 +118,8 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
                                               : 4000;
     fail_at(INT64_MAX);
     int64_t all = 0;
-    { /* how many there are: story() ends the watch, so they are counted by the first n that nothing
-         meets */
+    { /* all: the first n at which nothing fails, by binary search.  No counter can be read instead:
+         story() ends the injection. */
         (void)count;
         int64_t low = 1, high = 1 << 20;
         while (low < high) {
