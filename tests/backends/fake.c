@@ -59,8 +59,9 @@ static int start(int row)
     trace("s");
     used[row] = peak[row] = 0;
     switch (played[row]->start) {
-    case FAILS: return wb__fail(WB_ERROR_DEVICE, "%s driver not found: libfake.so.1. Install the driver"
-                                " of your GPU.", tables[row].name);
+    case FAILS:
+        return wb__fail(WB_ERROR_DEVICE, "%s driver not found: libfake.so.1. Install the driver of"
+                        " your GPU.", tables[row].name);
     case CRASHES:
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
@@ -98,7 +99,8 @@ static bool has_dtype(const wb_device *d, wb_dtype t)
 static int memory(const wb_device *d, wb_device_memory *m)
 {
     const int64_t all = (int64_t)24 << 30, held = used[row_of(d)];
-    *m = (wb_device_memory){.total = all, .free = all - held, .used = held, .peak = peak[row_of(d)]};
+    const int64_t most = peak[row_of(d)];
+    *m = (wb_device_memory){.total = all, .free = all - held, .used = held, .peak = most};
     return 0;
 }
 
@@ -152,7 +154,8 @@ static int launch(const wb_device *d, const wb__kernel *kernel, void *const *buf
                   const size_t *places, void *workspace, size_t workspace_at,
                   const wb__number *numbers)
 {
-    (void)d, (void)kernel, (void)buffers, (void)places, (void)workspace, (void)workspace_at, (void)numbers;
+    (void)d, (void)kernel, (void)buffers, (void)places;
+    (void)workspace, (void)workspace_at, (void)numbers;
     return wb__fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
 }
 
@@ -169,8 +172,8 @@ static bool prefers_channels_last(const wb_device *d, const wb__step *conv)
 
 #define TABLE(row, name_) \
     {.name = name_, .tag = "fake", .is_gpu = true, .start = start_##row, .stop = stop, \
-     .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
-     .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
+     .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, \
+     .memory = memory, .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
      .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \
      .launch = launch, .wait = wait_for, .prefers_channels_last = prefers_channels_last}
 static const wb__backend tables[2] = {TABLE(0, "CUDA"), TABLE(1, "AMDGPU")};

@@ -227,13 +227,14 @@ TEST(biases_are_summed_beside_weights)
         near_forget();
         train(&models[i], near_device(), got);
         compare(&models[i], want, got, SUMS_OF_A | SUMS_OF_B);
-        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), biases[i] * STEPS);
+        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B),
+                         biases[i] * STEPS);
     }
 }
 
 /* c, in row-major order: of x and w, which are evaluated, on the CPU and on the near device. */
-static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, float *want, float *got,
-                 size_t bytes)
+static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, float *want,
+                 float *got, size_t bytes)
 {
     for (int near = 0; near < 2; near++) {
         const wb_device *before = wb__use_device(near ? near_device() : wb_cpu_device());
@@ -243,7 +244,8 @@ static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, fl
         near_forget();
         wb_seed(4);
         wb_tensor *x = wb_randn(6, 8), *w = wb_randn(8, 8);
-        if (wb_eval(x, w) || wb_copy_out(f(x, w), near ? got : want, bytes)) fail_msg("%s", wb_error());
+        if (wb_eval(x, w) || wb_copy_out(f(x, w), near ? got : want, bytes))
+            fail_msg("%s", wb_error());
         if (wb_scope_close(s)) fail_msg("%s", wb_error());
         wb__use_device(before);
     }
@@ -457,7 +459,8 @@ static double faulty_step(const model *m, int64_t n, bool *failed)
         wb__alloc_fail_at(0);
         status = status ? status : closed;
         if (!status) break;
-        if (turn || !wb_error()[0]) fail_msg("%s, fault %lld: %s", m->name, (long long)n, wb_error());
+        if (turn || !wb_error()[0])
+            fail_msg("%s, fault %lld: %s", m->name, (long long)n, wb_error());
         *failed = true;
     }
     const double after = wb_item(m->loss(l, 1));

@@ -41,19 +41,29 @@ static double saves(wb_tensor *x, wb_tensor *y)
 {
     return wb_save(in_folder("model.safetensors"), world.model) + (x && y);
 }
-static double saves_npy(wb_tensor *x, wb_tensor *y) { return wb_save_npy(in_folder("x.npy"), y) + (x != 0); }
+static double saves_npy(wb_tensor *x, wb_tensor *y)
+{
+    return wb_save_npy(in_folder("x.npy"), y) + (x != 0);
+}
 static double saves_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_save(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+    return wb_checkpoint_save(in_folder("model.safetensors"),
+                              &(wb_checkpoint){.model = world.model}) +
+           (x && y);
 }
-static double loads(wb_tensor *x, wb_tensor *y) { return wb_load(in_folder("model.safetensors")) == NULL && x && y; }
+static double loads(wb_tensor *x, wb_tensor *y)
+{
+    return wb_load(in_folder("model.safetensors")) == NULL && x && y;
+}
 static double loads_state(wb_tensor *x, wb_tensor *y)
 {
     return wb_load_state(in_folder("model.safetensors"), world.model) + (x && y);
 }
 static double loads_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_load(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+    return wb_checkpoint_load(in_folder("model.safetensors"),
+                              &(wb_checkpoint){.model = world.model}) +
+           (x && y);
 }
 static double makes_variable(wb_tensor *x, wb_tensor *y) { return wb_variable(x) == y; }
 static double sets(wb_tensor *x, wb_tensor *y)
@@ -68,7 +78,10 @@ static double sets_up(wb_tensor *x, wb_tensor *y)
 {
     return wb_setup(wb_Adam(), world.model) == NULL && x && y;
 }
-static double adjusts(wb_tensor *x, wb_tensor *y) { return wb_adjust(world.state, .eta = 2) + (x && y); }
+static double adjusts(wb_tensor *x, wb_tensor *y)
+{
+    return wb_adjust(world.state, .eta = 2) + (x && y);
+}
 static double updates_anew(wb_tensor *x, wb_tensor *y)
 {
     wb_tensor *l = wb_sum(wb_call(world.model, x));
@@ -245,7 +258,8 @@ TEST(errors_of_recordings)
     }
     assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));
     FAILED(WB_ERROR_SHAPE, "reshape");
-    assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y),
+                     WB_ERROR_ARGUMENT);
     assert_null(strstr(wb_error(), "reshape"));
     FAILED(WB_ERROR_ARGUMENT, "NULL");
     assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));

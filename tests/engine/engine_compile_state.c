@@ -404,11 +404,14 @@ TEST(inputs_of_no_dimension)
         recorded = 0;
         for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_scalar(values[i]));
         if (k < 2) assert_int_equal(recorded, 4);       /* 0.1; what all integers hold; -1; Inf */
-        for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_full_array(values[i], dtypes[k], 0, NULL));
+        for (int i = 0; i < 8; i++)
+            same_as_plain(c, x, wb_full_array(values[i], dtypes[k], 0, NULL));
         if (k < 2) assert_int_equal(recorded, 5);
         wb_tensor *read = wb_full_array(2.5, dtypes[k], 0, NULL);
-        for (int i = 0; i < 4; i++)
-            same_as_plain(c, x, wb_reshape_array(wb_mul(read, wb_full_array(i, dtypes[k], 1, (int64_t[]){1})), 0, NULL));
+        for (int i = 0; i < 4; i++) {
+            wb_tensor *factor = wb_full_array(i, dtypes[k], 1, (int64_t[]){1});
+            same_as_plain(c, x, wb_reshape_array(wb_mul(read, factor), 0, NULL));
+        }
         if (k < 2) assert_int_equal(recorded, 6);
         WORKS(wb_scope_close(s));
     }
@@ -459,7 +462,8 @@ TEST(default_device)
         assert_true(wb_item(out[1]) == 5);
     }
     wb_set_default_device(here);
-    assert_int_equal(wb_call_compiled(wb_compile(on_two, NULL), 1, &x, 2, out), WB_ERROR_UNSUPPORTED);
+    assert_int_equal(wb_call_compiled(wb_compile(on_two, NULL), 1, &x, 2, out),
+                     WB_ERROR_UNSUPPORTED);
     wb_clear_error();
     int calls = 0;
     wb_compiled *d = wb_compile(on_another, &calls);

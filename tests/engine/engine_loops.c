@@ -88,7 +88,8 @@ static void reference_step(program *p)
         if (p->old) wb_release(p->old);
         p->old = wb_retain(wb_call(p->m, p->x));
     }
-    wb_tensor *l = wb_mse(wb_add(wb_call(p->m, p->x), wb_mul(wb_stop_gradient(p->old), wb_scalar(0.1))), p->y);
+    wb_tensor *old = wb_mul(wb_stop_gradient(p->old), wb_scalar(0.1));
+    wb_tensor *l = wb_mse(wb_add(wb_call(p->m, p->x), old), p->y);
     assert_int_equal(wb_update(p->s, p->m, wb_gradient(l, p->m)), 0);
     if (step == 4) step = 0;
 }
@@ -98,7 +99,8 @@ static void averaging_step(program *p)
 {
     plain_step(p);
     wb_tensor *bias = wb_get(p->m, "layers.1.bias"), *mean = wb_get(p->other, "layers.1.bias");
-    assert_int_equal(wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
+    assert_int_equal(
+        wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
 }
 
 /* A result of every step reads no variable, and nobody reads it. */
@@ -133,7 +135,8 @@ static const loop loops[] = {
 
 static double fingerprint(const program *p)
 {
-    double sum = wb_at(p->v, 0) + 3 * wb_at(p->w, 1) + 5 * wb_at(p->h, 0, 0) + 7 * wb_at(p->mean, 3);
+    double sum =
+        wb_at(p->v, 0) + 3 * wb_at(p->w, 1) + 5 * wb_at(p->h, 0, 0) + 7 * wb_at(p->mean, 3);
     for (int i = 0; i < 3; i++)
         sum += wb_at(wb_get(p->m, "layers.1.weight"), i, 2) * (i + 1) +
                wb_at(wb_get(p->other, "layers.1.bias"), i) * (i + 7);
@@ -219,7 +222,8 @@ TEST(gradients_are_used_again)
 {
     wb_tensor *v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
     wb_tree *m = wb_tuple(v);
-    wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m), *r = wb_setup(wb_Descent(.eta = 0.0625), m);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m),
+                 *r = wb_setup(wb_Descent(.eta = 0.0625), m);
     assert_int_equal(wb_update(s, m, wb_gradient(wb_sum(wb_square(v)), m)), 0);
     wb_tree *g = wb_gradient(wb_sum(wb_square(v)), m);
     assert_int_equal(wb_update(r, m, g), 0);

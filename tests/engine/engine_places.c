@@ -44,7 +44,10 @@ static wb_tensor *compared_bias(wb_tensor *const *in)
     wb_tensor *above = wb_gt(wb_matmul(in[2], in[3]), wb_scalar(0));
     return wb_add(wb_matmul(in[0], in[1]), wb_astype(above, wb_dtype_of(in[0])));
 }
-static wb_tensor *conv(wb_tensor *const *in) { return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1}); }
+static wb_tensor *conv(wb_tensor *const *in)
+{
+    return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1});
+}
 static wb_tensor *conv_relu(wb_tensor *const *in) { return wb_relu(conv(in)); }
 static wb_tensor *maxpool(wb_tensor *const *in) { return wb_maxpool(in[0], .window = {2, 2}); }
 static wb_tensor *meanpool(wb_tensor *const *in) { return wb_meanpool(in[0], .window = {2, 2}); }
@@ -53,11 +56,17 @@ static wb_tensor *causal(wb_tensor *const *in)
 {
     return wb_attention(in[0], in[1], in[2], wb_causal_mask(wb_dim(in[0], 2), wb_dim(in[1], 2)));
 }
-static wb_tensor *attention(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], WB_NONE); }
+static wb_tensor *attention(wb_tensor *const *in)
+{
+    return wb_attention(in[0], in[1], in[2], WB_NONE);
+}
 static wb_tensor *masked(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], in[3]); }
 static wb_tensor *softmax(wb_tensor *const *in) { return wb_softmax(in[0]); }
 static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalise(in[0], 2, 0.1); }
-static wb_tensor *sums(wb_tensor *const *in) { return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0)); }
+static wb_tensor *sums(wb_tensor *const *in)
+{
+    return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0));
+}
 static wb_tensor *gates(wb_tensor *const *in)
 {
     wb_tensor *both = linear(in);
@@ -67,7 +76,8 @@ static wb_tensor *batch_norm(wb_tensor *const *in)
 {
     const wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(0, 2, 3), .keep = true};
     wb_tensor *centred = wb_sub(in[0], wb_mean_with(in[0], &o));
-    wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
+    wb_tensor *scaled =
+        wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
     return wb_add(wb_mul(scaled, wb_reshape(in[1], 3, 1, 1)), wb_reshape(in[2], 3, 1, 1));
 }
 
@@ -81,7 +91,8 @@ static const operation operations[] = {
     {"linear, relu", linear_relu, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, tanh", linear_tanh, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, gelu", linear_gelu, 3, {F(4, 6), F(24, 6), F(24)}},
-    {"bias that is a comparison of another product", compared_bias, 4, {F(4, 6), F(6, 19), F(1, 7), F(7, 19)}},
+    {"bias that is a comparison of another product", compared_bias, 4,
+     {F(4, 6), F(6, 19), F(1, 7), F(7, 19)}},
     {"linear, bias of two axes", flat_bias, 3, {F(4, 6), F(19, 6), F(1, 19)}},
     {"linear in batches", linear, 3, {F(2, 4, 6), F(19, 6), F(19)}},
     {"conv", conv, 3, {F(2, 3, 8, 8), F(5, 3, 3, 3), F(5)}},
@@ -174,7 +185,8 @@ static void compare(const operation *o, const outcome *got, const outcome *want,
     for (int i = 0; i < o->n; i++)
         if (got->gradient[i]) all[n++] = got->gradient[i];
     if (last) all[n++] = s;
-    if (wb_eval_array(n, all)) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    if (wb_eval_array(n, all))
+        fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
     const double most = allowed(dtype);
     check(got->y, values_of(want->y), most, most, "%s of %s, place %d of operand %d", o->name,
           wb_dtype_name(dtype), way, k);
@@ -223,7 +235,8 @@ static void result_has_a_place(const operation *o, wb_dtype dtype, int k, int wa
     assert_int_equal(wb_eval(other), 0);
     want.y = wb_relu(wb_sub(wb_square(v_want), wb_scalar(0.25)));
     got.y = wb_relu(wb_sub(wb_square(v), wb_scalar(0.25)));
-    compare(o, &got, &want, placed(v, other, way), placed(v_want, other, way), true, dtype, -k, way);
+    compare(o, &got, &want, placed(v, other, way), placed(v_want, other, way), true, dtype, -k,
+            way);
     wb_scope_close(scope);
     ref_forget();
 }
@@ -262,7 +275,8 @@ static void somewhere(void)
 {
     for (size_t i = 0; i < WB__COUNT(operations); i += (size_t)fewer()) {
         const operation *o = &operations[i];
-        for (int k = 0; k < o->n; k++) operand_has_a_place(o, WB_F32, k, o->operands[k].ndim, false);
+        for (int k = 0; k < o->n; k++)
+            operand_has_a_place(o, WB_F32, k, o->operands[k].ndim, false);
     }
 }
 

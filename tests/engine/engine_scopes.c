@@ -173,7 +173,8 @@ static wb_tensor *lost(void)
 TEST(a_write_that_cannot_be_made_is_taken_back)
 {
     wb_scope *scope = wb_scope_open();
-    wb_tensor *w = wb_variable(wb_full_array(4, WB_F32, 1, (int64_t[]){3})), *u = wb_variable(wb_ones(3));
+    wb_tensor *w = wb_variable(wb_full_array(4, WB_F32, 1, (int64_t[]){3})),
+              *u = wb_variable(wb_ones(3));
     wb_tensor *old = lost();
     assert_int_equal(wb_assign(u, wb_zeros(3)), 0);
     int status = wb_assign(w, wb_mul(old, old));
@@ -223,7 +224,7 @@ TEST(lists_close_their_holes)
     wb_tensor *ring[ALIVE] = {NULL};
     for (int scoped = 0; scoped < 2; scoped++) {
         wb_tensor *first = wb_ones(1);
-        for (int i = 0; i < 20000; i++) {               /* freed out of order, within scopes or not */
+        for (int i = 0; i < 20000; i++) { /* freed out of order, within scopes or not */
             wb_scope *s = scoped ? wb_scope_open() : NULL;
             wb_tensor *x = wb_full_array(i, WB_I32, 0, NULL);
             if (scoped) x = wb_keep(x);

@@ -7,7 +7,9 @@
 
 #include <time.h>
 
-#define F(...) wb_from((float[]){__VA_ARGS__}, WB_F32, 1, (int64_t[]){sizeof((float[]){__VA_ARGS__}) / sizeof(float)})
+#define F(...) \
+    wb_from((float[]){__VA_ARGS__}, WB_F32, 1, \
+            (int64_t[]){sizeof((float[]){__VA_ARGS__}) / sizeof(float)})
 
 static void is(wb_tensor *x, int n, const float *want)
 {
@@ -47,10 +49,12 @@ TEST_IN_SCOPE(versions)
     IS(p, 3, 4);
     IS(q, 1, 2);
     /* one value to two variables, and turned round to a third */
-    wb_tensor *same = wb_mul(wb_exp(p), wb_scalar(0)), *one = wb_variable(F(7, 8)), *two = wb_variable(F(9, 10));
+    wb_tensor *same = wb_mul(wb_exp(p), wb_scalar(0)), *one = wb_variable(F(7, 8)),
+              *two = wb_variable(F(9, 10));
     wb_tensor *three = wb_variable(F(5, 6));
     same = wb_add(same, F(1, 2));
-    assert_int_equal(wb_assign(one, same) | wb_assign(two, same) | wb_assign(three, wb_flip(same, 0)), 0);
+    assert_int_equal(
+        wb_assign(one, same) | wb_assign(two, same) | wb_assign(three, wb_flip(same, 0)), 0);
     IS(two, 1, 2);
     IS(one, 1, 2);
     IS(three, 2, 1);

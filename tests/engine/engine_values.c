@@ -23,7 +23,8 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
     const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
     wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_INTS(0))),
                           keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
-    wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x), wb_abs(x), wb_sub(y, x), wb_div(x, y)};
+    wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x),
+                         wb_abs(x),    wb_sub(y, x), wb_div(x, y)};
     for (int i = 0; i < 4; i++) {
         wb_tensor *s = sums[i];
         keep(v, wb_astype(s, WB_F32));
@@ -46,12 +47,14 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 static void sources(values *v, wb_dtype t)
 {
     const int64_t n = 700, one = 1;
-    wb_tensor *x[3] = {wb_arange(n, t), wb_full_array(300.7, t, 1, &one), wb_full_array(-7, t, 1, &n)};
+    wb_tensor *x[3] = {wb_arange(n, t), wb_full_array(300.7, t, 1, &one),
+                       wb_full_array(-7, t, 1, &n)};
     for (int i = 0; i < 3; i++) {
         keep(v, x[i]);
         keep(v, wb_astype(x[i], WB_F64));
         keep(v, wb_astype(wb_eq(x[i], wb_flip(x[i], 0)), WB_I32));
-        keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32), wb_scalar(0)));
+        keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32),
+                         wb_scalar(0)));
         if (t == WB_BOOL) {
             keep(v, wb_not(x[i]));
             keep(v, wb_and(x[i], wb_full_array(2, t, 1, &n)));
@@ -70,8 +73,10 @@ static void build(values *v, wb_dtype t, int what)
     draw_state = 5;
     for (int i = 0; i < ROWS * COLUMNS; i++)
         for (int k = 0; k < 2; k++)
-            x[k][i] = t == WB_I64 || t == WB_I32 ? (int64_t)draw_bits() >> draw_int(0, 62) : draw_int(-128, 255);
-    wb_tensor *a = wb_astype(wb_from(x[0], WB_I64, 2, dims), t), *b = wb_astype(wb_from(x[1], WB_I64, 2, dims), t);
+            x[k][i] = t == WB_I64 || t == WB_I32 ? (int64_t)draw_bits() >> draw_int(0, 62)
+                                                 : draw_int(-128, 255);
+    wb_tensor *a = wb_astype(wb_from(x[0], WB_I64, 2, dims), t),
+              *b = wb_astype(wb_from(x[1], WB_I64, 2, dims), t);
     if (wb_eval(a, b)) fail_msg("%s", wb_error());
     if (what) arithmetic(v, a, b);
     else sources(v, t);
@@ -121,10 +126,12 @@ TEST(integers_wrap_everywhere)
 TEST(numbers_that_do_not_fit)
 {
     static const struct { wb_dtype dtype; double fits, over; } all[] = {
-        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
+        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0},
+        {WB_I64, -0x1p63, 1e19}};
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_tensor *x = wb_full_array(3, all[i].dtype, 1, (int64_t[]){2});
-        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) == (3 > all[i].fits));
+        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) ==
+                    (3 > all[i].fits));
         assert_null(wb_lt(x, wb_scalar(all[i].over)));
         FAILED(WB_ERROR_DTYPE, wb_dtype_name(all[i].dtype));
         assert_null(wb_where(wb_gt(x, wb_scalar(0)), wb_scalar(all[i].over), x));
@@ -192,7 +199,8 @@ static const struct { int ndim; int64_t dims[4]; } empty[] = {
 static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
 {
     wb_scope *scope = wb_scope_open();
-    const array x = ref_new(empty[shape].ndim, empty[shape].dims), want = ref_sum(x, mask, keep_axes);
+    const array x = ref_new(empty[shape].ndim, empty[shape].dims),
+                want = ref_sum(x, mask, keep_axes);
     wb_reduce_options o = {.size = sizeof o, .keep = keep_axes};
     int64_t axes[WB_MAX_DIMS];
     int n_axes = 0;
@@ -205,7 +213,8 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
         for (int i = 0; i < FOLLOWERS; i++) all[i] = follower(s, i);
         if (wb_eval_array(FOLLOWERS, all)) fail_msg("%s", wb_error());
         for (int i = 0; i < FOLLOWERS; i++)
-            check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape, mask, i);
+            check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape,
+                  mask, i);
     }
     for (int i = 0; i < FOLLOWERS && want.size && !far_away(); i++)
         check(follower(wb_sum_with(made ? wb_tanh(t) : t, &o), i), followed(want, i), 1e-6, 1e-6,
@@ -240,7 +249,8 @@ TEST(gradients_of_nothing)
 {
     for (int which = 0; which < 5; which += fewer()) {
         wb_scope *scope = wb_scope_open();
-        const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}), ref_new(2, (int64_t[]){0, 2})};
+        const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}),
+                                ref_new(2, (int64_t[]){0, 2})};
         wb_tensor *x[3], *g[3];
         for (int i = 0; i < 3; i++) x[i] = tensor_of(zeros[i], WB_F32, 0);
         wb_tensor *loss = head(wb_linear(x[2], x[1], x[0]), which);

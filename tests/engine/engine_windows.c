@@ -84,7 +84,8 @@ TEST(texts_are_one_plan)
         const int64_t before = built();
         for (int64_t i = 0; i + WINDOW < LENGTH; i++) {
             wb_scope *step = wb_scope_open();
-            wb_tensor *x = wb_slice(t, 0, i, i + WINDOW), *y = wb_slice(t, 0, i + 1, i + 1 + WINDOW);
+            wb_tensor *x = wb_slice(t, 0, i, i + WINDOW),
+                      *y = wb_slice(t, 0, i + 1, i + 1 + WINDOW);
             wb_tensor *z = wb_mul(wb_take(e, x), wb_unsqueeze(wb_astype(y, WB_F32), 1));
             array a = ref_take(table, ref_slice(text, 0, i, i + WINDOW));
             array b = ref_reshape(ref_slice(text, 0, i + 1, i + 1 + WINDOW), 2,
@@ -427,7 +428,8 @@ TEST_IN_SCOPE(windows_are_what_is_read)
         assert_true(wb__leaf_slice_of(rows[i].x, &w));
         assert_ptr_equal(w.base, x);
         if (w.at != 4 * rows[i].first || w.bytes != 4 * (rows[i].last - rows[i].first + 1))
-            fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at, (long long)(w.at + w.bytes));
+            fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at,
+                     (long long)(w.at + w.bytes));
     }
 }
 

@@ -45,8 +45,8 @@ void attention_head(const attention_shape *s, double *const view[ATTENTION_VIEWS
         const int64_t seen = s->causal ? i + 1 + s->keys - s->queries : s->keys;
         double top = -INFINITY, sum = 0;
         for (int64_t j = 0; j < seen; j++) {
-            p[j] = s->scale * dot(view[ATTENTION_Q] + i * s->depth, view[ATTENTION_K] + j * s->depth,
-                                  s->depth);
+            p[j] = s->scale * dot(view[ATTENTION_Q] + i * s->depth,
+                                  view[ATTENTION_K] + j * s->depth, s->depth);
             top = fmax(top, p[j]);
         }
         for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);

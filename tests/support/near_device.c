@@ -37,7 +37,9 @@ static int kind_of(const wb__step *s)
 /* The bit and the count of what is summed. */
 static int sums_bit(const wb__step *s)
 {
-    return s->sums_of == WB__SUMS_OF_A ? NEAR_SUMS_OF_A : s->sums_of == WB__SUMS_OF_B ? NEAR_SUMS_OF_B : 0;
+    return s->sums_of == WB__SUMS_OF_A   ? NEAR_SUMS_OF_A
+           : s->sums_of == WB__SUMS_OF_B ? NEAR_SUMS_OF_B
+                                         : 0;
 }
 
 static wb__step asked;

@@ -126,7 +126,8 @@ static const struct { const char *name; ref_f2 f;
 };
 
 #define FIND(list) \
-    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) if (!strcmp((list)[i].name, name)) return (list)[i].f; \
+    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) \
+        if (!strcmp((list)[i].name, name)) return (list)[i].f; \
     return NULL
 ref_f1 ref_unary(const char *name) { FIND(unaries); }
 ref_f1 ref_test(const char *name) { FIND(tests); }

@@ -314,7 +314,8 @@ static uint64_t hash(const product *p)
         p->b.order, p->c.order, p->a.ld, p->b.ld, p->c.ld, p->a.step, p->b.step, p->c.step,
         p->c.batch, p->m, p->n, p->k};
     uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) h = (h ^ (uint64_t)all[i]) * 1099511628211u;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        h = (h ^ (uint64_t)all[i]) * 1099511628211u;
     return h;
 }
 
@@ -439,8 +440,8 @@ static bool reaches(const char *what, const void *at, int64_t bytes, uint32_t al
     const uint64_t address = (uint64_t)(uintptr_t)at;
     const size_t span = vgpu_span(address);
     if (span >= (size_t)bytes && address % align == 0) return true;
-    vgpu_wrong("cublasLtMatmul: %s at %#llx: of %lld bytes %zu are there; to be aligned to %u", what,
-               (unsigned long long)address, (long long)bytes, span, align);
+    vgpu_wrong("cublasLtMatmul: %s at %#llx: of %lld bytes %zu are there; to be aligned to %u",
+               what, (unsigned long long)address, (long long)bytes, span, align);
     return false;
 }
 
@@ -492,7 +493,8 @@ LT(cublasStatus_t, Matmul,
     }
     memcpy(&algo, chosen, sizeof algo);
     if (algo.magic != magic || algo.problem != hash(&p) || workspace_bytes < algo.workspace) {
-        vgpu_wrong("cublasLtMatmul: the algorithm is another problem's, or its workspace too small");
+        vgpu_wrong("cublasLtMatmul: the algorithm is another problem's, or its workspace is"
+                   " too small");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     p.at_a = a;

@@ -131,7 +131,8 @@ DNN(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t opaque))
 static bool belongs(int type, int name)
 {
     static const struct { int type, first, last; } ranges[] = {
-        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 9}, {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 106},
+        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 9},
+        {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 106},
         {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 204},
         {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 400, 407},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
@@ -167,7 +168,8 @@ DNN(wb__dnn_enum, BackendSetAttribute,
 {
     descriptor *d = valid(opaque, "cudnnBackendSetAttribute");
     if (!d) return CUDNN_STATUS_BAD_PARAM;
-    if (d->finished || !values || n < 1 || !belongs(d->type, (int)name) || d->n == MOST_ATTRIBUTES) {
+    if (d->finished || !values || n < 1 || !belongs(d->type, (int)name) ||
+        d->n == MOST_ATTRIBUTES) {
         vgpu_wrong("cudnnBackendSetAttribute: %u of a descriptor of kind %d%s", name, d->type,
                    d->finished ? ", which is finished" : "");
         return CUDNN_STATUS_BAD_PARAM;
@@ -252,7 +254,8 @@ static bool operation(cudnn_program *p, const descriptor *d)
 {
     size_t k = 0;
     while (k < sizeof kinds / sizeof *kinds && kinds[k].kind != d->type) k++;
-    if (k == sizeof kinds / sizeof *kinds || !d->finished || p->n_ops == CUDNN_MOST_OPS) return false;
+    if (k == sizeof kinds / sizeof *kinds || !d->finished || p->n_ops == CUDNN_MOST_OPS)
+        return false;
     const descriptor *how = kinds[k].how < 0 ? NULL : linked(d, kinds[k].how);
     cudnn_op o = {.kind = d->type, .b = -1, .t = -1, .axis = -1};
     if (kinds[k].how >= 0 && (!how || !how->finished)) return false;
@@ -374,8 +377,8 @@ static wb__dnn_enum notes_of(const descriptor *engine, int64_t room, int64_t *n,
 }
 
 DNN(wb__dnn_enum, BackendGetAttribute,
-    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,
-     void *values))
+    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t room,
+     int64_t *n, void *values))
 {
     const descriptor *d = valid(opaque, "cudnnBackendGetAttribute");
     const int64_t which = d ? number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) : 0;
@@ -430,9 +433,10 @@ static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointe
     if (at && t->address % (uint64_t)t->align == 0 &&
         vgpu_span(t->address) >= (size_t)(reach * each))
         return true;
-    vgpu_wrong("cudnnBackendExecute: tensor %lld at %p: of %lld bytes %zu are there; aligned to %lld",
-               (long long)t->id, at, (long long)(reach * each), at ? vgpu_span(t->address) : 0,
-               (long long)t->align);
+    vgpu_wrong(
+        "cudnnBackendExecute: tensor %lld at %p: of %lld bytes %zu are there; aligned to %lld",
+        (long long)t->id, at, (long long)(reach * each), at ? vgpu_span(t->address) : 0,
+        (long long)t->align);
     return false;
 }
 
@@ -457,8 +461,8 @@ DNN(wb__dnn_enum, BackendExecute,
     }
     if (good && has_notes(d)) __atomic_add_fetch(&noted, 1, __ATOMIC_RELAXED);
     if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
-    const int e = good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p)
-                       : 1;
+    const int e =
+        good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p) : 1;
     free(p);
     return e ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

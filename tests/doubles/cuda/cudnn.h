@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
     int32_t kind;                   /* of its descriptor */
     int32_t mode, axis;             /* of pointwise operations; of reductions, the mode */
-    int32_t x, b, t, y;             /* tensors, -1: none; convolutions: x, w, y as b, whatever is made */
+    int32_t x, b, t, y; /* tensors, -1: none; convolutions: x, w, y as b, whatever is made */
     int64_t before[2], behind[2], dilation[2], stride[2];
 } cudnn_op;
 

@@ -207,8 +207,10 @@ int cudnn_run(void *program)
         case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: reshape(p, o, &all); break;
         default:
             convolution(p, o, &all);
-            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) made = o->x;
-            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) made = o->b;
+            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+                made = o->x;
+            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+                made = o->b;
         }
         finish(p, &all, made);
     }

@@ -102,7 +102,7 @@ typedef struct {
     size_t bytes, mapped;
     int device;
     CUmemoryPool pool;                  /* NULL: by cuMemAlloc */
-    bool there, freed;                  /* reached; given back by a call, perhaps not yet executed */
+    bool there, freed; /* reached; given back by a call, perhaps not yet executed */
 } vgpu_block;
 
 struct CUmemPoolHandle_st {

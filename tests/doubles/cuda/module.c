@@ -51,7 +51,8 @@ static void *open_code(const void *code, size_t bytes)
 {
     static int n;
     char path[256];
-    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(), n++);
+    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(),
+             n++);
     const int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0700);
     void *handle = NULL;
     if (file < 0) {
@@ -180,7 +181,8 @@ static CUresult run_launch(vgpu_work *w)
 
 static CUresult check_size(const unsigned groups[3], const unsigned items[3])
 {
-    static const unsigned max_groups[3] = {INT32_MAX, 65535, 65535}, max_items[3] = {1024, 1024, 64};
+    static const unsigned max_groups[3] = {INT32_MAX, 65535, 65535},
+                          max_items[3] = {1024, 1024, 64};
     uint64_t all = 1;
     for (int i = 0; i < 3; i++) {
         if (!groups[i] || !items[i] || groups[i] > max_groups[i] || items[i] > max_items[i])

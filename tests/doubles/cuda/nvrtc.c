@@ -149,7 +149,8 @@ static bool compile(const paths *p, int arch)
 static char *build(const char *text, int arch, size_t *bytes, char **log)
 {
     paths p;
-    const char *tmp = getenv("TMPDIR"), *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
+    const char *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
+    const char *tmp = getenv("TMPDIR");
     char *const places[] = {p.in, p.expanded, p.out, p.object, p.log};
     char *object = NULL;
     size_t n;
@@ -215,7 +216,8 @@ static bool real_wanted(const char *text)
 
 static bool real_compiles(const char *text, char **log)
 {
-    static const char *const real_archs[] = {"--gpu-architecture=sm_80", "--gpu-architecture=sm_90"};
+    static const char *const real_archs[] = {"--gpu-architecture=sm_80",
+                                             "--gpu-architecture=sm_90"};
     char in[] = "/tmp/vgpu-real-XXXXXX", said[40];
     size_t n;
     bool good = true;
@@ -293,7 +295,7 @@ VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, co
 {
     MAY_FAIL("nvrtcCreateProgram");
     (void)name, (void)headers, (void)names;
-    if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT;     /* headers: none of ours has any */
+    if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT; /* headers: none of ours has any */
     nvrtcProgram p = calloc(1, sizeof *p);
     if (!p || !(p->text = strdup(text))) return NVRTC_ERROR_OUT_OF_MEMORY;
     *made = p;
@@ -390,7 +392,8 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
         strcat(path, ".real");          /* an empty file: it was, by the real one too */
         const bool known = cached && !access(path, F_OK);
         if (!known && !real_compiles(text, &p->log)) {
-            fprintf(stderr, "vgpu: the real NVRTC does not compile a text: %s\n", p->log ? p->log : "");
+            fprintf(stderr, "vgpu: the real NVRTC does not compile a text: %s\n",
+                    p->log ? p->log : "");
             fflush(NULL);
             if (getenv("VGPU_STRICT")) _exit(99);       /* a graph would do without its tables */
             free(object);

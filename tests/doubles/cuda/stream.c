@@ -208,7 +208,7 @@ vgpu_ticket *vgpu_put_mark(CUstream s)
 
 CUresult vgpu_stream(CUstream s, bool same)
 {
-    const bool is = (uintptr_t)s > 2 && vgpu_is(s, VGPU_STREAM);    /* CU_STREAM_LEGACY, PER_THREAD */
+    const bool is = (uintptr_t)s > 2 && vgpu_is(s, VGPU_STREAM); /* CU_STREAM_LEGACY, PER_THREAD */
     return is && (!same || s->object.context == vgpu_current()) ? CUDA_SUCCESS
                                                                 : CUDA_ERROR_INVALID_HANDLE;
 }
