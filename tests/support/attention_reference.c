@@ -17,7 +17,8 @@ static void add(double *to, double factor, const double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += factor * x[i];
 }
 
-/* One query's part of the gradients; p: what it takes of each key. */
+/* Adds the contributions of query i to the gradients.  p: its softmax weights of the first `seen`
+ * keys. */
 static void gradients(const attention_shape *s, double *const view[], int64_t i, const double *p,
                       int64_t seen)
 {
