@@ -1,5 +1,6 @@
-/* A value does not depend on what is evaluated with it: integers wrap and bools are 0 or 1
- * inside a kernel as in memory, and a sum over no elements is 0 for every reader. */
+/* A value does not depend on the other values of its plan.  Integers wrap and bools are 0 or 1
+ * within a kernel as in memory, and a sum over no elements is 0 for every operation that reads
+ * it. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -17,7 +18,8 @@ static wb_tensor *keep(values *v, wb_tensor *t)
     return t;
 }
 
-/* Operations on integers whose results do not fit, and those that would notice. */
+/* Integer operations whose results overflow the dtype, and operations on these results that would
+ * have other values without the wrap. */
 static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 {
     const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
@@ -43,7 +45,7 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
     keep(v, wb_where(wb_gt(wb_square(x), y), x, wb_neg(y)));
 }
 
-/* Numbers, counts and bools that their dtype does not hold. */
+/* Constants and ranges with values that their dtype cannot represent. */
 static void sources(values *v, wb_dtype t)
 {
     const int64_t n = 700, one = 1;
@@ -82,10 +84,10 @@ static void build(values *v, wb_dtype t, int what)
     else sources(v, t);
 }
 
-/* Where every kernel is compiled: fewer of them. */
-static bool far_away(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
+/* True on a device that compiles kernels: fewer cases are tested there. */
+static bool compiles_kernels(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
 
-/* Each by itself, on the CPU. */
+/* The expected values: eagerly, one operation at a time, on the CPU. */
 static void one_by_one(values *v, wb_dtype t, int what, array *want)
 {
     const wb_device *before = wb__use_device(NULL);
@@ -113,7 +115,7 @@ TEST(integers_wrap_everywhere)
             build(&v, t, what);
             if (wb_eval_array(n, v.t)) fail_msg("%s", wb_error());
             for (int i = 0; i < n; i++) same(&v, i, &want[i], t, "all at once");
-            for (int i = 0; i < n && !far_away(); i++) {
+            for (int i = 0; i < n && !compiles_kernels(); i++) {
                 build(&v, t, what);
                 same(&v, i, &want[i], t, "alone");
             }
@@ -122,7 +124,7 @@ TEST(integers_wrap_everywhere)
         }
 }
 
-/* A number beside an integer tensor is converted to its dtype. */
+/* A wb_scalar with an integer tensor is converted to its dtype; out of its range it is an error. */
 TEST(numbers_that_do_not_fit)
 {
     static const struct { wb_dtype dtype; double fits, over; } all[] = {
@@ -139,10 +141,10 @@ TEST(numbers_that_do_not_fit)
     }
 }
 
-/* The numbers themselves, of sums of i8. */
+/* Sums of i8, with expected values computed by hand. */
 TEST(sums_of_bytes)
 {
-    static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* rows: 153, -139 */
+    static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* sums: 153, -139 */
     wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_INTS(1));
     wb_tensor *wide = wb_astype(s, WB_I32), *above = wb_gt(s, wb_scalar(0)), *most = wb_max(s);
     wb_tensor *half = wb_div(s, wb_scalar(2));
@@ -153,7 +155,7 @@ TEST(sums_of_bytes)
     assert_true(wb_at(half, 0) == -51 && wb_at(half, 1) == 58 && wb_item(most) == 117);
 }
 
-/* ---- nothing to sum -------------------------------------------------------------------------- */
+/* ---- sums over no elements ------------------------------------------------------------------- */
 
 enum { FOLLOWERS = 9 };
 
@@ -196,7 +198,7 @@ static const struct { int ndim; int64_t dims[4]; } empty[] = {
     {1, {0}},        {2, {0, 5}},    {2, {5, 0}},    {2, {0, 0}},      {3, {16, 5, 0}},
     {3, {3, 0, 4}},  {3, {0, 6, 2}}, {4, {2, 3, 0, 4}}, {2, {1, 0}}};
 
-static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
+static void of_nothing(int shape, unsigned mask, bool keep_axes, bool computed)
 {
     wb_scope *scope = wb_scope_open();
     const array x = ref_new(empty[shape].ndim, empty[shape].dims),
@@ -209,16 +211,18 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
     wb_ints_set(o.axes, n_axes, axes);
     wb_tensor *t = tensor_of(x, WB_F32, 0), *all[FOLLOWERS];
     if (want.size) {
-        wb_tensor *s = wb_sum_with(made ? wb_tanh(t) : t, &o);
+        wb_tensor *s = wb_sum_with(computed ? wb_tanh(t) : t, &o);
         for (int i = 0; i < FOLLOWERS; i++) all[i] = follower(s, i);
         if (wb_eval_array(FOLLOWERS, all)) fail_msg("%s", wb_error());
         for (int i = 0; i < FOLLOWERS; i++)
             check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape,
                   mask, i);
     }
-    for (int i = 0; i < FOLLOWERS && want.size && !far_away(); i++)
-        check(follower(wb_sum_with(made ? wb_tanh(t) : t, &o), i), followed(want, i), 1e-6, 1e-6,
-              "shape %d, axes %x: %d alone", shape, mask, i);
+    for (int i = 0; i < FOLLOWERS && want.size && !compiles_kernels(); i++) {
+        wb_tensor *s = wb_sum_with(computed ? wb_tanh(t) : t, &o);
+        check(follower(s, i), followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d alone", shape,
+              mask, i);
+    }
     wb_scope_close(scope);
     ref_forget();
 }
@@ -226,14 +230,14 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
 TEST(sums_of_nothing)
 {
     static const struct { int shape; unsigned mask; } few[] = {{1, 1}, {2, 2}, {4, 5}, {5, 2}};
-    for (size_t i = 0; i < WB__COUNT(few) && far_away(); i += (size_t)fewer())
+    for (size_t i = 0; i < WB__COUNT(few) && compiles_kernels(); i += (size_t)fewer())
         of_nothing(few[i].shape, few[i].mask, false, true);
-    for (int shape = 0; shape < (int)WB__COUNT(empty) && !far_away(); shape++)
+    for (int shape = 0; shape < (int)WB__COUNT(empty) && !compiles_kernels(); shape++)
         for (unsigned mask = 1; mask < 1u << empty[shape].ndim; mask++)
-            for (int way = 0; way < 4; way++) of_nothing(shape, mask, way & 1, way >> 1);
+            for (int k = 0; k < 4; k++) of_nothing(shape, mask, k & 1, k >> 1);
 }
 
-/* What a model's parameters get from a batch of no observations: zeros. */
+/* Losses of a model; with a batch of no observations all gradients are zeros. */
 static wb_tensor *head(wb_tensor *y, int which)
 {
     switch (which) {

@@ -199,8 +199,8 @@ void vgpu_end_streams(CUcontext c);
 
 /* Appends work to the stream's capture. */
 CUresult vgpu_capture_put(CUstream s, vgpu_work *w);
-/* For calls that are not permitted on a captured stream: if the stream is captured, returns an error
- * and makes the capture invalid. */
+/* For calls that are not permitted on a captured stream: returns an error and invalidates the
+ * capture if the stream is captured. */
 CUresult vgpu_not_captured(CUstream s);
 /* For calls without a stream: an error if the mode of a capture does not permit them. */
 CUresult vgpu_unsafe(void);
