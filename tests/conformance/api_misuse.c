@@ -233,7 +233,7 @@ TEST(nothing_to_train_on)
             "batches", "dataset", "batch", ".drop_last");
 }
 
-/* After an update the gradient of the old loss is an error, not NULL without one and not zeros. */
+/* After an update, the gradient of the old loss fails with an error; it is not zeros. */
 TEST(gradient_after_the_update)
 {
     wb_layer *m = wb_Dense(3, 1, .no_bias = true, .init = wb_init_ones);

@@ -372,7 +372,7 @@ static void build(const program *p, wb_tensor **t)
 /* Compares all values with the interpreter's.  lazy: reads them in a mixed order and leaves out
  * those that an assignment has made unreadable. */
 static void compare_all(const program *p, wb_tensor **t, const array *value, bool lazy,
-                        const char *way, int64_t seed)
+                        const char *mode, int64_t seed)
 {
     for (int k = 0; k < p->n_values; k++) {
         int i = lazy ? (int)((k * 7919LL + seed) % p->n_values) : k;
@@ -386,7 +386,7 @@ static void compare_all(const program *p, wb_tensor **t, const array *value, boo
         for (int64_t j = 0; good && j < got.size; j++)
             good = fabs(got.at[j] - value[i].at[j]) <= most;
         if (!good) describe(p, value, i);
-        check(t[i], value[i], 0, most, "seed %lld, %s, value %d", (long long)seed, way, i);
+        check(t[i], value[i], 0, most, "seed %lld, %s, value %d", (long long)seed, mode, i);
     }
 }
 

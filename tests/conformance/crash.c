@@ -193,7 +193,7 @@ static int end(pid_t child, int reports)
     return number;
 }
 
-/* Seconds of one saving. */
+/* The duration of a save in seconds.  *last: the number that the file then holds. */
 static double time_of(const kind *k, int from, int *last)
 {
     enum { ROUNDS = 10 };
@@ -255,6 +255,6 @@ TEST(every_kind)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    wb_set_threads(1);                  /* a fork has none of its parent's */
+    wb_set_threads(1);                  /* a forked child has no threads of the pool */
     return run_cases(make_all, remove_all);
 }

@@ -62,11 +62,11 @@ static double digest(wb_layer *m)
 typedef struct { double first, second; int failures; } outcome;
 
 /* Each call that may fail is repeated if it failed, and must then succeed. */
-static outcome story(bool disturbed)
+static outcome scenario(bool with_faults)
 {
     outcome out = {0};
     wb_scope *s = wb_scope_open();
-    if (!s && disturbed) s = wb_scope_open();
+    if (!s && with_faults) s = wb_scope_open();
     wb_seed(6);
     wb_layer *m = make_model(), *loaded;
     if (!m) {
@@ -85,8 +85,6 @@ static outcome story(bool disturbed)
          * the step can be repeated. */
         if (one_step(m, o, i)) fail_msg("step %d after a failure: %s", i, wb_error());
     }
-    int64_t watched = wb__alloc_count();
-    (void)watched;
     if (wb_save(path, m)) {
         out.failures++;
         if (wb_save(path, m)) fail_msg("saving after a failure: %s", wb_error());
@@ -108,10 +106,10 @@ static outcome story(bool disturbed)
 
 static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*count)(void))
 {
-    outcome plain = story(false);
-    if (getenv("FAULT_AT")) fail_at(atol(getenv("FAULT_AT"))), story(true);
+    outcome plain = scenario(false);
+    if (getenv("FAULT_AT")) fail_at(atol(getenv("FAULT_AT"))), scenario(true);
     fail_at(INT64_MAX);
-    story(false);
+    scenario(false);
     int64_t base = wb_memory_used(), n = 0,
             most = option_count               ? option_count
                    : getenv("WEBER_TEST_ALL") ? INT64_MAX
@@ -119,13 +117,13 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
     fail_at(INT64_MAX);
     int64_t all = 0;
     { /* all: the first n at which nothing fails, by binary search.  No counter can be read instead:
-         story() ends the injection. */
+         scenario() ends the injection. */
         (void)count;
         int64_t low = 1, high = 1 << 20;
         while (low < high) {
             int64_t middle = (low + high) / 2;
             fail_at(middle);
-            if (story(true).failures) low = middle + 1;
+            if (scenario(true).failures) low = middle + 1;
             else high = middle;
         }
         all = low;
@@ -133,7 +131,7 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
     int64_t stride = all / most + 1;
     for (n = 1 + draw_int(0, stride - 1); n <= all; n += stride) {
         fail_at(n);
-        outcome now = story(true);
+        outcome now = scenario(true);
         if (now.first != plain.first || now.second != plain.second)
             fail_msg(
                 "%s %lld of %lld fails: the model became %.12g (undisturbed %.12g), the file %.12g",
@@ -142,7 +140,7 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
             fail_msg("%s %lld of %lld fails: %lld bytes are left, undisturbed %lld", what,
                      (long long)n, (long long)all, (long long)wb_memory_used(), (long long)base);
     }
-    print_message("%s: %lld places\n", what, (long long)all);
+    print_message("%s: %lld cases\n", what, (long long)all);
 }
 
 TEST(allocations)

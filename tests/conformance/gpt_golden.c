@@ -27,7 +27,7 @@ typedef struct {
     char text[MOST][24];
 } model;
 
-/* The training text of make_gpt.py: a token of the batch of a step. */
+/* A token of the training text, as in make_gpt.py. */
 static int character(int step, int row, int at)
 {
     return ((at * at + 7 * row + 3 * at + 5 * (step % 10)) * 31 / 8) % VOCABULARY;

@@ -41,7 +41,7 @@ typedef struct {
 } buffer;
 
 enum { GUARD = 64 };
-static const double MARK = 0.4375;      /* exact in every dtype; elements that must not change */
+static const double MARK = 0.4375;      /* of elements that must not change; exact in all dtypes */
 
 static double element(const void *data, wb_dtype type, int64_t i)
 {

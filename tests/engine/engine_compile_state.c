@@ -378,18 +378,18 @@ static int scaled(wb_tensor *const *in, wb_tensor **out, void *ctx)
 /* A plain call and the recorded call have the same bits or the same error. */
 static void same_as_plain(wb_compiled *c, wb_tensor *x, wb_tensor *number)
 {
-    wb_tensor *in[9] = {x, number}, *out[3] = {NULL}, *made[3];
+    wb_tensor *in[9] = {x, number}, *out[3] = {NULL}, *results[3];
     wb_clear_error();
     scaled(in, out, NULL);
     recorded--;
-    const int code = out[0] ? 0 : wb_error_code(), status = wb_call_compiled(c, 2, in, 3, made);
+    const int code = out[0] ? 0 : wb_error_code(), status = wb_call_compiled(c, 2, in, 3, results);
     if (status != code) fail_msg("the recorded call: %d, plain %d: %s", status, code, wb_error());
     for (int i = 0; i < 3 && !code; i++) {
-        assert_int_equal(wb_dtype_of(out[i]), wb_dtype_of(made[i]));
+        assert_int_equal(wb_dtype_of(out[i]), wb_dtype_of(results[i]));
         double a[8] = {0}, b[8] = {0};
         const size_t bytes = (size_t)wb_size(out[i]) * wb_dtype_bytes(wb_dtype_of(out[i]));
         WORKS(wb_copy_out(out[i], a, bytes));
-        WORKS(wb_copy_out(made[i], b, bytes));
+        WORKS(wb_copy_out(results[i], b, bytes));
         assert_memory_equal(a, b, bytes);
     }
 }

@@ -25,8 +25,8 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
     const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
     wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_INTS(0))),
                           keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
-    wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x),
-                         wb_abs(x),    wb_sub(y, x), wb_div(x, y)};
+    wb_tensor *results[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x),
+                            wb_abs(x),    wb_sub(y, x), wb_div(x, y)};
     for (int i = 0; i < 4; i++) {
         wb_tensor *s = sums[i];
         keep(v, wb_astype(s, WB_F32));
@@ -36,11 +36,11 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
         keep(v, wb_max(s));
         keep(v, wb_div(wb_add(x, s), wb_scalar(3)));
     }
-    for (size_t i = 0; i < WB__COUNT(made); i++) {
-        keep(v, made[i]);
-        keep(v, wb_astype(made[i], WB_I64));
-        keep(v, wb_div(made[i], wb_scalar(2)));
-        keep(v, wb_lt(made[i], x));
+    for (size_t i = 0; i < WB__COUNT(results); i++) {
+        keep(v, results[i]);
+        keep(v, wb_astype(results[i], WB_I64));
+        keep(v, wb_div(results[i], wb_scalar(2)));
+        keep(v, wb_lt(results[i], x));
     }
     keep(v, wb_where(wb_gt(wb_square(x), y), x, wb_neg(y)));
 }

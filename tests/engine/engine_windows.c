@@ -388,7 +388,7 @@ TEST(versions)
         check(old, numbers(at, 4, 1), 0, 0, "the old version from %lld", (long long)at);
         assert_true(wb_item(sum) == 4.0 * (double)at + 6);
         check(wb_slice(v, 0, at, at + 4), numbers(at, 4, 10), 0, 0, "the new version");
-        /* assigned its own rotation: each element is read and written at different positions */
+        /* assigned its own rotation, in which every element moves */
         wb_tensor *head = wb_slice(v, 0, 0, 7), *tail = wb_slice(v, 0, 7, 10);
         assert_int_equal(wb_assign(v, wb_concat(0, tail, head)), 0);
         array parts[2] = {numbers(7, 3, 10), numbers(0, 7, 10)};

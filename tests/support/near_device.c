@@ -147,17 +147,17 @@ static void attention(const wb__step *s, void *const *buffers)
     const int64_t *q = s->views[0].dims, *v = s->views[2].dims;
     const attention_shape shape = {q[2], v[2], q[3], v[3], s->attention.scale, s->attention.causal};
     const int results = s->n_views == ATTENTION_VIEWS ? ATTENTION_DQ : ATTENTION_O;
-    const int64_t room = WB__MAX(q[2], v[2]) * WB__MAX(q[3], v[3]);
-    double *all = calloc((size_t)(11 * room), sizeof *all), *view[ATTENTION_VIEWS] = {NULL};
+    const int64_t size = WB__MAX(q[2], v[2]) * WB__MAX(q[3], v[3]);
+    double *all = calloc((size_t)(11 * size), sizeof *all), *view[ATTENTION_VIEWS] = {NULL};
     if (!all) abort();
     for (int64_t z = 0; z < q[0] * q[1]; z++) {
         for (int i = 0; i < s->n_views; i++) {
-            view[i] = all + i * room;
+            view[i] = all + i * size;
             if (i < results) copy_head(&s->views[i], buffers, z / q[1], z % q[1], view[i], false);
         }
-        double *o = all + 9 * room, *lse = all + 10 * room, bad = 0;
-        memcpy(o, view[ATTENTION_O], (size_t)room * sizeof *o);
-        memcpy(lse, view[ATTENTION_LSE], (size_t)room * sizeof *lse);
+        double *o = all + 9 * size, *lse = all + 10 * size, bad = 0;
+        memcpy(o, view[ATTENTION_O], (size_t)size * sizeof *o);
+        memcpy(lse, view[ATTENTION_LSE], (size_t)size * sizeof *lse);
         attention_head(&shape, view);
         if (results == ATTENTION_DQ)
             bad = nan_if_wrong(&s->views[ATTENTION_O], o, view[ATTENTION_O]) +
@@ -231,7 +231,7 @@ static bool declines(const wb__step *s)
 
 typedef struct {
     wb__kernel base;
-    wb__kernel *inner;                  /* the CPU's; NULL: a product of ours */
+    wb__kernel *inner;                  /* the CPU's kernel; NULL: computed in this file */
     wb__step step;
 } near_kernel;
 

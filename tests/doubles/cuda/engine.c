@@ -23,10 +23,10 @@ enum { STACK = 128 << 10, PAGE = 4096, MOST_ITEMS = 1024 };
 static void body(void);
 
 #if defined(__x86_64__)
-typedef struct { void *at; } place;
+typedef struct { void *at; } saved_stack;
 
 /* Saves the registers that a callee must preserve on this stack, and continues on the other one. */
-void vgpu_switch(place *from, const place *to);
+void vgpu_switch(saved_stack *from, const saved_stack *to);
 __asm__(".text\n.globl vgpu_switch\n.hidden vgpu_switch\n.type vgpu_switch,@function\n"
         "vgpu_switch:\n"
         "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
@@ -36,7 +36,7 @@ __asm__(".text\n.globl vgpu_switch\n.hidden vgpu_switch\n.type vgpu_switch,@func
         "    ret\n"
         ".size vgpu_switch, .-vgpu_switch\n");
 
-static void prepare(place *p, char *stack)
+static void prepare(saved_stack *p, char *stack)
 {
     void **top = (void **)(stack + STACK);
     *--top = NULL;                      /* the return address of `body`, which never returns */
@@ -46,10 +46,10 @@ static void prepare(place *p, char *stack)
 }
 #else
 #include <ucontext.h>
-typedef ucontext_t place;
-static void vgpu_switch(place *from, const place *to) { swapcontext(from, to); }
+typedef ucontext_t saved_stack;
+static void vgpu_switch(saved_stack *from, const saved_stack *to) { swapcontext(from, to); }
 
-static void prepare(place *p, char *stack)
+static void prepare(saved_stack *p, char *stack)
 {
     getcontext(p);
     p->uc_stack.ss_sp = stack;
@@ -62,13 +62,13 @@ static void prepare(place *p, char *stack)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 static struct {
-    place at;
+    saved_stack at;
     char *stack;
     bool waits;                         /* at a barrier; else no item is left for it */
     int line;
     unsigned item;
 } fibers[MOST_ITEMS];
-static place home;
+static saved_stack home;
 static int current, n_prepared;
 
 static const vgpu_grid *grid;

@@ -49,7 +49,7 @@ void vgpu_count(vgpu_counter *c);
         if (tried) return tried;                                                                 \
     } while (0)
 
-/* ---- books ----------------------------------------------------------------------------------- */
+/* ---- handles and counts ---------------------------------------------------------------------- */
 
 typedef enum {
     VGPU_STREAM, VGPU_EVENT, VGPU_MODULE, VGPU_FUNCTION, VGPU_POOL, VGPU_GRAPH, VGPU_EXEC,
@@ -220,12 +220,12 @@ typedef struct {
 typedef struct {
     struct { unsigned x, y, z; } item, group, items, groups;
     void (*barrier)(int line);
-} vgpu_place;
+} vgpu_position;
 
 typedef struct {
     const char *name;
     const vgpu_kernel *kernel;
-    vgpu_place *here;
+    vgpu_position *here;
     char *shared, *shared_end;
     unsigned groups[3], items[3];
     void **arguments;

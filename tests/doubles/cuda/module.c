@@ -22,7 +22,7 @@ struct CUfunc_st {
     char name[128];
     CUmodule module;
     const vgpu_kernel *kernel;
-    vgpu_place *here;
+    vgpu_position *here;
     char *shared, *shared_end;
 };
 

@@ -46,12 +46,12 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 
 typedef decltype(sizeof 0) size_t;
 
-struct vgpu_place {
+struct vgpu_position {
     uint3 item, group, items, groups;
     void (*barrier)(int line);
 };
-extern "C" __attribute__((visibility("default"))) vgpu_place vgpu_here;
-vgpu_place vgpu_here;
+extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
+vgpu_position vgpu_here;
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
