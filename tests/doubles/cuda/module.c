@@ -155,8 +155,8 @@ static bool check_pointers(vgpu_work *w, const vgpu_grid *g)
         memcpy(&at, g->arguments[i], sizeof at);
         if (!at || vgpu_reaches(w->context, at)) continue;
         vgpu_fault(w->context, CUDA_ERROR_ILLEGAL_ADDRESS,
-                   "%s: argument %d, %#llx, is no address that device %d can access", g->name, i,
-                   at, w->context->device);
+                   "%s: argument %d, %#llx, is nothing that device %d reaches", g->name, i, at,
+                   w->context->device);
         return false;
     }
     return true;
