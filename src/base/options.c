@@ -29,17 +29,26 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
 
 static const char *after_blanks(const char *at) { return at + strspn(at, " \t\n"); }
 
+/* The end of the string or character literal that begins at `at`: its second quote. */
+static const char *literal_end(const char *at)
+{
+    const char quote = *at;
+    while (*++at && *at != quote) at += *at == '\\' && at[1];
+    return at;
+}
+
 /* The next comma outside brackets and literals, or the end of the text or of a bracket. */
 static const char *argument_end(const char *at)
 {
-    for (int depth = 0; *at; at++) {
-        if (!depth && strchr(",}", *at)) break;
-        if (strchr("([{", *at)) depth++;
-        if (strchr(")]}", *at)) depth--;
-        if (*at != '"' && *at != '\'') continue;
-        const char quote = *at;
-        while (*++at && *at != quote) at += *at == '\\' && at[1];
-        if (!*at) break;
+    int depth = 0;
+    for (; *at; at++) {
+        switch (*at) {
+        case '(': case '[': case '{': depth++; break;
+        case ')': case ']': depth--; break;
+        case '}': if (!depth--) return at; break;
+        case ',': if (!depth) return at; break;
+        case '"': case '\'': at = literal_end(at); if (!*at) return at; break;
+        }
     }
     return at;
 }
