@@ -99,7 +99,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 /** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  An option that is
  * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
  * name or by position, and one argument too many is a compile error.  An option given as 0 is 0.
- * WB_IS(v) names the default v of an option; it is the value in C++.
+ * WB_IS(v) names the default v of an option; in C++ it initialises the field.  Where it is NULL, {}
+ * or an enumerator, the comment may name the default.
  *
  * The first two fields are not options: .size is the size of the struct, and .given is the text of
  * the options in the program, in which the library looks up which options are given.  The macros
@@ -223,9 +224,9 @@ WB_API wb_scope *wb_scope_open(void);
  * each step, or wb_free, frees them. */
 WB_API int wb_scope_close(wb_scope *scope);
 
-/** Moves the reference of the innermost scope to the scope around it, and returns `object`.  An
- * object of another scope gets one more reference there.  Error: `object` was freed.
- * wb_keep(object) is the typed form. */
+/** Moves the reference of the innermost scope to the scope around it, and returns `object`.  If the
+ * innermost scope has none, the scope around it gets one more.  In the root scope it does nothing.
+ * Error: `object` was freed.  wb_keep(object) is the typed form. */
 WB_API void *wb_object_keep(void *object);
 
 /** Drops the scope's reference now.  wb_free(object) is the typed form. */
@@ -281,7 +282,8 @@ WB_API int wb_set_threads(int n);
 /** How many threads an evaluation may use. */
 WB_API int wb_threads(void);
 
-/** Seeds the random numbers of this thread: initial values of layers, dropout, shuffling. */
+/** Seeds the random numbers of this thread: wb_rand, wb_randn, initial values of layers, dropout,
+ * shuffling. */
 WB_API void wb_seed(uint64_t seed);
 
 #ifdef __cplusplus

@@ -26,6 +26,8 @@ typedef struct {
     int (*get)(int64_t i, void *x, void *y, void *ctx);
     void *ctx;
 } wb_dataset_source;
+/** A dataset of a function.  The struct is copied; `ctx` must outlive the dataset.  Errors: no
+ * function, a negative n, a shape that no tensor has. */
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
 /** Images and labels in the IDX format of MNIST, plain or gzip: images u8 [N,H,W] become x f32

@@ -28,8 +28,8 @@ WB_API const char *const *wb_supported_gpu_backends(void);
 
 /** Starts a backend; it stays for the life of the process.  Its driver is opened when the program
  * first asks for its devices.  The environment variable WEBER_BACKENDS=OpenCL,CUDA does the same.
- * Returns 0, or an error code if the library was built without the backend.  A started backend may
- * have no device: see wb_functional. */
+ * Returns 0 or an error code.  Errors: no such backend; the library was built without it.  A
+ * started backend may have no device: see wb_functional. */
 WB_API int wb_using(const char *backend);
 /** Whether a backend was started. */
 WB_API bool wb_loaded(const char *backend);
@@ -65,9 +65,9 @@ typedef struct wb_get_device_options {
     bool verbose WB_IS(false);              /* logs the choice and its reason */
     WB_NO_MORE
 } wb_get_device_options;
-/** The device to use: of the backend that the preference names, if it works, else of the first
- * backend in wb_supported_devices that was started and works.  Never fails: the last one is the
- * CPU. */
+/** The device to use: the first one of the backend that wb_gpu_backend names, if that was started
+ * and is functional, else of the first such backend in wb_supported_devices.  Never fails: the last
+ * one there is the CPU. */
 WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 
 /** A device by its index in a backend, from 0.  Errors: no such backend; it was not started or is
@@ -121,8 +121,8 @@ WB_API void wb_device_trim(const wb_device *d);
 WB_API int wb_synchronize(const wb_device *d);
 
 /** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load): the
- * CPU unless set.  NULL: the CPU.  wb_borrow, wb_load_npy, wb_load_idx and wb_load_csv use the CPU
- * in any case. */
+ * CPU unless set.  NULL: the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and wb_load_csv
+ * use the CPU in any case. */
 WB_API void wb_set_default_device(const wb_device *d);
 /** The device on which this thread creates tensors. */
 WB_API const wb_device *wb_default_device(void);
@@ -158,7 +158,7 @@ WB_API bool wb_deterministic(void);
  * search.  A file that cannot be read, or is not TOML, is reported once and ignored. */
 WB_API const char *wb_gpu_backend(void);
 /** Writes the preference of [Flux] to the file, for the next start; the rest of the file stays.
- * NULL removes it.  Nothing is written if one of the three tables names the backend already.
+ * NULL removes it.  Nothing is written if `backend` is the preference already.
  * Without a file it creates LocalPreferences.toml beside Project.toml, else in the working
  * directory. Returns 0 or an error code.  Errors: no such backend; the file cannot be read or
  * written, or is not TOML. */
@@ -174,8 +174,8 @@ typedef struct wb_to_options {
     wb_dtype dtype WB_IS(WB_DTYPE_DEFAULT);
     WB_NO_MORE
 } wb_to_options;
-/** A copy of x on a device; x itself if it is there already: wb_to(x, device).  x is a tensor,
- * layer, tree, optimiser state, dataset, loader or batch.
+/** A copy of x on a device: wb_to(x, device); x itself if it is there already and .dtype changes
+ * nothing.  x is a tensor, layer, tree, optimiser state, dataset, loader or batch.
  *   - a layer or tree is rebuilt with moved tensors; ties stay ties; functions, numbers and opaque
  *     parts are shared
  *   - a dataset is moved as a whole; that of a function is computed first

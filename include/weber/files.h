@@ -145,7 +145,7 @@ WB_API wb_tree *wb_load_tensors(const char *path);
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
  * order; from a pipe or a gzip file at most 4 GiB. */
 WB_API wb_tensor *wb_load_npy(const char *path);
-/** Writes a tensor as an NPY file.  Returns 0 or an error code. */
+/** Writes a tensor as an NPY file; bf16 is written as f32.  Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
 /** Sets how many bytes a compressed file (gzip, NPZ) may unpack to: 4 GiB unless set. */
@@ -167,9 +167,12 @@ WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
 
 /** A constant tensor of the memory of a DLPack tensor.  Its values must be complete, and must not
- * change while the tensor exists.  The library calls the deleter once: when no tensor needs the
- * memory, on the thread where that happens; before this function returns if it copied the values
- * (strides, or an address that is not aligned to the element's size, in a GPU's memory to 64).
+ * change while the tensor exists.  The library calls the deleter once, when no tensor needs the
+ * memory, on the thread where that happens.
+ *
+ * The values are copied, and the deleter is called before this function returns, if host memory has
+ * strides or an address that is not a multiple of the element's size, or if an address in a GPU's
+ * memory is not a multiple of 64 bytes.
  *
  * Host memory, also that of a GPU's driver, gives a tensor on the CPU; memory of a GPU gives a
  * tensor on that GPU, if its backend is loaded.
@@ -236,7 +239,9 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
  * damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: there is none; it
  * belongs to another model, state or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
-/** Restores the checkpoint with the best metric. */
+/** Restores the checkpoint of c->name with the best metric: the lowest, or the highest if the
+ * newest one was kept with .best and .higher.  A damaged one is skipped, with a warning.  Returns 0
+ * or an error code.  Errors: none has a metric; it belongs to another model, state or loader. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus

@@ -212,11 +212,11 @@ typedef struct wb_Recurrent_options {
     bool last WB_IS(false);                 /* only the last step's output, [N, out] */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* GRU: adds bias_hidden [3 out], as PyTorch has */
+    bool hidden_bias WB_IS(false);          /* of a GRU with a bias: adds bias_hidden [3 out] */
     bool initial_state WB_IS(false);        /* adds initial_hidden [out], LSTM also initial_cell */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);     /* RNN: wb_tanh */
+    wb_function activation WB_IS(NULL);     /* of an RNN only; NULL: wb_tanh */
     WB_NO_MORE
 } wb_Recurrent_options;
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
@@ -228,9 +228,10 @@ WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** i, f, g, o = the gates of weight_input·x + weight_hidden·h + bias;
  * c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'): wb_LSTM(in, out). */
 WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
-/** r, z = sigmoid of the gates of weight_input·x + bias + weight_hidden·h;
+/** r, z = sigmoid of the gates of weight_input·x + bias + weight_hidden·h + bias_hidden;
  * n = tanh(weight_input_n·x + bias_n + r (weight_hidden_n·h + bias_hidden_n));
- * h' = (1 - z) n + z h: wb_GRU(in, out). */
+ * h' = (1 - z) n + z h: wb_GRU(in, out).  bias_hidden is 0 without .hidden_bias, which is the form
+ * of PyTorch. */
 WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
 /** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  A state
  * that is not given is 0. */
@@ -317,12 +318,12 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 #define wb_named(name, layer) wb_named((name), WB_LAYER_(layer))
 #endif
 
-/** Train mode for a layer and all layers in it, and returns the layer.  A new layer is in automatic
- * mode: train mode inside wb_withgradient and wb_train, test mode elsewhere. */
+/** Sets train mode for a layer and all layers in it, and returns the layer.  A new layer is in
+ * automatic mode: train mode inside wb_withgradient and wb_train, test mode elsewhere. */
 WB_API wb_layer *wb_trainmode(wb_layer *layer);
-/** Test mode for a layer and all layers in it, and returns the layer. */
+/** Sets test mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_testmode(wb_layer *layer);
-/** Automatic mode for a layer and all layers in it, and returns the layer. */
+/** Sets automatic mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* ---- losses ---------------------------------------------------------------------------------- */
@@ -351,9 +352,10 @@ WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 /** Maps a tensor of a model; `path` is its path.  NULL: the mapping fails. */
 typedef wb_tensor *(*wb_leaf_function)(wb_tensor *x, const char *path, void *ctx);
 /** A new layer of the same structure with f(x) for each tensor x.  A tensor that the layer has
- * several times is mapped once. */
+ * several times is mapped once.  Where x is a variable, the new layer has a new variable with the
+ * result.  NULL: f failed. */
 WB_API wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx);
-/** The same for a tree. */
+/** The same for a tree.  A tensor directly in the tree, not in a layer, becomes f(x) itself. */
 WB_API wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx);
 #ifndef __cplusplus
 /** The same for a layer or a tree. */
@@ -369,7 +371,7 @@ wb_tree *wb_fmap_takes_a_layer_or_tree(wb_leaf_function, wb_layer_or_tree_expect
  * definition.  Stops when f returns a value other than 0, and returns it. */
 WB_API int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                              void *ctx);
-/** The same for all tensors, such as running statistics. */
+/** The same for all tensors, also those that are not trainable, such as running statistics. */
 WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                           void *ctx);
 /** The number of elements of all trainable tensors of a layer or tree. */

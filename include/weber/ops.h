@@ -5,7 +5,7 @@
  * also in sums: convert them with wb_astype first where they could.
  *
  * Shapes: operands broadcast as in NumPy: axes are aligned at the last one, and an axis of size 1,
- * or a missing one, is repeated.
+ * or a missing one, is repeated.  A negative axis counts from the end.
  *
  * Gradients: each operation has a gradient with respect to each floating operand, unless its
  * comment excludes it.
@@ -91,6 +91,8 @@ WB_API wb_tensor *wb_hardswish(wb_tensor *x);
 
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 
+/* Any dtype but bool, unless another is named; wb_eq, wb_ne and wb_where take bool too. */
+
 /** x + y.  In C and C++ each operand of this section may also be a number: wb_add(x, 1). */
 WB_API wb_tensor *wb_add(wb_tensor *x, wb_tensor *y);
 /** x - y. */
@@ -99,7 +101,8 @@ WB_API wb_tensor *wb_sub(wb_tensor *x, wb_tensor *y);
 WB_API wb_tensor *wb_mul(wb_tensor *x, wb_tensor *y);
 /** x / y.  Integers: rounded towards 0, and 0 where y is 0. */
 WB_API wb_tensor *wb_div(wb_tensor *x, wb_tensor *y);
-/** x to the power of y.  Floating. */
+/** x to the power of y.  Floating.  The gradient of x is 0 where y is 0, that of y 0 where x <=
+ * 0. */
 WB_API wb_tensor *wb_pow(wb_tensor *x, wb_tensor *y);
 /** The greater of x and y; NaN if one of them is NaN.  Where they are equal x has the gradient. */
 WB_API wb_tensor *wb_maximum(wb_tensor *x, wb_tensor *y);
@@ -156,7 +159,7 @@ static inline wb_tensor *wb_this_takes_a_tensor_or_a_number(double x) { return w
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/** Options of reductions. */
+/** Options of reductions, which take any dtype but bool. */
 typedef struct wb_reduce_options {
     WB_OPTIONS_HEAD(wb_reduce_options)
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
@@ -234,7 +237,7 @@ WB_API wb_tensor *wb_transpose(wb_tensor *x);
 WB_API wb_tensor *wb_flatten(wb_tensor *x);
 /** x with a new axis of size 1 at position `axis` of the result. */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
-/** x without an axis of size 1. */
+/** x without `axis`, which has size 1.  Error: it has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
 /** Elements start .. stop-1 along an axis; a negative number counts from the end.
@@ -274,11 +277,11 @@ WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
 /** The class with the highest score: wb_argmax over the last axis. */
 WB_API wb_tensor *wb_onecold(wb_tensor *scores);
 
-/* ---- products -------------------------------------------------------------------------------- */
+/* ---- products: floating; summed in f32, f64 in f64 ------------------------------------------- */
 
 /** The matrix product over the last two axes, [..., m, k] · [..., k, n] -> [..., m, n]; the axes
- * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m].
- * Floating; summed in f32, f64 in f64. */
+ * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] ->
+ * [m]. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 
 /** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out]. */
@@ -299,7 +302,7 @@ typedef struct wb_conv_options {
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
- * Floating; summed in f32, f64 in f64. */
+ * for one group; with more, c runs over the channels of k's group. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
@@ -334,7 +337,7 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 #define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__))
 #endif
 
-/* ---- softmax, attention, dropout ------------------------------------------------------------- */
+/* ---- softmax, attention, dropout: floating --------------------------------------------------- */
 
 /** exp(x - max) / sum(exp(x - max)) over the last axis.  Elements that are +Inf share the sum. */
 WB_API wb_tensor *wb_softmax(wb_tensor *x);
@@ -363,8 +366,8 @@ WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tens
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
 /** x with each element set to 0 with probability p, and the others divided by 1 - p.  The choice
- * depends on wb_seed only, not on the device, threads or time of evaluation.  p = 1 gives zeros.
- * Error: p outside [0, 1]. */
+ * depends on wb_seed and on the calls since then that use random numbers, not on the device,
+ * threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

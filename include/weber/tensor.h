@@ -38,12 +38,15 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * evaluation returns WB_ERROR_VERSION, and no pending assignment is executed. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
-/** A tensor whose elements are all `value`, which wraps around in i8 and u8.  0 dimensions: one
+/** A tensor whose elements are all `value`.  Integers: rounded towards 0; then i8 and u8 wrap
+ * around, i32 and i64 take the nearest value.  bool: whether it is not 0.  0 dimensions: one
  * number. */
 WB_API wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims);
-/** Random numbers of the uniform distribution on [0, 1), from the seed of wb_seed. */
+/** Random numbers of the uniform distribution on [0, 1), from the seed of wb_seed.  `dtype` is
+ * floating. */
 WB_API wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Random numbers of the standard normal distribution, from the seed of wb_seed. */
+/** Random numbers of the standard normal distribution, from the seed of wb_seed.  `dtype` is
+ * floating. */
 WB_API wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims);
 /** 0, 1, ..., n-1, which wrap around in i8 and u8.  Shape [n]. */
 WB_API wb_tensor *wb_arange(int64_t n, wb_dtype dtype);
@@ -103,8 +106,8 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/** Evaluates n tensors, all pending assignments, and each unconsumed result that reads a variable
- * which is about to be overwritten, as one plan.  Returns 0 or an error code. */
+/** Evaluates n tensors, all pending assignments, and each result that is an operand of nothing and
+ * reads a variable which is about to be overwritten, as one plan.  Returns 0 or an error code. */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
 #define WB_TENSORS_(...) \
@@ -175,8 +178,7 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
 
 /** d(loss)/d(wrt), as a tensor of wrt's shape and dtype: zeros where loss does not depend on wrt.
  * The gradient is made of ordinary operations, so it has gradients itself.  `loss` is floating and
- * has one element.
- * `wrt` need not be a variable.
+ * has one element; `wrt` is floating, and need not be a variable.
  * Errors: loss depends on a value of a variable that was overwritten; or on a BatchNorm or Dropout
  * that was called in automatic mode outside wb_withgradient: use wb_withgradient, or call
  * wb_trainmode or wb_testmode first. */

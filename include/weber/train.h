@@ -12,8 +12,8 @@ extern "C" {
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /** Options of all rules and of wb_adjust.  A rule has the numbers of its formula; another number is
- * an error.  Errors: eta negative or infinite, a beta of 1 or more, NaN, another negative number
- * but lambda. */
+ * an error.  Errors: NaN; eta negative or infinite; a beta of 1 or more; any number but lambda
+ * negative. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus

@@ -31,7 +31,8 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define FAST_TLS
 #endif
 
-/* The first word is not overwritten: the first word of an object is its class. */
+/* A free block.  Its first word is kept: in a freed object it is wb__freed_class, by which later
+ * uses of the object are detected. */
 typedef struct link { void *first; struct link *next; } link;
 static _Thread_local FAST_TLS struct {
     link *first[CLASSES];

@@ -493,8 +493,8 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
     return evaluate(n, tensors, NULL);
 }
 
-/* Later writes are removed for this evaluation, and their variables have the versions before
- * them. */
+/* Pending writes after the first n_writes are removed for this evaluation, and their variables
+ * have the versions before them. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
     const int n_later = t->n_pending - n_writes;

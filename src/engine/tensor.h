@@ -222,7 +222,7 @@ void wb__tensor_detach(wb_tensor *x);   /* drops the inputs of an evaluated tens
 /* no effect if x is in the ring; x may have consumers */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
-/* Takes over the reference; x is then evaluated. */
+/* Gives x its values: takes over the reference to s.  From then on x counts as evaluated. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
 /* Checks.  Messages begin with `what`, the name of the operation. */

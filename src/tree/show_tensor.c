@@ -1,8 +1,8 @@
 /* A tensor as text: its shape and dtype, then its values in rows. Long axes are abbreviated.
  *
  *   [2,3] f32
- *     1  2.5   -3
- *     4    5    6 */
+ *     1  2.5  -3
+ *     4    5   6 */
 #include "tree/tree.h"
 
 #include <math.h>

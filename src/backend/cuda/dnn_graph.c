@@ -257,7 +257,8 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
     return bits;
 }
 
-/* Creates a plan of this configuration; NULL: the device does not support it. */
+/* Creates a plan of this configuration and sets *workspace to the bytes that it needs.  NULL: the
+ * device does not support it, or a call failed (g->status). */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;

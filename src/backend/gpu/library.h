@@ -20,7 +20,8 @@ enum { WB__GPU_NARROW = 1 << 30 };
 /* Whether the elements of the views, or `count` of anything, need 64-bit offsets. */
 bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
-/* The text of a launch.  `dtype`: elements are computed in it; -1: elements are only copied. */
+/* The source text of a launch's program: `defines`, the types for `dtype`, the arguments, `family`,
+ * then `rest`.  dtype -1: elements are only copied.  The caller frees it; NULL: out of memory. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
 /* Fills the arguments for two views of one shape.  first 0: all elements; first 1: the rows along

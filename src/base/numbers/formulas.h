@@ -59,7 +59,8 @@ FN f32 exp_q_f32(f32 r)
     return FMA(q, r, 0.5f);
 }
 
-/* x = n ln 2 + r, |r| <= 0.35, for |x| < 2^14: 1.5 * 2^23 + n, with n in its low bits */
+/* Splits x, |x| < 2^14, as n ln 2 + r with an integer n and |r| <= 0.35.  Returns 1.5 * 2^23 + n,
+ * which has n in its low bits */
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 

@@ -1,4 +1,4 @@
-/* From a library group to its step.  An operand whose strides the backend does not accept is copied
+/* Makes the step of a library group (stages.h: an operation that a backend has a kernel for).  An operand whose strides the backend does not accept is copied
  * first, by a step of its own. */
 #include "engine/ops/op.h"
 

@@ -63,8 +63,8 @@ wb__bson wb__bson_ref(wb__bson_file *f, int64_t k);     /* entry k of _backrefs,
 bool wb__bson_equals(wb__bson v, const char *text);     /* whether v is this string */
 bool wb__bson_number(wb__bson v, double *out);
 bool wb__bson_integer(wb__bson v, int64_t *out);
-/* A string for messages and names: cut to `size` bytes, with characters that are not printable
- * UTF-8 replaced by '?'. "" for other kinds. */
+/* A string for messages and names: cut to `size` bytes with the final 0.  Control characters
+ * become '?'; in a string that is not UTF-8 each byte above 127 does too.  "" for other kinds. */
 void wb__bson_text(wb__bson v, char *out, size_t size);
 
 /* Takes n bytes from `unfold_left`. False, with the error set: the file refers to its own parts far

@@ -14,7 +14,8 @@
 
 /* ---- compiled for each instruction set ------------------------------------------------------- */
 
-/* WB__TILE: elements of four bytes.  WB__REDUCTIONS: sum, max, min, argmax. */
+/* WB__TILE: the most elements of four bytes in a tile (half as many of eight).  WB__REGS: types of
+ * registers, f32, f64, i32, i64.  WB__REDUCTIONS: sum, max, min, argmax. */
 enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
 /* d[i] = f(a[i], b[i], c[i]).  d may be a, b or c if their elements have the same size. */
