@@ -1,5 +1,5 @@
-/* Makes the step of a library group (stages.h: an operation that a backend has a kernel for).  An operand whose strides the backend does not accept is copied
- * first, by a step of its own. */
+/* Makes the step of a library group (stages.h: an operation that a backend has a kernel for).  An
+ * operand whose strides the backend does not accept is copied first, by a step of its own. */
 #include "engine/ops/op.h"
 
 #include <string.h>
