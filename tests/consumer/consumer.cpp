@@ -1,4 +1,4 @@
-// The same program in C++17.
+// The program of consumer.c in C++17.
 #include <cstdio>
 #include <weber.h>
 
@@ -14,11 +14,13 @@ int main()
     const wb_device *device = wb_get_device();
     wb_Dense_options plain = {};
     plain.no_bias = true;
-    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
+    wb_layer *model =
+        wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
     wb_Conv_options wide = {};
     wide.stride = {2};
     wide.outpad = {1, 0};
-    if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
+    wb_layer *transposed = wb_ConvTranspose(1, 2, {3}, wb_relu, wide);
+    if (wb_dims(wb_call(transposed, wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
     model = wb_to(model, device);
     if (wb_device_of(model) != device) return 1;
     wb_reduce_options rows = {};
@@ -39,9 +41,11 @@ int main()
             last = wb_item(l);
             if (first < 0) first = last;
         }
-    wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr : wb_load("consumer.safetensors");
-    double apart = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
-    std::remove("consumer.safetensors");
-    std::printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart, wb_error());
-    return !(last < first / 2 && apart == 0);
+    const char *file = "consumer.safetensors";
+    wb_layer *copy = wb_save(file, model) ? nullptr : wb_load(file);
+    double difference = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
+    std::remove(file);
+    std::printf("%s: loss %.4f to %.4f, the copy differs by %g: %s\n", wb_version(), first, last,
+                difference, wb_error());
+    return !(last < first / 2 && difference == 0);
 }
