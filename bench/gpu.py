@@ -26,7 +26,6 @@ sides; sides that are not ready in time are ended; rows for which no time is lef
 report lists what was dropped.  --resume keeps the results of the JSON file and measures the rest.
 """
 import argparse
-import json
 import signal
 import sys
 import time
