@@ -20,7 +20,7 @@ BITS = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16"
 SHAPES = [(), (3,), (2, 0, 3), (2, 3), (1, 2, 1, 2, 1, 2, 1, 2), (1,) * 9]
 
 
-def bytes_of(name, n, dtype):
+def rule(name, n, dtype):
     """The n bytes of the tensor with this name; io_reference.c computes the same."""
     seed = sum(name.encode())
     return bytes((i * 37 + seed * 11) % (2 if dtype == "BOOL" else 251) for i in range(n))
@@ -118,7 +118,7 @@ def write(folder):
         for shape in SHAPES:
             name = dtype + "." + "x".join(map(str, shape))
             n = count(shape) * bits // 8
-            held.append(bytes_of(name, n, dtype))
+            held.append(rule(name, n, dtype))
             tensors[name] = spec(NAMES[dtype], list(shape), held[-1])
     data = safetensors.serialize(tensors, {"by": "the reference", "\u00e9": "\u20ac"})
     open(os.path.join(folder, "reference.safetensors"), "wb").write(data)
@@ -142,7 +142,7 @@ def check(path):
     data = open(path, "rb").read()
     found = safetensors.deserialize(data)
     for name, t in found:
-        expected = bytes_of(name, count(t["shape"]) * BITS[t["dtype"]] // 8, t["dtype"])
+        expected = rule(name, count(t["shape"]) * BITS[t["dtype"]] // 8, t["dtype"])
         if bytes(t["data"]) != expected or not name.startswith(t["dtype"] + "."):
             sys.exit("%s: %s differs" % (path, name))
     with safetensors.safe_open(path, framework="np") as f:
