@@ -1,6 +1,6 @@
 """NPZ archives for io_npz.c, made with zipfile and struct.
 
-    npz_files.py write FOLDER    writes valid and broken archives; with NumPy, if it is installed, too
+    npz_files.py write FOLDER    writes valid and broken archives, and those of NumPy if installed
     npz_files.py check FILE      reads an archive that Weber wrote, with zipfile and with NumPy
 """
 import os
