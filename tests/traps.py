@@ -119,7 +119,7 @@ def main(include, *compilers):
                 print(f"{compiler}: {bad} {first}")
             if not ok:
                 print(f"{compiler}: does not compile: {good}\n{errors}")
-    print(f"{looked} pairs, {wrong} wrong")
+    print(f"{looked} pairs, {wrong} failed")
     return 1 if wrong or not looked else 0
 
 

@@ -70,8 +70,7 @@ def main():
     for word in settings:
         path = word.replace("{shared}", str(shared))
         if "{shared}" in word and not Path(path).exists():
-            print(
-                f"SKIP: {path} does not exist (WEBER_SHARED names the folder that contains data/)")
+            print(f"SKIP: {path} does not exist (WEBER_SHARED names the folder of data/)")
             return 77
         word = word.replace("{source}", str(source.parent)).replace("{shared}", str(shared))
         name, equals, value = word.partition("=")

@@ -66,8 +66,8 @@ class Reader:
             else:
                 items[name] = self.value(kind)
         if self.at - begin != length:
-            raise Wrong(
-                f'byte {begin}: a document of {self.at - begin} bytes with the length {length}')
+            size = self.at - begin
+            raise Wrong(f'byte {begin}: a document of {size} bytes with the length {length}')
         return items
 
     def value(self, kind):
@@ -346,7 +346,7 @@ class Raiser:
         if tag == 'backref':
             i = d['ref']
             if type(i) is not int or not 1 <= i <= len(self.refs):
-                raise Wrong(f'reference {i!r} of {len(self.refs)}')
+                raise Wrong(f'reference {i!r} to one of {len(self.refs)} values')
             self.used.add(i)
             return self(self.refs[i - 1])
         if id(d) not in self.raised:
