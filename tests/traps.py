@@ -61,13 +61,30 @@ NAMED = [
     ("wb_sum(x, .axis = 1);", "axis", "wb_sum(x, .axes = {1});"),
     ("wb_train(f, m, l, s, .epoch = 5);", "epoch", "wb_train(f, m, l, s, .epochs = 5, .keep_last = 2, .folder = p);"),
     ("wb_Dense(3, 4, wb_relu, true);", "too_many_arguments|flexible array member", "wb_Dense(3, 4, wb_relu);"),
+    ("wb_tuple(x, p);", "takes_tensors_layers_and_trees|tensor_layer_or_tree_expected", "wb_tuple(x, m, wb_tuple(x));"),
+    ("wb_tuple(l);", "takes_tensors_layers_and_trees|tensor_layer_or_tree_expected", "wb_tuple(m, m);"),
+    ("wb_batch b = {x, x, 0, 0}; wb_withgradient(f, m, b, NULL, NULL, 1);", "too many arguments.*wb_withgradient|too many arguments to function",
+     "wb_batch b = {x, x, 0, 0}; wb_tree *g; wb_withgradient(f, m, b, &g); wb_withgradient(f, m, b, &g, NULL);"),
+    ('wb_functional("AMDGPU", "MIOpen", 3);', "too many arguments.*wb_functional|too many arguments to function",
+     'wb_functional("CUDA"); wb_functional("AMDGPU", "MIOpen");'),
+    ("wb_Chain(" + ", ".join(["m"] * 33) + ");", "at_most_32_arguments", "wb_Chain(" + ", ".join(["m"] * 32) + ");"),
+    ("wb_tuple(" + ", ".join(["m"] * 40) + ");", "at_most_32_arguments", "wb_tuple(" + ", ".join(["m"] * 32) + ");"),
+    ("typedef struct { wb_layer *m; double g; } A; WB_FUNCTOR(A, m, g)", "fields_are_tensors_layers_and_trees",
+     "typedef struct { wb_layer *m; wb_tensor *const x; double g; } A; WB_FUNCTOR(A, m, x) A a = {m, x, 1}; wb_struct(A, &a);"),
+    ("typedef struct { wb_layer *m[3]; } A; WB_FUNCTOR(A, m)", "fields_are_tensors_layers_and_trees",
+     "typedef struct { wb_tree *m; } A; WB_FUNCTOR(A, m) A a = {wb_tuple(x)}; wb_struct(A, &a);"),
 ]
 CXX = [
     ("wb_MaxPool(3, 2);", "wb_MaxPool({3}); wb_MaxPool({3, 2});"),
     ("wb_Conv(1, 6, 5, wb_relu);", "wb_Conv(1, 6, {5, 5}, wb_relu); wb_Conv(1, 6, {5});"),
     ("wb_sum(x, 1);", "wb_reduce_options o = {}; o.axes = {1}; wb_sum(x, o);"),
     ("wb_load_csv(p, true);", "wb_load_csv_options o = {}; o.header = true; wb_load_csv(p, o);"),
-    ("wb_Adam(0.1, 0.9);", "wb_Rule_options o = {}; o.beta[0] = 0.0; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
+    ("wb_tuple(l);", "wb_tuple(x, m, wb_tuple(x));"),
+    ("wb_zeros(2, WB_F64);", "wb_zeros(2, 3); wb_reshape(x, 6L, -1);"),
+    ("wb_ones(2.5);", "wb_at(x, 1, 2);"),
+    ("struct A { wb_layer *m; double g; }; WB_FUNCTOR(A, m, g)", "struct A { wb_layer *m; double g; }; WB_FUNCTOR(A, m) A a = {m, 1}; wb_struct(A, &a);"),
+    ("wb_train(f, m, l, s, 5, true);", "wb_train_options o; o.epochs = 5; wb_train(f, m, l, s, o); wb_train(f, m, l, s, 5, o);"),
+    ("wb_Adam(0.1, 0.9);", "wb_Rule_options o; o.beta = {0.0, 0.5}; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
 ]
 PROGRAM = """#include <weber.h>
 void f_(wb_tensor *x, wb_dataset *d, wb_layer *m, wb_loader *l, wb_opt_state *s, wb_rule *r, wb_loss f, const char *p);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
+#include <array>
 #include <initializer_list>
 #endif
 
@@ -97,38 +98,48 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 
 /** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  An option that is
  * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
- * name or by position, and one argument too many is a compile error.
+ * name or by position, and one argument too many is a compile error.  An option given as 0 is 0.
+ * WB_IS(v) names the default v of an option; it is the value in C++.
  *
- * An option that is given as 0 is 0: the macros set has_x for each option x that is given.  A C
- * program that fills such a struct itself sets .size to the struct's size, and has_x where x is 0
- * on purpose.  In C++ a number is WB_DEFAULT until it is set. */
+ * The first two fields are not options: .size is the size of the struct, and .given is the text of
+ * the options in the program, in which the library looks up which options are given.  The macros
+ * set both.  A C program that fills such a struct itself sets .size, and .given to the names of
+ * the options that are 0 on purpose: .given = ".eta, .rho".  In C++ each field has its default
+ * from the start. */
 #include "weber/each.h"
 #ifndef __cplusplus
+#define WB_OPTIONS_HEAD(T) size_t size; const char *given;
+#define WB_IS(value)
+#define WB_REQUIRED
 #define WB_BY_PLACE char by_place_;
 /* No initialiser fits this member, so an argument too many does not compile.  C allows such a
  * struct inside another one only without it: define WB_NO_MORE as nothing there. */
 #ifndef WB_NO_MORE
 #define WB_NO_MORE char too_many_arguments_[];
 #endif
-#define WB_NUMBER(option) double option; bool has_##option;
-#define WB_GET_(T, ...) &(T){.size = sizeof(T), .by_place_ = 0, __VA_ARGS__}
+#define WB_GET_(T, ...) WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), __VA_ARGS__)
+#define WB_GET_WITH_(T, text, ...) \
+    &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
+#define WB_TEXT_(...) #__VA_ARGS__
 #else
-#define WB_BY_PLACE char by_place_;
+#define WB_OPTIONS_HEAD(T) size_t size = sizeof(T); const char *given = WB_ALL_;
+#define WB_IS(value) = value
+#define WB_REQUIRED = {}
+#define WB_BY_PLACE char by_place_ = 0;
 #define WB_NO_MORE
-#define WB_NUMBER(option) double option = WB_DEFAULT; bool has_##option = true;
 #endif
-#define WB_HAS(option) bool has_##option;
-#define WB_DEFAULT (-2.0e-300)
+#define WB_ALL_ "*"                 /* as .given: every field is meant as it is */
+#define WB_DEFAULT (-2.0e-300)      /* a number of a rule: the default of the rule */
 
 #define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that
  * fills such a struct itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
- * wb_ints_set. C++ assigns: o.pad = {1, 0}. */
+ * wb_ints_set.  C++ assigns: o.pad = {1, 0}. */
 #ifndef __cplusplus
-typedef int64_t wb_ints[2 * WB_MAX_DIMS];
+typedef int64_t wb_ints[WB_MAX_DIMS + 1];
 #else
 struct wb_ints {
-    int64_t list[2 * WB_MAX_DIMS];
+    int64_t list[WB_MAX_DIMS + 1];
     wb_ints() : list() {}
     wb_ints(std::initializer_list<int64_t> values) : list()
     {
@@ -141,7 +152,8 @@ struct wb_ints {
 #endif
 #define WB_INTS(...) \
     {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
-/** Sets a list of a struct of options to n values: wb_ints_set(o.axes, n, axes). */
+/** Sets a list of a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n 0 the
+ * option is not given. */
 WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -1,7 +1,8 @@
 /* Weber for C++17: functions and templates with the names that are macros in C.  weber.h includes
- * this header.  Options are structs, which start as {} and are set field by field:
+ * this header.  Options are structs, whose fields start as WB_IS names; in C++20 {.pad = {1, 0}}.
+ * An argument that is given sets the field of the same name:
  *
- *     wb_Conv_options padded = {};
+ *     wb_Conv_options padded;
  *     padded.pad = {1, 0};
  *     wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, padded), wb_Flatten(),
  *                            wb_Dense(4704, 10), wb_softmax);
@@ -14,16 +15,12 @@
 #include "weber/device.h"
 #include "weber/files.h"
 
-/* Options with their size set. */
-template <class O> inline const O *wb_sized_(O &o)
-{
-    o.size = sizeof o;
-    return &o;
-}
+#include <type_traits>
 
-/* f(more..., n, numbers) */
+/* f(n, numbers) */
 template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
 {
+    static_assert((std::is_integral<I>::value && ...), "dimensions and indices are integers");
     const int64_t d[] = {int64_t(dims)..., 0};
     return f(int(sizeof...(dims)), d);
 }
@@ -76,9 +73,12 @@ inline wb_tree *wb_gradient(wb_tensor *loss, wb_layer *wrt)
 }
 inline wb_tree *wb_gradient(wb_tensor *loss, wb_tree *wrt) { return wb_gradient_tree(loss, wrt); }
 
+inline void *wb_branch_(wb_tensor *x) { return x; }
+inline void *wb_branch_(wb_layer *x) { return x; }
+inline void *wb_branch_(wb_tree *x) { return x; }
 template <class... T> inline wb_tree *wb_tuple(T *...objects)
 {
-    void *const all[] = {objects...};
+    void *const all[] = {wb_branch_(objects)...};
     return wb_tuple_array(int(sizeof...(objects)), all);
 }
 
@@ -145,7 +145,7 @@ inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
 #define WB_REDUCTION_(name)                                                 \
     inline wb_tensor *name(wb_tensor *x, wb_reduce_options o)               \
     {                                                                       \
-        return name##_with(x, wb_sized_(o));                                \
+        return name##_with(x, &o);                                \
     }                                                                       \
     inline wb_tensor *name(wb_tensor *x)                                    \
     {                                                                       \
@@ -155,7 +155,7 @@ inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
     {                                                                       \
         wb_reduce_options o = {};                                           \
         o.axes = axes;                                                      \
-        return name##_with(x, wb_sized_(o));                                \
+        return name##_with(x, &o);                                \
     }
 WB_REDUCTION_(wb_sum)
 WB_REDUCTION_(wb_mean)
@@ -166,7 +166,7 @@ WB_REDUCTION_(wb_logsumexp)
 #undef WB_REDUCTION_
 inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
 {
-    return wb_cumsum_with(x, axis, wb_sized_(o));
+    return wb_cumsum_with(x, axis, &o);
 }
 
 template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
@@ -197,20 +197,20 @@ template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
 
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
 {
-    return wb_conv_with(x, w, b, wb_sized_(o));
+    return wb_conv_with(x, w, b, &o);
 }
 inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                     wb_conv_options o = {})
 {
-    return wb_conv_transpose_with(x, w, b, wb_sized_(o));
+    return wb_conv_transpose_with(x, w, b, &o);
 }
 inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_options o)
 {
-    return wb_maxpool_with(x, wb_sized_(o));
+    return wb_maxpool_with(x, &o);
 }
 inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
 {
-    return wb_meanpool_with(x, wb_sized_(o));
+    return wb_meanpool_with(x, &o);
 }
 
 /* ---- layers ---------------------------------------------------------------------------------- */
@@ -228,8 +228,8 @@ inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = null
 {
     o.in = in;
     o.out = out;
-    o.activation = activation;
-    return wb_Dense_with(wb_sized_(o));
+    if (activation) o.activation = activation;
+    return wb_Dense_with(&o);
 }
 
 #define WB_CONVOLUTION_(name, with)                                                             \
@@ -239,8 +239,8 @@ inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = null
         o.in = in;                                                                              \
         o.out = out;                                                                            \
         o.kernel = kernel;                                                                      \
-        o.activation = activation;                                                              \
-        return with(wb_sized_(o));                                                              \
+        if (activation) o.activation = activation;                                              \
+        return with(&o);                                                              \
     }
 WB_CONVOLUTION_(wb_Conv, wb_Conv_with)
 WB_CONVOLUTION_(wb_CrossCor, wb_Conv_with)
@@ -251,7 +251,7 @@ WB_CONVOLUTION_(wb_ConvTranspose, wb_ConvTranspose_with)
     inline wb_layer *name(wb_ints window, wb_Pool_options o = {})           \
     {                                                                       \
         o.window = window;                                                  \
-        return name##_with(wb_sized_(o));                                   \
+        return name##_with(&o);                                   \
     }
 WB_POOL_(wb_MaxPool)
 WB_POOL_(wb_MeanPool)
@@ -260,34 +260,38 @@ WB_POOL_(wb_MeanPool)
 inline wb_layer *wb_Dropout(double p, wb_Dropout_options o = {})
 {
     o.p = p;
-    return wb_Dropout_with(wb_sized_(o));
+    return wb_Dropout_with(&o);
 }
 inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr,
                               wb_BatchNorm_options o = {})
 {
     o.channels = channels;
-    o.activation = activation;
-    return wb_BatchNorm_with(wb_sized_(o));
+    if (activation) o.activation = activation;
+    return wb_BatchNorm_with(&o);
 }
 inline wb_layer *wb_LayerNorm(wb_ints shape, wb_function activation = nullptr,
                               wb_LayerNorm_options o = {})
 {
     o.shape = shape;
-    o.activation = activation;
-    return wb_LayerNorm_with(wb_sized_(o));
+    if (activation) o.activation = activation;
+    return wb_LayerNorm_with(&o);
 }
 inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_Embedding_options o = {})
 {
     o.n = n;
     o.dim = dim;
-    return wb_Embedding_with(wb_sized_(o));
+    return wb_Embedding_with(&o);
 }
-inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0,
-                                       wb_MultiHeadAttention_options o = {})
+inline wb_layer *wb_MultiHeadAttention(int64_t dim, wb_MultiHeadAttention_options o = {})
 {
     o.dim = dim;
+    return wb_MultiHeadAttention_with(&o);
+}
+inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads,
+                                       wb_MultiHeadAttention_options o = {})
+{
     o.heads = heads;
-    return wb_MultiHeadAttention_with(wb_sized_(o));
+    return wb_MultiHeadAttention(dim, o);
 }
 
 #define WB_RECURRENT_(name)                                                             \
@@ -295,7 +299,7 @@ inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads = 0,
     {                                                                                   \
         o.in = in;                                                                      \
         o.out = out;                                                                    \
-        return name##_with(wb_sized_(o));                                               \
+        return name##_with(&o);                                               \
     }
 WB_RECURRENT_(wb_RNN)
 WB_RECURRENT_(wb_LSTM)
@@ -308,6 +312,8 @@ WB_RECURRENT_(wb_GRUCell)
 /* Layers and functions of one tensor are both accepted, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f); }
+/** C++ does not fix the order in which arguments are evaluated, and compilers differ: layers that
+ * are created in the arguments get other initial values by another compiler. */
 template <class... L> inline wb_layer *wb_Chain(L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
@@ -340,15 +346,22 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx)
 
 inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})
 {
-    return wb_load_csv_with(path, wb_sized_(o));
+    return wb_load_csv_with(path, &o);
 }
-inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 1, bool shuffle = false,
-                                wb_dataloader_options o = {})
+inline wb_loader *wb_dataloader(wb_dataset *d, wb_dataloader_options o = {})
+{
+    return wb_dataloader_with(d, &o);
+}
+inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize, wb_dataloader_options o = {})
 {
     o.batchsize = batchsize;
-    o.has_batchsize = true;
+    return wb_dataloader_with(d, &o);
+}
+inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize, bool shuffle,
+                                wb_dataloader_options o = {})
+{
     o.shuffle = shuffle;
-    return wb_dataloader_with(d, wb_sized_(o));
+    return wb_dataloader(d, batchsize, o);
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -357,7 +370,7 @@ inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize = 1, bool shuff
     inline wb_rule *name(double number = WB_DEFAULT, wb_Rule_options o = {})            \
     {                                                                                   \
         if (number != WB_DEFAULT) o.number = number;                                    \
-        return name##_with(wb_sized_(o));                                               \
+        return name##_with(&o);                                               \
     }
 WB_RULE_(wb_Descent, eta)
 WB_RULE_(wb_Momentum, eta)
@@ -375,43 +388,47 @@ template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
 }
 inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
 {
-    return wb_setup_with(rule, model, wb_sized_(o));
+    return wb_setup_with(rule, model, &o);
 }
 inline int wb_adjust(wb_opt_state *state, double eta = WB_DEFAULT, wb_Rule_options o = {})
 {
     if (eta != WB_DEFAULT) o.eta = eta;
-    return wb_adjust_with(state, wb_sized_(o));
+    return wb_adjust_with(state, &o);
 }
 inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads)
 {
     return wb_withgradient(loss, model, batch, grads, nullptr);
 }
 inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
-                    int epochs = 1, wb_train_options o = {})
+                    wb_train_options o = {})
+{
+    return wb_train_with(loss, model, data, state, &o);
+}
+inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+                    int epochs, wb_train_options o = {})
 {
     o.epochs = epochs;
-    o.has_epochs = true;
-    return wb_train_with(loss, model, data, state, wb_sized_(o));
+    return wb_train_with(loss, model, data, state, &o);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
 inline int wb_save(const char *path, void *model, wb_save_options o = {})
 {
-    return wb_save_with(path, model, wb_sized_(o));
+    return wb_save_with(path, model, &o);
 }
 inline wb_layer *wb_load(const char *path, wb_load_options o = {})
 {
-    return wb_load_with(path, wb_sized_(o));
+    return wb_load_with(path, &o);
 }
 inline int wb_load_state(const char *path, void *model, wb_load_state_options o = {})
 {
-    return wb_load_state_with(path, model, wb_sized_(o));
+    return wb_load_state_with(path, model, &o);
 }
 inline int wb_checkpoint_keep(const char *folder, const wb_checkpoint *c,
                               wb_checkpoint_keep_options o = {})
 {
-    return wb_checkpoint_keep_with(folder, c, wb_sized_(o));
+    return wb_checkpoint_keep_with(folder, c, &o);
 }
 
 /* ---- devices --------------------------------------------------------------------------------- */
@@ -421,19 +438,18 @@ inline const wb_device *wb_get_device(bool verbose = false)
 {
     wb_get_device_options o = {};
     o.verbose = verbose;
-    return wb_get_device_with(wb_sized_(o));
+    return wb_get_device_with(&o);
 }
 inline const wb_device *wb_gpu_device(bool force = false)
 {
     wb_gpu_device_options o = {};
     o.force = force;
-    return wb_gpu_device_with(wb_sized_(o));
+    return wb_gpu_device_with(&o);
 }
 
 inline wb_to_options wb_to_dtype_(wb_dtype dtype)
 {
     wb_to_options o = {};
-    o.size = sizeof o;
     o.dtype = dtype;
     return o;
 }

@@ -36,13 +36,13 @@ WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 WB_API wb_tensor *wb_read_idx(const char *path);
 
 /** Options of wb_load_csv. */
-typedef struct {
-    size_t size;
-    bool has_label; WB_HAS(has_label)   /* the column .label becomes y */
-    int label; bool label_given_;       /* from 0; -1: the last column */
-    char separator; WB_HAS(separator)   /* ',' */
+typedef struct wb_load_csv_options {
+    WB_OPTIONS_HEAD(wb_load_csv_options)
+    bool has_label WB_IS(false);            /* the column .label becomes y */
+    int label WB_IS(0);                     /* its number, from 0; -1: the last column */
+    char separator WB_IS(',');
     WB_BY_PLACE
-    bool header; WB_HAS(header)         /* the first line has names, and is skipped */
+    bool header WB_IS(false);               /* the first line has names, and is skipped */
     WB_NO_MORE
 } wb_load_csv_options;
 /** Numbers of a text file, plain or gzip, as x f32 [rows, columns]: wb_load_csv(path, .header =
@@ -50,11 +50,9 @@ typedef struct {
  * Errors: .label without .has_label; a field that is not a number; lines of different lengths. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
-#define wb_load_csv(...) \
-    WB_PASTE_(WB_LOAD_CSV_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
-#define WB_LOAD_CSV_one(path) wb_load_csv_with((path), NULL)
-#define WB_LOAD_CSV_more(path, ...) \
-    wb_load_csv_with((path), WB_GET_(wb_load_csv_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )
+#define WB_LOAD_CSV_(path, ...) \
+    wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__))
 #endif
 
 /** The number of observations. */
@@ -89,16 +87,16 @@ typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
-typedef struct {
-    size_t size;
-    bool drop_last; WB_HAS(drop_last)       /* leaves out a last batch that is too short */
-    uint64_t seed; WB_HAS(seed)             /* of the order; 0: drawn from wb_seed */
-    int ahead; WB_HAS(ahead)                /* batches prepared in the background: 2 */
-    wb_collate collate; WB_HAS(collate)     /* changes each batch, after wb_mapobs */
-    void *collate_ctx; WB_HAS(collate_ctx)
+typedef struct wb_dataloader_options {
+    WB_OPTIONS_HEAD(wb_dataloader_options)
+    bool drop_last WB_IS(false);            /* leaves out a last batch that is too short */
+    uint64_t seed WB_IS(UINT64_MAX);        /* of the order; UINT64_MAX: drawn from wb_seed */
+    int ahead WB_IS(2);                     /* batches prepared in the background */
+    wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
+    void *collate_ctx WB_IS(NULL);
     WB_BY_PLACE
-    int64_t batchsize; WB_HAS(batchsize)    /* 1 */
-    bool shuffle; WB_HAS(shuffle)           /* another order in each epoch */
+    int64_t batchsize WB_IS(1);
+    bool shuffle WB_IS(false);              /* another order in each epoch */
     WB_NO_MORE
 } wb_dataloader_options;
 /** Batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  The order depends on the seed
@@ -109,11 +107,9 @@ typedef struct {
  * uploaded in the background, after wb_mapobs and .collate. */
 WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *o);
 #ifndef __cplusplus
-#define wb_dataloader(...) \
-    WB_PASTE_(WB_DATALOADER_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
-#define WB_DATALOADER_one(d) wb_dataloader_with((d), NULL)
-#define WB_DATALOADER_more(d, ...) \
-    wb_dataloader_with((d), WB_GET_(wb_dataloader_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_dataloader(...) WB_DATALOADER_(__VA_ARGS__, )
+#define WB_DATALOADER_(d, ...) \
+    wb_dataloader_with((d), WB_GET_(wb_dataloader_options, __VA_ARGS__))
 #endif
 /** The number of batches in an epoch. */
 WB_API int64_t wb_loader_length(const wb_loader *l);

@@ -39,8 +39,10 @@ WB_API bool wb_loaded(const char *backend);
  * left out. */
 WB_API bool wb_functional(const char *backend, const char *part);
 #ifndef __cplusplus
-#define wb_functional(...) WB_FUNCTIONAL_(__VA_ARGS__, NULL, )
-#define WB_FUNCTIONAL_(backend, part, ...) wb_functional((backend), (part))
+#define wb_functional(...) \
+    WB_PASTE_(WB_FUNCTIONAL_, WB_ONE_OR_MORE_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_FUNCTIONAL_1(backend) wb_functional((backend), NULL)
+#define WB_FUNCTIONAL_2(...) wb_functional(__VA_ARGS__)
 #endif
 
 /** Why a backend is not functional, and how to install what is missing; "" if it is functional.
@@ -57,10 +59,10 @@ WB_API wb_device_list wb_devices(const char *backend);
 WB_API void wb_show_devices(const char *backend);
 
 /** Options of wb_get_device. */
-typedef struct {
-    size_t size;
+typedef struct wb_get_device_options {
+    WB_OPTIONS_HEAD(wb_get_device_options)
     WB_BY_PLACE
-    bool verbose;                   /* logs the choice and its reason */
+    bool verbose WB_IS(false);              /* logs the choice and its reason */
     WB_NO_MORE
 } wb_get_device_options;
 /** The device to use: of the backend that the preference names, if it works, else of the first
@@ -73,10 +75,10 @@ WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /** Options of wb_gpu_device. */
-typedef struct {
-    size_t size;
+typedef struct wb_gpu_device_options {
+    WB_OPTIONS_HEAD(wb_gpu_device_options)
     WB_BY_PLACE
-    bool force;                     /* NULL and an error instead of the CPU */
+    bool force WB_IS(false);                /* NULL and an error instead of the CPU */
     WB_NO_MORE
 } wb_gpu_device_options;
 /** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device; the CPU if there
@@ -165,10 +167,11 @@ WB_API int wb_set_gpu_backend(const char *backend);
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /** Options of wb_to and wb_gpu. */
-typedef struct {
-    size_t size;
+typedef struct wb_to_options {
+    WB_OPTIONS_HEAD(wb_to_options)
     WB_BY_PLACE
-    wb_dtype dtype;                 /* of floating tensors; else f64 becomes f32 on a GPU */
+    /* The dtype of floating tensors.  By default f64 becomes f32 on a GPU. */
+    wb_dtype dtype WB_IS(WB_DTYPE_DEFAULT);
     WB_NO_MORE
 } wb_to_options;
 /** A copy of x on a device; x itself if it is there already: wb_to(x, device).  x is a tensor,

@@ -3,61 +3,31 @@
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
-#define WB_NARGS_(...) WB_NARGS_PICK_(__VA_ARGS__, 32, 31, 30, 29, 28, 27, 26, 25, 24, 23,     \
-    22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
-#define WB_NARGS_PICK_(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,       \
+#define WB_NARGS_(...) WB_NARGS_PICK_(__VA_ARGS__, WB_MORE_THAN_32_, 32, 31, 30, 29, 28, 27,   \
+    26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3,   \
+    2, 1, 0)
+#define WB_MORE_THAN_32_ at_most_32_arguments, at_most_32_arguments, at_most_32_arguments,     \
+    at_most_32_arguments, at_most_32_arguments, at_most_32_arguments, at_most_32_arguments,    \
+    at_most_32_arguments, at_most_32_arguments, at_most_32_arguments, at_most_32_arguments,    \
+    at_most_32_arguments, at_most_32_arguments, at_most_32_arguments, at_most_32_arguments,    \
+    at_most_32_arguments
+#define WB_NARGS_PICK_(...) WB_NARGS_PICK_2_(__VA_ARGS__)
+#define WB_NARGS_PICK_2_(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,     \
     a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32,       \
+    a33, a34, a35, a36, a37, a38, a39, a40, a41, a42, a43, a44, a45, a46, a47, a48,            \
     count, ...) count
 
-/* one or more: which of the two there are */
-#define WB_ONE_OR_MORE_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, more, more, more, more, more, more,      \
-    more, more, more, more, more, more, more, more, more, one, none)
-
-/* Whether arguments follow the second, third or fourth: none or more. */
-#define WB_AFTER_2_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, more, none, none)
-#define WB_AFTER_3_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, none, none, none)
-#define WB_AFTER_4_(...) WB_NARGS_PICK_(__VA_ARGS__, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, more, more, more, more, more, more, \
-    more, more, more, more, more, more, more, more, none, none, none, none)
-
-/* none, one or more.  Nothing at all is one empty argument: it has no comma, makes none of the name
- * of WB_COMMA_ in front of it nor of the parentheses behind it, but makes one of both together. */
-#define WB_HOW_MANY_(...) WB_HOW_MANY_2_(WB_ONE_OR_MORE_(__VA_ARGS__),                 \
-    WB_ONE_OR_MORE_(WB_COMMA_ __VA_ARGS__), WB_ONE_OR_MORE_(__VA_ARGS__ ()),           \
-    WB_ONE_OR_MORE_(WB_COMMA_ __VA_ARGS__ ()))
-#define WB_COMMA_(...) ,
-#define WB_HOW_MANY_2_(a, b, c, d) WB_HOW_MANY_3_(a, b, c, d)
-#define WB_HOW_MANY_3_(a, b, c, d) WB_PASTE_(WB_HOW_MANY_, a)(b, c, d)
-#define WB_HOW_MANY_more(b, c, d) more
-#define WB_HOW_MANY_one(b, c, d) WB_PASTE_(WB_HOW_MANY_one_, b)(c, d)
-#define WB_HOW_MANY_one_more(c, d) one
-#define WB_HOW_MANY_one_one(c, d) WB_PASTE_(WB_HOW_MANY_one_one_, c)(d)
-#define WB_HOW_MANY_one_one_more(d) one
-#define WB_HOW_MANY_one_one_one(d) WB_PASTE_(WB_HOW_MANY_last_, d)
-#define WB_HOW_MANY_last_one one
-#define WB_HOW_MANY_last_more none
-
-/* Initialisers, each with WB_GIVEN_ behind it, for structs that have a flag behind each option:
- *   .eta = 0.0, .beta = {0.9, 0.99}
- * becomes
- *   .eta = 0.0, WB_GIVEN_, .beta = {0.9, WB_GIVEN_, 0.99}, WB_GIVEN_,
- * So has_eta is set where .eta is given, also as 0, and {1, 0} has two numbers, {1} one. */
-#define WB_GIVEN_ (-1464289111)
-#define WB_GIVE_(...) WB_PASTE_(WB_GIVE_, WB_HOW_MANY_(__VA_ARGS__))(__VA_ARGS__)
-#define WB_GIVE_none(...)
-#define WB_GIVE_one(...) __VA_ARGS__, WB_GIVEN_,
-#define WB_GIVE_more(...) WB_EACH_(WB_GIVE_one, __VA_ARGS__)
+/* 1 for one argument, 2 for more. */
+#define WB_ONE_OR_MORE_(...) WB_NARGS_PICK_(__VA_ARGS__, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,   \
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,   \
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 0)
 
 #define WB_PASTE_(a, b) WB_PASTE_2_(a, b)
 #define WB_PASTE_2_(a, b) a##b
 #define WB_EACH_(f, ...) WB_EACH_WITH_(WB_CALL_, f, __VA_ARGS__)
 #define WB_CALL_(f, x) f(x)
 #define WB_EACH_WITH_(f, c, ...) WB_PASTE_(WB_EACH_WITH_, WB_NARGS_(__VA_ARGS__))(f, c, __VA_ARGS__)
+#define WB_EACH_WITH_at_most_32_arguments(...) at_most_32_arguments
 #define WB_EACH_WITH_1(f, c, x) f(c, x)
 #define WB_EACH_WITH_2(f, c, x, ...) f(c, x) WB_EACH_WITH_1(f, c, __VA_ARGS__)
 #define WB_EACH_WITH_3(f, c, x, ...) f(c, x) WB_EACH_WITH_2(f, c, __VA_ARGS__)

@@ -39,12 +39,12 @@ extern "C" {
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /** Options of wb_save. */
-typedef struct {
-    size_t size;
-    wb_names names;
-    const char *key;                /* BSON: the name of the variable: "model" */
-    const char *flux;               /* BSON: the version of Flux, "0.9" to "0.16": "0.16" */
-    bool structs;                   /* BSON: Flux's layers; else a state, for Flux 0.13 on */
+typedef struct wb_save_options {
+    WB_OPTIONS_HEAD(wb_save_options)
+    wb_names names WB_IS(WB_NAMES_AUTO);
+    const char *key WB_IS(NULL);            /* BSON: the name of the variable: "model" */
+    const char *flux WB_IS(NULL);           /* BSON: the version of Flux, "0.9" to "0.16": "0.16" */
+    bool structs WB_IS(false);              /* BSON: Flux's layers; else a state (Flux 0.13 on) */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_save_options;
@@ -72,13 +72,14 @@ typedef struct {
 } wb_unknown;
 
 /** Options of wb_load. */
-typedef struct {
-    size_t size;
+typedef struct wb_load_options {
+    WB_OPTIONS_HEAD(wb_load_options)
     /* A layer for an unknown part, or NULL. */
-    wb_layer *(*substitute)(const wb_unknown *part, void *ctx);
-    void *ctx;
-    const char *key;                /* BSON: the variable, or a path in it, as `weber show` prints:
-                                       "model", or the only layer, or the only variable */
+    wb_layer *(*substitute)(const wb_unknown *part, void *ctx) WB_IS(NULL);
+    void *ctx WB_IS(NULL);
+    /* BSON: the variable, or a path in it, as `weber show` prints.  By default "model", else the
+     * only layer, else the only variable. */
+    const char *key WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_options;
@@ -99,14 +100,14 @@ WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 typedef struct { const char *file, *model; } wb_rename;
 
 /** Options of wb_load_state. */
-typedef struct {
-    size_t size;
-    bool lenient;                   /* loads what fits; the log lists the rest */
-    const char *prefix;             /* "encoder.": reads only these names, without the prefix */
-    wb_names names;
-    int n_rename;                   /* rows of .rename */
-    const wb_rename *rename;        /* the first row that matches a name without .prefix */
-    const char *key;                /* BSON: as wb_load */
+typedef struct wb_load_state_options {
+    WB_OPTIONS_HEAD(wb_load_state_options)
+    bool lenient WB_IS(false);              /* loads what fits; the log lists the rest */
+    const char *prefix WB_IS(NULL);         /* "encoder.": reads these names only, without it */
+    wb_names names WB_IS(WB_NAMES_AUTO);
+    int n_rename WB_IS(0);                  /* rows of .rename */
+    const wb_rename *rename WB_IS(NULL);    /* the first row that matches a name without .prefix */
+    const char *key WB_IS(NULL);            /* BSON: as wb_load */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_state_options;
@@ -204,12 +205,12 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */
-typedef struct {
-    size_t size;
-    bool best; WB_HAS(best)         /* also keeps the one with the lowest metric */
-    bool higher; WB_HAS(higher)     /* the highest */
+typedef struct wb_checkpoint_keep_options {
+    WB_OPTIONS_HEAD(wb_checkpoint_keep_options)
+    bool best WB_IS(false);                 /* also keeps the one with the lowest metric */
+    bool higher WB_IS(false);               /* the highest */
     WB_BY_PLACE
-    int last; WB_HAS(last)          /* how many are kept: 3; negative: all */
+    int last WB_IS(3);                      /* how many are kept; negative: all */
     WB_NO_MORE
 } wb_checkpoint_keep_options;
 /** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
@@ -225,12 +226,10 @@ typedef struct {
 WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                                    const wb_checkpoint_keep_options *o);
 #ifndef __cplusplus
-#define wb_checkpoint_keep(...) \
-    WB_PASTE_(WB_CHECKPOINT_KEEP_, WB_AFTER_2_(__VA_ARGS__))(__VA_ARGS__)
-#define WB_CHECKPOINT_KEEP_none(folder, c) wb_checkpoint_keep_with((folder), (c), NULL)
-#define WB_CHECKPOINT_KEEP_more(folder, c, ...) \
+#define wb_checkpoint_keep(...) WB_CHECKPOINT_KEEP_(__VA_ARGS__, )
+#define WB_CHECKPOINT_KEEP_(folder, c, ...) \
     wb_checkpoint_keep_with((folder), (c),      \
-                            WB_GET_(wb_checkpoint_keep_options, WB_GIVE_(__VA_ARGS__)))
+                            WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__))
 #endif
 
 /** Restores the checkpoint of c->name that was written last, by the serial number in the file.  A

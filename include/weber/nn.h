@@ -22,7 +22,8 @@ WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs
 WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 #ifndef __cplusplus
 /** wb_call(layer, x) or wb_call(layer, q, k, v). */
-#define wb_call(layer, ...) wb_call_array((layer), WB_TENSORS_(__VA_ARGS__))
+#define wb_call(layer, ...) \
+    wb_call_array((layer), WB_NARGS_(__VA_ARGS__), (wb_tensor *[]){__VA_ARGS__})
 #endif
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
@@ -50,21 +51,22 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Options of all layers: .dtype is the dtype of the parameters (f32), .init creates the weight
- * (wb_glorot_uniform), .activation is applied to the result (NULL: none).
+/* Options of all layers: .dtype is the dtype of the parameters, .init creates the weight,
+ * .activation is applied to the result (NULL: none).
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
- * means {k, k}.  wb_MaxPool(3, 2) does not compile, since it could mean two things. */
+ * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
+ * could mean two things. */
 
 /** Options of wb_Dense. */
-typedef struct {
-    size_t size;
-    bool no_bias;
-    wb_initialiser init;
-    wb_dtype dtype;
+typedef struct wb_Dense_options {
+    WB_OPTIONS_HEAD(wb_Dense_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    int64_t in, out;
-    wb_function activation;
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_Dense_options;
 /** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
@@ -72,24 +74,23 @@ typedef struct {
 WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
 
 /** Options of wb_Conv, wb_CrossCor and wb_ConvTranspose. */
-typedef struct {
-    size_t size;
-    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: 1 */
-    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
-    wb_ints dilation; WB_HAS(dilation)  /* {d} or {h, w}: 1 */
-    int64_t groups; WB_HAS(groups)          /* 1 */
-    wb_ints outpad; WB_HAS(outpad)      /* {p} or {h, w}: 0; of wb_ConvTranspose */
-    bool same; WB_HAS(same)                 /* instead of .pad: see below */
-    bool flip; WB_HAS(flip)                 /* the kernel is flipped along both axes, as in Flux */
-    bool no_bias; WB_HAS(no_bias)
-    wb_initialiser init; WB_HAS(init)
-    wb_dtype dtype; WB_HAS(dtype)
+typedef struct wb_Conv_options {
+    WB_OPTIONS_HEAD(wb_Conv_options)
+    wb_ints stride WB_IS({1});              /* {s} or {h, w} */
+    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
+    wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
+    int64_t groups WB_IS(1);
+    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose */
+    bool same WB_IS(false);                 /* instead of .pad: see below */
+    bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    int64_t in; WB_HAS(in)
-    int64_t out; WB_HAS(out)
-    wb_ints kernel; WB_HAS(kernel)      /* {k} or {h, w} */
-    const int64_t *sizes_; WB_HAS(sizes_)    /* of the macros: the kernel */
-    wb_function activation; WB_HAS(activation)
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_ints kernel WB_REQUIRED;             /* {k} or {h, w} */
+    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the kernel */
+    wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_Conv_options;
 /** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
@@ -104,13 +105,13 @@ WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
 WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
 
 /** Options of wb_MaxPool and wb_MeanPool. */
-typedef struct {
-    size_t size;
-    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: the window */
-    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
+typedef struct wb_Pool_options {
+    WB_OPTIONS_HEAD(wb_Pool_options)
+    wb_ints stride WB_IS({});               /* {s} or {h, w}: the window */
+    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     WB_BY_PLACE
-    wb_ints window; WB_HAS(window)      /* {k} or {h, w} */
-    const int64_t *sizes_; WB_HAS(sizes_)    /* of the macros: the window */
+    wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
+    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the window */
     WB_NO_MORE
 } wb_Pool_options;
 /** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}). */
@@ -126,10 +127,10 @@ WB_API wb_layer *wb_Flatten(void);
 
 /** Options of wb_Dropout. */
 typedef struct wb_Dropout_options {
-    size_t size;
-    wb_ints axes; WB_HAS(axes)      /* draws once for each index of these axes: all axes */
+    WB_OPTIONS_HEAD(wb_Dropout_options)
+    wb_ints axes WB_IS({});                 /* draws once for each index of these axes: all axes */
     WB_BY_PLACE
-    double p; WB_HAS(p)
+    double p WB_REQUIRED;
     WB_NO_MORE
 } wb_Dropout_options;
 /** wb_dropout(x, p) in train mode, x in test mode. */
@@ -137,15 +138,15 @@ WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
 /** Options of wb_BatchNorm. */
 typedef struct wb_BatchNorm_options {
-    size_t size;
-    bool no_affine; WB_HAS(no_affine)               /* without scale and bias */
-    bool no_track_stats; WB_HAS(no_track_stats)     /* without running statistics */
-    WB_NUMBER(eps)                                  /* 1e-5 */
-    WB_NUMBER(momentum)                             /* 0.1 */
-    wb_dtype dtype; WB_HAS(dtype)
+    WB_OPTIONS_HEAD(wb_BatchNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    bool no_track_stats WB_IS(false);       /* without running statistics */
+    double eps WB_IS(1e-5);
+    double momentum WB_IS(0.1);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    int64_t channels; WB_HAS(channels)
-    wb_function activation; WB_HAS(activation)
+    int64_t channels WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_BatchNorm_options;
 /** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and variance for each
@@ -159,14 +160,14 @@ WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_LayerNorm. */
 typedef struct wb_LayerNorm_options {
-    size_t size;
-    bool no_affine; WB_HAS(no_affine)               /* without scale and bias */
-    WB_NUMBER(eps)                                  /* 1e-5 */
-    wb_dtype dtype; WB_HAS(dtype)
+    WB_OPTIONS_HEAD(wb_LayerNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    double eps WB_IS(1e-5);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    wb_ints shape; WB_HAS(shape)        /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_; WB_HAS(sizes_)            /* of the macros: the shape */
-    wb_function activation; WB_HAS(activation)
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the shape */
+    wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_LayerNorm_options;
 /** y = activation(wb_normalise(x, axes, eps) · scale + bias) over the last axes, whose sizes are
@@ -174,12 +175,12 @@ typedef struct wb_LayerNorm_options {
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_Embedding. */
-typedef struct {
-    size_t size;
-    wb_initialiser init;            /* wb_init_normal */
-    wb_dtype dtype;
+typedef struct wb_Embedding_options {
+    WB_OPTIONS_HEAD(wb_Embedding_options)
+    wb_initialiser init WB_IS(wb_init_normal);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    int64_t n, dim;
+    int64_t n WB_REQUIRED, dim WB_REQUIRED;
     WB_NO_MORE
 } wb_Embedding_options;
 /** Rows of weight by number, wb_take(weight, x): wb_Embedding(n, dim).
@@ -187,15 +188,16 @@ typedef struct {
 WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
 
 /** Options of wb_MultiHeadAttention. */
-typedef struct {
-    size_t size;
-    bool causal;                    /* a query sees no later key */
-    bool bias;                      /* the projections have biases */
-    double dropout;                 /* of the attention weights, in train mode: 0 */
-    wb_initialiser init;
-    wb_dtype dtype;
+typedef struct wb_MultiHeadAttention_options {
+    WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
+    bool causal WB_IS(false);               /* a query sees no later key */
+    bool bias WB_IS(false);                 /* the projections have biases */
+    double dropout WB_IS(0);                /* of the attention weights, in train mode */
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
-    int64_t dim, heads;             /* 8 heads */
+    int64_t dim WB_REQUIRED;
+    int64_t heads WB_IS(8);
     WB_NO_MORE
 } wb_MultiHeadAttention_options;
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
@@ -204,17 +206,17 @@ typedef struct {
 WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
 
 /** Options of recurrent layers and cells. */
-typedef struct {
-    size_t size;
-    bool no_bias;
-    bool last;                      /* only the last step's output, [N, out] */
-    wb_initialiser init;
-    wb_dtype dtype;
-    bool hidden_bias;               /* GRU: adds bias_hidden [3 out], as PyTorch has */
-    bool initial_state;             /* adds initial_hidden [out] (LSTM: and initial_cell [out]) */
+typedef struct wb_Recurrent_options {
+    WB_OPTIONS_HEAD(wb_Recurrent_options)
+    bool no_bias WB_IS(false);
+    bool last WB_IS(false);                 /* only the last step's output, [N, out] */
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    bool hidden_bias WB_IS(false);          /* GRU: adds bias_hidden [3 out], as PyTorch has */
+    bool initial_state WB_IS(false);        /* adds initial_hidden [out], LSTM also initial_cell */
     WB_BY_PLACE
-    int64_t in, out;
-    wb_function activation;         /* RNN: wb_tanh */
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);     /* RNN: wb_tanh */
     WB_NO_MORE
 } wb_Recurrent_options;
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
@@ -268,24 +270,25 @@ WB_API int wb_name_connection(const char *name, wb_connection f);
 
 #ifndef __cplusplus
 #define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
-#define WB_GIVEN_OPTIONS_(f, T, ...) f(WB_GET_(T, WB_GIVE_(__VA_ARGS__)))
 /* The first option is a list of sizes in braces: (wb_ints){3, 3}, ... */
 #define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
-#define WB_SIZED_one(f, T, ...) WB_GIVEN_OPTIONS_(f, T, __VA_ARGS__)
-#define WB_SIZED_more(f, T, ...) f(WB_GET_(T, .sizes_ = (wb_ints)WB_GIVE_(__VA_ARGS__)))
+#define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
+#define WB_SIZED_2(f, T, ...) \
+    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), .sizes_ = (wb_ints)__VA_ARGS__))
 #define WB_CONVOLVE_(f, in, out, ...) \
     WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
-#define WB_CONVOLVE_one(f, ...) WB_GIVEN_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
-#define WB_CONVOLVE_more(f, in, out, ...) \
-    f(WB_GET_(wb_Conv_options, WB_GIVE_(in, out) .sizes_ = (wb_ints)WB_GIVE_(__VA_ARGS__)))
+#define WB_CONVOLVE_1(f, ...) WB_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
+#define WB_CONVOLVE_2(f, in, out, ...)                                              \
+    f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,        \
+                   .sizes_ = (wb_ints)__VA_ARGS__))
 #define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
 #define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_CrossCor(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)
 #define wb_MaxPool(...) WB_SIZED_(wb_MaxPool_with, wb_Pool_options, __VA_ARGS__)
 #define wb_MeanPool(...) WB_SIZED_(wb_MeanPool_with, wb_Pool_options, __VA_ARGS__)
-#define wb_Dropout(...) WB_GIVEN_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
-#define wb_BatchNorm(...) WB_GIVEN_OPTIONS_(wb_BatchNorm_with, wb_BatchNorm_options, __VA_ARGS__)
+#define wb_Dropout(...) WB_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
+#define wb_BatchNorm(...) WB_OPTIONS_(wb_BatchNorm_with, wb_BatchNorm_options, __VA_ARGS__)
 #define wb_LayerNorm(...) WB_SIZED_(wb_LayerNorm_with, wb_LayerNorm_options, __VA_ARGS__)
 #define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
 #define wb_MultiHeadAttention(...) \
@@ -395,7 +398,9 @@ typedef struct {
  *     wb_struct_get(agent, t, &moved);         0, or an error code
  *
  * Other fields are copied.  A tree may be cast to wb_layer * for wb_trainmode, wb_testmode,
- * wb_automode, wb_set, wb_tie and the model of a wb_checkpoint; it cannot be called. */
+ * wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a wb_checkpoint; it
+ * cannot be called.  wb_load does not create a struct: load into one with wb_load_state.  The tree
+ * and the struct share the tensors. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
 /** Copies a tree of wb_struct back into a struct.  Returns 0 or an error code. */
 WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value);
@@ -403,7 +408,14 @@ WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *
 WB_API wb_tree *wb_opaque(void *p);
 /** The pointer in a tree of wb_opaque. */
 WB_API void *wb_opaque_get(wb_tree *tree);
-#define WB_FIELD_(T, f) {#f, offsetof(T, f)},
+#ifndef __cplusplus
+#define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(WB_IS_BRANCH_(((T *)0)->f))},
+#define WB_IS_BRANCH_(x)                                                                \
+    *_Generic(x, wb_tensor *: "", wb_layer *: "", wb_tree *: "",                        \
+              default: (struct wb_fields_are_tensors_layers_and_trees *)0)
+#else
+#define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(wb_branch_(((T *)0)->f))},
+#endif
 #define WB_FUNCTOR(T, ...)                                                                      \
     static const wb_field T##_wb_fields[] = {WB_EACH_WITH_(WB_FIELD_, T, __VA_ARGS__)};         \
     static const wb_struct_type T##_wb_type =                                                   \

@@ -157,16 +157,19 @@ static inline wb_tensor *wb_this_takes_a_tensor_or_a_number(double x) { return w
 /* ---- reductions ------------------------------------------------------------------------------ */
 
 /** Options of reductions. */
-typedef struct {
-    size_t size;
-    bool keep; WB_HAS(keep)         /* the reduced axes stay, with size 1 */
+typedef struct wb_reduce_options {
+    WB_OPTIONS_HEAD(wb_reduce_options)
+    bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
+    wb_ints axes WB_IS({});                 /* all axes; a negative axis counts from the end */
     WB_BY_PLACE
-    wb_ints axes; WB_HAS(axes)      /* all axes; a negative axis counts from the end */
+#ifndef __cplusplus
+    int64_t a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_;     /* wb_sum(x, 0, -1): axes by position */
+#endif
     WB_NO_MORE
 } wb_reduce_options;
 
-/** The sum over some axes: wb_sum(x), wb_sum(x, 1), wb_sum(x, .axes = {0, -1}, .keep = true).  f16
- * and bf16 are summed in f32.  Over an axis of size 0: 0. */
+/** The sum over some axes: wb_sum(x), wb_sum(x, 1), wb_sum(x, 0, -1), wb_sum(x, .axes = {0, -1},
+ * .keep = true).  f16 and bf16 are summed in f32.  Over an axis of size 0: 0. */
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
 /** The mean over some axes.  Floating.  Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
@@ -182,15 +185,13 @@ WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);
 /** log(sum(exp(x))) over some axes, without overflow.  Floating.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
-#define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__)
-#define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__)
-#define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__)
-#define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__)
-#define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__)
-#define wb_logsumexp(...) WB_REDUCE_(wb_logsumexp_with, __VA_ARGS__)
-#define WB_REDUCE_(f, ...) WB_PASTE_(WB_REDUCE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, __VA_ARGS__)
-#define WB_REDUCE_one(f, x) f((x), NULL)
-#define WB_REDUCE_more(f, x, ...) f((x), WB_GET_(wb_reduce_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__, )
+#define wb_mean(...) WB_REDUCE_(wb_mean_with, __VA_ARGS__, )
+#define wb_max(...) WB_REDUCE_(wb_max_with, __VA_ARGS__, )
+#define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__, )
+#define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__, )
+#define wb_logsumexp(...) WB_REDUCE_(wb_logsumexp_with, __VA_ARGS__, )
+#define WB_REDUCE_(f, x, ...) f((x), WB_GET_(wb_reduce_options, __VA_ARGS__))
 #endif
 
 /** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  The first of
@@ -199,10 +200,10 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
-typedef struct {
-    size_t size;
-    bool exclusive;                 /* y[i] without x[i], so that the first sum is 0 */
-    bool reverse;                   /* sums from the end: y[i] = x[i] + ... + x[n-1] */
+typedef struct wb_cumsum_options {
+    WB_OPTIONS_HEAD(wb_cumsum_options)
+    bool exclusive WB_IS(false);            /* y[i] without x[i], so that the first sum is 0 */
+    bool reverse WB_IS(false);              /* sums from the end: y[i] = x[i] + ... + x[n-1] */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_cumsum_options;
@@ -284,13 +285,13 @@ WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
 /** Options of wb_conv and wb_conv_transpose. */
-typedef struct {
-    size_t size;
-    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: 1 */
-    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
-    wb_ints dilation; WB_HAS(dilation)  /* {d} or {h, w}: 1 */
-    int64_t groups; WB_HAS(groups)          /* 1 */
-    wb_ints outpad; WB_HAS(outpad)      /* {p} or {h, w}: 0; of wb_conv_transpose */
+typedef struct wb_conv_options {
+    WB_OPTIONS_HEAD(wb_conv_options)
+    wb_ints stride WB_IS({1});              /* {s} or {h, w} */
+    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
+    wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
+    int64_t groups WB_IS(1);
+    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_conv_transpose */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_conv_options;
@@ -310,11 +311,11 @@ WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *
                                          const wb_conv_options *o);
 
 /** Options of wb_maxpool and wb_meanpool. */
-typedef struct {
-    size_t size;
-    wb_ints window; WB_HAS(window)      /* {k} or {h, w}; required */
-    wb_ints stride; WB_HAS(stride)      /* {s} or {h, w}: the window */
-    wb_ints pad; WB_HAS(pad)            /* {p}, {h, w} or {top, bottom, left, right}: 0 */
+typedef struct wb_pool_options {
+    WB_OPTIONS_HEAD(wb_pool_options)
+    wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
+    wb_ints stride WB_IS({});               /* {s} or {h, w}: the window */
+    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_pool_options;
@@ -325,14 +326,12 @@ WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
 /** The mean of each window; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 #ifndef __cplusplus
-#define wb_conv(...) WB_CONV_(wb_conv_with, __VA_ARGS__)
-#define wb_conv_transpose(...) WB_CONV_(wb_conv_transpose_with, __VA_ARGS__)
-#define WB_CONV_(f, ...) WB_PASTE_(WB_CONV_, WB_AFTER_3_(__VA_ARGS__))(f, __VA_ARGS__)
-#define WB_CONV_none(f, x, w, b) f((x), (w), (b), NULL)
-#define WB_CONV_more(f, x, w, b, ...) \
-    f((x), (w), (b), WB_GET_(wb_conv_options, WB_GIVE_(__VA_ARGS__)))
-#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_options, WB_GIVE_(__VA_ARGS__)))
-#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_options, WB_GIVE_(__VA_ARGS__)))
+#define wb_conv(...) WB_CONV_(wb_conv_with, __VA_ARGS__, )
+#define wb_conv_transpose(...) WB_CONV_(wb_conv_transpose_with, __VA_ARGS__, )
+#define WB_CONV_(f, x, w, b, ...) \
+    f((x), (w), (b), WB_GET_(wb_conv_options, __VA_ARGS__))
+#define wb_maxpool(x, ...) wb_maxpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__))
+#define wb_meanpool(x, ...) wb_meanpool_with((x), WB_GET_(wb_pool_options, __VA_ARGS__))
 #endif
 
 /* ---- softmax, attention, dropout ------------------------------------------------------------- */

@@ -213,10 +213,15 @@ WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 /** A tuple of n tensors, layers and trees; its children are named "0", "1", ... */
 WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 #ifndef __cplusplus
-/** wb_tuple(encoder, decoder).  Each argument is a wb_tensor *, wb_layer * or wb_tree *; pointers
- * of other types are not checked. */
+/** wb_tuple(encoder, decoder): each argument is a wb_tensor *, wb_layer * or wb_tree *. */
 #define wb_tuple(...) \
-    wb_tuple_array((int)(sizeof((void *[]){__VA_ARGS__}) / sizeof(void *)), (void *[]){__VA_ARGS__})
+    wb_tuple_array(WB_NARGS_(__VA_ARGS__), (void *[]){WB_EACH_(WB_BRANCH_, __VA_ARGS__)})
+#define WB_BRANCH_(x) WB_ONCE_(WB_BRANCH_OF_, x, ),
+#define WB_BRANCH_OF_(x, _)                                                                 \
+    _Generic(x, wb_tensor *: wb_any_, wb_layer *: wb_any_, wb_tree *: wb_any_,              \
+        void *: wb_any_, default: wb_this_takes_tensors_layers_and_trees)(x)
+static inline void *wb_any_(void *x) { return x; }
+void *wb_this_takes_tensors_layers_and_trees(wb_tensor_layer_or_tree_expected);
 #endif
 /** A tuple whose children have names, such as "actor" and "critic". */
 WB_API wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects);
@@ -252,7 +257,6 @@ WB_API void wb_free_text(char *text);
         wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_,                 \
         wb_loader *: wb_any_, wb_progress *: wb_any_, wb_compiled *: wb_any_,               \
         default: wb_this_takes_an_object_of_the_library)(x)
-static inline void *wb_any_(void *x) { return x; }
 typedef struct { int none; } wb_object_expected;
 void *wb_this_takes_an_object_of_the_library(wb_object_expected);
 #endif

@@ -15,20 +15,19 @@ extern "C" {
  * an error.  Errors: eta negative or infinite, a beta of 1 or more, NaN, another negative number
  * but lambda. */
 typedef struct wb_Rule_options {
-    size_t size;
+    WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
-    double beta[3];                 /* {b1, b2}; the third is of the macros */
+    double beta[2];                         /* {b1, b2} or {b1} */
 #else
-    double beta[3] = {WB_DEFAULT, WB_DEFAULT, WB_DEFAULT};
+    std::array<double, 2> beta = {{WB_DEFAULT, WB_DEFAULT}};
 #endif
-    WB_HAS(beta)
-    WB_NUMBER(eps)
-    WB_NUMBER(lambda)
-    WB_NUMBER(delta)
-    WB_NUMBER(omega)
+    double eps WB_IS(WB_DEFAULT);
+    double lambda WB_IS(WB_DEFAULT);
+    double delta WB_IS(WB_DEFAULT);
+    double omega WB_IS(WB_DEFAULT);
     WB_BY_PLACE
-    WB_NUMBER(eta)                  /* the learning rate */
-    WB_NUMBER(rho)
+    double eta WB_IS(WB_DEFAULT);           /* the learning rate */
+    double rho WB_IS(WB_DEFAULT);
     WB_NO_MORE
 } wb_Rule_options;
 
@@ -58,11 +57,11 @@ WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
 /** Options of wb_setup. */
-typedef struct {
-    size_t size;
-    bool unguarded;                 /* updates do not wait for a finite loss */
+typedef struct wb_setup_options {
+    WB_OPTIONS_HEAD(wb_setup_options)
+    bool unguarded WB_IS(false);            /* updates do not wait for a finite loss */
     WB_BY_PLACE
-    wb_dtype mixed;                 /* WB_BF16 or WB_F16: mixed precision */
+    wb_dtype mixed WB_IS(WB_DTYPE_DEFAULT);  /* WB_BF16 or WB_F16: mixed precision */
     WB_NO_MORE
 } wb_setup_options;
 /** The state of a rule for every trainable parameter of a layer or tree, on the parameter's device:
@@ -110,8 +109,9 @@ WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
  * advance. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
-/** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  0 is 0.  Returns 0 or an error
- * code. Errors: no number; a number that the rule does not have. */
+/** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
+ * changed in each rule that has it.  Returns 0 or an error code, and then nothing is changed.
+ * Errors: no number; a number that no rule has. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 /** Freezes the parameters below a path of the model ("": all): updates skip them, and gradients
  * that only they need are not computed.  A BatchNorm in train mode goes on updating its running
@@ -134,7 +134,7 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define WB_SETUP_(rule, model, ...) \
     wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
 #define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
-#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, WB_GIVE_(__VA_ARGS__)))
+#define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, __VA_ARGS__))
 #endif
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -148,22 +148,22 @@ WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch,
                                   void *ctx);
 
 /** Options of wb_train. */
-typedef struct {
-    size_t size;
-    bool progress; WB_HAS(progress)             /* shows a progress bar on standard error */
-    void *ctx; WB_HAS(ctx)                      /* of the loss, .each and .metric */
+typedef struct wb_train_options {
+    WB_OPTIONS_HEAD(wb_train_options)
+    bool progress WB_IS(false);             /* shows a progress bar on standard error */
+    void *ctx WB_IS(NULL);                  /* of the loss, .each and .metric */
     /* called after each batch; epoch and batch count from 1.  Not 0: training ends, with success */
-    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx); WB_HAS(each)
-    const char *checkpoint; WB_HAS(checkpoint)  /* a file, written after each epoch */
-    const char *folder; WB_HAS(folder)          /* or a folder: wb_checkpoint_keep */
-    const char *name; WB_HAS(name)              /* of the checkpoints */
-    int keep_last; WB_HAS(keep_last)            /* 3; negative: all */
-    bool keep_best; WB_HAS(keep_best)           /* keeps the one with the lowest metric too */
-    bool higher; WB_HAS(higher)                 /* a higher metric is better */
-    bool resume; WB_HAS(resume)                 /* continues from the checkpoint, if there is one */
-    double (*metric)(wb_layer *model, int epoch, void *ctx); WB_HAS(metric)
+    int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx) WB_IS(NULL);
+    const char *checkpoint WB_IS(NULL);     /* a file, written after each epoch */
+    const char *folder WB_IS(NULL);         /* or a folder: wb_checkpoint_keep */
+    const char *name WB_IS(NULL);           /* of the checkpoints */
+    int keep_last WB_IS(3);                 /* how many are kept; negative: all */
+    bool keep_best WB_IS(false);            /* keeps the one with the lowest metric too */
+    bool higher WB_IS(false);               /* a higher metric is better */
+    bool resume WB_IS(false);               /* continues from the checkpoint, if there is one */
+    double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
     WB_BY_PLACE
-    int epochs; WB_HAS(epochs)                  /* 1 */
+    int epochs WB_IS(1);
     WB_NO_MORE
 } wb_train_options;
 /** Trains a model: for each batch loss, gradient and update:
@@ -185,15 +185,15 @@ typedef struct {
 WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);
 #ifndef __cplusplus
-#define wb_withgradient(...) WB_WITHGRADIENT_(__VA_ARGS__, NULL, )
-#define WB_WITHGRADIENT_(loss, model, batch, grads, ctx, ...) \
-    wb_withgradient((loss), (model), (batch), (grads), (ctx))
-#define wb_train(...) WB_PASTE_(WB_TRAIN_, WB_AFTER_4_(__VA_ARGS__))(__VA_ARGS__)
-#define WB_TRAIN_none(loss, model, data, state) \
-    wb_train_with((loss), (model), (data), (state), NULL)
-#define WB_TRAIN_more(loss, model, data, state, ...)            \
+#define wb_withgradient(...) WB_PASTE_(WB_WITHGRADIENT_, WB_NARGS_(__VA_ARGS__))(__VA_ARGS__)
+#define WB_WITHGRADIENT_3(...) wb_withgradient(__VA_ARGS__)
+#define WB_WITHGRADIENT_4(...) wb_withgradient(__VA_ARGS__, NULL)
+#define WB_WITHGRADIENT_5(...) wb_withgradient(__VA_ARGS__)
+#define WB_WITHGRADIENT_6(...) wb_withgradient(__VA_ARGS__)
+#define wb_train(...) WB_TRAIN_(__VA_ARGS__, )
+#define WB_TRAIN_(loss, model, data, state, ...)                \
     wb_train_with((loss), (model), (data), (state),             \
-                  WB_GET_(wb_train_options, WB_GIVE_(__VA_ARGS__)))
+                  WB_GET_(wb_train_options, __VA_ARGS__))
 #endif
 
 /* ---- progress bars and plots ----------------------------------------------------------------- */

@@ -1,4 +1,5 @@
-/* Structs of options: their first field is the struct's size in the caller's header. */
+/* Structs of options: their first fields are .size, the struct's size in the caller's header, and
+ * .given, the text of the options in the program (base.h). */
 #ifndef WB__OPTIONS_H
 #define WB__OPTIONS_H
 
@@ -8,38 +9,48 @@
 
 #define WB__ZERO (-1.0e-300)        /* the number 0, in fields in which 0 means "not given" */
 
-/* Copies the caller's struct to `to`, which has `capacity` bytes.  Fields that the caller's version
- * does not have become zero. */
-static inline void wb__read_options(void *to, size_t capacity, const void *given)
-{
-    size_t size = 0;
-    memset(to, 0, capacity);
-    if (given) {
-        memcpy(&size, given, sizeof size);
-        memcpy(to, given, WB__MIN(size, capacity));
-    }
-    memcpy(to, &capacity, sizeof capacity);
-}
+/* The options that a program gives, in the order of its text. */
+typedef struct {
+    bool all;                       /* from C++: every field is meant as it is */
+    bool known;                     /* there is a text */
+    int n;
+    struct {
+        const char *name;           /* not ended by 0; NULL: given by position */
+        int length;                 /* of the name */
+        int numbers;                /* in braces; -1: the value is not in braces */
+    } option[32];
+} wb__given;
 
-/* The value of a WB_NUMBER field for wb__real: 0 if it is not given, WB__ZERO if it is given as
- * 0. */
+/* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.
+ * Fields that the caller's version does not have become zero.  NULL: all fields are zero.  False,
+ * with the error set: .size is 0, or a field that this library does not have is not zero. */
+bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from);
+/* The same for a struct of options.  `given` may be NULL where no option has a default other than
+ * 0.  False, with the error set, also where an option by position follows one by name: C would put
+ * it into the field behind that one. */
+bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
+                      wb__given *given);
+/* Whether an option is given, by name or by position; position -1: by name only. */
+bool wb__is_given(const wb__given *given, const char *name, int position);
+/* How many options are given by position; they come first. */
+int wb__by_place(const wb__given *given);
+/* How many numbers in braces the option has; -1: it is not given in braces. */
+int wb__numbers_given(const wb__given *given, const char *name);
+/* The value of an option whose default is not 0. */
+int64_t wb__int_option(const wb__given *given, const char *name, int position, int64_t value,
+                       int64_t by_default);
+/* The value of a number for wb__real: 0 if it is not given, WB__ZERO if it is given as 0. */
+double wb__real_option(const wb__given *given, const char *name, int position, double value);
 
-static inline double wb__given(double value, bool given)
+/* Reads a list of integers: list[0] becomes its length, at most `most`, and the numbers follow.
+ * An option that is not given is an empty list.  A list must be read only once.  False, with the
+ * error set: it is too long, empty in the text, or filled without WB_INTS. */
+bool wb__ints_read(const char *what, const wb__given *given, const char *name, int position,
+                   wb_ints list, int most);
+/* Copies the list that a layer's macro passed by pointer into its field. */
+static inline void wb__sizes_take(wb_ints list, const int64_t **passed)
 {
-    return value == WB_DEFAULT ? 0 : given && value == 0 ? WB__ZERO : value;
-}
-
-/* Reads a list of integers that the macros, WB_INTS or C++ filled, or that is empty: list[0]
- * becomes the length, at most `most`, and the numbers follow.  `given`: the option was given.  A
- * list must be read only once.  The macros store {1, 0} as {1, WB_GIVEN_, 0}.  False, with the
- * error set, if a list is too long or was filled in another way. */
-bool wb__ints_read(const char *what, const char *option, wb_ints list, bool given, int most);
-/* Copies the list that a layer's macro passed by pointer into the field. */
-static inline void wb__ints_take(wb_ints list, bool *given, const int64_t **passed)
-{
-    if (!*passed) return;
-    memcpy(list, *passed, sizeof(wb_ints));
-    *given = true;
+    if (*passed) memcpy(list, *passed, sizeof(wb_ints));
     *passed = NULL;
 }
 

@@ -135,7 +135,7 @@ wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
     wb_dataset_source s;
-    wb__read_options(&s, sizeof s, given);
+    if (!wb__read_struct("dataset_from", &s, sizeof s, given)) return NULL;
     if (!s.get || s.n < 0)
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_from: %s, %lld observations",
                              s.get ? "a function" : "no function", (long long)s.n);

@@ -144,12 +144,13 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
         return wb__fail_null(WB_ERROR_ARGUMENT, "dataloader: a %s is not a dataset",
                              wb__kind(d));
     wb_dataloader_options o;
-    wb__read_options(&o, sizeof o, given);
-    if (!o.batchsize && !o.has_batchsize) o.batchsize = 1;
-    if (!o.ahead && !o.has_ahead) o.ahead = 2;
-    o.has_ahead = true;
+    wb__given g;
+    if (!wb__read_options("dataloader", &o, sizeof o, given, &g)) return NULL;
+    o.batchsize = wb__int_option(&g, "batchsize", 0, o.batchsize, 1);
+    o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
+    if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;
     if (check(&o, d)) return NULL;
-    if (!o.seed && o.shuffle) o.seed = draw_seed();
+    if (o.seed == UINT64_MAX && o.shuffle) o.seed = draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});
     if (l && !l->batches && d->n)
         wb__log(WB_LOG_WARN,

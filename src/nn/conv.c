@@ -89,14 +89,14 @@ WB__PLAIN_LAYER(conv, "Conv", wb_Conv_options, option_table, wb_Conv_with,
 WB__PLAIN_LAYER(conv_transpose, "ConvTranspose", wb_Conv_options, transpose_table,
                 wb_ConvTranspose_with, .call = call_transpose, .print = print);
 
-static bool check(const char *what, wb_Conv_options *o)
+static bool check(const char *what, wb_Conv_options *o, const wb__given *g)
 {
-    if (!o->groups && !o->has_groups) o->groups = 1;
-    if (!wb__pair(what, "kernel", o->kernel, o->has_kernel, 0) ||
-        !wb__pair(what, "stride", o->stride, o->has_stride, 1) ||
-        !wb__pair(what, "dilation", o->dilation, o->has_dilation, 1) ||
-        !wb__sliding_pair(what, "outpad", o->outpad, o->has_outpad, 0, 0) ||
-        !wb__pad(what, o->pad, o->has_pad))
+    o->groups = wb__int_option(g, "groups", -1, o->groups, 1);
+    if (!wb__pair(what, g, "kernel", 2, o->kernel, 0) ||
+        !wb__pair(what, g, "stride", -1, o->stride, 1) ||
+        !wb__pair(what, g, "dilation", -1, o->dilation, 1) ||
+        !wb__sliding_pair(what, g, "outpad", -1, o->outpad, 0, 0) ||
+        !wb__pad(what, g, o->pad))
         return false;
     const int64_t *pad = o->pad + 1;
     if (o->same && (pad[0] || pad[1] || pad[2] || pad[3]))
@@ -129,9 +129,10 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, 
 
 static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given)
 {
-    wb__read_options(o, sizeof *o, given);
-    wb__ints_take(o->kernel, &o->has_kernel, &o->sizes_);
-    return check(what, o);
+    wb__given g;
+    if (!wb__read_options(what, o, sizeof *o, given, &g)) return false;
+    wb__sizes_take(o->kernel, &o->sizes_);
+    return check(what, o, &g);
 }
 
 wb_layer *wb_Conv_with(const wb_Conv_options *given)

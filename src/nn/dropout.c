@@ -49,11 +49,13 @@ WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, option_table, wb_Dropout
 wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
 {
     wb_Dropout_options o;
-    wb__read_options(&o, sizeof o, given);
-    o.p = wb__real(wb__given(o.p, o.has_p), 0);
+    wb__given g;
+    if (!wb__read_options("Dropout", &o, sizeof o, given, &g)) return NULL;
+    if (g.known && o.p == 0 && !wb__is_given(&g, "p", 0))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: no probability is given");
     if (!(o.p >= 0 && o.p <= 1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
-    if (!wb__ints_read("Dropout", "axes", o.axes, o.has_axes, WB_MAX_DIMS)) return NULL;
+    if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
             return wb__fail_null(WB_ERROR_ARGUMENT,

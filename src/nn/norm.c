@@ -134,9 +134,10 @@ WB__PLAIN_LAYER(batchnorm, "BatchNorm", wb_BatchNorm_options, batch_table, wb_Ba
 wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 {
     wb_BatchNorm_options o;
-    wb__read_options(&o, sizeof o, given);
-    o.eps = wb__given(o.eps, o.has_eps);
-    o.momentum = wb__given(o.momentum, o.has_momentum);
+    wb__given g;
+    if (!wb__read_options("BatchNorm", &o, sizeof o, given, &g)) return NULL;
+    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
     if (o.channels < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
                              (long long)o.channels);
@@ -213,10 +214,11 @@ WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_La
 wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
     wb_LayerNorm_options o;
-    wb__read_options(&o, sizeof o, given);
-    o.eps = wb__given(o.eps, o.has_eps);
-    wb__ints_take(o.shape, &o.has_shape, &o.sizes_);
-    if (!wb__ints_read("LayerNorm", "shape", o.shape, o.has_shape, 4)) return NULL;
+    wb__given g;
+    if (!wb__read_options("LayerNorm", &o, sizeof o, given, &g)) return NULL;
+    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    wb__sizes_take(o.shape, &o.sizes_);
+    if (!wb__ints_read("LayerNorm", &g, "shape", 0, o.shape, 4)) return NULL;
     const int n = (int)o.shape[0];
     for (int i = 0; i < n || i < 1; i++)
         if (o.shape[1 + i] < 1)

@@ -11,15 +11,16 @@ static bool positive(const char *what, const char *option, const int64_t *list)
     return false;
 }
 
-bool wb__pair(const char *what, const char *option, int64_t *list, bool given, int64_t by_default)
+bool wb__pair(const char *what, const wb__given *given, const char *option, int position,
+              int64_t *list, int64_t by_default)
 {
-    return wb__sliding_pair(what, option, list, given, by_default, by_default) &&
+    return wb__sliding_pair(what, given, option, position, list, by_default, by_default) &&
            positive(what, option, list);
 }
 
-bool wb__pad(const char *what, int64_t *list, bool given)
+bool wb__pad(const char *what, const wb__given *given, int64_t *list)
 {
-    if (!wb__sliding_pad(what, list, given)) return false;
+    if (!wb__sliding_pad(what, given, list)) return false;
     for (int i = 0; i < 4; i++)
         if (list[1 + i] < 0)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has %lld; it must not be negative", what,
@@ -95,12 +96,12 @@ WB__PLAIN_LAYER(meanpool, "MeanPool", wb_Pool_options, option_table, wb_MeanPool
 static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *given)
 {
     wb_Pool_options o;
-    wb__read_options(&o, sizeof o, given);
-    wb__ints_take(o.window, &o.has_window, &o.sizes_);
-    if (!wb__pair(type->name, "window", o.window, o.has_window, 0) ||
-        !wb__sliding_pair(type->name, "stride", o.stride, o.has_stride, o.window[1],
-                          o.window[2]) ||
-        !positive(type->name, "stride", o.stride) || !wb__pad(type->name, o.pad, o.has_pad))
+    wb__given g;
+    if (!wb__read_options(type->name, &o, sizeof o, given, &g)) return NULL;
+    wb__sizes_take(o.window, &o.sizes_);
+    if (!wb__pair(type->name, &g, "window", 0, o.window, 0) ||
+        !wb__sliding_pair(type->name, &g, "stride", -1, o.stride, o.window[1], o.window[2]) ||
+        !positive(type->name, "stride", o.stride) || !wb__pad(type->name, &g, o.pad))
         return NULL;
     return wb__layer_new(type, &o, 0);
 }

@@ -228,7 +228,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
 {
     const cell_kind *kind = type->detail;
     wb_Recurrent_options o;
-    wb__read_options(&o, sizeof o, given);
+    if (!wb__read_options(type->name, &o, sizeof o, given, NULL)) return NULL;
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld",
                              type->name, (long long)o.in, (long long)o.out);

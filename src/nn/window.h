@@ -7,9 +7,10 @@
 #include "nn/layer.h"
 
 /* wb__sliding_pair whose numbers are positive; by_default == 0: the option must be given. */
-bool wb__pair(const char *what, const char *option, int64_t *list, bool given, int64_t by_default);
+bool wb__pair(const char *what, const wb__given *given, const char *option, int position,
+              int64_t *list, int64_t by_default);
 /* wb__sliding_pad whose numbers are not negative. */
-bool wb__pad(const char *what, int64_t *list, bool given);
+bool wb__pad(const char *what, const wb__given *given, int64_t *list);
 /* The padding {top, bottom, left, right} of a Conv, a ConvTranspose or a pool, .same included. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *out);
 

@@ -77,7 +77,11 @@ struct wb_opt_state {
 };
 
 /* The fields of wb_Rule_options, for wb_adjust, printing and files. */
-typedef struct { const char *name; size_t offset; } wb__rule_field;
+typedef struct {
+    const char *name, *option;
+    int position;               /* of the option among those given without a name; -1: none */
+    size_t offset;
+} wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
 static inline double *wb__rule_number(const wb_Rule_options *o, int field)
 {
@@ -94,7 +98,8 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-void wb__rule_read(wb_Rule_options *o, const wb_Rule_options *given);
+/* Reads options: numbers that are not given become 0, numbers given as 0 become WB__ZERO. */
+bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);

@@ -4,33 +4,35 @@
 #include <math.h>
 #include <string.h>
 
+enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* indices into wb__rule_fields */
+
 const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
-    {"eta", offsetof(wb_Rule_options, eta)},
-    {"rho", offsetof(wb_Rule_options, rho)},
-    {"beta[0]", offsetof(wb_Rule_options, beta)},
-    {"beta[1]", offsetof(wb_Rule_options, beta) + sizeof(double)},
-    {"eps", offsetof(wb_Rule_options, eps)},
-    {"lambda", offsetof(wb_Rule_options, lambda)},
-    {"delta", offsetof(wb_Rule_options, delta)},
-    {"omega", offsetof(wb_Rule_options, omega)},
+    {"eta", "eta", 0, offsetof(wb_Rule_options, eta)},
+    {"rho", "rho", 1, offsetof(wb_Rule_options, rho)},
+    {"beta[0]", "beta", -1, offsetof(wb_Rule_options, beta)},
+    {"beta[1]", "beta", -1, offsetof(wb_Rule_options, beta) + sizeof(double)},
+    {"eps", "eps", -1, offsetof(wb_Rule_options, eps)},
+    {"lambda", "lambda", -1, offsetof(wb_Rule_options, lambda)},
+    {"delta", "delta", -1, offsetof(wb_Rule_options, delta)},
+    {"omega", "omega", -1, offsetof(wb_Rule_options, omega)},
 };
 
-/* Reads options: numbers that are not given become 0, numbers given as 0 become WB__ZERO. The
- * macros pass .beta = {0.9, 0.99} as 0.9, GIVEN, 0.99; in C++ all three are WB_DEFAULT until
- * set. */
-void wb__rule_read(wb_Rule_options *o, const wb_Rule_options *given)
+bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given)
 {
-    wb__read_options(o, sizeof *o, given);
-    const bool listed = o->beta[1] == WB_GIVEN_, cxx = o->beta[2] == WB_DEFAULT;
-    if (listed) o->beta[1] = o->beta[2];
-    o->beta[0] = wb__given(o->beta[0], o->has_beta || listed || cxx);
-    o->beta[1] = wb__given(o->beta[1], listed || cxx);
-    o->eps = wb__given(o->eps, o->has_eps);
-    o->lambda = wb__given(o->lambda, o->has_lambda);
-    o->delta = wb__given(o->delta, o->has_delta);
-    o->omega = wb__given(o->omega, o->has_omega);
-    o->eta = wb__given(o->eta, o->has_eta);
-    o->rho = wb__given(o->rho, o->has_rho);
+    wb__given g;
+    if (!wb__read_options(what, o, sizeof *o, given, &g)) return false;
+    const int betas = wb__numbers_given(&g, "beta");
+    if (betas == 0 || betas > 2)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .beta has %d numbers; it has two, {b1, b2}", what,
+                        betas),
+               false;
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        const wb__rule_field *f = &wb__rule_fields[i];
+        double *value = wb__rule_number(o, i);
+        if (i == BETA + 1 && betas == 1) continue;          /* {b1}: b2 is not given */
+        *value = wb__real_option(&g, f->option, f->position, *value);
+    }
+    return true;
 }
 
 /* ---- formulas -------------------------------------------------------------------------------- */
@@ -140,8 +142,6 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
     X(clipgrad, ClipGrad, 0, clip_numbers, clip, NULL, false, .delta = 10)                      \
     X(clipnorm, ClipNorm, 0, NULL, scale, NULL, true, .omega = 10)
 
-enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* indices into wb__rule_fields */
-
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
@@ -195,7 +195,7 @@ static wb_rule *rule_new(int n)
 static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
 {
     wb_Rule_options o;
-    wb__rule_read(&o, given);
+    if (!wb__rule_read(kind->name, &o, given)) return NULL;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
         if (by_default == 0 && *value != 0)

@@ -119,7 +119,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (WB__NULL(rule) || WB__NULL(model)) return NULL;
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
-    wb__read_options(&o, sizeof o, given);
+    if (!wb__read_options("setup", &o, sizeof o, given, NULL)) return NULL;
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
@@ -151,32 +151,36 @@ static bool has(const wb__rule_part *part, int field)
     return *wb__rule_number(&part->kind->defaults, field) != 0;
 }
 
+static int has_no_number(const wb_rule *rule, const char *option)
+{
+    wb__text t = {0};
+    wb__rule_print(rule, &t);
+    int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has no %s", t.text ? t.text : "the rule",
+                          option);
+    wb__free(wb__text_take(&t));
+    return status;
+}
+
 int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
 {
     if (!s) return wb__null("adjust", "state"), no_object();
     if (!wb__alive("adjust", s)) return no_object();
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_Rule_options o;
-    wb__rule_read(&o, given);
-    int n_given = 0, n_taken = 0;
+    if (!wb__rule_read("adjust", &o, given)) return wb_error_code();
+    int n_given = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
-        double value = *wb__rule_number(&o, i);
-        n_given += value != 0;
+        if (*wb__rule_number(&o, i) == 0) continue;
+        bool taken = false;
         for (int p = 0; p < s->rule->n; p++) {
-            if (value == 0 || !has(&s->rule->parts[p], i)) continue;
+            if (!has(&s->rule->parts[p], i)) continue;
             if (!wb__rule_check(s->rule->parts[p].kind, &o)) return WB_ERROR_ARGUMENT;
-            n_taken++;
+            taken = true;
         }
+        if (!taken) return has_no_number(s->rule, wb__rule_fields[i].option);
+        n_given++;
     }
     if (!n_given) return wb__fail(WB_ERROR_ARGUMENT, "adjust: no number is given");
-    if (!n_taken) {
-        wb__text t = {0};
-        wb__rule_print(s->rule, &t);
-        int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has none of these numbers",
-                              t.text ? t.text : "the rule");
-        wb__free(wb__text_take(&t));
-        return status;
-    }
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
         for (int p = 0; p < s->rule->n; p++)
             if (*wb__rule_number(&o, i) != 0 && has(&s->rule->parts[p], i))

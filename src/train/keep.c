@@ -13,7 +13,6 @@
 
 #define ENDING ".safetensors"
 
-enum { LAST = 3 };
 
 typedef struct { char *path; wb__checkpoint_about about; } kept;
 
@@ -136,7 +135,7 @@ static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
     int best = 0;
     for (int i = 1; i < k->n; i++)
         if (better(&k->files[i].about, &k->files[best].about, o->higher)) best = i;
-    for (int i = o->last ? o->last : LAST; i < k->n; i++)
+    for (int i = o->last; i < k->n; i++)
         if ((i != best || !o->best) && wb__file_remove(k->files[i].path)) {
             wb__log(WB_LOG_WARN, "an old checkpoint stays: %s", wb_error());
             wb_clear_error();
@@ -181,8 +180,10 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
 {
     keeping k;
     wb_checkpoint_keep_options o;
-    wb__read_options(&o, sizeof o, given);
-    if (o.has_last && !o.last)
+    wb__given g;
+    if (!wb__read_options("checkpoint_keep", &o, sizeof o, given, &g)) return wb_error_code();
+    o.last = (int)wb__int_option(&g, "last", 0, o.last, 3);
+    if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "checkpoint_keep: .last is 0; it is at least 1, or negative for all");
     int status = begin("checkpoint_keep", folder, c, &k);

@@ -178,7 +178,7 @@ static int check_saving(const wb_train_options *o)
     if (o->resume && !o->checkpoint && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .resume needs .checkpoint or .folder");
-    if (o->has_keep_last && !o->keep_last)
+    if (!o->keep_last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .keep_last is 0; it is at least 1, or negative for all");
     return o->name ? wb__checkpoint_name("train", o->name) : 0;
@@ -235,16 +235,19 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     if (!loss) return wb__fail(WB_ERROR_ARGUMENT, "train: no loss function");
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
-    wb__read_options(&t.o, sizeof t.o, given);
+    wb__given g;
+    if (!wb__read_options("train", &t.o, sizeof t.o, given, &g)) return wb_error_code();
+    t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
+    t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);
     if (!wb_loader_length(data))
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: the loader has no batches: the dataset is empty, or shorter than a "
                         "batch with .drop_last");
-    int done = 0, epochs = t.o.epochs || t.o.has_epochs ? t.o.epochs : 1;
+    int done = 0;
     int status = check_saving(&t.o);
     if (!status && t.o.resume) status = resume(&t, &done);
-    for (int epoch = done + 1; !status && !t.stop && epoch <= epochs; epoch++) {
+    for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;
         t.batches = 0;
         status = run_epoch(&t, epoch);

@@ -1,13 +1,13 @@
-/* Backends for tests of the registry: they have no device behind them, keep their tensors in the host's
- * memory and compute nothing.  A program that links this file has those that FAKES names, in place of
- * the library's own under these names:
+/* Backends for tests of the registry.  They have no hardware, keep their tensors in the host's
+ * memory and compute nothing.  The environment variable FAKES lists those that replace backends of
+ * the library in a program that links this file:
  *
  *   two     CUDA with two devices           one     AMDGPU with one device
  *   none    CUDA, which does not start      empty   CUDA without a device
- *   crashes, hangs, leaves                  CUDA, at its start
+ *   crashes, hangs, leaves                  CUDA, whose start crashes, hangs or exits the process
  *   absent  CUDA is not built in
  *
- * Where FAKE_TRACE names a file, starts and stops are written there, a letter each. */
+ * If FAKE_TRACE names a file, each start appends an "s" to it and each stop an "e". */
 #include "device/registry.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 typedef enum { STARTS, FAILS, CRASHES, HANGS, LEAVES } beginning;
 typedef struct {
     const char *name;
-    int row;                            /* of tables, below */
+    int row;                            /* its index in tables, below */
     bool absent;
     int devices;
     beginning start;
@@ -59,8 +59,9 @@ static int start(int row)
     trace("s");
     used[row] = peak[row] = 0;
     switch (played[row]->start) {
-    case FAILS: return wb__fail(WB_ERROR_DEVICE, "%s driver not found: libfake.so.1. Install the driver"
-                                " of your GPU.", tables[row].name);
+    case FAILS:
+        return wb__fail(WB_ERROR_DEVICE, "%s driver not found: libfake.so.1. Install the driver of"
+                        " your GPU.", tables[row].name);
     case CRASHES:
         signal(SIGSEGV, SIG_DFL);
         raise(SIGSEGV);
@@ -98,7 +99,8 @@ static bool has_dtype(const wb_device *d, wb_dtype t)
 static int memory(const wb_device *d, wb_device_memory *m)
 {
     const int64_t all = (int64_t)24 << 30, held = used[row_of(d)];
-    *m = (wb_device_memory){.total = all, .free = all - held, .used = held, .peak = peak[row_of(d)]};
+    const int64_t most = peak[row_of(d)];
+    *m = (wb_device_memory){.total = all, .free = all - held, .used = held, .peak = most};
     return 0;
 }
 
@@ -149,10 +151,11 @@ static int prepare(const wb_device *d, const wb__step *step, wb__kernel **kernel
 static void destroy(const wb_device *d, wb__kernel *kernel) { (void)d, (void)kernel; }
 
 static int launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                  const size_t *places, void *workspace, size_t workspace_at,
+                  const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers)
 {
-    (void)d, (void)kernel, (void)buffers, (void)places, (void)workspace, (void)workspace_at, (void)numbers;
+    (void)d, (void)kernel, (void)buffers, (void)offsets;
+    (void)workspace, (void)workspace_at, (void)numbers;
     return wb__fail(WB_ERROR_UNSUPPORTED, "the test's backend computes nothing");
 }
 
@@ -169,14 +172,14 @@ static bool prefers_channels_last(const wb_device *d, const wb__step *conv)
 
 #define TABLE(row, name_) \
     {.name = name_, .tag = "fake", .is_gpu = true, .start = start_##row, .stop = stop, \
-     .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, .memory = memory, \
-     .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
+     .count = count_##row, .device = device_##row, .part = part, .has_dtype = has_dtype, \
+     .memory = memory, .allocate = allocate, .release = release, .trim = trim, .upload = upload, \
      .download = download, .copy = copy, .prepare = prepare, .destroy = destroy, \
      .launch = launch, .wait = wait_for, .prefers_channels_last = prefers_channels_last}
 static const wb__backend tables[2] = {TABLE(0, "CUDA"), TABLE(1, "AMDGPU")};
 
-/* Before main, since `weber` has its own. */
-__attribute__((constructor)) static void play(void)
+/* Runs before main: the command `weber` has a main of its own. */
+__attribute__((constructor)) static void install(void)
 {
     const char *names = getenv("FAKES");
     for (size_t n; names && *names; names += n + (names[n] == ',')) {

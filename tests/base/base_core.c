@@ -30,14 +30,14 @@ TEST(errors_travel)
     assert_string_equal(wb_error(), "out of memory");
 }
 
-/* The checks of messages that all tests use (test.h). */
+/* The functions of test.h that check messages, which all tests use. */
 TEST(facts_of_a_message)
 {
     const char *text = "sum: no axis 2 in [2,3] f32\n  \"layers.12.bias\", [2] f64, -1.5";
     assert_true(HAS_FACTS(text, "sum", "2", "[2,3] f32", "\"layers.12.bias\"", "[2] f64", "-1.5"));
     assert_true(HAS_FACTS(text, "axis", "f32", "f64", "3", "2", "2"));
-    static const char *const absent[] = {"ax", "12", "1", "1.5", "5", "bias", "layers", "32", "[2] f6",
-                                         "layers.12"};
+    static const char *const absent[] = {"ax",   "12",     "1",  "1.5",    "5",
+                                         "bias", "layers", "32", "[2] f6", "layers.12"};
     for (size_t i = 0; i < WB__COUNT(absent); i++) assert_false(HAS_FACTS(text, absent[i]));
     assert_false(HAS_FACTS(text, "sum", "sum"));
     assert_false(HAS_FACTS(text, "3", "[2,3]"));
@@ -145,7 +145,7 @@ TEST(the_pool_gives_back)
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, use_pool, wb__pool_get(64)), 0);
     pthread_join(t, NULL);
-    assert_int_equal(wb_memory_used(), before);     /* its lists were emptied when it ended */
+    assert_int_equal(wb_memory_used(), before);     /* a thread's end empties its free lists */
 }
 
 static void *counting(void *context, void *block, size_t bytes)
@@ -165,7 +165,7 @@ TEST(the_allocator_is_replaceable)
     char *a = wb__alloc_zero(10, 10);
     assert_int_equal(a[99], 0);
     wb_clear_error();
-    wb_set_allocator(NULL);                         /* refused: `a` could not be freed any more */
+    wb_set_allocator(NULL);                         /* refused: only the old one can free `a` */
     assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
     wb__free(a);
     assert_int_equal(calls, 2);
@@ -180,7 +180,7 @@ static void catch_log(wb_log_level level, const char *text, void *context)
     strncpy(logged, text, sizeof logged - 1);
 }
 
-TEST(the_log_goes_where_told)
+TEST(the_log_calls_its_function)
 {
     wb_set_log(catch_log, NULL);
     wb__log(WB_LOG_WARN, "%d of %s", 3, "them");
@@ -216,7 +216,7 @@ TEST(debug_topics)
     assert_true(wb__debug("kernel"));
     assert_false(wb__debug("pla"));
     assert_false(wb__debug("sync"));
-    setenv("WEBER_DEBUG", "sync", 1);               /* read once */
+    setenv("WEBER_DEBUG", "sync", 1);               /* the variable is read only once */
     assert_false(wb__debug("sync"));
     assert_string_equal(wb_version(), "0.5.0");
     double t = wb__now();

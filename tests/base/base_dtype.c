@@ -14,8 +14,8 @@ static double value_of(unsigned h, int e, int m)
     return sign * ldexp(fraction + (1 << m), exponent - bias - m);
 }
 
-/* To nearest even by search over all finite values; the first one past the largest stands for
- * infinity. */
+/* The bits of d, rounded to nearest even by a search over all finite values.  Infinity counts as
+ * the value after the largest finite one. */
 static unsigned nearest(double d, int e, int m)
 {
     unsigned sign = signbit(d) ? 1u << (e + m) : 0, inf = ((1u << e) - 1) << m, low = 0, high = inf;
@@ -78,7 +78,8 @@ TEST(rounding_is_to_nearest_even)
 
 TEST(doubles_round_once)
 {
-    /* just above the midpoint of 1 and the next f16: through a float it would fall to even */
+    /* d[0] is just above the midpoint of 1 and the next f16.  Rounded to f32 first, it would be the
+     * midpoint and then become 1, which is even. */
     double d[] = {1 + 0x1p-11 + 0x1p-40,
                   -(1 + 0x1p-11 + 0x1p-40),
                   1 + 3 * 0x1p-11 - 0x1p-40,
@@ -100,7 +101,7 @@ TEST(doubles_round_once)
     assert_int_equal(b, nearest(ldexp(1, 62) + ldexp(1, 54) + ldexp(1, 20), 8, 7));
 }
 
-/* x as each dtype would hold it, in plain code. */
+/* x converted to dtype t, in plain code. */
 static double expected(double x, wb_dtype t)
 {
     double least = t == WB_I8 ? -128 : t == WB_I32 ? -2147483648.0 : t == WB_I64 ? -0x1p63 : 0;

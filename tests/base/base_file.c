@@ -43,14 +43,14 @@ static void put(const char *to, const void *data, size_t n)
     fclose(f);
 }
 
-static size_t gzip(unsigned char *to, size_t room, const void *data, size_t n)
+static size_t gzip(unsigned char *to, size_t capacity, const void *data, size_t n)
 {
     z_stream z = {0};
     assert_int_equal(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_in = (unsigned char *)(uintptr_t)data;
     z.avail_in = (uInt)n;
     z.next_out = to;
-    z.avail_out = (uInt)room;
+    z.avail_out = (uInt)capacity;
     assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
     size_t out = z.total_out;
     deflateEnd(&z);
@@ -78,7 +78,7 @@ TEST(plain_and_gzip)
     expect_text(path);
     put(path, packed, n);
     expect_text(path);
-    memset(packed + n, 0, 100);                     /* padding, as tapes leave it */
+    memset(packed + n, 0, 100);                     /* zeros after the stream, as on tapes */
     put(path, packed, n + 100);
     expect_text(path);
     packed[n + 20] = 'x';
@@ -104,11 +104,11 @@ TEST(plain_and_gzip)
 
 TEST(long_files)
 {
-    size_t n = 3000017, room = 4000000;
-    unsigned char *data = malloc(n), *packed = malloc(room);
+    size_t n = 3000017, capacity = 4000000;
+    unsigned char *data = malloc(n), *packed = malloc(capacity);
     for (size_t i = 0; i < n; i++) data[i] = (unsigned char)(i * i >> 7);
     for (int zipped = 0; zipped < 2; zipped++) {
-        if (zipped) put(path, packed, gzip(packed, room, data, n));
+        if (zipped) put(path, packed, gzip(packed, capacity, data, n));
         else put(path, data, n);
         int64_t length;
         char *got = wb__file_read(path, &length);
@@ -152,17 +152,17 @@ TEST(damage_is_found)
         }
 }
 
-TEST(lies_cost_no_memory)
+TEST(wrong_lengths_cost_no_memory)
 {
     unsigned char packed[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
-    int64_t wanted[] = {sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
+    int64_t lengths[] = {sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
     for (int zipped = 0; zipped < 2; zipped++)
-        for (size_t i = 0; i < WB__COUNT(wanted); i++) {
+        for (size_t i = 0; i < WB__COUNT(lengths); i++) {
             put(path, zipped ? packed : (const unsigned char *)text, zipped ? n : sizeof text);
             int64_t before = wb_memory_peak(), at = 0;
             wb__mapping *m = wb__map(path);
-            assert_null(wb__map_take(m, &at, wanted[i], "the images"));
+            assert_null(wb__map_take(m, &at, lengths[i], "the images"));
             assert_int_equal(at, 0);
             assert_true(wb_memory_peak() < before + 3000000);
             FAILED(WB_ERROR_FORMAT, path, "the images");
@@ -185,13 +185,13 @@ TEST(names_that_cannot_be_read)
     assert_null(wb__map(folder));
 }
 
-/* A device gives bytes for ever: it is read to the limit, and no byte further. */
+/* /dev/zero has no end: the reader stops at the limit. */
 TEST(endless_files)
 {
     int64_t n;
     const int64_t before = wb_memory_peak();
     wb__pipe_limit(3 << 20);
-    wb_set_unpack_limit(1 << 20);                   /* of compressed files alone */
+    wb_set_unpack_limit(1 << 20);                   /* limits compressed files only */
     assert_null(wb__file_read("/dev/zero", &n));
     FAILED(WB_ERROR_FORMAT, "/dev/zero", "byte 3145729", "3145728");
     assert_null(wb__map("/dev/zero"));
@@ -209,7 +209,7 @@ TEST(what_is_written_is_there)
     assert_int_equal(wb__writer_offset(w), sizeof text);
     int64_t n;
     char *old = wb__file_read(path, &n);
-    assert_string_equal(old, "old");                /* until it is complete */
+    assert_string_equal(old, "old");                /* the new file is not complete yet */
     wb__free(old);
     assert_int_equal(wb__writer_close(w), 0);
     expect_text(path);

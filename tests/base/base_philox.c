@@ -68,7 +68,7 @@ TEST(moments)
     assert_true(fabs(normal2 / N - 1) < 0.02);
     assert_true(fabs(normal4 / N - 3) < 0.1);
     double z[2];
-    wb__normal_pair(0, 0, z);                   /* the ends are finite */
+    wb__normal_pair(0, 0, z);                   /* finite for the least and greatest words */
     assert_true(isfinite(z[0]) && z[0] > 6.6);
     wb__normal_pair(~0u, ~0u, z);
     assert_true(z[0] == 0 && z[1] == 0);

@@ -19,17 +19,18 @@ static double gelu_slope(double x)
                 ? 0 : x * s * t * sqrt(8 / 3.14159265358979323846) * (1 + 3 * 0.044715 * z));
 }
 
-/* |got - want| in units in the last place of want as a float */
-static double ulps(float got, double want)
+/* |got - expected| in units in the last place of the f32 number at `expected` */
+static double ulps(float got, double expected)
 {
-    if (isnan(want)) return isnan(got) ? 0 : 1e9;
-    if (isinf((float)want) || isinf(got)) {
-        if ((float)want == got) return 0;
-        return isinf(got) && fabs(want) > FLT_MAX * (1 - 1e-6) && (want > 0) == (got > 0) ? 0 : 1e9;
+    if (isnan(expected)) return isnan(got) ? 0 : 1e9;
+    if (isinf((float)expected) || isinf(got)) {
+        if ((float)expected == got) return 0;
+        return isinf(got) && fabs(expected) > FLT_MAX * (1 - 1e-6) &&
+               (expected > 0) == (got > 0) ? 0 : 1e9;
     }
     int e;
-    frexp(want, &e);
-    return fabs(got - want) / ldexp(1, (e < -125 ? -125 : e) - 24);
+    frexp(expected, &e);
+    return fabs(got - expected) / ldexp(1, (e < -125 ? -125 : e) - 24);
 }
 
 typedef struct {

@@ -33,9 +33,11 @@ TEST(test_well_formed)
         "a = 1.5e-3\nb = 123e-5",
         "a = inf\nb = +inf\nc = -inf\nd = nan\ne = -nan\nf = true\ng = false",
         "a = 1979-05-27T07:32:00Z\nb = 1979-05-27t00:32:00.999999-07:00\nc = 1979-05-27 07:32:00",
-        "a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.5\nd = 2024-02-29\ne = 23:59:60\nf = 2000-02-29",
+        "a = 1979-05-27\nb = 07:32:00\nc = 00:32:00.5\nd = 2024-02-29\ne = 23:59:60\n"
+        "f = 2000-02-29",
         "a = \"\\b\\t\\n\\f\\r\\\"\\\\\\u00e9\\U0001F600\"", "a = 'C:\\x'",
-        "a = \"\"\"\nx\n \"y\" \"\"z\\\n   w\"\"\"", "a = \"\"\"x\"\"\"\"\"", "a = '''\r\nx'y''z'''''",
+        "a = \"\"\"\nx\n \"y\" \"\"z\\\n   w\"\"\"",
+        "a = \"\"\"x\"\"\"\"\"", "a = '''\r\nx'y''z'''''",
         "a = []", "a = [1, 'x', [2.0, true], {b = 1}]", "a = [\n  1, # one\n\n  2,\n]",
         "a = {}", "a = {b = 1, c.d = 2, \"e\" = {f = [1,\n2]}}",
         "[a]\n[a.b]\n[c.d.e]\nx = 1\n[c.d]\ny = 2\n[c]", "[ a . 'b' ]",
@@ -170,7 +172,8 @@ TEST(test_values)
     reads("Flux.gpu = 'CUDA'", WB__TOML_STRING, "CUDA");
     reads("Flux = { other = 1, gpu = 'CUDA' }", WB__TOML_STRING, "CUDA");
     reads("['Flux']\n\"g\\u0070u\" = \"\"\"\nCU\\\n   DA\"\"\"", WB__TOML_STRING, "CUDA");
-    reads("[Flux]\ngpu = \"\\u00e9\\U0001f600\\t\\\\\"", WB__TOML_STRING, "\xc3\xa9\xf0\x9f\x98\x80\t\\");
+    reads("[Flux]\ngpu = \"\\u00e9\\U0001f600\\t\\\\\"", WB__TOML_STRING,
+          "\xc3\xa9\xf0\x9f\x98\x80\t\\");
     reads("[Flux]\ngpu = ''''a''b'''''", WB__TOML_STRING, "'a''b''");
     reads("[Flux]\ngpu = '''\r\na\r\nb'''", WB__TOML_STRING, "a\r\nb");
     reads("[Flux]\ngpu = ''", WB__TOML_STRING, "");
@@ -200,7 +203,8 @@ TEST(test_setting)
     becomes("a = 1\r\n", "X", "a = 1\r\n\r\n[Flux]\r\ngpu = \"X\"\r\n");
     becomes("[Flux]", "X", "[Flux]\ngpu = \"X\"\n");
     becomes("[Flux] # it\n\n[b]\nc = 1\n", "X", "[Flux] # it\ngpu = \"X\"\n\n[b]\nc = 1\n");
-    becomes("[Flux]\na = 1 # one\n# end\n\n[b]", "X", "[Flux]\na = 1 # one\ngpu = \"X\"\n# end\n\n[b]");
+    becomes("[Flux]\na = 1 # one\n# end\n\n[b]", "X",
+            "[Flux]\na = 1 # one\ngpu = \"X\"\n# end\n\n[b]");
     becomes("[Flux]\na = [1,\n2]", "X", "[Flux]\na = [1,\n2]\ngpu = \"X\"\n");
     becomes("[Flux]\na.b = 1\n[c]", "X", "[Flux]\na.b = 1\ngpu = \"X\"\n[c]");
     becomes("[Flux]\n  gpu  =  'Y'   # why\nz = 1", "X", "[Flux]\n  gpu  =  \"X\"   # why\nz = 1");
@@ -248,7 +252,7 @@ TEST(test_not_to_be_changed)
     refuses_edit("[Flux]\ngpu = {a = 1}\n", FACTS("t:2:1", "Flux.gpu", "table"));
 }
 
-/* Every allocation fails once: an error, and nothing left held. */
+/* One allocation after the other fails: the call reports an error and leaves no memory held. */
 TEST(test_memory)
 {
     static const char text[] = "[a]\nb = 1\n[Flux]\nc = { d = [{e = 1}] }\n[[x]]\n[x.y]\n";

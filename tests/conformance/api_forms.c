@@ -1,8 +1,8 @@
-/* The forms of the public macros: numbers as operands, lists, calls with several inputs, nested
- * calls, arguments with side effects. */
+/* The forms of the public macros: numbers as operands, lists, options by name and position, calls
+ * with several inputs, nested calls, arguments with side effects. */
 #include "reference.h"
 
-#include "weber/nn.h"
+#include "weber/train.h"
 
 static double first(wb_tensor *x) { return wb_at_array(x, wb_ndim(x), (int64_t[WB_MAX_DIMS]){0}); }
 
@@ -104,6 +104,118 @@ TEST_IN_SCOPE(zero_is_no_default)
     wb_clear_error();
     assert_true(isnan(wb_at(wb_normalise(x, 1, 0), 0, 0)));     /* 0/0 */
     assert_true(wb_at(wb_normalise(x, 1, 1e-5), 0, 0) == 0);
+}
+
+static int first_of(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+{
+    (void)epoch, (void)batch, (void)loss;
+    return ((int *)ctx)[1];
+}
+
+static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
+{
+    assert_int_equal(((int *)ctx)[2], 9);
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+static int collate(wb_batch *b, void *ctx)
+{
+    (void)b;
+    return ((int *)ctx)[0] == 7 && ((int *)ctx)[1] == 8 ? 0 : 1;
+}
+
+/* A value of an option may have commas, braces, quotes and names of other options in it. */
+TEST_IN_SCOPE(values_are_left_alone)
+{
+    wb_dataset *d = wb_dataset_of(wb_ones(8, 2), wb_ones(8, 1));
+    wb_loader *l = wb_dataloader(d, 4, .collate = collate, .collate_ctx = (int[]){7, 8});
+    wb_batch b = {0};
+    assert_true(wb_loader_next(l, &b));
+    wb_layer *m = wb_Dense(2, 1);
+    wb_opt_state *s = wb_setup(wb_Descent(.5), m);
+    l = wb_dataloader(d, 4);
+    struct { int a, b, c; } own = {1, 0, 9};
+    assert_int_equal(wb_train(loss_of, m, l, s, .each = first_of, .ctx = &own), 0);
+    assert_int_equal(wb_loader_epoch(l), 1);
+    assert_int_equal(wb_train(loss_of, m, l, s, .ctx = &(int[3]){1, 0, 9}, .each = first_of), 0);
+    assert_int_equal(wb_loader_epoch(l), 2);
+    assert_int_equal(wb_train(loss_of, m, l, s, 2, .ctx = ", .epochs = 0, \"{'"[0] ? &own : NULL), 0);
+    assert_int_equal(wb_loader_epoch(l), 4);
+    assert_int_equal(wb_train(loss_of, m, l, s, .ctx = (int[]){1, 0, 9}, .epochs = 0), 0);
+    assert_int_equal(wb_train(loss_of, m, l, s, 0, .ctx = (int[]){1, 0, 9}), 0);
+    assert_int_equal(wb_loader_epoch(l), 4);
+}
+
+TEST_IN_SCOPE(options_by_position_come_first)
+{
+    wb_dataset *d = wb_dataset_of(wb_ones(8, 2), wb_ones(8, 1));
+    REFUSED(wb_dataloader(d, .drop_last = true, 4), WB_ERROR_ARGUMENT, "dataloader", "4", "name");
+    REFUSED(wb_AdamW(.eps = 1e-7, 0.1), WB_ERROR_ARGUMENT, "AdamW", "0.1", "name");
+    REFUSED(wb_sum(wb_ones(2, 2), 0, .axes = {1}), WB_ERROR_ARGUMENT, "sum", ".axes");
+    REFUSED(wb_Adam(.beta[0] = 0.5), WB_ERROR_ARGUMENT, "Adam", ".beta[0]");
+}
+
+TEST_IN_SCOPE(lists_in_text)
+{
+#define MINE {1, 0}
+    wb_tensor *x = wb_ones(1, 1, 4, 6), *w = wb_ones(1, 1, 3, 3);
+    const int one = 1;
+    assert_string_equal(wb_describe(wb_conv(x, w, WB_NONE, .pad = {1,})), "[1,1,4,6] f32");
+    assert_string_equal(wb_describe(wb_conv(x, w, WB_NONE, .pad = MINE)), "[1,1,4,4] f32");
+    assert_string_equal(wb_describe(wb_conv(x, w, WB_NONE, .pad = {(one), one > 0 ? 1 : 0})),
+                        "[1,1,4,6] f32");
+    assert_string_equal(wb_describe(wb_sum(x, .axes = {one + 1, 0}, .keep = one > 0)),
+                        "[1,1,1,6] f32");
+    REFUSED(wb_sum(x, .axes = {[1] = 3}), WB_ERROR_ARGUMENT, "sum", ".axes", "WB_INTS");
+}
+
+TEST_IN_SCOPE(seeds_may_be_zero)
+{
+    wb_dataset *d = wb_dataset_of(wb_randn(64, 2), WB_NONE);
+    double first_value[2];
+    for (int i = 0; i < 2; i++) {
+        wb_seed((uint64_t)i);
+        wb_batch b = {0};
+        wb_loader *l = wb_dataloader(d, 4, true, .seed = 0);
+        assert_true(wb_loader_next(l, &b));
+        first_value[i] = wb_at(b.x, 0, 0);
+    }
+    assert_true(first_value[0] == first_value[1]);
+    REFUSED(wb_Dropout(), WB_ERROR_ARGUMENT, "Dropout", "probability");
+    REFUSED(wb_MultiHeadAttention(8, 0), WB_ERROR_ARGUMENT, "MultiHeadAttention", "0 heads");
+    REFUSED(wb_MultiHeadAttention(8, .heads = 0), WB_ERROR_ARGUMENT, "MultiHeadAttention", "0 heads");
+}
+
+/* Structs that a program fills itself. */
+TEST_IN_SCOPE(own_structs)
+{
+    wb_tensor *x = wb_ones(2, 3);
+    wb_Rule_options o = {.size = sizeof o, .given = ".eta, .rho"};
+    char *text = wb_object_format(wb_Momentum_with(&o));
+    assert_string_equal(text, "Momentum(eta=0, rho=0)");
+    wb_free_text(text);
+    o.given = NULL;
+    text = wb_object_format(wb_Momentum_with(&o));
+    assert_string_equal(text, "Momentum(eta=0.01, rho=0.9)");
+    wb_free_text(text);
+    REFUSED(wb_sum_with(x, &(wb_reduce_options){.keep = true}), WB_ERROR_ARGUMENT, "sum", ".size");
+    /* The struct of a later header, with one field more. */
+    int64_t newer[sizeof(wb_reduce_options) / sizeof(int64_t) + 1] = {sizeof newer};
+    assert_string_equal(wb_describe(wb_sum_with(x, (void *)newer)), "[] f32");
+    newer[sizeof newer / sizeof *newer - 1] = 1;
+    REFUSED(wb_sum_with(x, (void *)newer), WB_ERROR_ARGUMENT, "sum", ".size", wb_version());
+}
+
+TEST_IN_SCOPE(adjust_refuses_numbers_that_no_rule_has)
+{
+    wb_layer *m = wb_Dense(2, 1);
+    wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 1), wb_Adam()), m);
+    REFUSED(!wb_adjust(s, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "rho");
+    REFUSED(!wb_adjust(s, .eta = 0.5, .rho = 0.5), WB_ERROR_ARGUMENT, "adjust", "Adam", "rho");
+    char *text = wb_object_format(s);
+    assert_non_null(strstr(text, "Adam(eta=0.001"));
+    wb_free_text(text);
+    assert_int_equal(wb_adjust(s, .eta = 0.5, .omega = 2), 0);
 }
 
 int main(void) { return run_all_cases(); }

@@ -1,11 +1,11 @@
 /* Mistakes of a first user: each missing or invalid argument is an error that names it. */
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"     /* clang: .axes = {1} */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"     /* clang, for .axes = {1} */
 
 #include "test.h"
 
 #include <weber.h>
 
-#pragma GCC diagnostic ignored "-Wmissing-braces"       /* forms that are right, if not in style */
+#pragma GCC diagnostic ignored "-Wmissing-braces"       /* valid C with fewer braces */
 
 TEST(missing_arrays)
 {
@@ -49,7 +49,7 @@ TEST(messages_name_what_was_given)
             "conv_transpose", "bias", "[3] f64", "weight", "[3,3,2,2] f32", "[3]");
     REFUSED(wb_linear(x, wb_ones(3, 5), b), WB_ERROR_DTYPE, "linear", "bias", "[3] f64", "weight",
             "[3,5] f32", "[3]");
-    assert_non_null(wb_conv(image, w, WB_NONE));        /* without options, pedantically too */
+    assert_non_null(wb_conv(image, w, WB_NONE));        /* no options: no warning of -pedantic */
 }
 
 TEST(numbers_out_of_range)
@@ -77,7 +77,7 @@ static double moved(wb_rule *rule, double eta, bool adjust)
     return 1 - wb_at(w, 0);
 }
 
-/* An option that is given as 0 is 0, at any position of the list. */
+/* An option that is set to 0 is 0 and not its default, at any position of the list. */
 TEST(zero_is_zero)
 {
     const double none = 0;
@@ -88,7 +88,8 @@ TEST(zero_is_zero)
     assert_true(moved(wb_Adam(.eta = 0.0, .beta = {0.5, 0.5}), 0, false) == 0);
     assert_true(moved(wb_Descent(.eta = 1), none, true) == 0);
     assert_true(moved(wb_Descent(.eta = 1), 0.5, true) == 0.5);
-    assert_true(fabs(moved(wb_AdamW(.eta = 0.1, .lambda = 0.0, .eps = 0.0), 0, false) - 0.1) < 1e-6);
+    assert_true(fabs(moved(wb_AdamW(.eta = 0.1, .lambda = 0.0, .eps = 0.0), 0, false) - 0.1) <
+                1e-6);
     assert_true(moved(wb_Descent(.eta = 0), 0, false) == 0);
     assert_true(moved(wb_OptimiserChain(wb_ClipGrad(.delta = 0), wb_Descent(1)), 0, false) == 0);
     char *text = wb_object_format(wb_Adam(.beta = {0, 0.5}, .eps = 0));
@@ -128,8 +129,9 @@ TEST(axes_by_any_form)
     wb_tensor *x = wb_ones(2, 3, 4), *forms[] = {
         wb_sum(x, .axes = WB_INTS(1)), wb_sum(x, .axes = {1}), wb_sum(x, 1), wb_sum(x, -2),
         wb_mean(x, .axes = {0}), wb_mean(x, 0), wb_max(x, 0, -1), wb_max(x, .axes = {-1, 0}),
-        wb_sum(x, .axes = {1, 0}), wb_sum(x, .keep = true, .axes = {1, 0}), wb_sum(x, 1, .keep = true),
-        wb_sum(x), wb_sum(x, .keep = true), wb_sum(x, .axes = WB_INTS(0, 1, 2))};
+        wb_sum(x, .axes = {1, 0}), wb_sum(x, .keep = true, .axes = {1, 0}),
+        wb_sum(x, 1, .keep = true), wb_sum(x), wb_sum(x, .keep = true),
+        wb_sum(x, .axes = WB_INTS(0, 1, 2))};
     const char *shapes[] = {"[2,4]", "[2,4]", "[2,4]", "[2,4]", "[3,4]", "[3,4]", "[3]", "[3]",
                             "[4]", "[1,1,4]", "[2,1,4]", "[]", "[1,1,1]", "[]"};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
@@ -153,8 +155,9 @@ TEST(numbers_by_place)
     assert_int_equal(wb_loader_length(wb_dataloader(d)), 64);
     assert_int_equal(wb_loader_length(wb_dataloader(d, .batchsize = 32, .ahead = 0)), 2);
     REFUSED(wb_dataloader(d, .batchsize = 0), WB_ERROR_ARGUMENT, "dataloader", "batchsize", "0");
-    char *text = wb_object_format(wb_Chain(wb_Conv(1, 6, 5), wb_Conv(1, 6, {5, 3}, wb_relu, .pad = {2}), wb_MaxPool(2),
-                                           wb_MaxPool({3}, .stride = {2})));
+    char *text =
+        wb_object_format(wb_Chain(wb_Conv(1, 6, 5), wb_Conv(1, 6, {5, 3}, wb_relu, .pad = {2}),
+                                  wb_MaxPool(2), wb_MaxPool({3}, .stride = {2})));
     assert_non_null(strstr(text, "Conv((5, 5), 1 => 6)"));
     assert_non_null(strstr(text, "Conv((5, 3), 1 => 6, relu, pad=2)"));
     assert_non_null(strstr(text, "MaxPool((2, 2))"));
@@ -163,7 +166,11 @@ TEST(numbers_by_place)
 }
 
 static wb_tensor *gives_null(wb_tensor *x) { (void)x; return NULL; }
-static wb_tensor *no_loss(wb_layer *m, wb_batch b, void *ctx) { (void)m, (void)b, (void)ctx; return NULL; }
+static wb_tensor *no_loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    (void)m, (void)b, (void)ctx;
+    return NULL;
+}
 static wb_tensor *wide_loss(wb_layer *m, wb_batch b, void *ctx)
 {
     return wb_square(wb_call(m, b.x));
@@ -185,7 +192,8 @@ TEST(errors_say_where)
             "layers.1", "Function", "NULL");
 }
 
-/* A NULL argument is an error of its own, unless the NULL is the result of an earlier failure. */
+/* A NULL argument is reported as an error, unless it is the result of a call that failed: then that
+ * call's error is kept. */
 TEST(null_is_named)
 {
     wb_tensor *x = wb_ones(2, 2);
@@ -225,7 +233,7 @@ TEST(nothing_to_train_on)
             "batches", "dataset", "batch", ".drop_last");
 }
 
-/* After an update a gradient of the old loss is neither silence nor zeros. */
+/* After an update, the gradient of the old loss fails with an error; it is not zeros. */
 TEST(gradient_after_the_update)
 {
     wb_layer *m = wb_Dense(3, 1, .no_bias = true, .init = wb_init_ones);
@@ -242,14 +250,15 @@ TEST(layers_in_tuples_print_their_commas)
 {
     wb_layer *chain = wb_Chain(wb_Dense(3, 4), wb_Dense(4, 4));
     char *text = wb_object_format(wb_tuple(wb_Dense(3, 2), chain, wb_ones(2)));
-    assert_string_equal(text, "(\n"
-                              "  0 = Dense(3 => 2),       # 8 parameters\n"
-                              "  1 = Chain(\n"
-                              "    Dense(3 => 4),                        # 16 parameters\n"
-                              "    Dense(4 => 4),                        # 20 parameters\n"
-                              "  ),                   # Total: 4 arrays, 36 parameters, 144 bytes.\n"
-                              "  2 = [2] f32,\n"
-                              ")");
+    assert_string_equal(text,
+                        "(\n"
+                        "  0 = Dense(3 => 2),       # 8 parameters\n"
+                        "  1 = Chain(\n"
+                        "    Dense(3 => 4),                        # 16 parameters\n"
+                        "    Dense(4 => 4),                        # 20 parameters\n"
+                        "  ),                   # Total: 4 arrays, 36 parameters, 144 bytes.\n"
+                        "  2 = [2] f32,\n"
+                        ")");
     wb_free_text(text);
 }
 
@@ -281,11 +290,12 @@ static int nothing(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-/* Inputs of a recording are its inputs, whatever they were when it was made: one tensor twice, a
- * variable. */
+/* A compiled function distinguishes its inputs even where the recorded call passed one tensor twice
+ * or a variable. */
 TEST(compiled_inputs)
 {
-    wb_tensor *one = wb_full_array(1, WB_F32, 1, (int64_t[]){1}), *two = wb_full_array(2, WB_F32, 1, (int64_t[]){1});
+    wb_tensor *one = wb_full_array(1, WB_F32, 1, (int64_t[]){1}),
+              *two = wb_full_array(2, WB_F32, 1, (int64_t[]){1});
     wb_tensor *u = wb_variable(one), *v = wb_variable(two), *out[2];
     wb_tensor *pairs[][2] = {{one, one}, {one, two}, {two, one}, {u, v}, {v, u}, {u, u}};
     wb_compiled *c = wb_compile(sum_of_two, NULL);
@@ -296,7 +306,7 @@ TEST(compiled_inputs)
     }
     wb_tensor *both = wb_variable(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}));
     c = wb_compile(adds_to, both);
-    for (int i = 0; i < 2; i++) {                       /* the input is the variable that is written */
+    for (int i = 0; i < 2; i++) {       /* the input is the variable that the function assigns */
         assert_int_equal(wb_call_compiled(c, 1, &both, 1, out), 0);
         assert_true(wb_item(out[0]) == 3 + 3 * i);
         assert_true(wb_at(both, 0) == 3 + 3 * i && wb_at(both, 1) == 3 + 3 * i);

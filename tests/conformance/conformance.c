@@ -1,11 +1,12 @@
-/* Every row of ops.def, elementwise ones against references in double precision: every dtype that
- * the row accepts, every kind of shape, operands that are views of other memory, broadcasting,
- * special values; gradients against finite differences.  The list itself drives it: a row without a
- * reference fails.  The other rows are in conformance_shape.c and conformance_product.c, and random
- * mixtures of all in conformance_graph.c.
+/* The elementwise rows of ops.def against references in double precision: every dtype that the row
+ * accepts, every kind of shape, operands that are views of other memory, broadcasting, special
+ * values; gradients against finite differences.  The tests are generated from ops.def: a row
+ * without a reference fails.  conformance_shape.c and conformance_product.c test the other rows,
+ * conformance_graph.c random mixtures of all.
  *
- *   conformance [--seed N] [--count N] [--perf]        --perf: time and GB/s of each row over 4
- * million f32 */
+ *   conformance [--seed N] [--count N] [--perf]
+ *
+ * --perf prints the time and GB/s of each row over 4 million f32. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -24,7 +25,8 @@ static const row1 tests1[] = {
 #include "ops/ops.def"
 };
 static const row2 binaries[] = {
-#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) {#name, WB__OP_##name, wb_##name},
+#define WB_BINARY(name, accepts, expression, gradient_x, gradient_y) \
+    {#name, WB__OP_##name, wb_##name},
 #include "ops/ops.def"
 };
 static const row2 compares[] = {
@@ -40,8 +42,8 @@ static bool accepts(wb__op op, wb_dtype t)
                                 : (a & WB__INTEGERS) != 0;
 }
 
-/* Where each row is defined, and how its error grows: f32 functions are within a few units in the
- * last place. */
+/* The interval that the operands of a row are drawn from: a part of the function's domain where it
+ * is well conditioned. */
 static void domain(const char *name, double *low, double *high)
 {
     *low = -4;
@@ -52,7 +54,7 @@ static void domain(const char *name, double *low, double *high)
     if (!strcmp(name, "pow")) *low = 0.1;
 }
 
-/* x rounded to the dtype; integers are drawn as integers. */
+/* Random elements of the row's domain that dtype t represents exactly. */
 static array operand(const char *name, wb_dtype t, int ndim, const int64_t *dims)
 {
     double low, high;
@@ -64,7 +66,7 @@ static array operand(const char *name, wb_dtype t, int ndim, const int64_t *dims
     return x;
 }
 
-/* What an integer or bool result wraps to; floats are rounded within the tolerance. */
+/* y with integers wrapped to the range of t; other dtypes are unchanged. */
 static array as_result(array y, wb_dtype t)
 {
     if (!wb__dtype_float(t) && t != WB_BOOL) {
@@ -84,9 +86,10 @@ static double allowed(wb_dtype t)
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Shapes come in kinds, a run of them each.  On a device that compiles a kernel for every pattern
- * of strides only every so-manieth is tried: each kind, with every row and dtype, still is.  Where
- * fewer are wanted it is one shape for a row and a dtype, and another one for the next. */
+/* The tests below number their shapes: draw_shape has eight kinds, and two_operands broadcasts in
+ * two ways from shapes 8 and 16 on.  A device compiles a kernel for every pattern of strides, so
+ * that only every step-th shape is tested there.  With fewer() > 1 it is about one shape for a row
+ * and a dtype, and each row and dtype begins at another shape. */
 static int step_of_shapes(int step)
 {
     return (getenv("WEBER_TEST_DEVICE") ? step : 1) * fewer();
@@ -158,8 +161,8 @@ static void two_operands(const row2 *rows, size_t n, ref_f2 (*reference)(const c
                 int64_t other[WB_MAX_DIMS];
                 draw_shape(shape, &ndim, dims);
                 memcpy(other, dims, sizeof other);
-                int drop = shape >= 8 && ndim ? (int)draw_int(0, ndim)
-                                              : 0; /* broadcast: leading axes gone, others 1 */
+                /* Broadcasting: y has no leading axes, and other axes have size 1. */
+                int drop = shape >= 8 && ndim ? (int)draw_int(0, ndim) : 0;
                 for (int d = 0; shape >= 16 && d < ndim; d++) if (draw_int(0, 1)) other[d] = 1;
                 for (int d = 0; shape >= 16 && d < ndim; d++)
                     if (other[d] != 1 && !draw_int(0, 2)) dims[d] = 1;
@@ -202,7 +205,7 @@ static bool one_of(const char *name, const char *list)
     return at && (at == list || at[-1] == ' ') && (!at[strlen(name)] || at[strlen(name)] == ' ');
 }
 
-/* NaN stays NaN in all of them; infinities are what the formulas' limits are. */
+/* Every function of NaN is NaN; at infinity it has the limit of its formula. */
 TEST(special_values)
 {
     array x = ref_new(1, (int64_t[]){SPECIAL});
@@ -213,8 +216,8 @@ TEST(special_values)
             array want = ref_map(ref_unary(unaries[r].name), x);
             for (int i = 0; i < SPECIAL; i++) {
                 double v = x.at[i];
-                /* x sigmoid(x) and its kin: the limit, or what the formula gives, 0 times infinity
-                 */
+                /* Functions of the form x f(x): the limit is accepted, and below NaN too, which is
+                 * the value of the formula, infinity times 0. */
                 if (one_of(unaries[r].name, "swish gelu gelu_erf mish hardswish") &&
                     v == -INFINITY)
                     want.at[i] = 0;
@@ -315,10 +318,12 @@ TEST(where_and_cast)
               "f32 as %s and back", wb_dtype_name(to));
     }
     static const double small[] = {-1e-50, -1e-300, -7e-46, -0x1p-1074, 1e-50, 0x1p-1074};
-    array tiny = ref_new(1, (int64_t[]){WB__COUNT(small)}), y = ref_map2(ref_binary("mul"), tiny, ref_number(0));
+    array tiny = ref_new(1, (int64_t[]){WB__COUNT(small)}),
+          y = ref_map2(ref_binary("mul"), tiny, ref_number(0));
     memcpy(tiny.at, small, sizeof small);
     for (wb_dtype to = WB_F16; to <= WB_BF16; to++) {
-        check(wb_astype(tensor_of(tiny, WB_F64, 0), to), y, 0, 0, "tiny f64 as %s", wb_dtype_name(to));
+        check(wb_astype(tensor_of(tiny, WB_F64, 0), to), y, 0, 0, "tiny f64 as %s",
+              wb_dtype_name(to));
         check(wb_astype(wb_astype(tensor_of(tiny, WB_F64, 0), to), WB_F32), y, 0, 0,
               "tiny f64 as %s and back", wb_dtype_name(to));
     }
@@ -341,6 +346,7 @@ static array ref_running(array x, int axis, const wb_cumsum_options *o)
     return y;
 }
 
+/* how: bit 0 exclusive, bit 1 reverse, bit 2 the axis counted from the end. */
 static void check_running(array x, wb_dtype t, int axis, int view, int how)
 {
     const wb_cumsum_options o = {.size = sizeof o, .exclusive = how & 1, .reverse = how & 2};
@@ -356,7 +362,7 @@ static void check_running(array x, wb_dtype t, int axis, int view, int how)
 
 TEST(running_sums_of_all_dtypes)
 {
-    static const int64_t sizes[][5] = {         /* and the axis */
+    static const int64_t sizes[][5] = {         /* four dimensions and the axis */
         {3, 5, 4, 7, 1}, {2, 1, 300, 3, 2}, {1, 70, 2, 150, 3}, {130, 1, 1, 2, 0}, {2, 0, 3, 4, 1},
         {2, 0, 3, 4, 3}, {1, 1, 1, 1000, 3}, {700, 1, 3, 1, 0}, {3, 5, 4, 7, 3}, {5, 9, 20, 2, 2}};
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++)
@@ -375,7 +381,8 @@ TEST(running_sums_of_all_dtypes)
     }
 }
 
-/* By hand; sums of long rows keep what single additions round off. */
+/* Small sums computed by hand; long sums in f32, whose error must not grow with the length;
+ * infinities. */
 TEST(running_sums)
 {
     static const double rows[4][6] = {
@@ -418,8 +425,8 @@ TEST(running_sums_refused)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* First and second derivatives of f(x) against those of finite differences of the library's own f64
- * values, which the tests above compare with references. */
+/* First and second derivatives against finite differences of the library's own f64 values, which
+ * the tests above compare with references. */
 static double value_at(call1 f1, call2 f2, array x, array y, double weight)
 {
     wb_tensor *z =
@@ -482,7 +489,7 @@ TEST(gradients)
         domain(unaries[r].name, &low, &high);
         array x = draw_array(2, dims, fmax(low, 0.05), fmin(high, 3));
         for (int64_t i = 0; low < -1 && i < x.size; i += 2)
-            x.at[i] = -x.at[i]; /* away from 0, where some have kinks */
+            x.at[i] = -x.at[i]; /* both signs, not near 0, where some have kinks */
         for (int64_t i = 0; i < x.size; i++)
             if (fabs(x.at[i] - round(x.at[i])) < 0.01) x.at[i] += 0.02;
         gradient_of(unaries[r].name, unaries[r].f, NULL, x, x);
@@ -514,7 +521,8 @@ TEST(gradients_of_running_sums)
     gradient_of("reverse cumsum", behind, NULL, x, x);
 }
 
-/* What ops.h promises at special points. */
+/* The gradients that ops.h documents at points where the function has a kink or two equal operands.
+ */
 TEST(gradients_at_points)
 {
     static const struct { call1 f; double x, want;
@@ -537,11 +545,11 @@ TEST(gradients_at_points)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-/* Rows that are not elementwise, and the program that covers them. */
+/* The rows that are not elementwise, each with the test program that covers it. */
 TEST(every_row_is_covered)
 {
     static const char covered[] =
-        "where cast " /* here */
+        "where cast " /* this program */
         "reshape permute expand slice concat sum max min argmax literal iota uniform gaussian "
         "take scatter_add " /* conformance_shape */
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
@@ -550,10 +558,11 @@ TEST(every_row_is_covered)
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
         "moved " /* device_move */
-        "cumsum"; /* here */
+        "cumsum"; /* this program; after "sum", because one_of finds the first occurrence only */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
 #define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)
-#define WB_OTHER(name, class, gradient) if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
+#define WB_OTHER(name, class, gradient) \
+    if (!one_of(#name, covered)) fail_msg("%s: no test is named for this row", #name);
 #include "ops/ops.def"
 }
 

@@ -1,18 +1,20 @@
-/* Random graphs of 5 to 60 operations over small shapes, computed four ways: lazily as one plan, with several results
- * asked for at once and variables assigned in between; eagerly, one operation at a time; by a plain interpreter in
- * double precision; and their gradients against finite differences of that interpreter.
+/* Random graphs of 5 to 60 operations over small shapes, computed three ways: lazily as one plan,
+ * with several results evaluated at once and assignments to variables between the operations;
+ * eagerly, one operation at a time; by an interpreter in double precision.  Their gradients are
+ * compared with finite differences of the interpreter.
  *
  *   conformance_graph [--seed N] [--count N]       the seed of a graph that fails is printed
  *
- * A graph is drawn as a program, a list of instructions over earlier values.  Each value carries a bound of its error in
- * units of the dtype's precision, and an instruction that would make it or the value itself large is not taken, so that
- * the comparison can be tight. */
+ * A graph is drawn as a program, a list of instructions over earlier values.  Each value has a
+ * bound of its error in units of the dtype's precision.  An instruction whose result or error bound
+ * is large is rejected, so that the comparison can be tight. */
 #include "conformance_program.h"
 
 #include "engine/tensor.h"
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+/* The least and greatest element and the greatest magnitude; *high is NaN if an element is. */
 static void extent(array x, double *low, double *high, double *most)
 {
     *low = INFINITY;
@@ -26,7 +28,7 @@ static void extent(array x, double *low, double *high, double *most)
     *most = fmax(fabs(*low), fabs(*high));
 }
 
-/* A bound of |f'| on the operand's range, or -1 where the operand does not suit f. */
+/* A bound of |f'| on [low, high]; -1 where f is not defined there or its bound is too large. */
 static double slope(const char *f, double low, double high)
 {
     if (!strcmp(f, "square")) return 2 * fmax(fabs(low), fabs(high));
@@ -54,8 +56,10 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
     case OP_UNARY:
         i->name = unary_names[draw_int(0, LENGTH(unary_names) - 1)];
         if (slope(i->name, low, high) < 0) return false;
-        if ((!strcmp(i->name, "sign") || !strcmp(i->name, "floor")) && !p->exact[i->a]) return false;
-        *exact = p->exact[i->a] && (!strcmp(i->name, "neg") || !strcmp(i->name, "abs") || !strcmp(i->name, "relu"));
+        if ((!strcmp(i->name, "sign") || !strcmp(i->name, "floor")) && !p->exact[i->a])
+            return false;
+        *exact = p->exact[i->a] &&
+                 (!strcmp(i->name, "neg") || !strcmp(i->name, "abs") || !strcmp(i->name, "relu"));
         *error = e * slope(i->name, low, high) + 8;
         return true;
     case OP_BINARY:
@@ -124,7 +128,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         int extra = x.ndim < 4 ? (int)draw_int(0, 1) : 0;
         i->n = x.ndim + extra;
         if (extra) i->dims[0] = draw_int(1, 3);
-        for (int d = 0; d < x.ndim; d++) i->dims[d + extra] = x.dims[d] == 1 ? draw_int(1, 4) : x.dims[d];
+        for (int d = 0; d < x.ndim; d++)
+            i->dims[d + extra] = x.dims[d] == 1 ? draw_int(1, 4) : x.dims[d];
         break;
     }
     case OP_SLICE:
@@ -147,7 +152,7 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         if (!x.ndim && i->kind == OP_CONCAT) return false;
         i->n = (int)draw_int(0, x.ndim - (i->kind == OP_CONCAT));
         i->c = 1;
-        i->piece[0] = i->a;
+        i->part[0] = i->a;
         *exact = p->exact[i->a];
         for (int k = 0; k < 20 && i->c < 4; k++) {
             int j = (int)draw_int(0, n - 1);
@@ -155,7 +160,7 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
             for (int d = 0; fits && d < x.ndim; d++)
                 fits = (d == i->n && i->kind == OP_CONCAT) || value[j].dims[d] == x.dims[d];
             if (!fits) continue;
-            i->piece[i->c++] = j;
+            i->part[i->c++] = j;
             e = fmax(e, p->error[j]);
             *exact &= p->exact[j];
         }
@@ -170,19 +175,23 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
         memcpy(ly.dims, y.dims, sizeof ly.dims);
         if (!ref_broadcast(&lx, &ly, &i->n, i->dims)) return false;
         extent(y, &low2, &high2, &most2);
-        *error = (double)(x.dims[x.ndim - 1] + 1) * ((e + 1) * (most2 + 1) + (p->error[i->b] + 1) * (most + 1));
+        *error = (double)(x.dims[x.ndim - 1] + 1) *
+                 ((e + 1) * (most2 + 1) + (p->error[i->b] + 1) * (most + 1));
         return true;
     }
     case OP_TAKE:
         if (!x.ndim || !x.dims[0]) return false;
         i->dims[0] = draw_int(1, 4);
-        for (int k = 0; k < i->dims[0]; k++) i->piece[k] = (int)draw_int(draw_int(0, 5) ? 0 : -1, x.dims[0]);
+        for (int k = 0; k < i->dims[0]; k++)
+            i->part[k] = (int)draw_int(draw_int(0, 5) ? 0 : -1, x.dims[0]);
         break;
     case OP_ASSIGN: {
         i->b = i->a;
         i->a = (int)draw_int(0, VARIABLES - 1);
         array v = value[i->a];
-        if (p->smooth || v.ndim != x.ndim || memcmp(v.dims, x.dims, sizeof *x.dims * (size_t)x.ndim)) return false;
+        if (p->smooth || v.ndim != x.ndim ||
+            memcmp(v.dims, x.dims, sizeof *x.dims * (size_t)x.ndim))
+            return false;
         *error = 0;
         return true;
     }
@@ -193,7 +202,8 @@ static bool draw_step(program *p, instruction *i, const array *value, double *er
     return true;
 }
 
-/* value[0 .. VARIABLES) are the variables as they are now. */
+/* Draws a program.  value receives its values; value[0 .. VARIABLES) holds what the variables
+ * contain after the last assignment. */
 static void draw_program(program *p, array *value)
 {
     static const double limit[] = {[WB_F32] = 2e4, [WB_F64] = 1e9};
@@ -261,7 +271,7 @@ static wb_tensor *binary(const char *name, wb_tensor *x, wb_tensor *y)
 
 static wb_tensor *call(const instruction *i, wb_tensor *const *value)
 {
-    wb_tensor *x = value[i->a], *piece[4];
+    wb_tensor *x = value[i->a], *part[4];
     wb_reduce_options o = {.size = sizeof o, .keep = i->keep};
     int64_t axes[WB_MAX_DIMS];
     int n_axes = 0;
@@ -269,15 +279,20 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
     case OP_UNARY: return unary(i->name, x);
     case OP_BINARY: return binary(i->name, x, value[i->b]);
     case OP_SCALAR: return binary(i->name, x, wb_scalar(i->number));
-    case OP_WHERE: return wb_where(binary(i->name, value[i->c], wb_scalar(i->number)), x, value[i->b]);
+    case OP_WHERE:
+        return wb_where(binary(i->name, value[i->c], wb_scalar(i->number)), x, value[i->b]);
     case OP_REDUCE:
         for (int d = 0; d < wb_ndim(x); d++)
             if (i->mask >> d & 1) axes[n_axes++] = d % 2 ? d : d - wb_ndim(x);
         wb_ints_set(o.axes, n_axes, axes);
-        return !strcmp(i->name, "sum") ? wb_sum_with(x, &o) : !strcmp(i->name, "mean") ? wb_mean_with(x, &o)
-             : !strcmp(i->name, "max") ? wb_max_with(x, &o) : !strcmp(i->name, "min") ? wb_min_with(x, &o)
-             : !strcmp(i->name, "variance") ? wb_variance_with(x, &o) : wb_logsumexp_with(x, &o);
-    case OP_ROWS: return strcmp(i->name, "normalise") ? unary(i->name, x) : wb_normalise(x, i->n, 0.1);
+        return !strcmp(i->name, "sum")        ? wb_sum_with(x, &o)
+               : !strcmp(i->name, "mean")     ? wb_mean_with(x, &o)
+               : !strcmp(i->name, "max")      ? wb_max_with(x, &o)
+               : !strcmp(i->name, "min")      ? wb_min_with(x, &o)
+               : !strcmp(i->name, "variance") ? wb_variance_with(x, &o)
+                                              : wb_logsumexp_with(x, &o);
+    case OP_ROWS:
+        return strcmp(i->name, "normalise") ? unary(i->name, x) : wb_normalise(x, i->n, 0.1);
     case OP_RESHAPE: return wb_reshape_array(x, i->n, i->dims);
     case OP_PERMUTE: return wb_permute_array(x, i->n, i->dims);
     case OP_EXPAND: return wb_expand_array(x, i->n, i->dims);
@@ -285,15 +300,16 @@ static wb_tensor *call(const instruction *i, wb_tensor *const *value)
     case OP_FLIP: return wb_flip(x, i->n);
     case OP_PAD: return wb_pad(x, i->n, i->dims[0], i->dims[1]);
     case OP_CONCAT: case OP_STACK:
-        for (int k = 0; k < i->c; k++) piece[k] = value[i->piece[k]];
-        return i->kind == OP_CONCAT ? wb_concat_array(i->c, piece, i->n) : wb_stack_array(i->c, piece, i->n);
+        for (int k = 0; k < i->c; k++) part[k] = value[i->part[k]];
+        return i->kind == OP_CONCAT ? wb_concat_array(i->c, part, i->n)
+                                    : wb_stack_array(i->c, part, i->n);
     case OP_MATMUL: return wb_matmul(x, value[i->b]);
-    case OP_TAKE: return wb_take(x, wb_from(i->piece, WB_I32, 1, i->dims));
+    case OP_TAKE: return wb_take(x, wb_from(i->part, WB_I32, 1, i->dims));
     default: return NULL;
     }
 }
 
-/* What value `of` is made of, to standard error. */
+/* Prints the instructions that value `of` depends on to standard error. */
 static void describe(const program *p, const array *value, int of)
 {
     static const char *const kinds[] = {"",        "",        "scalar ", "where ", "",      "",
@@ -302,16 +318,19 @@ static void describe(const program *p, const array *value, int of)
     bool needed[MAX_VALUES] = {false};
     int v = p->n_values;
     needed[of] = true;
-    for (int i = 0; p->smooth && i < p->n_values; i++) needed[i] = true;      /* a gradient is of them all */
+    for (int i = 0; p->smooth && i < p->n_values; i++)
+        needed[i] = true; /* the gradient depends on all values */
     for (int k = p->n_ops - 1; k >= 0; k--) {
         const instruction *i = &p->op[k];
         bool assigns = i->kind == OP_ASSIGN;
         if (!assigns) v--;
         if (assigns ? !needed[i->a] : !needed[v]) continue;
         needed[i->a] |= !assigns;
-        if (assigns || i->kind == OP_BINARY || i->kind == OP_WHERE || i->kind == OP_MATMUL) needed[i->b] = true;
+        if (assigns || i->kind == OP_BINARY || i->kind == OP_WHERE || i->kind == OP_MATMUL)
+            needed[i->b] = true;
         if (i->kind == OP_WHERE) needed[i->c] = true;
-        for (int j = 0; (i->kind == OP_CONCAT || i->kind == OP_STACK) && j < i->c; j++) needed[i->piece[j]] = true;
+        for (int j = 0; (i->kind == OP_CONCAT || i->kind == OP_STACK) && j < i->c; j++)
+            needed[i->part[j]] = true;
     }
     v = VARIABLES + LEAVES;
     for (int k = 0; k < p->n_ops; k++) {
@@ -324,14 +343,15 @@ static void describe(const program *p, const array *value, int of)
         fprintf(stderr, "  %d: %s%s %d %d %d n=%d mask=%x number=%g", v - 1, kinds[i->kind],
                 i->name ? i->name : "", i->a, i->b, i->c, i->n, i->mask, i->number);
         for (int d = 0; d < 4 && (i->kind >= OP_RESHAPE); d++)
-            fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->piece[d]);
+            fprintf(stderr, " %lld/%d", (long long)i->dims[d], i->part[d]);
         fprintf(stderr, " -> [");
-        for (int d = 0; d < value[v - 1].ndim; d++) fprintf(stderr, d ? ",%lld" : "%lld", (long long)value[v - 1].dims[d]);
+        for (int d = 0; d < value[v - 1].ndim; d++)
+            fprintf(stderr, d ? ",%lld" : "%lld", (long long)value[v - 1].dims[d]);
         fprintf(stderr, "]\n");
     }
 }
 
-/* Builds p; values are kept in t.  The variables stay as they are in t[0 .. VARIABLES). */
+/* Builds p with the library; t receives its values, first the VARIABLES variables. */
 static void build(const program *p, wb_tensor **t)
 {
     int n = VARIABLES + LEAVES;
@@ -349,23 +369,28 @@ static void build(const program *p, wb_tensor **t)
     }
 }
 
-static void compare_all(const program *p, wb_tensor **t, const array *value, bool lazy, const char *way, int64_t seed)
+/* Compares all values with the interpreter's.  lazy: reads them in a mixed order and leaves out
+ * those that an assignment has made unreadable. */
+static void compare_all(const program *p, wb_tensor **t, const array *value, bool lazy,
+                        const char *mode, int64_t seed)
 {
     for (int k = 0; k < p->n_values; k++) {
         int i = lazy ? (int)((k * 7919LL + seed) % p->n_values) : k;
         if (lazy && !t[i]) continue;
         const void *data = wb_data(t[i]);
         if (!data && lazy && wb_error_code() == WB_ERROR_VERSION) continue;
-        double unit = p->dtype == WB_F64 ? 0x1p-52 : 0x1p-23, most = p->exact[i] ? 0 : 2 * unit * (p->error[i] + 1);
+        double unit = p->dtype == WB_F64 ? 0x1p-52 : 0x1p-23,
+               most = p->exact[i] ? 0 : 2 * unit * (p->error[i] + 1);
         array got = values_of(t[i]);
         bool good = got.size == value[i].size;
-        for (int64_t j = 0; good && j < got.size; j++) good = fabs(got.at[j] - value[i].at[j]) <= most;
+        for (int64_t j = 0; good && j < got.size; j++)
+            good = fabs(got.at[j] - value[i].at[j]) <= most;
         if (!good) describe(p, value, i);
-        check(t[i], value[i], 0, most, "seed %lld, %s, value %d", (long long)seed, way, i);
+        check(t[i], value[i], 0, most, "seed %lld, %s, value %d", (long long)seed, mode, i);
     }
 }
 
-/* For a debugger, when a graph crashes. */
+/* The seed of the current graph, to be read in a debugger after a crash. */
 static volatile int64_t current_seed;
 
 static void one_graph(int64_t seed, wb_dtype dtype)
@@ -378,21 +403,23 @@ static void one_graph(int64_t seed, wb_dtype dtype)
     draw_state = (uint64_t)seed * 77777;
     p.dtype = dtype;
     draw_program(&p, value);
-    /* node by node */
+    /* eagerly: one evaluation for each node */
     wb_scope *scope = wb_scope_open();
     wb__this_thread()->eager = 1;
     build(&p, t);
     compare_all(&p, t, value, false, "eagerly", seed);
     wb__this_thread()->eager = 0;
     assert_int_equal(wb_scope_close(scope), 0);
-    /* as one plan, several at once; what is left one after the other */
+    /* lazily: several values in one evaluation, then the others one after the other */
     scope = wb_scope_open();
     build(&p, t);
     int n = (int)draw_int(1, 6);
-    for (int i = 0; i < n; i++) some[i] = t[draw_int(0, 2) ? draw_int(0, p.n_values - 1) : p.n_values - 1];
+    for (int i = 0; i < n; i++)
+        some[i] = t[draw_int(0, 2) ? draw_int(0, p.n_values - 1) : p.n_values - 1];
     if (wb_eval_array(n, some)) fail_msg("seed %lld: %s", (long long)seed, wb_error());
     compare_all(&p, t, value, true, "lazily", seed);
-    for (int i = 0; i < n; i++) if (!wb_data(some[i])) fail_msg("seed %lld: %s", (long long)seed, wb_error());
+    for (int i = 0; i < n; i++)
+        if (!wb_data(some[i])) fail_msg("seed %lld: %s", (long long)seed, wb_error());
     assert_int_equal(wb_scope_close(scope), 0);
     wb_clear_error();
     ref_forget();
@@ -400,14 +427,16 @@ static void one_graph(int64_t seed, wb_dtype dtype)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The values that make up the loss: all, or one. */
+/* The index of the only value in the loss, from the environment (ONLY); -1: all values. */
 static int only = -1;
 
-static double loss_at(const program *p, array *value, const array *direction, double h, double weight)
+static double loss_at(const program *p, array *value, const array *direction, double h,
+                      double weight)
 {
     for (int i = 0; i < VARIABLES + LEAVES; i++) {
         value[i] = ref_new(p->start[i].ndim, p->start[i].dims);
-        for (int64_t j = 0; j < value[i].size; j++) value[i].at[j] = p->start[i].at[j] + h * direction[i].at[j];
+        for (int64_t j = 0; j < value[i].size; j++)
+            value[i].at[j] = p->start[i].at[j] + h * direction[i].at[j];
     }
     double loss = 0;
     for (int k = 0; k < p->n_ops; k++) value[VARIABLES + LEAVES + k] = interpret(&p->op[k], value);
@@ -443,7 +472,8 @@ static void one_gradient(int64_t seed)
     if (p.n_values == N) return;
     if (wb__gradients(loss, N, leaf, grad)) fail_msg("seed %lld: %s", (long long)seed, wb_error());
     double h = 1e-6, along = 0, size = 1, base = loss_at(&p, value, direction, 0, 0.7);
-    double up = loss_at(&p, value, direction, h, 0.7), down = loss_at(&p, value, direction, -h, 0.7);
+    double up = loss_at(&p, value, direction, h, 0.7),
+           down = loss_at(&p, value, direction, -h, 0.7);
     wb_tensor *dot = NULL;
     for (int i = 0; i < N; i++) {
         if (!grad[i]) continue;
@@ -463,13 +493,17 @@ static void one_gradient(int64_t seed)
         fail_msg("seed %lld: the gradient along a direction is %.10g, finite differences give "
                  "%.10g (%.10g, %.10g)",
                  (long long)seed, along, central, ahead, behind);
-    /* the second derivative along the direction, where the first is smooth */
+    /* The second derivative along the direction, unless the first one has a kink there. */
     if (dot && !kink) {
         double e = 1e-4, middle = base;
-        double far_up = loss_at(&p, value, direction, e, 0.7), far_down = loss_at(&p, value, direction, -e, 0.7);
-        double up2 = loss_at(&p, value, direction, 2 * e, 0.7), down2 = loss_at(&p, value, direction, -2 * e, 0.7);
-        double narrow = (far_up - 2 * middle + far_down) / (e * e), wide = (up2 - 2 * middle + down2) / (4 * e * e), got = 0;
-        if (wb__gradients(dot, N, leaf, second)) fail_msg("seed %lld, second: %s", (long long)seed, wb_error());
+        double far_up = loss_at(&p, value, direction, e, 0.7),
+               far_down = loss_at(&p, value, direction, -e, 0.7);
+        double up2 = loss_at(&p, value, direction, 2 * e, 0.7),
+               down2 = loss_at(&p, value, direction, -2 * e, 0.7);
+        double narrow = (far_up - 2 * middle + far_down) / (e * e),
+               wide = (up2 - 2 * middle + down2) / (4 * e * e), got = 0;
+        if (wb__gradients(dot, N, leaf, second))
+            fail_msg("seed %lld, second: %s", (long long)seed, wb_error());
         for (int i = 0; i < N; i++) {
             if (!second[i]) continue;
             array g = values_of(second[i]);

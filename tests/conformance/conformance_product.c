@@ -16,10 +16,11 @@ static wb_tensor *scalar_of(wb_tensor *y)
     array w = ref_new(wb_ndim(y), wb_dims(y));
     for (int64_t i = 0; i < w.size; i++) w.at[i] = cos(0.9 * (double)i);
     return wb_sum(wb_mul(wb_mul(y, wb_add(y, wb_scalar(1))),
-                         tensor_of(w, (wb_dtype)y->dtype, 0))); /* quadratic: a second derivative */
+                         tensor_of(w, (wb_dtype)y->dtype, 0))); /* quadratic in y: the second
+                                                                 * derivative is not 0 */
 }
 
-/* The loss, or the gradient's projection on the direction, at x + h d. */
+/* The derivative of this order (0: the loss itself) along the direction d, at x + h d. */
 static double along(function f, const void *setting, int n, const array *x, const array *d,
                     double h, int order)
 {
@@ -65,7 +66,7 @@ static void check_gradients(const char *what, function f, const void *setting, i
         double want = (up - down) / (2 * h), got = along(f, setting, n, x, d, 0, order);
         double middle = along(f, setting, n, x, d, 0, order - 1);
         if (fabs((up - middle) - (middle - down)) > 1e-3 * (fabs(up - down) + h))
-            continue; /* a maximum changes its place */
+            continue; /* a kink: the maximum moves to another element */
         if (!(fabs(got - want) <= 2e-6 * (fabs(want) + fabs(up) + 1)))
             fail_msg("%s: derivative %d along a direction is %.10g, finite differences give %.10g",
                      what, order, got, want);
@@ -83,7 +84,7 @@ static wb_tensor *linear(wb_tensor *const *x, const void *s)
     return wb_linear(x[0], x[1], x[2]);
 }
 
-/* Made of t by transposing memory, or by another view. */
+/* A tensor with the elements of x whose memory is a random view: dense, strided or transposed. */
 static wb_tensor *laid_out(array x, wb_dtype t)
 {
     int kind = (int)draw_int(0, 6);
@@ -134,7 +135,7 @@ TEST(matmuls)
     check(wb_linear(tensor_of(x, WB_F64, 0), tensor_of(w, WB_F64, 0), tensor_of(b, WB_F64, 0)),
           want, 1e-13, 1e-13, "linear");
     check_gradients("linear", linear, NULL, 3, (array[]){x, w, b});
-    /* what a product is followed by */
+    /* activations that the product's epilogue computes */
     static const struct {
         const char *name;
         wb_tensor *(*f)(wb_tensor *);
@@ -197,8 +198,9 @@ TEST(convolutions)
         round_to(x, t);
         round_to(w, t);
         round_to(b, t);
-        array want = ref_map2(ref_binary("add"), ref_conv(x, w, s.stride, s.pad, s.dilation, s.groups),
-                              ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
+        array want =
+            ref_map2(ref_binary("add"), ref_conv(x, w, s.stride, s.pad, s.dilation, s.groups),
+                     ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
         wb_scope *scope = wb_scope_open();
         const wb_conv_options o = conv_options(&s);
         check(wb_conv_with(tensor_of(x, t, (int)draw_int(0, 5)),
@@ -219,7 +221,7 @@ TEST(convolutions)
           2e-4, "a larger convolution");
 }
 
-/* Each element of x, times the kernels, added up where the windows are. */
+/* Each element of x times the filters is added to the elements of the result under its window. */
 static array ref_conv_transpose(array x, array w, const windows *s)
 {
     const int64_t groups = s->groups, cg = x.dims[1] / groups, kg = w.dims[1];
@@ -230,7 +232,8 @@ static array ref_conv_transpose(array x, array w, const windows *s)
     array y = ref_new(4, dims);
     for (int64_t i = 0; i < x.size; i++) {
         const int64_t q = i % x.dims[3], p = i / x.dims[3] % x.dims[2];
-        const int64_t c = i / x.dims[3] / x.dims[2] % x.dims[1], n = i / x.dims[3] / x.dims[2] / x.dims[1];
+        const int64_t c = i / x.dims[3] / x.dims[2] % x.dims[1],
+                      n = i / x.dims[3] / x.dims[2] / x.dims[1];
         for (int64_t k = 0; k < kg; k++)
             for (int64_t a = 0; a < w.dims[2]; a++)
                 for (int64_t b = 0; b < w.dims[3]; b++) {
@@ -268,21 +271,26 @@ TEST(transposed_convolutions)
         }
         for (int i = 0; i < 4; i++) s.pad[i] = draw_int(0, 1);
         if (round % 40 == 39) dx[0] = 0;
-        array x = draw_array(4, dx, -1, 1), w = draw_array(4, dw, -1, 1), b = draw_array(1, &out, -1, 1);
+        array x = draw_array(4, dx, -1, 1), w = draw_array(4, dw, -1, 1),
+              b = draw_array(1, &out, -1, 1);
         round_to(x, t);
         round_to(w, t);
         round_to(b, t);
         array want = ref_map2(ref_binary("add"), ref_conv_transpose(x, w, &s),
                               ref_reshape(b, 3, (int64_t[]){out, 1, 1}));
-        const double each = 6 * tolerance(t), all = 60 * tolerance(t == WB_F64 ? t : WB_F32) + 6 * tolerance(t);
+        const double each = 6 * tolerance(t),
+                     all = 60 * tolerance(t == WB_F64 ? t : WB_F32) + 6 * tolerance(t);
         wb_scope *scope = wb_scope_open();
         const wb_conv_options o = conv_options(&s);
-        wb_tensor *y = wb_conv_transpose_with(tensor_of(x, t, (int)draw_int(0, 5)),
-                                              tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &o);
-        if (round % 2) check(y, want, each, all, "conv_transpose of %s, round %d", wb_dtype_name(t), round);
+        wb_tensor *y =
+            wb_conv_transpose_with(tensor_of(x, t, (int)draw_int(0, 5)),
+                                   tensor_of(w, t, (int)draw_int(0, 5)), tensor_of(b, t, 0), &o);
+        if (round % 2)
+            check(y, want, each, all, "conv_transpose of %s, round %d", wb_dtype_name(t), round);
         else
             check(after[round % 3].f(y), ref_map(ref_unary(after[round % 3].name), want), each, all,
-                  "%s of conv_transpose of %s, round %d", after[round % 3].name, wb_dtype_name(t), round);
+                  "%s of conv_transpose of %s, round %d", after[round % 3].name, wb_dtype_name(t),
+                  round);
         if (t == WB_F64 && x.size && round % fewer() == 0)
             check_gradients("conv_transpose", conv_transpose, &s, 3, (array[]){x, w, b});
         wb_scope_close(scope);
@@ -323,13 +331,14 @@ TEST(pools)
         wb_scope_close(scope);
         ref_forget();
     }
-    /* of equals the gradient goes to the first place */
+    /* the first of equal elements gets the gradient */
     wb_tensor *x = wb_zeros(1, 1, 2, 2);
     array g = values_of(wb_gradient(wb_sum(wb_maxpool(x, .window = {2})), x));
     assert_true(g.at[0] == 1 && g.at[1] == 0 && g.at[2] == 0 && g.at[3] == 0);
 }
 
-/* Without images, channels, rows or columns: what is left is padding, whose mean is 0. */
+/* Pools of images without elements: one dimension is 0.  Windows then contain only padding, whose
+ * mean is 0. */
 TEST(pools_of_nothing)
 {
     const windows s = {.window = {2, 3}, .stride = {1, 2}, .pad = {1, 1, 2, 1}};
@@ -340,7 +349,8 @@ TEST(pools_of_nothing)
         wb_tensor *p = tensor_of(x, WB_F32, 0);
         for (int max = 0; max <= (axis < 2); max++) {
             wb_tensor *y = pool(max, p, &s);
-            check(y, ref_pool(x, max, s.window, s.stride, s.pad), 0, 0, "pool without axis %d", axis);
+            check(y, ref_pool(x, max, s.window, s.stride, s.pad), 0, 0, "pool without axis %d",
+                  axis);
             check(wb_gradient(wb_sum(y), p), x, 0, 0, "its gradient");
         }
     }
@@ -407,7 +417,8 @@ static wb_tensor *attention(wb_tensor *const *x, const void *mask)
     return wb_attention(x[0], x[1], x[2], *(wb_tensor *const *)mask);
 }
 
-/* The gradients, and those of their sum along x, of one dtype. */
+/* out[0..2]: the gradients to q, k and v in dtype t; out[3..5]: the gradients of their scalar
+ * product with x. */
 static void attention_gradients(wb_dtype t, wb_tensor *mask, const array *x, array *out)
 {
     wb_tensor *in[3], *g[3], *total = NULL;
@@ -429,7 +440,8 @@ static void attention_gradients(wb_dtype t, wb_tensor *mask, const array *x, arr
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
-/* What a device's own kernels may make (f32), against what it composes (f64). */
+/* The gradients in f32, which a device may compute with its own attention kernels, against those in
+ * f64, which are composed of other operations. */
 static void same_gradients(wb_tensor *mask, const array *x)
 {
     array got[6], want[6];
@@ -456,7 +468,7 @@ TEST(attentions)
         array mask = draw_array(2, (int64_t[]){q, k}, 0, 1);
         for (int64_t i = 0; i < mask.size; i++)
             mask.at[i] = causal ? i % k <= i / k
-                                : mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows keep nothing */
+                                : mask.at[i] > 0.4 && (i / k) % 4 != 3; /* some rows are empty */
         round_to(Q, t);
         round_to(K, t);
         round_to(V, t);
@@ -465,8 +477,8 @@ TEST(attentions)
                        : round & 4 ? WB_NONE
                                    : tensor_of(mask, WB_BOOL, 0);
         check(wb_attention(tensor_of(Q, t, 0), tensor_of(K, t, 2), tensor_of(V, t, 1), m),
-              ref_attention(Q, K, V, round & 4 && !causal ? NULL : &mask), 8 * tolerance(t), 16 * tolerance(t),
-              "attention in %s, round %d", wb_dtype_name(t), round);
+              ref_attention(Q, K, V, round & 4 && !causal ? NULL : &mask), 8 * tolerance(t),
+              16 * tolerance(t), "attention in %s, round %d", wb_dtype_name(t), round);
         if (t == WB_F64 && round % fewer() == 0)
             check_gradients("attention", attention, &m, 3, (array[]){Q, K, V});
         if (t == WB_F32) same_gradients(m, (array[]){Q, K, V});
@@ -475,12 +487,12 @@ TEST(attentions)
     }
 }
 
-/* Where a device's own kernels make it, no scores are in memory. */
+/* A device's own attention kernels never store the scores [heads, T, T] in memory. */
 TEST_IN_SCOPE(attention_memory)
 {
     enum { HEADS = 2, T = 256, D = 8, SCORES = HEADS * T * T * 4 };
-    const char *wish = getenv("WEBER_OPENCL_ATTENTION"), *on = getenv("WEBER_TEST_DEVICE");
-    const bool own = (wish && !strcmp(wish, "1")) || (on && !strcmp(on, "CUDA"));
+    const char *forced = getenv("WEBER_OPENCL_ATTENTION"), *on = getenv("WEBER_TEST_DEVICE");
+    const bool own = (forced && !strcmp(forced, "1")) || (on && !strcmp(on, "CUDA"));
     wb_tensor *x = wb_rand_array(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
     if (!x || wb_eval(x)) fail_msg("%s", wb_error());
     wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));
@@ -491,7 +503,7 @@ TEST_IN_SCOPE(attention_memory)
     else assert_true(need.peak > SCORES);
 }
 
-/* conformance_product [--attention] [...]            of attention alone */
+/* conformance_product [--attention] [...]            --attention: the tests of attention alone */
 int main(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "--attention")) cases_named = "attention";

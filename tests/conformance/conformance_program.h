@@ -1,5 +1,5 @@
-/* What a random graph of conformance_graph.c is: a program, its instructions, and the plain
- * interpreter of them. */
+/* A random graph of conformance_graph.c as a program: its instructions, and their interpreter in
+ * double precision. */
 #ifndef CONFORMANCE_PROGRAM_H
 #define CONFORMANCE_PROGRAM_H
 
@@ -31,10 +31,12 @@ typedef enum {
 typedef struct {
     op_kind kind;
     const char *name;
-    int a, b, c;                        /* values; of OP_ASSIGN: a the variable's number, b the value */
-    int n;                              /* of OP_CONCAT: pieces in piece[]; of shapes: ndim */
-    int piece[4];
-    int64_t dims[WB_MAX_DIMS];
+    /* Operands: indices of values.  OP_ASSIGN writes value b to variable a.  OP_CONCAT and OP_STACK
+     * have c operands, in part. */
+    int a, b, c;
+    int n;                              /* the axis; of shapes and orders: the length of dims */
+    int part[4];                        /* operands; of OP_TAKE: the rows that are gathered */
+    int64_t dims[WB_MAX_DIMS];          /* a shape or an order; a slice's bounds; padding */
     unsigned mask;
     bool keep;
     double number;
@@ -42,10 +44,12 @@ typedef struct {
 
 typedef struct {
     instruction op[MAX_OPS];
-    int n_ops, n_values;                /* leaves and variables first */
+    int n_ops, n_values;                /* values: variables, leaves, results of instructions */
     array start[VARIABLES + LEAVES];
-    double error[MAX_VALUES];           /* in units of the dtype's precision, absolute */
-    bool exact[MAX_VALUES], smooth;
+    double error[MAX_VALUES];           /* a bound of the absolute error, in units of the dtype's
+                                         * precision */
+    bool exact[MAX_VALUES];             /* the value is computed without rounding */
+    bool smooth;                        /* the program has derivatives: it assigns nothing */
     wb_dtype dtype;
 } program;
 
@@ -60,7 +64,7 @@ static const char *const row_names[] = {"softmax", "logsoftmax", "normalise"};
 
 /* ---- the interpreter ------------------------------------------------------------------------- */
 
-/* The current value of each variable is now[v]; instruction results go to value[]. */
+/* The result of i.  value[] holds the values so far, the current ones of the variables first. */
 static array interpret(const instruction *i, const array *value)
 {
     array x = value[i->a];
@@ -68,7 +72,9 @@ static array interpret(const instruction *i, const array *value)
     case OP_UNARY: return ref_map(ref_unary(i->name), x);
     case OP_BINARY: return ref_map2(ref_binary(i->name), x, value[i->b]);
     case OP_SCALAR: return ref_map2(ref_binary(i->name), x, ref_number(i->number));
-    case OP_WHERE: return ref_where(ref_map2(ref_compare(i->name), value[i->c], ref_number(i->number)), x, value[i->b]);
+    case OP_WHERE:
+        return ref_where(ref_map2(ref_compare(i->name), value[i->c], ref_number(i->number)), x,
+                         value[i->b]);
     case OP_REDUCE:
         if (!strcmp(i->name, "sum")) return ref_sum(x, i->mask, i->keep);
         if (!strcmp(i->name, "mean")) return ref_mean(x, i->mask, i->keep);
@@ -87,20 +93,20 @@ static array interpret(const instruction *i, const array *value)
     case OP_FLIP: return ref_flip(x, i->n);
     case OP_PAD: return ref_pad(x, i->n, i->dims[0], i->dims[1]);
     case OP_CONCAT: case OP_STACK: {
-        array piece[4];
+        array part[4];
         for (int k = 0; k < i->c; k++) {
-            piece[k] = value[i->piece[k]];
+            part[k] = value[i->part[k]];
             if (i->kind == OP_CONCAT) continue;
             int64_t dims[WB_MAX_DIMS];
             for (int d = 0, e = 0; d <= x.ndim; d++) dims[d] = d == i->n ? 1 : x.dims[e++];
-            piece[k] = ref_reshape(piece[k], x.ndim + 1, dims);
+            part[k] = ref_reshape(part[k], x.ndim + 1, dims);
         }
-        return ref_concat(i->c, piece, i->n);
+        return ref_concat(i->c, part, i->n);
     }
     case OP_MATMUL: return ref_matmul(x, value[i->b]);
     case OP_TAKE: {
         array index = ref_new(1, i->dims);
-        for (int k = 0; k < i->dims[0]; k++) index.at[k] = i->piece[k];
+        for (int k = 0; k < i->dims[0]; k++) index.at[k] = i->part[k];
         return ref_take(x, index);
     }
     default: return x;

@@ -1,5 +1,5 @@
-/* Reductions, movements and rows by number against references, in every dtype, over views; sources
- * by their statistics. Their mixtures and gradients are in conformance_graph.c. */
+/* Reductions, changes of shape and gathers against references, in every dtype, over views; random
+ * sources by their statistics.  conformance_graph.c tests mixtures of them and their gradients. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -54,8 +54,8 @@ TEST(reduces)
                 array want = reductions[r].reference(x, mask, keep);
                 double n = want.size ? (double)x.size / (double)want.size : 1,
                        e = tolerance(t == WB_F64 ? t : WB_F32);
-                /* summed in f32 or better, in a way whose error grows slowly; the result rounded
-                 * once */
+                /* Sums are accumulated in f32 or wider with an error that grows like the square
+                 * root of n; the result is rounded once. */
                 double absolute =
                     whole(t) ? 0
                              : e * 4 * (2 + sqrt(n)) *
@@ -117,10 +117,10 @@ TEST(argmaxes)
             wb_scope_close(scope);
             ref_forget();
         }
-    /* Places beyond i32; nothing of this size is ever computed. */
-    const int64_t places = (1ll << 31) + 1, classes = (1ll << 32) - 1;
-    wb_tensor *fits = wb_full_array(0, WB_U8, 1, (int64_t[]){places - 1});
-    wb_tensor *over = wb_full_array(0, WB_U8, 2, (int64_t[]){1, places});
+    /* Axes longer than an i32 index can address; no tensor of this size is ever computed. */
+    const int64_t length = (1ll << 31) + 1, classes = (1ll << 32) - 1;
+    wb_tensor *fits = wb_full_array(0, WB_U8, 1, (int64_t[]){length - 1});
+    wb_tensor *over = wb_full_array(0, WB_U8, 2, (int64_t[]){1, length});
     assert_non_null(wb_argmax(fits, 0));
     assert_null(wb_argmax(over, 1));
     FAILED(WB_ERROR_SHAPE, "axis", "1");
@@ -132,7 +132,8 @@ TEST(argmaxes)
     check(end, ref_new(2, (int64_t[]){1, 10}), 0, 0, "labels below 0 beside classes beyond i32");
 }
 
-/* A chain of movements, on numbers of every dtype: exact. */
+/* Random chains of slices, flips, pads, permutations, concatenations, reshapes, expansions and
+ * gathers, in every dtype: the results are exact. */
 TEST(moves)
 {
     for (int round = 0; round < 270 / fewer(); round++) {
@@ -235,7 +236,7 @@ TEST(sources)
             fail_msg("gaussian %s: mean %g, square %g", wb_dtype_name(t), mean, square);
         ref_forget();
     }
-    /* a draw is what it is, however it is looked at, and whatever else was evaluated before */
+    /* A random tensor has the same elements through any view, whatever was evaluated before. */
     wb_seed(5);
     array plain = values_of(wb_rand(6, 5));
     wb_seed(5);
@@ -249,7 +250,7 @@ TEST(sources)
     assert_false(same);
 }
 
-/* Rows added where an index names them twice; indices outside give nothing. */
+/* An index that occurs twice gets the sum of both gradients; an index out of range gets none. */
 TEST(take_gradient)
 {
     array x = draw_array(2, (int64_t[]){4, 3}, -1, 1), index = ref_new(1, (int64_t[]){6}),

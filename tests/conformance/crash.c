@@ -1,8 +1,9 @@
-/* Killed while saving: a child saves over and over, each time other values, and says after each that it
- * is done; it is killed at 200 moments, spread over the whole of a saving, for each kind of file.  After
- * each the file holds, whole, what was said to be saved last, or what was being saved.
+/* A process that is killed while it saves a file.  A child saves again and again, other values each
+ * time, and reports each save that is complete.  For each kind of file 200 children are killed at
+ * random moments.  After each kill the file is complete and holds the values of the last reported
+ * save or of the next one.
  *
- *   crash [--count N] [--seed N]     N kills a kind */
+ *   crash [--count N] [--seed N]     N kills for each kind of file */
 #include "reference.h"
 
 #include "base/files/file.h"
@@ -28,6 +29,7 @@ static int make_all(void **state)
     return !model;
 }
 
+/* The number of temporary files in the folder.  remove_all: removes every file. */
 static int parts(bool remove_all)
 {
     int n = 0;
@@ -48,7 +50,7 @@ static int remove_all(void **state)
     return rmdir(folder);
 }
 
-/* ---- what is saved, and what came of it ------------------------------------------------------ */
+/* ---- saved values ---------------------------------------------------------------------------- */
 
 static float values[ROWS * COLUMNS];
 
@@ -63,13 +65,14 @@ static void fill(int number)
     if (wb_each_tensor(model, fill_leaf, NULL)) fail_msg("%s", wb_error());
 }
 
-/* The number that all elements have; a torn file has two. */
+/* The number that all elements have.  A file that mixes two saves would have two. */
 static int number_in(wb_tensor *x)
 {
     const float *at = x ? wb_data(x) : NULL;
     if (!at) fail_msg("after a kill: %s", wb_error());
     for (int64_t i = 1; i < x->size; i++)
-        if (at[i] != at[0]) fail_msg("element %lld is %g, the first is %g", (long long)i, at[i], at[0]);
+        if (at[i] != at[0])
+            fail_msg("element %lld is %g, the first is %g", (long long)i, at[i], at[0]);
     return (int)at[0];
 }
 
@@ -101,10 +104,13 @@ static int load_state(void)
 }
 #endif
 
-static int save_array(int number) { return fill(number), wb_save_npy(path, wb_get(model, "layers.0.weight")); }
+static int save_array(int number)
+{
+    return fill(number), wb_save_npy(path, wb_get(model, "layers.0.weight"));
+}
 static int load_array(void) { return number_in(wb_load_npy(path)); }
 
-/* The first is the best and stays so. */
+/* The metric is the epoch's number, and lower is better: the first checkpoint remains the best. */
 static int save_checkpoint(int number)
 {
     fill(number);
@@ -115,7 +121,8 @@ static int save_checkpoint(int number)
 static int load_checkpoint(void)
 {
     wb_checkpoint c = {.model = model};
-    if (wb_checkpoint_best(folder, &c) || c.epoch != 1 || number_of(model) != 1) fail_msg("the best is lost: %s", wb_error());
+    if (wb_checkpoint_best(folder, &c) || c.epoch != 1 || number_of(model) != 1)
+        fail_msg("the best is lost: %s", wb_error());
     if (wb_checkpoint_latest(folder, &c)) fail_msg("after a kill: %s", wb_error());
     assert_int_equal(number_of(model), c.epoch);
     return (int)c.epoch;
@@ -130,7 +137,8 @@ typedef struct {
 
 static const kind kinds[] = {
     {"safetensors", "m.safetensors", WB__FORMAT_SAFETENSORS, save_model, load_model},
-    {"checkpoints", "checkpoint-000001.safetensors", WB__FORMAT_SAFETENSORS, save_checkpoint, load_checkpoint},
+    {"checkpoints", "checkpoint-000001.safetensors", WB__FORMAT_SAFETENSORS, save_checkpoint,
+     load_checkpoint},
     {"NPY", "m.npy", WB__FORMAT_NPY, save_array, load_array},
 #if WB_HAVE_ZIP
     {"NPZ", "m.npz", WB__FORMAT_NPZ, save_model, load_state},
@@ -142,7 +150,7 @@ static const kind kinds[] = {
 
 /* ---- killing --------------------------------------------------------------------------------- */
 
-static pid_t begin(const kind *k, int from, int *said)
+static pid_t begin(const kind *k, int from, int *reports)
 {
     int ends[2];
     if (pipe(ends)) fail_msg("no pipe");
@@ -157,44 +165,45 @@ static pid_t begin(const kind *k, int from, int *said)
         }
     }
     close(ends[1]);
-    *said = ends[0];
+    *reports = ends[0];
     return child;
 }
 
-static int heard(int said)
+static int next_report(int reports)
 {
     int number;
-    return read(said, &number, sizeof number) == sizeof number ? number : -1;
+    return read(reports, &number, sizeof number) == sizeof number ? number : -1;
 }
 
 static void nap(double seconds)
 {
-    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+    const double rest = seconds - (double)(time_t)seconds;
+    nanosleep(&(struct timespec){(time_t)seconds, (long)(rest * 1e9)}, NULL);
 }
 
 /* The last number that the child reported before it was killed. */
-static int end(pid_t child, int said)
+static int end(pid_t child, int reports)
 {
     int number = -1, how;
     kill(child, SIGKILL);
     waitpid(child, &how, 0);
     if (!WIFSIGNALED(how)) fail_msg("the child could not save: status %d", how);
-    for (int next; (next = heard(said)) >= 0;) number = next;
-    close(said);
+    for (int next; (next = next_report(reports)) >= 0;) number = next;
+    close(reports);
     return number;
 }
 
-/* Seconds of one saving. */
+/* The duration of a save in seconds.  *last: the number that the file then holds. */
 static double time_of(const kind *k, int from, int *last)
 {
     enum { ROUNDS = 10 };
-    int said;
-    pid_t child = begin(k, from, &said);
-    heard(said);
+    int reports;
+    pid_t child = begin(k, from, &reports);
+    next_report(reports);
     double begun = wb__now();
-    for (int i = 0; i < ROUNDS; i++) *last = heard(said);
+    for (int i = 0; i < ROUNDS; i++) *last = next_report(reports);
     double each = (wb__now() - begun) / ROUNDS;
-    int more = end(child, said);
+    int more = end(child, reports);
     if (more > *last) *last = more;
     return each;
 }
@@ -212,23 +221,26 @@ static void killed(const kind *k)
     last = k->load();
     for (int i = 0; i < kills; i++) {
         wb_scope *s = wb_scope_open();
-        int said;
-        pid_t child = begin(k, last + 1, &said);
-        if (heard(said) != last) fail_msg("%s: the child did not begin", k->name);
+        int reports;
+        pid_t child = begin(k, last + 1, &reports);
+        if (next_report(reports) != last) fail_msg("%s: the child did not begin", k->name);
         nap(draw_real(0, 2 * each));
-        int done = end(child, said);
+        int done = end(child, reports);
         if (done < last) done = last;
         int left = parts(false);
         torn += left != 0;
         if (left > 1) fail_msg("%s: %d temporary files after kill %d", k->name, left, i);
         last = k->load();
-        if (last != done && last != done + 1) fail_msg("%s: kill %d: %d was saved, %d is there", k->name, i, done, last);
+        if (last != done && last != done + 1)
+            fail_msg("%s: kill %d: %d was saved, %d is there", k->name, i, done, last);
         further += last == done + 1;
         wb_scope_close(s);
     }
-    print_message("%s: %d kills in %.1f s, a saving takes %.1f ms; %d left a temporary file, %d came after the renaming\n",
+    print_message("%s: %d kills in %.1f s, a saving takes %.1f ms; %d left a temporary file, %d "
+                  "came after the renaming\n",
                   k->name, kills, wb__now() - begun, 1e3 * each, torn, further);
-    if (torn < kills / 10) fail_msg("%s: hardly any kill came while a file was being written", k->name);
+    if (torn < kills / 10)
+        fail_msg("%s: hardly any kill came while a file was being written", k->name);
     if (k->save(last + 1)) fail_msg("%s", wb_error());
     assert_int_equal(parts(true), 0);
 }
@@ -236,12 +248,13 @@ static void killed(const kind *k)
 TEST(every_kind)
 {
     for (size_t i = 0; i < WB__COUNT(kinds); i++) killed(&kinds[i]);
-    if (WB__COUNT(kinds) < 5) print_message("SKIPPED what is left of BSON and NPZ: built without libbson or libzip\n");
+    if (WB__COUNT(kinds) < 5)
+        print_message("SKIPPED what is left of BSON and NPZ: built without libbson or libzip\n");
 }
 
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    wb_set_threads(1);                  /* a fork has none of its parent's */
+    wb_set_threads(1);                  /* a forked child has no threads of the pool */
     return run_cases(make_all, remove_all);
 }

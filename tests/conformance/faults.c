@@ -1,9 +1,9 @@
-/* Faults injected: the n-th allocation fails, for every n from the start through building a small
- * model of convolution, batch norm and dense layers, two training steps, saving and loading;
- * likewise the n-th call that reads or writes a file.  After each: no crash, nothing left held
- * after wb_shutdown, a message, and the next step gives the numbers of an undisturbed run.
+/* Fault injection.  A program builds a small model of convolution, batch norm and dense layers,
+ * makes two training steps, saves and loads; its n-th allocation fails, for every n.  Likewise the
+ * n-th call that reads or writes a file.  After each fault: no crash, a message, no memory held
+ * after wb_shutdown, and the repeated call gives the numbers of a run without faults.
  *
- *   faults [--count N]     at most N of the n, evenly spread (all of them with WEBER_TEST_ALL) */
+ *   faults [--count N]     at most N values of n, evenly spread (WEBER_TEST_ALL: all of them) */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -50,8 +50,8 @@ static int sum_up(wb_tensor *x, const char *name, void *ctx)
     return 0;
 }
 
-/* Of what is trained: running statistics move with each forward pass, and a step that failed after
- * it is made again. */
+/* A number computed from all parameters.  Running statistics are left out: they change with each
+ * forward pass, and a step that failed after its forward pass is repeated. */
 static double digest(wb_layer *m)
 {
     double sum = 0;
@@ -61,12 +61,12 @@ static double digest(wb_layer *m)
 
 typedef struct { double first, second; int failures; } outcome;
 
-/* Everything that may fail is tried twice: with the fault, and once more, when it must work. */
-static outcome story(bool disturbed)
+/* Each call that may fail is repeated if it failed, and must then succeed. */
+static outcome scenario(bool with_faults)
 {
     outcome out = {0};
     wb_scope *s = wb_scope_open();
-    if (!s && disturbed) s = wb_scope_open();
+    if (!s && with_faults) s = wb_scope_open();
     wb_seed(6);
     wb_layer *m = make_model(), *loaded;
     if (!m) {
@@ -81,12 +81,10 @@ static outcome story(bool disturbed)
         if (!one_step(m, o, i)) continue;
         out.failures++;
         if (!wb_error()[0]) fail_msg("a step failed without a message");
-        /* a model is as it was, or torn, and says so; here nothing is written before all is
-         * computed */
+        /* The step computed everything before it wrote a parameter, so the model is unchanged and
+         * the step can be repeated. */
         if (one_step(m, o, i)) fail_msg("step %d after a failure: %s", i, wb_error());
     }
-    int64_t watched = wb__alloc_count();
-    (void)watched;
     if (wb_save(path, m)) {
         out.failures++;
         if (wb_save(path, m)) fail_msg("saving after a failure: %s", wb_error());
@@ -108,24 +106,24 @@ static outcome story(bool disturbed)
 
 static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*count)(void))
 {
-    outcome plain = story(false);
-    if (getenv("FAULT_AT")) fail_at(atol(getenv("FAULT_AT"))), story(true);
+    outcome plain = scenario(false);
+    if (getenv("FAULT_AT")) fail_at(atol(getenv("FAULT_AT"))), scenario(true);
     fail_at(INT64_MAX);
-    story(false);
+    scenario(false);
     int64_t base = wb_memory_used(), n = 0,
             most = option_count               ? option_count
                    : getenv("WEBER_TEST_ALL") ? INT64_MAX
                                               : 4000;
     fail_at(INT64_MAX);
     int64_t all = 0;
-    { /* how many there are: story() ends the watch, so they are counted by the first n that nothing
-         meets */
+    { /* all: the first n at which nothing fails, by binary search.  No counter can be read instead:
+         scenario() ends the injection. */
         (void)count;
         int64_t low = 1, high = 1 << 20;
         while (low < high) {
             int64_t middle = (low + high) / 2;
             fail_at(middle);
-            if (story(true).failures) low = middle + 1;
+            if (scenario(true).failures) low = middle + 1;
             else high = middle;
         }
         all = low;
@@ -133,7 +131,7 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
     int64_t stride = all / most + 1;
     for (n = 1 + draw_int(0, stride - 1); n <= all; n += stride) {
         fail_at(n);
-        outcome now = story(true);
+        outcome now = scenario(true);
         if (now.first != plain.first || now.second != plain.second)
             fail_msg(
                 "%s %lld of %lld fails: the model became %.12g (undisturbed %.12g), the file %.12g",
@@ -142,7 +140,7 @@ static void every_n(const char *what, void (*fail_at)(int64_t n), int64_t (*coun
             fail_msg("%s %lld of %lld fails: %lld bytes are left, undisturbed %lld", what,
                      (long long)n, (long long)all, (long long)wb_memory_used(), (long long)base);
     }
-    print_message("%s: %lld places\n", what, (long long)all);
+    print_message("%s: %lld cases\n", what, (long long)all);
 }
 
 TEST(allocations)

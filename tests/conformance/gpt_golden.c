@@ -1,6 +1,6 @@
-/* A small GPT against PyTorch from equal weights: its losses over 100 steps of AdamW
- * (tests/golden/make_gpt.py). f64 within 1e-6 of each loss; f32 within 1e-4 over 20 steps, 1e-3
- * over 100. */
+/* A small GPT against PyTorch: its losses over 100 steps of AdamW from equal initial weights
+ * (tests/golden/make_gpt.py).  The relative error of each loss is at most 1e-6 in f64; in f32 1e-4
+ * for the first 20 steps, then 1e-3. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -11,7 +11,7 @@ enum {
     LAYERS = 2,
     HEADS = 2,
     WIDTH = 32,
-    PLACES = 32,
+    TOKENS = 32,
     VOCABULARY = 65,
     BATCH = 4,
     STEPS = 100,
@@ -27,12 +27,14 @@ typedef struct {
     char text[MOST][24];
 } model;
 
-static int character(int step, int row, int place)
+/* A token of the training text, as in make_gpt.py. */
+static int character(int step, int row, int at)
 {
-    return ((place * place + 7 * row + 3 * place + 5 * (step % 10)) * 31 / 8) % VOCABULARY;
+    return ((at * at + 7 * row + 3 * at + 5 * (step % 10)) * 31 / 8) % VOCABULARY;
 }
 
-/* Names of the tree have no dots, which separate the names of a path. */
+/* A weight of the file as a variable.  Dots in its name become underscores: in paths of a tree dots
+ * separate names. */
 static void add(model *m, const char *name, wb_dtype dtype)
 {
     const wb__entry *t = wb__table_find(&file, name);
@@ -61,26 +63,26 @@ static wb_tensor *norm(const model *m, int layer, const char *scale, const char 
 
 static wb_tensor *heads(wb_tensor *x)
 {
-    return wb_permute(wb_reshape(x, BATCH, PLACES, HEADS, WIDTH / HEADS), 0, 2, 1, 3);
+    return wb_permute(wb_reshape(x, BATCH, TOKENS, HEADS, WIDTH / HEADS), 0, 2, 1, 3);
 }
 
 static wb_tensor *loss_of(const model *m, int step, wb_dtype dtype)
 {
-    int32_t in[BATCH * PLACES], out[BATCH * PLACES];
-    for (int i = 0; i < BATCH * PLACES; i++) {
-        in[i] = character(step, i / PLACES, i % PLACES);
-        out[i] = character(step, i / PLACES, i % PLACES + 1);
+    int32_t in[BATCH * TOKENS], out[BATCH * TOKENS];
+    for (int i = 0; i < BATCH * TOKENS; i++) {
+        in[i] = character(step, i / TOKENS, i % TOKENS);
+        out[i] = character(step, i / TOKENS, i % TOKENS + 1);
     }
     wb_tensor *x =
-        wb_add(wb_take(get(m, -1, "token"), wb_from(in, WB_I32, 2, (int64_t[]){BATCH, PLACES})),
+        wb_add(wb_take(get(m, -1, "token"), wb_from(in, WB_I32, 2, (int64_t[]){BATCH, TOKENS})),
                get(m, -1, "place"));
     for (int i = 0; i < LAYERS; i++) {
         wb_tensor *y = norm(m, i, "norm1_scale", "norm1_bias", x);
         wb_tensor *q = heads(wb_linear(y, get(m, i, "q"), WB_NONE)),
                   *k = heads(wb_linear(y, get(m, i, "k"), WB_NONE));
         wb_tensor *a = wb_attention(q, k, heads(wb_linear(y, get(m, i, "v"), WB_NONE)),
-                                    wb_causal_mask(PLACES, PLACES));
-        x = wb_add(x, wb_linear(wb_reshape(wb_permute(a, 0, 2, 1, 3), BATCH, PLACES, WIDTH),
+                                    wb_causal_mask(TOKENS, TOKENS));
+        x = wb_add(x, wb_linear(wb_reshape(wb_permute(a, 0, 2, 1, 3), BATCH, TOKENS, WIDTH),
                                 get(m, i, "o"), WB_NONE));
         y = wb_gelu(wb_linear(norm(m, i, "norm2_scale", "norm2_bias", x), get(m, i, "up"),
                               get(m, i, "up_bias")));
@@ -88,10 +90,10 @@ static wb_tensor *loss_of(const model *m, int step, wb_dtype dtype)
     }
     wb_tensor *logits = wb_reshape(
         wb_linear(norm(m, -1, "norm_scale", "norm_bias", x), get(m, -1, "head"), WB_NONE),
-        BATCH * PLACES, VOCABULARY);
-    wb_tensor *wanted = wb_astype(
-        wb_onehotbatch(wb_from(out, WB_I32, 1, (int64_t[]){BATCH * PLACES}), VOCABULARY), dtype);
-    return wb_logitcrossentropy(logits, wanted);
+        BATCH * TOKENS, VOCABULARY);
+    wb_tensor *targets = wb_astype(
+        wb_onehotbatch(wb_from(out, WB_I32, 1, (int64_t[]){BATCH * TOKENS}), VOCABULARY), dtype);
+    return wb_logitcrossentropy(logits, targets);
 }
 
 static void train(wb_dtype dtype)
@@ -124,7 +126,7 @@ static void train(wb_dtype dtype)
         wb_tree *g = loss ? wb_gradient(loss, tree) : NULL;
         if (!g || wb_update(o, tree, g)) fail_msg("step %d: %s", step, wb_error());
         double got = wb_item(loss), w;
-        float single;                   /* where the file lies in memory nothing is aligned */
+        float single;                   /* copied: tensors of a mapped file may be unaligned */
         const char *at = (const char *)want->data + (size_t)step * wb__dtype_size(dtype);
         if (dtype == WB_F64) memcpy(&w, at, sizeof w);
         else memcpy(&single, at, sizeof single), w = (double)single;

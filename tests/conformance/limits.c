@@ -1,5 +1,5 @@
 /* Limits: shapes with zeros, lists that are NULL, deep chains of views and trees, and work that
- * grows linearly with the request. */
+ * grows linearly with its size. */
 #include "reference.h"
 
 #include "base/base.h"
@@ -9,7 +9,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/* A zero hides no size: products of some of them are taken all the time. */
+/* Sizes are limited even if another dimension is 0: the library multiplies subsets of the
+ * dimensions, which must not overflow. */
 TEST(zeros_beside_large_sizes)
 {
     const int64_t wide = (int64_t)1 << 32;
@@ -17,7 +18,7 @@ TEST(zeros_beside_large_sizes)
     REFUSED(wb_zeros(wide, wide, 0), WB_ERROR_SHAPE, "2^32");
     REFUSED(wb_zeros(0, INT64_MAX), WB_ERROR_SHAPE, "2^32");
     REFUSED(wb_rand(0, wide), WB_ERROR_SHAPE, "2^32");
-    wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* as much as there may be */
+    wb_tensor *x = wb_zeros(0, 3, wide / 4);            /* close to the limit of 2^32 */
     assert_int_equal(wb_size(x), 0);
     assert_int_equal(wb_size(wb_sum(x, .axes = WB_INTS(0))), 3 * (wide / 4));
     assert_int_equal(wb_dim(wb_flatten(x), 1), 3 * (wide / 4));
@@ -47,7 +48,8 @@ TEST(lists_that_are_null)
 
 /* ---- deep ------------------------------------------------------------------------------------ */
 
-/* The stack that weber.h says a thread needs, twice as much where sanitizers widen each call. */
+/* The stack that weber.h documents for a thread; more under sanitizers, which enlarge each frame.
+ */
 #if defined(__SANITIZE_ADDRESS__)
 enum { STACK = 1024 << 10 };
 #else
@@ -65,7 +67,7 @@ static void *views(void *ctx)
     return NULL;
 }
 
-/* Parts of parts of 2,000 concatenations. */
+/* 2,000 concatenations, each with the result of the one before. */
 static void *concatenations(void *ctx)
 {
     wb_tensor *x = wb_ones(2), *y = x;
@@ -74,7 +76,7 @@ static void *concatenations(void *ctx)
     return NULL;
 }
 
-/* The deepest model, through all that walks over it. */
+/* The deepest model that is allowed, through the functions that recurse over it. */
 static void *model(void *ctx)
 {
     wb_layer *m = wb_Dense(3, 3), *deepest = NULL;
@@ -134,7 +136,8 @@ TEST(trees_in_trees)
 static void many_results(int n)
 {
     wb_tensor **x = wb__alloc((size_t)n * sizeof *x);
-    for (int i = 0; i < n; i++) x[i] = wb_add(wb_full_array(i, WB_F32, 1, (int64_t[]){3}), wb_ones(3));
+    for (int i = 0; i < n; i++)
+        x[i] = wb_add(wb_full_array(i, WB_F32, 1, (int64_t[]){3}), wb_ones(3));
     assert_int_equal(wb_eval_array(n, x), 0);
     assert_true(wb_at(x[n - 1], 2) == n);
     wb__free(x);
@@ -166,7 +169,7 @@ static void dropped_update(int n)
     assert_int_equal(wb_update(s, m, wb_gradient(wb_mean(wb_call(m, wb_ones(1, 2))), m)), 0);
 }
 
-/* Slices of reshapes of slices: none of them can be merged with the one before. */
+/* Slices of reshapes of slices: no view can be merged with the view before it. */
 static void views_on_views(int n)
 {
     wb_tensor *y = wb_rand(2 * n + 2, 2);
@@ -194,7 +197,7 @@ static void toml_keys(int n) { read_toml("k%05d=1\n", n); }
 
 static void toml_tables(int n) { read_toml("k%05d=[{a=1},{a=1},{a=1},{a=1}]\n", n); }
 
-/* This thread's own time: others do not count. */
+/* The CPU time of this thread, the best of three runs. */
 static double seconds(void (*f)(int n), int n)
 {
     double best = HUGE_VAL;
@@ -210,8 +213,8 @@ static double seconds(void (*f)(int n), int n)
     return best;
 }
 
-/* Eight times as much takes eight times as long, not sixty-four times: both sizes are beyond the
- * caches. */
+/* Eight times the size takes about eight times as long, not sixty-four times.  Both sizes exceed
+ * the caches. */
 TEST(work_is_linear)
 {
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {
@@ -222,7 +225,8 @@ TEST(work_is_linear)
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);
-        if (many > 24 * few) fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
+        if (many > 24 * few)
+            fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
     }
 }
 

@@ -1,4 +1,4 @@
-/* A program of somebody else's, in C11: builds a chain, trains, saves, loads. */
+/* A program that uses the installed library, in C11: it builds, trains, saves and loads a model. */
 #include <stdio.h>
 #include <weber.h>
 

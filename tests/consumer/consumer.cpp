@@ -1,5 +1,6 @@
-// The program of consumer.c in C++17.
+// The program of consumer.c in C++17, with more of the forms that differ from C.
 #include <cstdio>
+#include <cstring>
 #include <weber.h>
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *)
@@ -12,23 +13,43 @@ int main()
     wb_seed(1);
     wb_using("CUDA");
     const wb_device *device = wb_get_device();
-    wb_Dense_options plain = {};
+    wb_Dense_options plain;
     plain.no_bias = true;
-    wb_layer *model =
-        wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, nullptr, plain), wb_identity);
-    wb_Conv_options wide = {};
+    plain.activation = wb_relu;             // an argument that is not given leaves the field
+    wb_layer *model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_Dense(8, 1, wb_identity, plain),
+                               wb_identity);
+    wb_tensor *relu = wb_call(wb_Dense(3, 8, nullptr, plain), wb_randn(9, 3));
+    if (wb_item(wb_min(relu)) < 0) return 1;
+    plain.dtype = WB_F64;
+    if (wb_dtype_of(wb_get(wb_Dense(2, 2, nullptr, plain), "weight")) != WB_F64) return 1;
+    wb_conv_options none;                   // a 0 that the program sets is 0
+    none.groups = 0;
+    wb_Rule_options still;
+    still.eta = 0;
+    still.beta = {0.5, 0};
+    char *rule = wb_object_format(wb_Adam(WB_DEFAULT, still));
+    if (std::strcmp(rule, "Adam(eta=0, beta=(0.5, 0), eps=1e-08)")) return 1;
+    wb_free_text(rule);
+    if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none)) return 1;
+    if (wb_MultiHeadAttention(8, 0)) return 1;
+    wb_clear_error();
+    wb_Conv_options wide;
     wide.stride = {2};
     wide.outpad = {1, 0};
-    wb_layer *transposed = wb_ConvTranspose(1, 2, {3}, wb_relu, wide);
-    if (wb_dims(wb_call(transposed, wb_ones(1, 1, 4, 4)))[2] != 10) return 1;
+    if (wb_dims(wb_call(wb_ConvTranspose(1, 2, {3}, wb_relu, wide), wb_ones(1, 1, 4, 4)))[2] != 10)
+        return 1;
     model = wb_to(model, device);
     if (wb_device_of(model) != device) return 1;
-    wb_reduce_options rows = {};
+    wb_reduce_options rows;
     const int64_t last_axis = -1;
     wb_ints_set(rows.axes, 1, &last_axis);
     rows.keep = true;
     wb_tensor *x = wb_randn(64, 3), *y = wb_mul(wb_sum(x, rows), 1);
     if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
+    wb_dataloader_options now;
+    now.batchsize = 32;
+    now.ahead = 0;
+    if (wb_loader_length(wb_dataloader(wb_dataset_of(x, y), now)) != 2) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
 
@@ -41,10 +62,10 @@ int main()
             last = wb_item(l);
             if (first < 0) first = last;
         }
-    const char *file = "consumer.safetensors";
-    wb_layer *copy = wb_save(file, model) ? nullptr : wb_load(file);
+    wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr
+                                                            : wb_load("consumer.safetensors");
     double difference = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
-    std::remove(file);
+    std::remove("consumer.safetensors");
     std::printf("%s: loss %.4f to %.4f, the copy differs by %g: %s\n", wb_version(), first, last,
                 difference, wb_error());
     return !(last < first / 2 && difference == 0);

@@ -1,19 +1,17 @@
-/* The CPU's library operations against plain loops in double precision, over drawn shapes: odd,
- * empty, strided, broadcast, grouped, dilated, padded on one side, in four dtypes, with oneDNN and
- * without, on 1 and 2 threads.
+/* The CPU's library operations (backend/cpu/lib.h) against plain loops in double precision, over
+ * random shapes: odd, empty, strided, broadcast, grouped, dilated, padded on one side, in four
+ * dtypes, with oneDNN and without, on 1 and 2 threads.  bench/cpu_lib_bench.c measures their speed.
  *
  * Tolerances: sums of f32 products within 8 * 2^-23 of the sum of their magnitudes (f64: 8 *
- * 2^-52), then half a unit of the dtype that is stored: 2^-11 for f16, 2^-8 for bf16.  Elements
- * between strides must stay as they were.
- *
- * Not here: speed (bench/cpu_lib_bench.c).  Next: backend/cpu/lib.h. */
+ * 2^-52), then the rounding of the stored dtype: 2^-11 for f16, 2^-8 for bf16.  Elements between
+ * strides must not change. */
 #include "backend/cpu/cpu.h"
 
 #include "test.h"
 
 #include "row_value.h"
 
-/* Drawing. */
+/* Random numbers. */
 
 static uint64_t state;
 
@@ -43,7 +41,7 @@ typedef struct {
 } buffer;
 
 enum { GUARD = 64 };
-static const double MARK = 0.4375; /* exact in every dtype; stands where nothing may be written */
+static const double MARK = 0.4375;      /* of elements that must not change; exact in all dtypes */
 
 static double element(const void *data, wb_dtype type, int64_t i)
 {
@@ -88,17 +86,17 @@ static double stored(wb_dtype t)
     return t == WB_F16 ? ldexp(1, -11) : t == WB_BF16 ? ldexp(1, -8) : 0;
 }
 
-/* b[i] against want, where the terms summed have this total magnitude; `between` was stored before
- * its epilogue (0: nothing was) */
-static void check_behind(const buffer *b, int64_t i, double want, double magnitude, double between,
-                         const char *what)
+/* Compares b[i] with the expected value.  magnitude: the sum of the terms' magnitudes.  rounded: a
+ * value that was rounded to the dtype before the epilogue, or 0. */
+static void check_rounded(const buffer *b, int64_t i, double want, double magnitude, double rounded,
+                          const char *what)
 {
     const double got = element(b->data, b->type, i);
     const double allowed = 8 * unit(b->type) * (magnitude + 1)
-                         + stored(b->type) * (fabs(want) + 1.2 * fabs(between))
+                         + stored(b->type) * (fabs(want) + 1.2 * fabs(rounded))
                          + (b->type == WB_F16 ? 3e-8 : 0);
     if (!(fabs(got - want) <= allowed) && !(isnan(got) && isnan(want))) {
-        print_error("%s: element %lld is %.9g, wanted %.9g within %.3g\n", what, (long long)i, got,
+        print_error("%s: element %lld is %.9g, not %.9g within %.3g\n", what, (long long)i, got,
                     want, allowed);
         fail();
     }
@@ -106,10 +104,11 @@ static void check_behind(const buffer *b, int64_t i, double want, double magnitu
 
 static void check(const buffer *b, int64_t i, double want, double magnitude, const char *what)
 {
-    check_behind(b, i, want, magnitude, 0, what);
+    check_rounded(b, i, want, magnitude, 0, what);
 }
 
-/* Epilogues: three that have ways of their own, and rows of ops.def for all the others. */
+/* An epilogue or none.  relu, tanh and sigmoid have code of their own in the kernels; the others
+ * use the expressions of ops.def. */
 static wb__op draw_epilogue(void)
 {
     static const wb__op all[] = { WB__OP_relu, WB__OP_tanh, WB__OP_sigmoid, WB__OP_gelu,
@@ -118,10 +117,11 @@ static wb__op draw_epilogue(void)
     return chance(2) ? WB__OP_NONE : all[draw() % WB__COUNT(all)];
 }
 
-/* The value that oneDNN stores where the epilogue is a pass behind it. */
-static double stored_between(wb__op act, double sum, const char *what)
+/* The value that is rounded to the dtype before the epilogue: oneDNN's sum, where a second pass
+ * computes the epilogue; else 0. */
+static double rounded_before(wb__op act, double sum, const char *what)
 {
-    /* relu and neg of a rounded value are the rounded relu and neg */
+    /* relu and neg are exact: the order of rounding does not matter */
     const bool at_once = act == WB__OP_NONE || act == WB__OP_tanh || act == WB__OP_sigmoid ||
                          act == WB__OP_relu || act == WB__OP_neg;
     return at_once || !strstr(what, "dnnl") ? 0 : sum;
@@ -131,7 +131,7 @@ static void run(wb__cpu_op *op, void *const *buffers)
 {
     char *workspace = wb__alloc_aligned(op->workspace + 64);
     assert_non_null(workspace);
-    memset(workspace, 0xff, op->workspace + 64); /* NaN: nothing may be taken for zero */
+    memset(workspace, 0xff, op->workspace + 64); /* NaN: the workspace is not initialised */
     for (int repeat = 0; repeat < 2; repeat++) op->run(op, buffers, workspace);
     for (int i = 0; i < 64; i++)
         assert_int_equal((unsigned char)workspace[op->workspace + i], 0xff);
@@ -152,12 +152,12 @@ static int64_t draw_size(void)
 static int64_t draw_strides(const int64_t batch[2], int64_t rows, int64_t columns,
                             bool may_broadcast, int64_t b[2], int64_t s[2])
 {
-    const bool turned = chance(2);
-    const int64_t inner = turned ? rows : columns, outer = turned ? columns : rows;
+    const bool transposed = chance(2);
+    const int64_t inner = transposed ? rows : columns, outer = transposed ? columns : rows;
     const int64_t step = chance(8) ? 2 : 1,
                   row = WB__MAX(inner, 1) * step + (chance(4) ? between(1, 9) : 0);
-    s[turned] = row;
-    s[!turned] = step;
+    s[transposed] = row;
+    s[!transposed] = step;
     int64_t size = WB__MAX(outer, 1) * row;
     for (int i = 1; i >= 0; i--) {
         if (may_broadcast && chance(3)) b[i] = 0;
@@ -198,8 +198,8 @@ static void one_matmul(wb__matmul_desc d)
             }
             int64_t at = x * d.c_b[0] + y * d.c_b[1] + i * d.c_s[0] + j * d.c_s[1];
             written[at] = 1;
-            check_behind(&c, at, row_value(d.act, sum), magnitude, stored_between(d.act, sum, what),
-                         what);
+            check_rounded(&c, at, row_value(d.act, sum), magnitude,
+                          rounded_before(d.act, sum, what), what);
         }
     for (int64_t i = 0; i < nc; i++)
         if (!written[i]) assert_true(element(c.data, c.type, i) == MARK);
@@ -251,9 +251,9 @@ static int64_t at_nhwc(bool nhwc, int64_t n, int64_t c, int64_t h, int64_t w, in
     return nhwc ? ((n * H + h) * W + w) * C + c : ((n * C + c) * H + h) * W + w;
 }
 
-/* Of logical shape [n, c, h, w]. */
-static wb__view picture(wb_dtype dtype, int buffer, int64_t n, int64_t c, int64_t h, int64_t w,
-                        bool nhwc)
+/* A view of shape [n, c, h, w] on contiguous memory in the layout NHWC or NCHW. */
+static wb__view image_view(wb_dtype dtype, int buffer, int64_t n, int64_t c, int64_t h, int64_t w,
+                           bool nhwc)
 {
     wb__view v = {.dtype = dtype, .buffer = buffer, .ndim = 4, .dims = {n, c, h, w}};
     c = WB__MAX(c, 1), h = WB__MAX(h, 1), w = WB__MAX(w, 1);
@@ -262,15 +262,15 @@ static wb__view picture(wb_dtype dtype, int buffer, int64_t n, int64_t c, int64_
     return v;
 }
 
-/* The step, whose operands may be NCHW. */
+/* The kernel of a convolution whose x and y are NHWC or NCHW. */
 static wb__cpu_kernel *prepared(const wb__conv_desc *d, bool x_nhwc, bool y_nhwc)
 {
     const int64_t biased = d->kind == WB__CONV_GRAD_INPUT ? d->c : d->k;
     wb__step s = {
         .kind = WB__STEP_CONV, .variant = d->kind, .n_views = 3 + d->has_bias, .epilogue = d->act,
-        .views = {picture(d->dtype, 0, d->n, d->c, d->h, d->w, x_nhwc),
-                  picture(d->dtype, 1, d->k, d->c / d->groups, d->kh, d->kw, false),
-                  picture(d->dtype, 2, d->n, d->k, d->oh, d->ow, y_nhwc),
+        .views = {image_view(d->dtype, 0, d->n, d->c, d->h, d->w, x_nhwc),
+                  image_view(d->dtype, 1, d->k, d->c / d->groups, d->kh, d->kw, false),
+                  image_view(d->dtype, 2, d->n, d->k, d->oh, d->ow, y_nhwc),
                   {.dtype = d->dtype, .buffer = 3, .ndim = 1, .dims = {biased}, .strides = {1}}},
         .conv = {.groups = d->groups}};
     memcpy(s.conv.stride, d->stride, sizeof d->stride);
@@ -286,7 +286,7 @@ static void run_kernel(wb__cpu_kernel *k, void *const *buffers)
     const size_t size = k->base.workspace;
     char *workspace = wb__alloc_aligned(size + 64);
     assert_non_null(workspace);
-    memset(workspace, 0xff, size + 64);         /* NaN: nothing may be taken for zero */
+    memset(workspace, 0xff, size + 64);         /* NaN: the workspace is not initialised */
     for (int repeat = 0; repeat < 2; repeat++)
         assert_int_equal(k->launch(k, buffers, workspace, NULL), 0);
     for (int i = 0; i < 64; i++) assert_int_equal((unsigned char)workspace[size + i], 0xff);
@@ -348,14 +348,15 @@ static void one_conv(wb__conv_desc d, bool x_nhwc, bool y_nhwc)
                     }
         }
     for (int64_t i = 0; i < out->n; i++)
-        check_behind(out, i, row_value(d.act, sum[i]), magnitude[i],
-                     adjoint ? magnitude[i] : stored_between(d.act, sum[i], what), what);
+        check_rounded(out, i, row_value(d.act, sum[i]), magnitude[i],
+                      adjoint ? magnitude[i] : rounded_before(d.act, sum[i], what), what);
     check_guards(out);
     free(sum), free(magnitude);
     drop(&x), drop(&w), drop(&y), drop(&bias);
 }
 
-/* A window of `size` taps along a side of `length`; the padding may differ at the two ends. */
+/* Random padding, which may differ at the two ends, for a window of `size` elements along a side of
+ * `length`.  Returns the number of windows. */
 static int64_t draw_window(int64_t length, int64_t size, int64_t stride, int64_t dilation,
                            int64_t most_pad, int64_t pad[2])
 {
@@ -393,7 +394,7 @@ static void test_conv_drawn(void **unused)
 
 static void test_conv_named(void **unused)
 {
-    static const int shapes[][8] = {    /* n c k side out kernel stride pad */
+    static const int shapes[][8] = {    /* n, c, k, side of x, side of y, kernel, stride, pad */
         { 3, 1, 6, 28, 24, 5, 1, 0 }, { 5, 6, 16, 12, 8, 5, 1, 0 }, { 2, 3, 32, 32, 32, 3, 1, 1 },
         { 2, 16, 32, 32, 16, 3, 2, 1 }, { 2, 64, 64, 8, 8, 3, 1, 1 }, { 1, 20, 17, 9, 9, 1, 1, 0 },
     };
@@ -494,18 +495,18 @@ static void test_pool_drawn(void **unused)
     }
 }
 
-/* Everything four ways. */
+/* Each test in four settings. */
 
-static void ways(const char *onednn, int threads)
+static void set_up(const char *onednn, int threads)
 {
     setenv("WEBER_ONEDNN", onednn, 1);
     wb__set_threads(threads);
 }
 
-static int own_1(void **unused) { (void)unused; ways("0", 1); return 0; }
-static int own_2(void **unused) { (void)unused; ways("0", 2); return 0; }
-static int library_1(void **unused) { (void)unused; ways("1", 1); return 0; }
-static int library_2(void **unused) { (void)unused; ways("1", 2); return 0; }
+static int own_1(void **unused) { (void)unused; set_up("0", 1); return 0; }
+static int own_2(void **unused) { (void)unused; set_up("0", 2); return 0; }
+static int library_1(void **unused) { (void)unused; set_up("1", 1); return 0; }
+static int library_2(void **unused) { (void)unused; set_up("1", 2); return 0; }
 
 #define FOUR_WAYS(f)                                                                            \
     { #f ", own kernels, 1 thread", f, own_1, NULL, NULL },                                     \

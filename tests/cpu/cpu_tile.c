@@ -1,6 +1,5 @@
-/* Tile programs against an interpreter that takes one element at a time.  Programs, spaces and
- * views are drawn at random; their numbers are small integers, so that all but the tolerance tests
- * ask for equality.
+/* Tile programs on the CPU against an interpreter that computes one element at a time.  Programs,
+ * spaces and views are random; their elements are small integers, so that results must be equal.
  *
  *   cpu_tile [seed [count]] */
 #include "test.h"

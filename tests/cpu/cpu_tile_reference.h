@@ -1,5 +1,5 @@
-/* The interpreter that tile programs are compared with: one element at a time, one array a value,
- * nothing clever. */
+/* The interpreter that tile programs are compared with.  It stores every value as an array and
+ * computes one element at a time. */
 #include "backend/backend.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ static inline wb_dtype whole_dtype(int reg)
     return t[reg];
 }
 
-/* A number after a round trip through a register of kind `reg`. */
+/* A number rounded or wrapped as a register of kind `reg` holds it. */
 static inline cell in_reg(cell c, int reg)
 {
     if (reg == WB__REG_F32) c.f = (float)c.f;
@@ -90,23 +90,24 @@ static inline cell apply(wb__op op, int reg, cell x, cell y, cell z)
     return r;
 }
 
-/* `to` takes v, from place `at`, in; returns the place of the extreme. */
-static inline void take_in(wb__op op, bool f, cell *to, int64_t *place, cell v, int64_t at)
+/* Reduces element v of index `at` into *to, whose index (of the extreme so far) is *index; an index
+ * below 0: *to is empty.  f: compares floats, else integers. */
+static inline void accumulate(wb__op op, bool f, cell *to, int64_t *index, cell v, int64_t at)
 {
-    if (*place < 0) {
+    if (*index < 0) {
         *to = v;
-        *place = at;
+        *index = at;
     } else if (op == WB__OP_sum) {
         to->f += v.f;
         to->i += v.i;
     } else if (op == WB__OP_min ? (f ? v.f < to->f : v.i < to->i)
                                 : (f ? v.f > to->f : v.i > to->i)) {
         *to = v;
-        *place = at;
+        *index = at;
     }
 }
 
-static inline void *place_of(void **buffers, const wb__view *v, const int64_t *index)
+static inline void *address_of(void **buffers, const wb__view *v, const int64_t *index)
 {
     int64_t at = v->offset;
     for (int i = 0; i < v->ndim; i++) at += v->strides[i] * index[i];
@@ -146,7 +147,7 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
             const cell z = in->c >= 0 ? value[in->c][e] : none;
             switch ((wb__instr_kind)in->kind) {
             case WB__LOAD:
-                d[e] = get_cell(place_of(buffers, v, index[e]), v->dtype);
+                d[e] = get_cell(address_of(buffers, v, index[e]), v->dtype);
                 break;
             case WB__NUMBER: d[e] = (cell){numbers[in->arg].f, (int64_t)numbers[in->arg].f}; break;
             case WB__IOTA:
@@ -157,19 +158,19 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
             case WB__CAST: d[e] = to_dtype(x, reg, in->dtype); break;
             default: break;
             }
-            const bool made =
+            const bool computed =
                 in->kind == WB__ELEMENTWISE_OP || in->kind == WB__NUMBER || in->kind == WB__IOTA;
-            if (made && wb__is_narrow(in))
+            if (computed && wb__is_narrow(in))
                 d[e] = to_dtype(d[e], in->reg, in->dtype);
         }
         if (in->kind == WB__REDUCE_COLUMNS)
             for (int64_t r = 0; r < n / cols; r++) {
                 cell best = {0, 0};
-                int64_t place = -1;
+                int64_t at = -1;
                 for (int64_t c = 0; c < cols; c++)
-                    take_in(in->op, reg <= WB__REG_F64, &best, &place,
-                            value[in->a][r * cols + c], c);
-                if (in->op == WB__OP_argmax) best = (cell){(double)place, place};
+                    accumulate(in->op, reg <= WB__REG_F64, &best, &at, value[in->a][r * cols + c],
+                               c);
+                if (in->op == WB__OP_argmax) best = (cell){(double)at, at};
                 best = in_reg(best, in->reg);
                 if (wb__is_narrow(in)) best = to_dtype(best, in->reg, in->dtype);
                 for (int64_t c = 0; c < cols; c++) d[r * cols + c] = best;
@@ -183,7 +184,7 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
 
         if (in->kind == WB__STORE) {
             for (int64_t e = 0; e < n; e++)
-                put_cell(place_of(buffers, v, index[e]), v->dtype, value[in->a][e], reg);
+                put_cell(address_of(buffers, v, index[e]), v->dtype, value[in->a][e], reg);
             continue;
         }
         const bool all = in->kind == WB__REDUCE_ALL;
@@ -192,13 +193,13 @@ static inline void interpret(const wb__fused *f, int segment, void **buffers,
         for (int64_t o = 0; o < outers; o++)
             for (int64_t c = 0; c < wide; c++) {
                 cell best = {0, 0};
-                int64_t place = -1;
+                int64_t at = -1;
                 for (int64_t r = 0; r < lines; r++)
-                    take_in(in->op, reg <= WB__REG_F64, &best, &place,
-                            value[in->a][(o * lines + r) * wide + c], r);
+                    accumulate(in->op, reg <= WB__REG_F64, &best, &at,
+                               value[in->a][(o * lines + r) * wide + c], r);
                 const bool argmax = in->op == WB__OP_argmax;
-                if (argmax) best = (cell){(double)place, place};
-                put_cell(place_of(buffers, v, index[o * lines * wide + c]), v->dtype,
+                if (argmax) best = (cell){(double)at, at};
+                put_cell(address_of(buffers, v, index[o * lines * wide + c]), v->dtype,
                          in_reg(best, in->reg), argmax ? WB__REG_I64 : in->reg);
             }
     }

@@ -1,6 +1,6 @@
-/* The functions of tile programs one by one, for each instruction set: rows against plain formulas
- * in double, casts, loads and stores against wb__convert, folds with NaN and of many small numbers,
- * draws, empty spaces; and rows by index. */
+/* The functions that tile programs are made of, one by one, for each instruction set: elementwise
+ * functions against formulas in double, casts, loads and stores against wb__convert, reductions
+ * with NaN and of many small numbers, random numbers, empty spaces; and gather and scatter_add. */
 #include "test.h"
 
 #include "backend/cpu/cpu.h"
@@ -94,7 +94,7 @@ static double real_row(wb__op op, double x, double y)
     }
 }
 
-/* Modulo 2^64; the low bits are those of any width. */
+/* The result modulo 2^64.  Its low bits are the result for narrower integers. */
 static int64_t whole_row(wb__op op, int64_t x, int64_t y)
 {
     switch (op) {
@@ -121,23 +121,24 @@ static int64_t whole_row(wb__op op, int64_t x, int64_t y)
     }
 }
 
-static const wb_dtype whole[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
+static const wb_dtype reg_dtype[WB__REGS] = {WB_F32, WB_F64, WB_I32, WB_I64};
 
 static double get(const void *p, int64_t i, int reg)
 {
     double d;
-    wb__convert(&d, WB_F64, (const char *)p + i * wb__reg_size(reg), whole[reg], 1);
+    wb__convert(&d, WB_F64, (const char *)p + i * wb__reg_size(reg), reg_dtype[reg], 1);
     return d;
 }
 
 static int64_t get_whole(const void *p, int64_t i, int reg)
 {
     int64_t d;
-    wb__convert(&d, WB_I64, (const char *)p + i * wb__reg_size(reg), whole[reg], 1);
+    wb__convert(&d, WB_I64, (const char *)p + i * wb__reg_size(reg), reg_dtype[reg], 1);
     return d;
 }
 
-/* Reals of all sizes about one; whole numbers, some at the ends. */
+/* Random elements: magnitudes from 2^-5 to 2^4; integers from -20 to 20, some at the limits of the
+ * type. */
 static void fill(void *p, int reg, int64_t n, bool positive)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -213,7 +214,7 @@ TEST(rows)
             && !tables[0]->row[op][WB__REG_I32][0])
             assert_int_equal(wb__ops[op].accepts, WB__FLOATS);
     assert_true(checked > 1000);
-    for (int i = 0; i < n_tables; i++) {                    /* sin and cos of anything */
+    for (int i = 0; i < n_tables; i++) {                    /* sin and cos of large arguments */
         float x[4] = {1e8f, -3e20f, 12345.678f, 1.5f}, s[4], c[4];
         tables[i]->far[0](s, x, NULL, NULL, 4);
         tables[i]->far[1](c, x, NULL, NULL, 4);
@@ -225,13 +226,13 @@ TEST(rows)
             tables[i]->row[op][WB__REG_F32][0](d, nan, one, NULL, 2);
             assert_true(isnan(d[0]) && isnan(d[1]));
         }
-        static const wb__op calm[] = {
+        static const wb__op keeps_nan[] = {
             WB__OP_relu, WB__OP_leakyrelu, WB__OP_elu, WB__OP_sigmoid, WB__OP_tanh, WB__OP_swish,
             WB__OP_gelu, WB__OP_gelu_slope, WB__OP_softplus, WB__OP_logsigmoid, WB__OP_exp,
             WB__OP_erf, WB__OP_sign, WB__OP_floor,
         };
-        for (size_t k = 0; k < WB__COUNT(calm); k++) {
-            tables[i]->row[calm[k]][WB__REG_F32][0](d, nan, NULL, NULL, 1);
+        for (size_t k = 0; k < WB__COUNT(keeps_nan); k++) {
+            tables[i]->row[keeps_nan[k]][WB__REG_F32][0](d, nan, NULL, NULL, 1);
             assert_true(isnan(d[0]));
         }
     }
@@ -247,7 +248,7 @@ TEST(casts)
         -9.3e18, 1e30, 1e300, 1e-40, 1e-300, 3e-8, 5.96e-8, 6.1e-5, 1.00048828125,
         1.000488281250001, 1.00048828124999, 1.00390625, 1.003906250001, NAN, INFINITY,
         9007199254740993.0, 4503599627370497.5, 7e-46, 1.4e-45, 1e-50, 0x1p-1074,
-    };                                          /* and their negatives */
+    };                                          /* each is tested with both signs */
     enum { HARD = WB__COUNT(hard), N = 2 * HARD + 400 };
     for (int i = 0; i < n_tables; i++)
         for (int from = 0; from < WB__REGS; from++)
@@ -262,18 +263,19 @@ TEST(casts)
                     real[j] = negative ? -size : size;
                     integer[j] = (int64_t)((uint64_t)draw() << 32 | draw()) >> (draw() % 64);
                 }
-                wb__convert(a, whole[from], from <= WB__REG_F64 ? (void *)real : (void *)integer,
-                            from <= WB__REG_F64 ? WB_F64 : WB_I64, N);
+                const bool floats = from <= WB__REG_F64;
+                wb__convert(a, reg_dtype[from], floats ? (void *)real : (void *)integer,
+                            floats ? WB_F64 : WB_I64, N);
                 tables[i]->cast[from][to](d, a, NULL, NULL, N);
                 char memory[N * 8];
-                wb__convert(memory, (wb_dtype)to, a, whole[from], N);
-                wb__convert(want, whole[reg], memory, (wb_dtype)to, N);
+                wb__convert(memory, (wb_dtype)to, a, reg_dtype[from], N);
+                wb__convert(want, reg_dtype[reg], memory, (wb_dtype)to, N);
                 for (int j = 0; j < N; j++) {
                     const double got = get(d, j, reg), must = get(want, j, reg);
                     const bool same = got == must && !signbit(got) == !signbit(must);
                     if (same || (isnan(got) && isnan(must))) continue;
                     fail_msg("%s: %.17g from %s to %s: %.17g, not %.17g", tables[i]->isa,
-                             get(a, j, from), wb_dtype_name(whole[from]),
+                             get(a, j, from), wb_dtype_name(reg_dtype[from]),
                              wb_dtype_name((wb_dtype)to), got, must);
                 }
             }
@@ -317,7 +319,8 @@ static void run(const wb__fused *f, void *const *buffers, const wb__number *numb
     free(workspace);
 }
 
-/* A fold of all of x, of its rows, of its columns: sum, max or argmax. */
+/* The reduction op (sum, min, max or argmax) of n elements, by the instruction `kind`: a reduction
+ * of columns, of rows or of all elements. */
 static double reduction_of(wb__instr_kind kind, wb__op op, int64_t n, const float *x)
 {
     float result = -1;
@@ -349,9 +352,9 @@ TEST(folds)
                 for (int64_t i = 0; i < n; i++) x[i] = 0.1f;
                 const double sum = reduction_of(kinds[k], WB__OP_sum, n, x);
                 if (fabs(sum / (0.1f * (double)n) - 1) > 6e-7)
-                    fail_msg("fold %d of %lld: %.9g", k, (long long)n, sum);
-                const int64_t at = n * 2 / 3, later = n - 1;
-                x[at] = x[later] = 7;
+                    fail_msg("reduction %d of %lld: %.9g", k, (long long)n, sum);
+                const int64_t at = n * 2 / 3, last = n - 1;
+                x[at] = x[last] = 7;
                 assert_true(reduction_of(kinds[k], WB__OP_max, n, x) == 7
                             && reduction_of(kinds[k], WB__OP_argmax, n, x) == (float)at);
                 x[at] = -7;
@@ -376,8 +379,8 @@ TEST(draws)
     enum { R = 37, C = 53 };
     static float got[2][R * C];
     const wb__number numbers[2] = {{.u = 0x123456789abcdef}, {.u = 0xfffffffff0}};
-    for (int turned = 0; turned < 2; turned++) {
-        const int64_t sr = turned ? 1 : C, sc = turned ? R : 1;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        const int64_t sr = transposed ? 1 : C, sc = transposed ? R : 1;
         const wb__space space = {.ndim = 2, .row_dims = 2, .dims = {R, C}};
         const wb__view views[3] = {
             {.dtype = WB_I64, .buffer = -1, .offset = 3, .ndim = 2, .dims = {R, C},
@@ -422,23 +425,23 @@ TEST(by_index)
     for (int i = 0; i < COUNT; i++) index[i] = (int32_t)(draw() % (N + 4)) - 2;
     for (int i = 0; i < N * INNER * 2; i++) table[i] = (float)(draw() % 100);
     for (int i = 0; i < COUNT * INNER; i++) rows_[i] = (float)(draw() % 100);
-    wb__step take = {.kind = WB__STEP_GATHER, .n_views = 3,
-                     .views = {{.dtype = WB_F32, .ndim = 2, .dims = {N, INNER},
-                                .strides = {2 * INNER, 1}},
-                               {.dtype = WB_I32, .buffer = 1, .ndim = 1, .dims = {COUNT},
-                                .strides = {1}},
-                               {.dtype = WB_F32, .buffer = 2, .ndim = 2, .dims = {COUNT, INNER},
-                                .strides = {INNER, 1}}}};
-    wb__step put = {.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
-                    .views = {{.dtype = WB_I32, .ndim = 1, .dims = {COUNT}, .strides = {1}},
-                              {.dtype = WB_F32, .buffer = 1, .ndim = 2, .dims = {COUNT, INNER},
-                               .strides = {INNER, 1}},
-                              {.dtype = WB_F32, .buffer = 2, .ndim = 2, .dims = {N, INNER},
-                               .strides = {INNER, 1}}}};
+    wb__step gather = {.kind = WB__STEP_GATHER, .n_views = 3,
+                       .views = {{.dtype = WB_F32, .ndim = 2, .dims = {N, INNER},
+                                  .strides = {2 * INNER, 1}},
+                                 {.dtype = WB_I32, .buffer = 1, .ndim = 1, .dims = {COUNT},
+                                  .strides = {1}},
+                                 {.dtype = WB_F32, .buffer = 2, .ndim = 2, .dims = {COUNT, INNER},
+                                  .strides = {INNER, 1}}}};
+    wb__step scatter = {.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
+                        .views = {{.dtype = WB_I32, .ndim = 1, .dims = {COUNT}, .strides = {1}},
+                                  {.dtype = WB_F32, .buffer = 1, .ndim = 2,
+                                   .dims = {COUNT, INNER}, .strides = {INNER, 1}},
+                                  {.dtype = WB_F32, .buffer = 2, .ndim = 2, .dims = {N, INNER},
+                                   .strides = {INNER, 1}}}};
     for (int threads = 1; threads <= 3; threads++) {
         wb__cpu_kernel *k;
         wb__set_threads(threads);
-        assert_int_equal(wb__cpu_rows(&take, &k), 0);
+        assert_int_equal(wb__cpu_rows(&gather, &k), 0);
         k->launch(k, (void *[]){table, index, got}, NULL, NULL);
         k->destroy(k);
         for (int i = 0; i < COUNT; i++)
@@ -447,7 +450,7 @@ TEST(by_index)
                 const float must = inside ? table[index[i] * 2 * INNER + j] : 0;
                 assert_true(got[i * INNER + j] == must);
             }
-        assert_int_equal(wb__cpu_rows(&put, &k), 0);
+        assert_int_equal(wb__cpu_rows(&scatter, &k), 0);
         k->launch(k, (void *[]){index, rows_, got}, NULL, NULL);
         k->destroy(k);
         memset(want, 0, sizeof want);

@@ -232,10 +232,10 @@ TEST_IN_SCOPE(without_a_gpu_everything_comes_back)
 TEST(loaders_do_not_go_into_tuples)
 {
     wb_loader *l = wb_dataloader(numbers(4));
-    assert_null(wb_tuple(l, l));
+    assert_null(wb_tuple_array(2, (void *[]){l, l}));
     FAILED(WB_ERROR_ARGUMENT, "tuple", "element", "0", "loader", "tensors", "trees", "wb_gpu");
     wb_tensor *x = wb_ones(1);
-    assert_null(wb_tuple(x, wb_dataset_of(x, WB_NONE)));
+    assert_null(wb_tuple_array(2, (void *[]){x, wb_dataset_of(x, WB_NONE)}));
     FAILED(WB_ERROR_ARGUMENT, "tuple", "element", "1", "dataset");
 }
 

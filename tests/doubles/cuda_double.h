@@ -1,4 +1,5 @@
-/* For the tests of the CUDA backend on the test double of NVIDIA's driver: its books. */
+/* For tests of the CUDA backend on the double of NVIDIA's driver: the double's counts of live
+ * objects, calls and wrong uses (vgpu_books). */
 #ifndef WB_TEST_CUDA_DOUBLE_H
 #define WB_TEST_CUDA_DOUBLE_H
 
@@ -15,7 +16,7 @@ static void (*forget_calls)(void);
 #define FAIL "VGPU_FAIL"
 static int64_t (*calls_failed)(char text[200]);
 
-/* Finds the double and its books; skips the program (77) where there is none. */
+/* Opens the double.  Without a double the program is skipped (exit status 77). */
 static inline void open_double(void)
 {
     const char *file = getenv("WEBER_CUDA_LIBRARY");
@@ -27,8 +28,8 @@ static inline void open_double(void)
         *(void **)&calls_failed = dlsym(library, "vgpu_failed");
     }
     if (read_books && count_calls && forget_calls && calls_failed) return;
-    printf("skipped: no test double of the CUDA driver: it is built where a C++ compiler is, and"
-           " named by WEBER_CUDA_LIBRARY\n");
+    printf("skipped: no test double of the CUDA driver: it needs a C++ compiler to be built, and"
+           " WEBER_CUDA_LIBRARY must name its file\n");
     exit(77);
 }
 
@@ -39,7 +40,8 @@ static inline vgpu_books books(void)
     return found;
 }
 
-/* 0, or 1 and what the double says is left with the driver, or was used wrongly. */
+/* Prints the objects that were not released, and the first wrong use of the driver.  Returns 1 if
+ * there are any, else 0. */
 static inline int tell_left(void)
 {
     const vgpu_books left = books();
@@ -60,7 +62,7 @@ static inline int tell_left(void)
 
 static inline bool nothing_left(void) { return !tell_left(); }
 
-/* The last test of a program, after stop(). */
+/* The last test of a program, after the backend's stop(). */
 static inline void test_books(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* OpenCL's loader with calls that fail: named by WEBER_OPENCL_LIBRARY, it passes each call on to
- * the real one, but for those that OPENCL_FAIL asks to fail: "n": the n-th, "n+": and all behind
- * it.  The variable is read, and calls are counted anew, when platforms are looked for.  What gives
- * something back never fails: it would leak.  What is made and not given back is counted.  A test
- * part. */
+/* A replacement of OpenCL's loader, named by WEBER_OPENCL_LIBRARY, whose calls can fail.  It
+ * forwards each call to the real loader, except the calls that OPENCL_FAIL makes fail: "n": the
+ * n-th; "n+": the n-th and all later ones.  clGetPlatformIDs reads the variable and restarts the
+ * count.  Functions that release an object never fail: the object would leak.  Objects that are
+ * created and not released are counted. */
 #include "backend/opencl/cl.h"
 
 #include <dlfcn.h>
@@ -14,24 +14,27 @@
 
 #define API __attribute__((visibility("default")))
 
-/* How many calls failed since it was last asked, and in `text` the first of them; objects that were
- * made and not given back. */
+/* How many calls failed since the last call of this function; `text` names the first of them. */
 API int64_t opencl_failed(char text[200]);
+/* How many objects were created and not released. */
 API int64_t opencl_left(void);
 
-/* Functions: those that give a status; a status, and an event by their last parameter where it is
- * not NULL; an object, and the status by their last parameter; those that release one; and those
- * that wait. */
+/* The functions, by kind:
+ *   STATUS    returns a status
+ *   EVENT     returns a status, and an event through its last parameter if that is not NULL
+ *   OBJECT    returns an object, and a status through its last parameter
+ *   RELEASE   releases an object
+ *   WAIT      waits for commands */
 #define FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE, WAIT)                                            \
     STATUS(GetPlatformInfo,                                                                        \
-           (cl_platform_id p, cl_uint what, size_t room, void *value, size_t *bytes),              \
-           (p, what, room, value, bytes))                                                          \
+           (cl_platform_id p, cl_uint what, size_t size, void *value, size_t *bytes),              \
+           (p, what, size, value, bytes))                                                          \
     STATUS(GetDeviceIDs,                                                                           \
-           (cl_platform_id p, cl_bitfield type, cl_uint room, cl_device_id *list, cl_uint *n),     \
-           (p, type, room, list, n))                                                               \
+           (cl_platform_id p, cl_bitfield type, cl_uint most, cl_device_id *list, cl_uint *n),     \
+           (p, type, most, list, n))                                                               \
     STATUS(GetDeviceInfo,                                                                          \
-           (cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),                \
-           (d, what, room, value, bytes))                                                          \
+           (cl_device_id d, cl_uint what, size_t size, void *value, size_t *bytes),                \
+           (d, what, size, value, bytes))                                                          \
     OBJECT(cl_context, CreateContext,                                                              \
            (const cl_property *properties, cl_uint n, const cl_device_id *devices,                 \
             cl_context_notify notify, void *context, cl_int *error),                               \
@@ -54,16 +57,16 @@ API int64_t opencl_left(void);
             cl_build_notify notify, void *context),                                                \
            (p, n, devices, options, notify, context))                                              \
     STATUS(GetProgramInfo,                                                                         \
-           (cl_program p, cl_uint what, size_t room, void *value, size_t *bytes),                  \
-           (p, what, room, value, bytes))                                                          \
+           (cl_program p, cl_uint what, size_t size, void *value, size_t *bytes),                  \
+           (p, what, size, value, bytes))                                                          \
     STATUS(GetProgramBuildInfo,                                                                    \
-           (cl_program p, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),  \
-           (p, d, what, room, value, bytes))                                                       \
+           (cl_program p, cl_device_id d, cl_uint what, size_t size, void *value, size_t *bytes),  \
+           (p, d, what, size, value, bytes))                                                       \
     OBJECT(cl_kernel, CreateKernel, (cl_program p, const char *name, cl_int *error),               \
            (p, name, error))                                                                       \
     STATUS(GetKernelWorkGroupInfo,                                                                 \
-           (cl_kernel k, cl_device_id d, cl_uint what, size_t room, void *value, size_t *bytes),   \
-           (k, d, what, room, value, bytes))                                                       \
+           (cl_kernel k, cl_device_id d, cl_uint what, size_t size, void *value, size_t *bytes),   \
+           (k, d, what, size, value, bytes))                                                       \
     STATUS(SetKernelArg, (cl_kernel k, cl_uint index, size_t bytes, const void *value),            \
            (k, index, bytes, value))                                                               \
     EVENT(EnqueueNDRangeKernel,                                                                    \
@@ -102,8 +105,8 @@ API int64_t opencl_left(void);
     WAIT(Finish, (cl_command_queue q), (q))                                                      \
     WAIT(WaitForEvents, (cl_uint n, const cl_event *events), (n, events))                        \
     STATUS(GetEventInfo,                                                                           \
-           (cl_event e, cl_uint what, size_t room, void *value, size_t *bytes),                    \
-           (e, what, room, value, bytes))                                                          \
+           (cl_event e, cl_uint what, size_t size, void *value, size_t *bytes),                    \
+           (e, what, size, value, bytes))                                                          \
     RELEASE(ReleaseContext, (cl_context c), (c))                                                   \
     RELEASE(ReleaseCommandQueue, (cl_command_queue q), (q))                                        \
     RELEASE(ReleaseMemObject, (cl_mem m), (m))                                                     \
@@ -113,7 +116,7 @@ API int64_t opencl_left(void);
 
 static _Atomic int64_t calls, live, failed;
 static int64_t fail_at;
-static bool fail_all;                   /* from there on */
+static bool fail_all;                   /* the later calls fail too */
 static char first_failed[200];
 
 int64_t opencl_failed(char text[200])
@@ -165,7 +168,8 @@ static void *real(const char *name)
     BEGIN(cl_int, name, parameters)                                                                \
     return must_fail("cl" #name) ? CL_OUT_OF_RESOURCES : function arguments;                       \
     }
-/* It has waited all the same: memory that is given back next is not written to any more. */
+/* A wait that fails has waited all the same: the caller may release memory next, which no command
+ * may write to any more. */
 #define WAIT(name, parameters, arguments)                                                          \
     BEGIN(cl_int, name, parameters)                                                                \
     const cl_int code = function arguments;                                                        \
@@ -192,12 +196,12 @@ static void *real(const char *name)
     }
 FUNCTIONS(STATUS, EVENT, OBJECT, RELEASE, WAIT)
 
-/* The first call of every start. */
-API cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *list, cl_uint *n);
-API cl_int clGetPlatformIDs(cl_uint room, cl_platform_id *list, cl_uint *n)
+/* The backend's first call at every start. */
+API cl_int clGetPlatformIDs(cl_uint most, cl_platform_id *list, cl_uint *n);
+API cl_int clGetPlatformIDs(cl_uint most, cl_platform_id *list, cl_uint *n)
 {
     static cl_int (*function)(cl_uint, cl_platform_id *, cl_uint *);
     if (!function) *(void **)&function = real("clGetPlatformIDs");
     if (!list) read_variable();
-    return must_fail("clGetPlatformIDs") ? CL_OUT_OF_RESOURCES : function(room, list, n);
+    return must_fail("clGetPlatformIDs") ? CL_OUT_OF_RESOURCES : function(most, list, n);
 }

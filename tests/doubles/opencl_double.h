@@ -1,5 +1,4 @@
-/* For the tests in which calls of OpenCL fail: the double that makes them fail
- * (doubles/opencl.c). */
+/* For tests in which calls of OpenCL fail: opens doubles/opencl.c. */
 #ifndef WB_TEST_OPENCL_DOUBLE_H
 #define WB_TEST_OPENCL_DOUBLE_H
 

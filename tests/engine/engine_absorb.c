@@ -1,7 +1,7 @@
-/* Epilogues fused into products, and attention in one step, for backends that accept them.  On a
- * device that accepts all of them (plain loops), training has the CPU's losses for every subset
- * of accepted epilogues; without accepted epilogues, the plans equal those of a backend that is
- * not asked. */
+/* Epilogues fused into products, and attention in one step, for backends that support them.  On the
+ * near device (near_device.h), training must have the CPU's losses for every subset of supported
+ * epilogues.  If no epilogue is supported, the plans must equal those of a backend without the
+ * function `supports`. */
 #include "near_device.h"
 #include "reference.h"
 
@@ -9,7 +9,7 @@
 #include "engine/tensor.h"
 #include "weber/device.h"
 
-enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, PLACES = 6, DEPTH = 16, SYMBOLS = 11 };
+enum { STEPS = 6, ROWS = 12, IN = 20, CLASSES = 5, TOKENS = 6, DEPTH = 16, SYMBOLS = 11 };
 
 enum {
     SUMS = 1, GELU = 1 << NEAR_GELU, GELU_AUX = 1 << NEAR_GELU_AUX,
@@ -44,8 +44,8 @@ static wb_tensor *mlp_loss(wb_layer *m, int step)
                                 wb_onehotbatch(wb_from(y, WB_I32, 1, (int64_t[]){ROWS}), CLASSES));
 }
 
-/* The gradient of a gradient: slopes have users of other kinds. */
-static wb_tensor *bent_loss(wb_layer *m, int step)
+/* A loss that contains a gradient: slopes of activations are then operands of other operations. */
+static wb_tensor *second_order_loss(wb_layer *m, int step)
 {
     float x[ROWS * IN];
     for (int i = 0; i < ROWS * IN; i++) x[i] = (float)cos(0.3 * i + step);
@@ -71,19 +71,19 @@ static wb_layer *transformer(void)
 
 static wb_tensor *transformer_loss(wb_layer *m, int step)
 {
-    int32_t x[ROWS * PLACES], y[ROWS * PLACES];
-    for (int i = 0; i < ROWS * PLACES; i++) {
+    int32_t x[ROWS * TOKENS], y[ROWS * TOKENS];
+    for (int i = 0; i < ROWS * TOKENS; i++) {
         x[i] = (i * i + step) % SYMBOLS;
         y[i] = (x[i] * 5 + 1) % SYMBOLS;
     }
-    wb_tensor *in = wb_from(x, WB_I32, 2, (int64_t[]){ROWS, PLACES});
+    wb_tensor *in = wb_from(x, WB_I32, 2, (int64_t[]){ROWS, TOKENS});
     return wb_logitcrossentropy(
         wb_call(m, in),
-        wb_onehotbatch(wb_from(y, WB_I32, 2, (int64_t[]){ROWS, PLACES}), SYMBOLS));
+        wb_onehotbatch(wb_from(y, WB_I32, 2, (int64_t[]){ROWS, TOKENS}), SYMBOLS));
 }
 
 static const model models[] = {{"mlp", mlp, mlp_loss},
-                               {"bent mlp", mlp, bent_loss},
+                               {"mlp, second order", mlp, second_order_loss},
                                {"transformer", transformer, transformer_loss}};
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ TEST(every_part_trains_as_the_cpu_does)
     }
 }
 
-/* What is expected to be absorbed is. */
+/* The number of fused epilogues and attentions in a training step. */
 TEST(all_of_it_is_absorbed)
 {
     double losses[STEPS];
@@ -157,7 +157,7 @@ TEST(all_of_it_is_absorbed)
     assert_int_equal(near_count(NEAR_RELU_AUX), STEPS);
     assert_int_equal(near_count(NEAR_GELU_GRAD), STEPS);
     assert_int_equal(near_count(NEAR_RELU_GRAD), STEPS);
-    assert_int_equal(near_count(0), 2 * STEPS);         /* the biases of both, with their slopes */
+    assert_int_equal(near_count(0), 2 * STEPS);         /* gradients of the two hidden biases */
     near_forget();
     train(&models[2], near_device(), losses);
     assert_int_equal(near_count(NEAR_GELU_AUX), STEPS);
@@ -165,7 +165,7 @@ TEST(all_of_it_is_absorbed)
     assert_true(near_count(0) >= STEPS);
     assert_int_equal(near_count(NEAR_ATTENTION), 2 * STEPS);
     near_forget();
-    wb_scope *s = wb_scope_open();                      /* without gradients nothing is kept */
+    wb_scope *s = wb_scope_open();                      /* no gradients: no aux results */
     const wb_device *before = wb__use_device(near_device());
     wb_layer *l = mlp();
     if (wb_eval(mlp_loss(l, 0))) fail_msg("%s", wb_error());
@@ -175,13 +175,13 @@ TEST(all_of_it_is_absorbed)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
-static wb_tensor *finished(wb_tensor *x, wb_tensor *w, wb_tensor *b)
+static wb_tensor *biased(wb_tensor *x, wb_tensor *w, wb_tensor *b)
 {
     return wb_ndim(w) == 4 ? wb_conv(x, w, b) : wb_add(wb_matmul(x, w), b);
 }
 
-/* A row of ops.def is part of the product or convolution before it, unless it would share a kernel
- * with what comes behind; its values are what it makes of the finished product. */
+/* An elementwise operation is fused into the product or convolution before it, unless it can share
+ * a kernel with an operation after it.  Its values equal those computed from the stored product. */
 TEST(rows_behind_products)
 {
     static wb_tensor *(*const rows[])(wb_tensor *) = {
@@ -196,7 +196,7 @@ TEST(rows_behind_products)
         w = i & 1 ? wb_randn(5, 3, 3, 3) : wb_randn(40, 24);
         b = i & 1 ? wb_randn(5) : wb_randn(24);
         if (wb_eval(x, w, b)) fail_msg("%s", wb_error());
-        z = finished(x, w, b);
+        z = biased(x, w, b);
         near_forget();
         if (wb_eval(y = row(z))) fail_msg("%s", wb_error());
         if (strchr(near_steps(), 'f')) fail_msg("row %d: %s", (int)i / 2, near_steps());
@@ -205,7 +205,7 @@ TEST(rows_behind_products)
         const double size = 1 + wb_item(wb_max(wb_abs(y)));
         if (!(far <= 1e-6 * size)) fail_msg("row %d: %g of %g", (int)i / 2, far, size);
         near_forget();
-        after = wb_mul(row(finished(x, w, b)), y);
+        after = wb_mul(row(biased(x, w, b)), y);
         if (wb_eval(after)) fail_msg("%s", wb_error());
         assert_non_null(strchr(near_steps(), 'f'));
         wb_scope_close(s);
@@ -213,8 +213,8 @@ TEST(rows_behind_products)
     wb__use_device(before);
 }
 
-/* Each bias's gradient is summed where its weight's is multiplied: no kernel sums rows by
- * itself. */
+/* The product that computes a weight's gradient also computes the bias's gradient, as sums of an
+ * operand. */
 TEST(biases_are_summed_beside_weights)
 {
     static const int biases[] = {3, 0, 7};
@@ -227,13 +227,15 @@ TEST(biases_are_summed_beside_weights)
         near_forget();
         train(&models[i], near_device(), got);
         compare(&models[i], want, got, SUMS_OF_A | SUMS_OF_B);
-        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), biases[i] * STEPS);
+        assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B),
+                         biases[i] * STEPS);
     }
 }
 
-/* c, in row-major order: of x and w, which are evaluated, on the CPU and on the near device. */
-static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, float *want, float *got,
-                 size_t bytes)
+/* Computes f(x, w) of evaluated x and w on the CPU and on the near device, and copies the elements
+ * of both results. */
+static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, float *want,
+                 float *got, size_t bytes)
 {
     for (int near = 0; near < 2; near++) {
         const wb_device *before = wb__use_device(near ? near_device() : wb_cpu_device());
@@ -243,7 +245,8 @@ static void both(wb_tensor *(*f)(wb_tensor *x, wb_tensor *w), unsigned allow, fl
         near_forget();
         wb_seed(4);
         wb_tensor *x = wb_randn(6, 8), *w = wb_randn(8, 8);
-        if (wb_eval(x, w) || wb_copy_out(f(x, w), near ? got : want, bytes)) fail_msg("%s", wb_error());
+        if (wb_eval(x, w) || wb_copy_out(f(x, w), near ? got : want, bytes))
+            fail_msg("%s", wb_error());
         if (wb_scope_close(s)) fail_msg("%s", wb_error());
         wb__use_device(before);
     }
@@ -256,7 +259,7 @@ static void alike(const float *want, const float *got, int n)
             fail_msg("number %d is %.9g, the CPU's %.9g", i, (double)got[i], (double)want[i]);
 }
 
-/* The sum is an operand of the only product that reads the summed tensor. */
+/* The only product that reads the summed tensor also reads the sum, so it cannot compute it. */
 static wb_tensor *scaled_by_sums(wb_tensor *x, wb_tensor *w)
 {
     return wb_matmul(wb_mul(x, wb_sum(w, .axes = {0})), w);
@@ -270,8 +273,8 @@ TEST(sums_are_not_made_beside_what_reads_them)
     assert_int_equal(near_count(NEAR_SUMS_OF_A) + near_count(NEAR_SUMS_OF_B), 0);
 }
 
-/* A product whose rows are summed beside it was asked for with a dense result, and gets it;
- * another is made within the concat. */
+/* The result of a product can be stored within a concat, but not that of a product with sums:
+ * `supports` was called with a dense result. */
 static wb_tensor *joined(wb_tensor *x, wb_tensor *w)
 {
     return wb_concat(1, wb_matmul(x, w), x);
@@ -302,8 +305,8 @@ TEST(a_product_with_sums_is_dense)
     assert_int_equal(copies(), 4);                      /* c, x, and the rows twice */
 }
 
-/* A device that takes a step and then declines it, or refuses it at its first launch: the plan is
- * made without that step, and nothing of it is lost. */
+/* If a device supports a step and then fails to prepare or to launch it, the engine builds a plan
+ * without that step, and the results are the same. */
 TEST(what_is_declined_is_done_otherwise)
 {
     double want[STEPS], got[STEPS];
@@ -320,7 +323,7 @@ TEST(what_is_declined_is_done_otherwise)
             declined += near_declined();
             refused += near_refused();
         }
-        near_decline(1, 0, 0);                          /* all of it, always */
+        near_decline(1, 0, 0);                          /* every step */
         near_forget();
         train(&models[i], near_device(), got);
         compare(&models[i], want, got, 0);
@@ -331,7 +334,7 @@ TEST(what_is_declined_is_done_otherwise)
     assert_true(declined > 15 && refused > 15);
 }
 
-/* The same in a recording, whose draws and counts of steps are those of one run. */
+/* The same in a recording: after a launch that failed, the random numbers are those of one run. */
 static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *context)
 {
     wb_layer *l = context;
@@ -387,33 +390,33 @@ TEST(what_declines_sees_the_same_plans)
     }
 }
 
-/* Attention's results in all the ways they may be wanted: some gradients alone, one of a forward
- * pass that another plan made, gradients of gradients, a recording. */
+/* Attention with different sets of results: one gradient alone, a gradient after the forward pass
+ * was evaluated by another plan, gradients of gradients. */
 static wb_tensor *attended(wb_tensor *const *x)
 {
-    return wb_sum(wb_square(wb_attention(x[0], x[1], x[2], wb_causal_mask(PLACES, PLACES))));
+    return wb_sum(wb_square(wb_attention(x[0], x[1], x[2], wb_causal_mask(TOKENS, TOKENS))));
 }
 
-static void asked(const wb_device *d, double *out)
+static void attention_results(const wb_device *d, double *out)
 {
     const wb_device *before = wb__use_device(d);
     wb_scope *s = wb_scope_open();
     wb_tensor *x[3];
     wb_seed(8);
     for (int i = 0; i < 3; i++)
-        if (!(x[i] = wb_randn_array(WB_F32, 4, (int64_t[]){2, 3, PLACES, 4})) || wb_eval(x[i]))
+        if (!(x[i] = wb_randn_array(WB_F32, 4, (int64_t[]){2, 3, TOKENS, 4})) || wb_eval(x[i]))
             fail_msg("%s", wb_error());
     for (int i = 0; i < 3; i++)
         *out++ = wb_item(wb_sum(wb_square(wb_gradient(attended(x), x[i]))));
     wb_tensor *loss = attended(x);
-    *out++ = wb_item(loss);                             /* computed, then asked for its gradient */
+    *out++ = wb_item(loss);                             /* evaluated before its gradient is built */
     *out++ = wb_item(wb_sum(wb_square(wb_gradient(loss, x[1]))));
     for (int i = 0; i < 3; i++) {
         wb_tensor *g = wb_sum(wb_square(wb_gradient(attended(x), x[i])));
         for (int j = 0; j < 3; j++) *out++ = wb_item(wb_sum(wb_square(wb_gradient(g, x[j]))));
     }
     wb_tensor *g = wb_gradient(attended(x), x[2]), *y = wb_attention(x[2], x[0], x[1], WB_NONE);
-    if (wb_eval(g, y)) fail_msg("%s", wb_error());      /* results themselves */
+    if (wb_eval(g, y)) fail_msg("%s", wb_error());      /* as results of an evaluation */
     *out++ = wb_item(wb_sum(wb_square(g)));
     *out++ = wb_item(wb_sum(wb_square(y)));
     if (wb_scope_close(s)) fail_msg("%s", wb_error());
@@ -422,21 +425,22 @@ static void asked(const wb_device *d, double *out)
 
 TEST(attention_in_every_way)
 {
-    enum { ASKED = 3 + 2 + 9 + 2 };
-    double want[ASKED], got[ASKED];
+    enum { RESULTS = 3 + 2 + 9 + 2 };
+    double want[RESULTS], got[RESULTS];
     wb__cache_clear();
     near_ask(true);
     near_allow(ALL);
     near_forget();
-    asked(wb_cpu_device(), want);
-    asked(near_device(), got);
+    attention_results(wb_cpu_device(), want);
+    attention_results(near_device(), got);
     assert_true(near_count(NEAR_ATTENTION) >= 8);
-    for (int i = 0; i < ASKED; i++)
+    for (int i = 0; i < RESULTS; i++)
         if (!(fabs(got[i] - want[i]) <= 1e-4 * (fabs(want[i]) + 1e-3)))
             fail_msg("number %d is %.9g, the CPU's %.9g", i, got[i], want[i]);
 }
 
-/* The n-th allocation fails: a step says so and works when it is made again; the loss behind it. */
+/* The loss after one training step, whose n-th allocation fails: the step must then fail with a
+ * message, and succeed when it is repeated. */
 static double faulty_step(const model *m, int64_t n, bool *failed)
 {
     const wb_device *before = wb__use_device(near_device());
@@ -457,7 +461,8 @@ static double faulty_step(const model *m, int64_t n, bool *failed)
         wb__alloc_fail_at(0);
         status = status ? status : closed;
         if (!status) break;
-        if (turn || !wb_error()[0]) fail_msg("%s, fault %lld: %s", m->name, (long long)n, wb_error());
+        if (turn || !wb_error()[0])
+            fail_msg("%s, fault %lld: %s", m->name, (long long)n, wb_error());
         *failed = true;
     }
     const double after = wb_item(m->loss(l, 1));

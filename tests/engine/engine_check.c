@@ -10,8 +10,8 @@
 
 #include <unistd.h>
 
-/* `call` fails since an object was freed; the message names the object and a scope.  The error is
- * cleared. */
+/* `call` fails because an object was freed; the message names the object and a scope.  Clears the
+ * error. */
 #define GONE(call, ...)                                                     \
     do {                                                                    \
         wb_clear_error();                                                   \
@@ -134,7 +134,7 @@ TEST(data)
     wb_shutdown();
 }
 
-/* The scope's number and how many are open now. */
+/* The message names the number of the closed scope and how many scopes are open. */
 TEST(scopes_are_numbered)
 {
     char number[2][64];
@@ -162,7 +162,7 @@ TEST(scopes_are_numbered)
     wb_shutdown();
 }
 
-/* Nothing is used again at once, and not for ever. */
+/* The memory of a freed object is not reused at once, but the memory that is kept so is bounded. */
 TEST(the_queue_is_bounded)
 {
     wb_tensor *first = wb_ones(11);
@@ -201,7 +201,8 @@ TEST(labels_and_indices)
             "[1]", "0", "4");
     assert_non_null(wb_take(table, wb_maximum(wb_minimum(y, wb_scalar(4)), wb_scalar(0))));
     assert_non_null(wb_onehotbatch(wb_arange(4, WB_I32), 4));
-    /* looking at an index that is still to be computed takes nothing from what is being built */
+    /* The check evaluates an index that is not computed yet, which must not consume other pending
+     * tensors. */
     wb_tensor *v = wb_variable(wb_ones(2)), *before = wb_exp(v), *use = wb_sum(before);
     wb_assign(v, wb_zeros(2));
     assert_non_null(wb_take(table, wb_add(wb_arange(3, WB_I32), wb_scalar(1))));
@@ -212,6 +213,6 @@ TEST(labels_and_indices)
 
 int main(void)
 {
-    setenv("WEBER_DEBUG", "check", 1);          /* before anything asks for it */
+    setenv("WEBER_DEBUG", "check", 1);          /* before the library reads it */
     return run_all_cases();
 }

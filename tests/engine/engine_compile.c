@@ -1,6 +1,6 @@
-/* Recorded functions compute the bits of the plain loop; threads share models and plans.  With
- * -fsanitize=thread this program is the race test (without oneDNN, because the sanitizer does
- * not know OpenMP). */
+/* Recorded functions compute the same bits as plain calls; threads share models and plans.  Built
+ * with -fsanitize=thread this program is the race test (without oneDNN, because the sanitizer does
+ * not support OpenMP). */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -23,15 +23,14 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return !out[0] || wb_update(t->state, t->model, g) ? -1 : 1;
 }
 
-/* Parameters and losses after some steps; `t64`: of f64, where literals change their dtype on the
- * way. */
-static array train(bool compiled, bool chained, wb_dtype t64)
+/* The parameters and losses of 10 steps.  With f64 the literals of the graph change their dtype. */
+static array train(bool compiled, bool chained, wb_dtype dtype)
 {
     wb_scope *s = wb_scope_open();
     wb_seed(17);
-    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = t64), wb_Dropout(.p = 0.4),
-                           wb_BatchNorm(12, .dtype = t64), wb_Dropout(.p = 0.2),
-                           wb_Dense(12, 2, .dtype = t64));
+    wb_layer *m = wb_Chain(wb_Dense(5, 12, wb_tanh, .dtype = dtype), wb_Dropout(.p = 0.4),
+                           wb_BatchNorm(12, .dtype = dtype), wb_Dropout(.p = 0.2),
+                           wb_Dense(12, 2, .dtype = dtype));
     wb_rule *rule = chained
                         ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.5),
                                             wb_WeightDecay(.lambda = 0.01), wb_AdamW(.eta = 0.02))
@@ -43,7 +42,8 @@ static array train(bool compiled, bool chained, wb_dtype t64)
     for (int i = 0; i < 10; i++) {
         wb_scope *inner = wb_scope_open();
         int64_t n = i % 5 == 4 ? 3 : 8;                     /* a last batch of another size */
-        wb_tensor *in[2] = {wb_astype(wb_randn(n, 5), t64), wb_astype(wb_randn(n, 2), t64)}, *loss;
+        wb_tensor *in[2] = {wb_astype(wb_randn(n, 5), dtype), wb_astype(wb_randn(n, 2), dtype)};
+        wb_tensor *loss;
         assert_int_equal(wb_eval(in[0], in[1]), 0);
         if (i == 6) wb_adjust(t.state, .eta = 0.005);
         if (compiled ? wb_call_compiled(c, 2, in, 1, &loss) : step(in, &loss, &t) < 0)
@@ -74,8 +74,8 @@ TEST(compiled_is_plain)
     }
 }
 
-/* A variable held from before is gone after a replay; a captured constant, an output that is an
- * input. */
+/* A recording that assigns a variable, with a captured constant, an output that is an input and
+ * random numbers. */
 static wb_tensor *held;
 static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
@@ -115,7 +115,7 @@ static wb_layer *shared;
 static float given[32 * 6], expected[32 * 3];
 static _Atomic int wrong;
 
-static const wb_device *where;          /* new tensors of the test's thread are */
+static const wb_device *where;          /* the default device of the test's thread */
 
 static void *infer(void *arg)
 {
@@ -153,7 +153,7 @@ TEST(threads)
     wb_scope_close(s);
 }
 
-/* Large enough that each evaluation is spread over the pool, from two threads at once. */
+/* Evaluations large enough to use the thread pool, from two threads at once. */
 static void *large(void *arg)
 {
     wb_tensor *const *x = arg;

@@ -41,19 +41,29 @@ static double saves(wb_tensor *x, wb_tensor *y)
 {
     return wb_save(in_folder("model.safetensors"), world.model) + (x && y);
 }
-static double saves_npy(wb_tensor *x, wb_tensor *y) { return wb_save_npy(in_folder("x.npy"), y) + (x != 0); }
+static double saves_npy(wb_tensor *x, wb_tensor *y)
+{
+    return wb_save_npy(in_folder("x.npy"), y) + (x != 0);
+}
 static double saves_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_save(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+    return wb_checkpoint_save(in_folder("model.safetensors"),
+                              &(wb_checkpoint){.model = world.model}) +
+           (x && y);
 }
-static double loads(wb_tensor *x, wb_tensor *y) { return wb_load(in_folder("model.safetensors")) == NULL && x && y; }
+static double loads(wb_tensor *x, wb_tensor *y)
+{
+    return wb_load(in_folder("model.safetensors")) == NULL && x && y;
+}
 static double loads_state(wb_tensor *x, wb_tensor *y)
 {
     return wb_load_state(in_folder("model.safetensors"), world.model) + (x && y);
 }
 static double loads_checkpoint(wb_tensor *x, wb_tensor *y)
 {
-    return wb_checkpoint_load(in_folder("model.safetensors"), &(wb_checkpoint){.model = world.model}) + (x && y);
+    return wb_checkpoint_load(in_folder("model.safetensors"),
+                              &(wb_checkpoint){.model = world.model}) +
+           (x && y);
 }
 static double makes_variable(wb_tensor *x, wb_tensor *y) { return wb_variable(x) == y; }
 static double sets(wb_tensor *x, wb_tensor *y)
@@ -68,7 +78,10 @@ static double sets_up(wb_tensor *x, wb_tensor *y)
 {
     return wb_setup(wb_Adam(), world.model) == NULL && x && y;
 }
-static double adjusts(wb_tensor *x, wb_tensor *y) { return wb_adjust(world.state, .eta = 2) + (x && y); }
+static double adjusts(wb_tensor *x, wb_tensor *y)
+{
+    return wb_adjust(world.state, .eta = 2) + (x && y);
+}
 static double updates_anew(wb_tensor *x, wb_tensor *y)
 {
     wb_tensor *l = wb_sum(wb_call(world.model, x));
@@ -127,7 +140,7 @@ static const struct { const char *name; act act; } acts[] = {
     {"to_dlpack:", exports}, {"outlives", retains}};
 enum { ACTS = sizeof acts / sizeof *acts };
 
-/* Ignores the failure and the result of the call. */
+/* A recorded function that makes the call and ignores its failure and its result. */
 static int with_act(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     const act *f = ctx;
@@ -154,8 +167,8 @@ static void make_world(void)
     WORKS(wb_save(in_folder("model.safetensors"), world.model));
 }
 
-/* Each fails the recording with the first call's name and the cure; nothing is kept of it, and the
- * random numbers go on as if it had not been. */
+/* Each call fails the recording with its name and the cure in the message.  The failure leaves no
+ * state behind: the next recording has the random numbers of a first one. */
 TEST(unrecordable)
 {
     make_world();
@@ -191,7 +204,8 @@ TEST(unrecordable)
     WORKS(wb_scope_close(world.scope));
 }
 
-/* The first failure counts, whatever f returns; an earlier failure is not a failure of f. */
+/* The first failure within the function is reported, whatever it returns.  A failure before the
+ * call does not count. */
 static int reads_and_fails(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     if (wb_item(in[0]) > 0) return 0;
@@ -212,7 +226,8 @@ static int double_of(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-/* The input is in no graph when f returns, and what is made next may get its address. */
+/* When the function returns, no graph contains the freed input, and a new tensor may get its
+ * address. */
 static int frees_its_input(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     wb_free(in[0]);
@@ -245,12 +260,13 @@ TEST(errors_of_recordings)
     }
     assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));
     FAILED(WB_ERROR_SHAPE, "reshape");
-    assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_call_compiled(wb_compile(takes_two, NULL), 1, &x, 1, &y),
+                     WB_ERROR_ARGUMENT);
     assert_null(strstr(wb_error(), "reshape"));
     FAILED(WB_ERROR_ARGUMENT, "NULL");
     assert_null(wb_reshape_array(x, 1, (int64_t[]){7}));
     WORKS(wb_call_compiled(wb_compile(double_of, NULL), 1, &x, 1, &y));
-    FAILED(WB_ERROR_SHAPE, "reshape");     /* a success leaves it */
+    FAILED(WB_ERROR_SHAPE, "reshape");     /* a call that succeeds does not clear the error */
     wb_clear_error();
     WORKS(wb_scope_close(s));
 }
@@ -278,7 +294,8 @@ static int all_of_it(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-/* Three calls, of which each may fail once; the number of those that did. */
+/* Makes three calls and repeats those that fail; the n-th allocation fails.  Returns the number of
+ * failures. */
 static int calls_with(int64_t n, double seen[3])
 {
     wb_scope *s = wb_scope_open();
@@ -320,7 +337,7 @@ TEST(no_memory)
     int64_t n = 1, caught = 0;
     calls_with(0, plain);
     for (int64_t quiet = 0; quiet < 40; n++) {
-        wb_set_plan_cache(0);           /* the plan is made anew, too */
+        wb_set_plan_cache(0);           /* so that the plan is built again */
         wb_set_plan_cache(64);
         const int failures = calls_with(n, seen);
         caught += failures;

@@ -1,11 +1,11 @@
-/* State that a recorded function depends on beside its inputs: changes since the recording take
- * effect, values computed before the recording are constants.  Every result is compared with
- * plain calls of the same function. */
+/* State that a recorded function depends on in addition to its inputs.  Changes after the recording
+ * take effect; values computed before the recording are constants.  Every result is compared with
+ * that of plain calls of the same function. */
 #include "recorded.h"
 
 #include <pthread.h>
 
-/* ---- functions in functions, scopes in them -------------------------------------------------- */
+/* ---- recorded functions and scopes within recorded functions --------------------------------- */
 
 static wb_tensor *counter;
 static int noisy(wb_tensor *const *in, wb_tensor **out, void *ctx)
@@ -66,7 +66,7 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return !out[0] || wb_update(t->state, t->model, g) ? -1 : 1;
 }
 
-/* A step of two parameters alone: those of the others are then a step behind. */
+/* An update of the first layer alone: the other parameters are then one step behind. */
 static int partial(trainer *t, wb_tensor *x)
 {
     wb_tensor *part = wb_sum(wb_call(wb_layer_at(t->model, "layers.0"), x));
@@ -92,7 +92,7 @@ static const char *change(trainer *t, int i, wb_tensor *x)
     case 17: return wb_thaw(t->state, "") ? NULL : "thaw all";
     case 18: return partial(t, x) ? NULL : "a partial update";
     case 20: return wb_assign(wb_get(m, "layers.4.bias"), wb_ones(5)) ? NULL : "assign";
-    case 22:            /* the state was made for the model without the tie, and refuses it */
+    case 22:            /* a state of the model without the tie refuses the model with it */
         if (wb_tie(m, "layers.4.weight", "layers.3.weight")) return NULL;
         wb_release(t->state);
         t->state = wb_retain(wb_setup(wb_Adam(.eta = 0.1), m));
@@ -103,7 +103,7 @@ static const char *change(trainer *t, int i, wb_tensor *x)
 
 enum { STEPS = 26, TRACE = STEPS + 25 + 25 + 25 + 5 };
 
-/* Losses of all steps, and the parameters behind them. */
+/* The losses of all steps, then the parameters. */
 static void trace(bool compiled, double *seen)
 {
     wb_scope *s = wb_scope_open();
@@ -143,7 +143,8 @@ TEST(changes_are_seen)
     assert_memory_equal(plain, compiled, sizeof plain);
 }
 
-/* Parameters that had made as many steps share the numbers of a step, until they have not. */
+/* Parameters with equal step counts share the step's coefficients (such as Adam's bias correction)
+ * in a recording; when the counts differ the function is recorded again. */
 TEST(parameters_a_step_apart)
 {
     double plain[5] = {0}, seen[5] = {0};
@@ -186,10 +187,10 @@ static double zeros_in(wb_compiled *c, wb_tensor *x)
     return n;
 }
 
-static wb_compiled *asked;
+static wb_compiled *called;
 static wb_tensor *calls_it(wb_layer *m, wb_batch b, void *ctx)
 {
-    *(double *)ctx = zeros_in(asked, b.x);
+    *(double *)ctx = zeros_in(called, b.x);
     return wb_sum(b.x);
 }
 
@@ -205,7 +206,7 @@ TEST(recorded_as_rarely_as_can_be)
         for (int i = 0; i < 3; i++) {
             assert_true(zeros_in(c, x) > 200);
             wb_trainmode(t.model);                      /* no change */
-            wb_testmode(other);                         /* not of this function */
+            wb_testmode(other);                         /* a model that the function does not use */
             wb_automode(other);
             WORKS(wb_set(other, "layers.1.bias", wb_ones(3)));
         }
@@ -216,7 +217,7 @@ TEST(recorded_as_rarely_as_can_be)
     wb_automode(t.model);
     assert_true(zeros_in(c, x) == 0);
     double inside = 0;
-    asked = c;
+    called = c;
     assert_non_null(wb_withgradient(calls_it, t.model, ((wb_batch){.x = x}), NULL, &inside));
     assert_true(inside > 200);
     assert_true(zeros_in(c, x) == 0);
@@ -224,7 +225,7 @@ TEST(recorded_as_rarely_as_can_be)
     WORKS(wb_scope_close(s));
 }
 
-/* More changes than a function keeps recordings for: replaced values are freed. */
+/* Parameters are replaced more often than a function keeps recordings. */
 static int product(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     trainer *t = ctx;
@@ -252,7 +253,7 @@ TEST(parts_replaced_often)
     WORKS(wb_scope_close(s));
 }
 
-/* Modes and frozen parts that the function itself sets are set by replays too. */
+/* If the function itself sets modes and freezes parameters, replays do so too. */
 static int sets_modes(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     trainer *t = ctx;
@@ -290,13 +291,13 @@ TEST(settings_inside)
         WORKS(wb_assign(wb_get(m, "layers.1.bias"), wb_zeros(8)));
     }
     assert_int_equal(t.recorded, 1);
-    WORKS(wb_freeze(t.state, ""));            /* the bias too, which f does not thaw */
+    WORKS(wb_freeze(t.state, ""));            /* also the bias, which the function does not thaw */
     (void)zeros_in(c, x);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 3) == 0);
     WORKS(wb_scope_close(s));
 }
 
-/* ---- what was made before -------------------------------------------------------------------- */
+/* ---- values computed before the recording ---------------------------------------------------- */
 
 static wb_tensor *variable, *captured, *middle, *noise;
 static int with_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
@@ -335,7 +336,7 @@ TEST(captured_values_are_constants)
     }
 }
 
-/* A value that is gone is the error of a plain call. */
+/* A captured value whose version was overwritten gives the error of a plain call. */
 static int only_captured(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     out[0] = wb_add(captured, in[0]);
@@ -374,21 +375,21 @@ static int scaled(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 3;
 }
 
-/* `plain` and the recorded call give the same bits, or the same error. */
+/* A plain call and the recorded call have the same bits or the same error. */
 static void same_as_plain(wb_compiled *c, wb_tensor *x, wb_tensor *number)
 {
-    wb_tensor *in[9] = {x, number}, *out[3] = {NULL}, *made[3];
+    wb_tensor *in[9] = {x, number}, *out[3] = {NULL}, *results[3];
     wb_clear_error();
     scaled(in, out, NULL);
     recorded--;
-    const int code = out[0] ? 0 : wb_error_code(), status = wb_call_compiled(c, 2, in, 3, made);
+    const int code = out[0] ? 0 : wb_error_code(), status = wb_call_compiled(c, 2, in, 3, results);
     if (status != code) fail_msg("the recorded call: %d, plain %d: %s", status, code, wb_error());
     for (int i = 0; i < 3 && !code; i++) {
-        assert_int_equal(wb_dtype_of(out[i]), wb_dtype_of(made[i]));
+        assert_int_equal(wb_dtype_of(out[i]), wb_dtype_of(results[i]));
         double a[8] = {0}, b[8] = {0};
         const size_t bytes = (size_t)wb_size(out[i]) * wb_dtype_bytes(wb_dtype_of(out[i]));
         WORKS(wb_copy_out(out[i], a, bytes));
-        WORKS(wb_copy_out(made[i], b, bytes));
+        WORKS(wb_copy_out(results[i], b, bytes));
         assert_memory_equal(a, b, bytes);
     }
 }
@@ -403,12 +404,16 @@ TEST(inputs_of_no_dimension)
         wb_tensor *x = wb_astype(wb_arange(4, WB_I32), dtypes[k]);
         recorded = 0;
         for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_scalar(values[i]));
-        if (k < 2) assert_int_equal(recorded, 4);       /* 0.1; what all integers hold; -1; Inf */
-        for (int i = 0; i < 8; i++) same_as_plain(c, x, wb_full_array(values[i], dtypes[k], 0, NULL));
+        /* recordings of 0.1 (no integer), 0 (a value of every integer dtype), -1 and infinity */
+        if (k < 2) assert_int_equal(recorded, 4);
+        for (int i = 0; i < 8; i++)
+            same_as_plain(c, x, wb_full_array(values[i], dtypes[k], 0, NULL));
         if (k < 2) assert_int_equal(recorded, 5);
         wb_tensor *read = wb_full_array(2.5, dtypes[k], 0, NULL);
-        for (int i = 0; i < 4; i++)
-            same_as_plain(c, x, wb_reshape_array(wb_mul(read, wb_full_array(i, dtypes[k], 1, (int64_t[]){1})), 0, NULL));
+        for (int i = 0; i < 4; i++) {
+            wb_tensor *factor = wb_full_array(i, dtypes[k], 1, (int64_t[]){1});
+            same_as_plain(c, x, wb_reshape_array(wb_mul(read, factor), 0, NULL));
+        }
         if (k < 2) assert_int_equal(recorded, 6);
         WORKS(wb_scope_close(s));
     }
@@ -459,11 +464,12 @@ TEST(default_device)
         assert_true(wb_item(out[1]) == 5);
     }
     wb_set_default_device(here);
-    assert_int_equal(wb_call_compiled(wb_compile(on_two, NULL), 1, &x, 2, out), WB_ERROR_UNSUPPORTED);
+    assert_int_equal(wb_call_compiled(wb_compile(on_two, NULL), 1, &x, 2, out),
+                     WB_ERROR_UNSUPPORTED);
     wb_clear_error();
     int calls = 0;
     wb_compiled *d = wb_compile(on_another, &calls);
-    for (int i = 0; i < 3; i++) {       /* a result that is on no device, on the plan's */
+    for (int i = 0; i < 3; i++) {       /* a result that has no device gets the plan's */
         wb_tensor *number = wb_scalar(i);
         WORKS(wb_call_compiled(d, 1, &number, 2, out));
         assert_ptr_equal(wb_device_of(out[0]), there);
@@ -483,7 +489,8 @@ static int through_model(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-/* Each with its own number, and layers of its own whose modes change all the time. */
+/* A thread that calls the shared function with its own numbers, and changes the modes of a layer of
+ * its own. */
 static void *calls_shared(void *arg)
 {
     const int mine = (int)(intptr_t)arg;

@@ -61,13 +61,13 @@ static void assigning_step(program *p)
 /* Both losses are built before either state is stepped. */
 static void two_states_step(program *p)
 {
-    wb_tensor *made = wb_call(p->m, p->x), *judged = wb_call(p->other, p->x);
-    wb_tensor *first = wb_mse(wb_mul(made, judged), p->y), *second = wb_mse(judged, wb_tanh(made));
+    wb_tensor *a = wb_call(p->m, p->x), *b = wb_call(p->other, p->x);
+    wb_tensor *first = wb_mse(wb_mul(a, b), p->y), *second = wb_mse(b, wb_tanh(a));
     assert_int_equal(wb_update(p->s, p->m, wb_gradient(first, p->m)), 0);
     assert_int_equal(wb_update(p->of_other, p->other, wb_gradient(second, p->other)), 0);
 }
 
-/* The state of one step goes into the next. */
+/* The hidden state of one step is an operand of the next. */
 static void recurrent_step(program *p)
 {
     wb_layer *first = wb_layer_at(p->m, "layers.0");
@@ -80,7 +80,7 @@ static void recurrent_step(program *p)
     p->h = h;
 }
 
-/* An unread result from before some updates is compared with the result now. */
+/* The loss contains a result from before up to four updates, which was not read. */
 static void reference_step(program *p)
 {
     static int step;
@@ -88,7 +88,8 @@ static void reference_step(program *p)
         if (p->old) wb_release(p->old);
         p->old = wb_retain(wb_call(p->m, p->x));
     }
-    wb_tensor *l = wb_mse(wb_add(wb_call(p->m, p->x), wb_mul(wb_stop_gradient(p->old), wb_scalar(0.1))), p->y);
+    wb_tensor *old = wb_mul(wb_stop_gradient(p->old), wb_scalar(0.1));
+    wb_tensor *l = wb_mse(wb_add(wb_call(p->m, p->x), old), p->y);
     assert_int_equal(wb_update(p->s, p->m, wb_gradient(l, p->m)), 0);
     if (step == 4) step = 0;
 }
@@ -98,17 +99,18 @@ static void averaging_step(program *p)
 {
     plain_step(p);
     wb_tensor *bias = wb_get(p->m, "layers.1.bias"), *mean = wb_get(p->other, "layers.1.bias");
-    assert_int_equal(wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
+    assert_int_equal(
+        wb_assign(mean, wb_add(wb_mul(mean, wb_scalar(0.9)), wb_mul(bias, wb_scalar(0.1)))), 0);
 }
 
-/* A result of every step reads no variable, and nobody reads it. */
+/* Each step creates a result that depends on no variable and is never read. */
 static void idle_step(program *p)
 {
     plain_step(p);
     wb_tanh(p->x);
 }
 
-/* A statistic of the data reads no parameter, and is not read before the end. */
+/* A running statistic of the data depends on no parameter, and is read only at the end. */
 static void statistic_step(program *p)
 {
     wb_tensor *now = wb_mul(wb_mean(p->x, .axes = WB_INTS(0)), wb_scalar(0.1));
@@ -121,7 +123,7 @@ static void statistic_step(program *p)
 typedef struct {
     const char *name;
     void (*step)(program *p);
-    int64_t most;       /* bytes a step that a program is left with */
+    int64_t most;       /* the bytes that each step may add to the memory in use */
 } loop;
 static const loop loops[] = {
     {"plain", plain_step, 3500},         {"read", read_step, 3500},
@@ -133,7 +135,8 @@ static const loop loops[] = {
 
 static double fingerprint(const program *p)
 {
-    double sum = wb_at(p->v, 0) + 3 * wb_at(p->w, 1) + 5 * wb_at(p->h, 0, 0) + 7 * wb_at(p->mean, 3);
+    double sum =
+        wb_at(p->v, 0) + 3 * wb_at(p->w, 1) + 5 * wb_at(p->h, 0, 0) + 7 * wb_at(p->mean, 3);
     for (int i = 0; i < 3; i++)
         sum += wb_at(wb_get(p->m, "layers.1.weight"), i, 2) * (i + 1) +
                wb_at(wb_get(p->other, "layers.1.bias"), i) * (i + 7);
@@ -167,7 +170,7 @@ TEST(loops_need_no_scope)
     }
 }
 
-static int sinks(void)
+static int unconsumed_outputs(void)
 {
     const wb_tensor *first = wb__this_thread()->unconsumed, *x = first;
     int n = 0;
@@ -177,7 +180,7 @@ static int sinks(void)
 
 static bool is_known(const wb_tensor *x) { return wb__known(x); }
 
-/* How many tensors one is made of. */
+/* The number of tensors that x depends on, including x. */
 static int depth(wb_tensor *x)
 {
     wb__order o = {0};
@@ -203,9 +206,9 @@ TEST(loops_without_a_scope_stay_small)
         if (wb_stats().plans_built != plans)
             fail_msg("%s: %lld new plans", loops[i].name,
                      (long long)(wb_stats().plans_built - plans));
-        if (sinks() > 40 || depth(p.mean) > 4000)
-            fail_msg("%s: each step looks at %d results and %d tensors", loops[i].name, sinks(),
-                     depth(p.mean));
+        if (unconsumed_outputs() > 40 || depth(p.mean) > 4000)
+            fail_msg("%s: each step visits %d outputs and %d tensors", loops[i].name,
+                     unconsumed_outputs(), depth(p.mean));
         wb_release(p.h);
         wb_release(p.mean);
         if (p.old) wb_release(p.old);
@@ -213,13 +216,14 @@ TEST(loops_without_a_scope_stay_small)
     }
 }
 
-/* Gradients that were used may be used again: by another state of the same parameters, or, where
- * they are not made of parameters, in every step. */
+/* The same gradients can be passed to several updates: by another state of the same parameters, or,
+ * if they do not depend on parameters, in every step. */
 TEST(gradients_are_used_again)
 {
     wb_tensor *v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
     wb_tree *m = wb_tuple(v);
-    wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m), *r = wb_setup(wb_Descent(.eta = 0.0625), m);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 0.125), m),
+                 *r = wb_setup(wb_Descent(.eta = 0.0625), m);
     assert_int_equal(wb_update(s, m, wb_gradient(wb_sum(wb_square(v)), m)), 0);
     wb_tree *g = wb_gradient(wb_sum(wb_square(v)), m);
     assert_int_equal(wb_update(r, m, g), 0);
@@ -227,7 +231,7 @@ TEST(gradients_are_used_again)
     assert_true(wb_at(v, 0) == 0.75 - 1.5 * 0.0625 - 1.5 * 0.125);
     v = wb_variable(wb_full_array(1, WB_F32, 1, (int64_t[]){1}));
     assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(2))), 0);
-    wb_tensor *half = wb_mul(v, wb_scalar(0.5));        /* of the variable alone */
+    wb_tensor *half = wb_mul(v, wb_scalar(0.5));        /* depends on the variable alone */
     assert_int_equal(wb_assign(v, wb_sub(v, half)), 0);
     assert_int_equal(wb_assign(v, wb_sub(v, half)), 0);
     assert_true(wb_at(v, 0) == 0);
@@ -241,8 +245,9 @@ TEST(gradients_are_used_again)
     wb_shutdown();
 }
 
-/* A state goes from step to step, and the loss is read between the update and the end of the
- * step. */
+/* A hidden state is passed from step to step, and the loss is read between the update and the end
+ * of the step.  how: the state is retained ('r'), kept ('k') or kept in a tree ('t'); '-': without
+ * scopes. */
 static double carried(char how)
 {
     wb_seed(1);
@@ -277,7 +282,7 @@ TEST(what_is_kept_is_not_lost_when_a_loss_is_read)
     assert_true(carried('k') == want && carried('t') == want && carried('-') == want);
 }
 
-/* A scope around the reading or around the update alone: the steps are in no scope. */
+/* Scopes around the reading of the loss, or also around the update, but not around the step. */
 TEST(scopes_inside_a_step)
 {
     for (int k = 0; k < 2; k++) {
@@ -305,7 +310,7 @@ TEST(scopes_inside_a_step)
     }
 }
 
-/* 100,000 tensors between the forward pass and its gradient. */
+/* 100,000 other tensors are created between the forward pass and its gradient. */
 TEST(half_built_work_survives)
 {
     wb_tensor *v = wb_variable(wb_full_array(3, WB_F32, 1, (int64_t[]){4}));
@@ -314,17 +319,17 @@ TEST(half_built_work_survives)
     const int64_t evaluations = wb_stats().steps;
     wb_tensor *one = wb_scalar(1);
     for (int i = 0; i < 100100; i++) wb_free(wb_neg(one));
-    assert_true(wb_stats().steps > evaluations);        /* it was evaluated in between */
+    assert_true(wb_stats().steps > evaluations);        /* the engine evaluated in between */
     assert_true(wb_at(v, 1) == 0);
     wb_tensor *g = wb_gradient(l, v);
     assert_true(wb_at(g, 2) == 6 && wb_at(square, 0) == 9 && wb_item(l) == 36);
-    assert_int_equal(wb_assign(v, wb_ones(4)), 0);      /* the kept version is nobody's any more */
+    assert_int_equal(wb_assign(v, wb_ones(4)), 0);      /* no tensor reads the old version now */
     assert_true(wb_at(v, 0) == 1 && wb_at(square, 1) == 9);
     wb_shutdown();
 }
 
-/* What a step had and nobody consumed can be read; what was consumed says that it is gone; no
- * gradient is silently nothing. */
+/* After later steps, an unconsumed result of a step can be read; a consumed one is an error, and so
+ * is a gradient of the old loss (not zeros). */
 TEST(old_steps_say_what_they_are)
 {
     program p = begin();

@@ -105,7 +105,8 @@ static int record(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-/* A recorded function keeps its setting; another signature is another recording. */
+/* A recording keeps the setting of its time; a call with other shapes is recorded with the current
+ * one. */
 TEST_IN_SCOPE(recordings_keep)
 {
     int calls = 0;
@@ -131,7 +132,7 @@ TEST_IN_SCOPE(recordings_keep)
     wb_set_default_device(NULL);
 }
 
-/* ---- the environment: a process each --------------------------------------------------------- */
+/* ---- the environment: one process for each case ---------------------------------------------- */
 
 static void warned(wb_log_level level, const char *text, void *context)
 {
@@ -139,8 +140,8 @@ static void warned(wb_log_level level, const char *text, void *context)
         ++*(int *)context;
 }
 
-/* In the child process: prints the settings. */
-static int told(void)
+/* Prints the settings, in the child process. */
+static int print_settings(void)
 {
     int warnings = 0;
     wb_set_log(warned, &warnings);
@@ -160,7 +161,7 @@ TEST(environment)
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         process p;
         process_run(&p, folder, ENVIRONMENT(rows[i].precision, rows[i].deterministic),
-                    (const char *const[]){"/proc/self/exe", "tell", NULL});
+                    (const char *const[]){"/proc/self/exe", "settings", NULL});
         assert_int_equal(p.status, 0);
         assert_string_equal(p.out, rows[i].want);
     }
@@ -169,6 +170,6 @@ TEST(environment)
 
 int main(int argc, char **argv)
 {
-    if (argc == 2 && !strcmp(argv[1], "tell")) return told();
+    if (argc == 2 && !strcmp(argv[1], "settings")) return print_settings();
     return run_all_cases();
 }

@@ -1,6 +1,7 @@
-/* The placement of values: a value may be stored inside a concat or stack, in an operation's
- * result or in a variable.  Each operand of each operation is computed in one plan with a second
- * reader that decides its placement, and the result is compared with that of evaluated operands. */
+/* The placement of values: a value may be stored within the result of a concat or stack, or in a
+ * variable.  Each operand of each operation is computed in one plan that also contains a second
+ * operation that reads it (a reader) and decides its placement.  The results are compared with
+ * those of evaluated operands. */
 #include "near_device.h"
 #include "reference.h"
 
@@ -25,7 +26,7 @@ typedef struct {
 } operation;
 
 static wb_tensor *product(wb_tensor *const *in) { return wb_matmul(in[0], in[1]); }
-static wb_tensor *turned_product(wb_tensor *const *in)
+static wb_tensor *transposed_product(wb_tensor *const *in)
 {
     return wb_matmul(wb_transpose(in[0]), wb_transpose(in[1]));
 }
@@ -37,14 +38,16 @@ static wb_tensor *flat_bias(wb_tensor *const *in)
 {
     return wb_linear(in[0], in[1], wb_reshape(in[2], wb_size(in[2])));
 }
-/* A comparison with a product's result waits for its reader, which is the kernel of another
- * product. */
+/* The comparison of a product's result is computed by the kernel of its reader, another product. */
 static wb_tensor *compared_bias(wb_tensor *const *in)
 {
     wb_tensor *above = wb_gt(wb_matmul(in[2], in[3]), wb_scalar(0));
     return wb_add(wb_matmul(in[0], in[1]), wb_astype(above, wb_dtype_of(in[0])));
 }
-static wb_tensor *conv(wb_tensor *const *in) { return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1}); }
+static wb_tensor *conv(wb_tensor *const *in)
+{
+    return wb_conv(in[0], in[1], in[2], .pad = {1, 1, 1, 1});
+}
 static wb_tensor *conv_relu(wb_tensor *const *in) { return wb_relu(conv(in)); }
 static wb_tensor *maxpool(wb_tensor *const *in) { return wb_maxpool(in[0], .window = {2, 2}); }
 static wb_tensor *meanpool(wb_tensor *const *in) { return wb_meanpool(in[0], .window = {2, 2}); }
@@ -53,11 +56,17 @@ static wb_tensor *causal(wb_tensor *const *in)
 {
     return wb_attention(in[0], in[1], in[2], wb_causal_mask(wb_dim(in[0], 2), wb_dim(in[1], 2)));
 }
-static wb_tensor *attention(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], WB_NONE); }
+static wb_tensor *attention(wb_tensor *const *in)
+{
+    return wb_attention(in[0], in[1], in[2], WB_NONE);
+}
 static wb_tensor *masked(wb_tensor *const *in) { return wb_attention(in[0], in[1], in[2], in[3]); }
 static wb_tensor *softmax(wb_tensor *const *in) { return wb_softmax(in[0]); }
 static wb_tensor *normalise(wb_tensor *const *in) { return wb_normalise(in[0], 2, 0.1); }
-static wb_tensor *sums(wb_tensor *const *in) { return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0)); }
+static wb_tensor *sums(wb_tensor *const *in)
+{
+    return wb_sum(wb_mul(in[0], in[1]), .axes = WB_INTS(0));
+}
 static wb_tensor *gates(wb_tensor *const *in)
 {
     wb_tensor *both = linear(in);
@@ -67,7 +76,8 @@ static wb_tensor *batch_norm(wb_tensor *const *in)
 {
     const wb_reduce_options o = {.size = sizeof o, .axes = WB_INTS(0, 2, 3), .keep = true};
     wb_tensor *centred = wb_sub(in[0], wb_mean_with(in[0], &o));
-    wb_tensor *scaled = wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
+    wb_tensor *scaled =
+        wb_mul(centred, wb_rsqrt(wb_add(wb_variance_with(in[0], &o), wb_scalar(0.1))));
     return wb_add(wb_mul(scaled, wb_reshape(in[1], 3, 1, 1)), wb_reshape(in[2], 3, 1, 1));
 }
 
@@ -76,12 +86,13 @@ static const operation operations[] = {
     {"matmul", product, 2, {F(4, 6), F(6, 5)}},
     {"matmul of vectors", product, 2, {F(6), F(6, 5)}},
     {"matmul in batches", product, 2, {F(3, 4, 6), F(3, 6, 5)}},
-    {"matmul of transposes", turned_product, 2, {F(6, 4), F(5, 6)}},
+    {"matmul of transposes", transposed_product, 2, {F(6, 4), F(5, 6)}},
     {"linear", linear, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, relu", linear_relu, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, tanh", linear_tanh, 3, {F(4, 6), F(19, 6), F(19)}},
     {"linear, gelu", linear_gelu, 3, {F(4, 6), F(24, 6), F(24)}},
-    {"bias that is a comparison of another product", compared_bias, 4, {F(4, 6), F(6, 19), F(1, 7), F(7, 19)}},
+    {"bias that is a comparison of another product", compared_bias, 4,
+     {F(4, 6), F(6, 19), F(1, 7), F(7, 19)}},
     {"linear, bias of two axes", flat_bias, 3, {F(4, 6), F(19, 6), F(1, 19)}},
     {"linear in batches", linear, 3, {F(2, 4, 6), F(19, 6), F(19)}},
     {"conv", conv, 3, {F(2, 3, 8, 8), F(5, 3, 3, 3), F(5)}},
@@ -98,7 +109,7 @@ static const operation operations[] = {
     {"norm of a batch", batch_norm, 3, {F(2, 3, 4, 2), F(3), F(3)}},
     {"sum of products", sums, 2, {F(4, 3, 5), F(3, 5)}}};
 
-/* ---- operands computed, and their places ----------------------------------------------------- */
+/* ---- operands and their second readers ------------------------------------------------------- */
 
 static wb_tensor *leaf(const operand *o, wb_dtype dtype, int seed)
 {
@@ -115,40 +126,40 @@ static wb_tensor *computed(const operand *o, wb_tensor *x)
          : o->kind == INDEX    ? wb_add(x, wb_scalar(1)) : wb_not(x);
 }
 
-/* A variable of other's values becomes v, or is moved by it: what it is then. */
-static wb_tensor *assigned(wb_tensor *v, wb_tensor *other, bool moved)
+/* Assigns v, or a sum with v, to a variable, and reads the variable. */
+static wb_tensor *assigned(wb_tensor *v, wb_tensor *other, bool add)
 {
     if (wb_dtype_of(v) == WB_BOOL) return v;
     wb_tensor *p = wb_variable(other);
-    if (wb_assign(p, moved ? wb_add(wb_mul(p, wb_scalar(2)), v) : v)) fail_msg("%s", wb_error());
+    if (wb_assign(p, add ? wb_add(wb_mul(p, wb_scalar(2)), v) : v)) fail_msg("%s", wb_error());
     return wb_neg(p);
 }
 
-/* Something that gives v a place, by number; `other` is of v's shape. */
-static int ways(int ndim) { return 2 * ndim + 9; }
-static wb_tensor *placed(wb_tensor *v, wb_tensor *other, int way)
+/* Readers of v, by number: operations that may decide its placement.  `other` has v's shape. */
+static int n_readers(int ndim) { return 2 * ndim + 9; }
+static wb_tensor *read_by(int reader, wb_tensor *v, wb_tensor *other)
 {
     const int n = wb_ndim(v);
     const int64_t size = wb_size(v);
-    if (way <= n) return wb_stack(way, v, other);
-    way -= n + 1;
-    if (way < n) return wb_concat(way, v, other);
-    way -= n;
-    wb_tensor *column = way < 4 ? wb_reshape(v, size, 1) : NULL;
-    switch (way) {
+    if (reader <= n) return wb_stack(reader, v, other);
+    reader -= n + 1;
+    if (reader < n) return wb_concat(reader, v, other);
+    reader -= n;
+    wb_tensor *column = reader < 4 ? wb_reshape(v, size, 1) : NULL;
+    switch (reader) {
     case 0: return wb_stack(n, other, v, v, v);
     case 1: return wb_concat(1, column, wb_astype(wb_ones(size, 2), wb_dtype_of(v)));
     case 2: return wb_pad(v, n - 1, 1, 2);
     case 3: return wb_stack(n, wb_concat(n - 1, v, other), wb_concat(n - 1, other, v));
     case 4: return v;
     case 5: return wb_flip(v, n - 1);
-    default: return assigned(v, other, way == 7);
+    default: return assigned(v, other, reader == 7);
     }
 }
 
 static double allowed(wb_dtype t) { return t == WB_F64 ? 1e-11 : t == WB_F32 ? 2e-5 : 0.04; }
 
-/* What the operation makes, and the gradients to its operands. */
+/* An operation's result, and the gradients to its operands. */
 typedef struct { wb_tensor *y, *gradient[MOST_OPERANDS]; } outcome;
 
 static outcome outcome_of(const operation *o, wb_tensor *const *in, bool gradients)
@@ -162,35 +173,38 @@ static outcome outcome_of(const operation *o, wb_tensor *const *in, bool gradien
     return r;
 }
 
-/* Asked for together with s, before it or behind it, each is what it is by itself. */
+/* Evaluates the outcome together with s, the result of a reader (`last`: as the last of the
+ * results), and compares both with what they should be. */
 static void compare(const operation *o, const outcome *got, const outcome *want, wb_tensor *s,
-                    wb_tensor *s_want, bool last, wb_dtype dtype, int k, int way)
+                    wb_tensor *s_want, bool last, wb_dtype dtype, int k, int reader)
 {
     wb_tensor *all[2 + MOST_OPERANDS];
     int n = 0;
-    if (!s || !s_want) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    if (!s || !s_want) fail_msg("%s, reader %d of operand %d: %s", o->name, reader, k, wb_error());
     if (!last) all[n++] = s;
     all[n++] = got->y;
     for (int i = 0; i < o->n; i++)
         if (got->gradient[i]) all[n++] = got->gradient[i];
     if (last) all[n++] = s;
-    if (wb_eval_array(n, all)) fail_msg("%s, place %d of operand %d: %s", o->name, way, k, wb_error());
+    if (wb_eval_array(n, all))
+        fail_msg("%s, reader %d of operand %d: %s", o->name, reader, k, wb_error());
     const double most = allowed(dtype);
-    check(got->y, values_of(want->y), most, most, "%s of %s, place %d of operand %d", o->name,
-          wb_dtype_name(dtype), way, k);
-    check(s, values_of(s_want), most, most, "%s of %s, place %d of operand %d, there", o->name,
-          wb_dtype_name(dtype), way, k);
+    check(got->y, values_of(want->y), most, most, "%s of %s, reader %d of operand %d", o->name,
+          wb_dtype_name(dtype), reader, k);
+    check(s, values_of(s_want), most, most, "%s of %s, the result of reader %d of operand %d",
+          o->name, wb_dtype_name(dtype), reader, k);
     for (int i = 0; i < o->n; i++)
         if (got->gradient[i])
             check(got->gradient[i], values_of(want->gradient[i]), most, 20 * most,
-                  "%s of %s, place %d of operand %d, gradient %d", o->name, wb_dtype_name(dtype),
-                  way, k, i);
+                  "%s of %s, reader %d of operand %d, gradient %d", o->name, wb_dtype_name(dtype),
+                  reader, k, i);
 }
 
-static bool far_away(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
+/* True on a device that compiles kernels: a few cases must do. */
+static bool compiles_kernels(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
 
-/* Operand k is computed and has a place of number `way`. */
-static void operand_has_a_place(const operation *o, wb_dtype dtype, int k, int way, bool gradients)
+/* The plan computes operand k, which has this second reader. */
+static void check_operand(const operation *o, wb_dtype dtype, int k, int reader, bool gradients)
 {
     wb_scope *scope = wb_scope_open();
     wb_tensor *in[MOST_OPERANDS], *ready[MOST_OPERANDS];
@@ -198,19 +212,20 @@ static void operand_has_a_place(const operation *o, wb_dtype dtype, int k, int w
     wb_tensor *other = leaf(&o->operands[k], dtype, 7), *raw = in[k];
     ready[k] = computed(&o->operands[k], raw);
     assert_int_equal(wb_eval(ready[k]), 0);
-    wb_tensor *s_want = placed(ready[k], other, way);
+    wb_tensor *s_want = read_by(reader, ready[k], other);
     const outcome want = outcome_of(o, ready, gradients);
-    for (int last = 0; last < 2 - far_away(); last++) {
+    for (int last = 0; last < 2 - compiles_kernels(); last++) {
         in[k] = computed(&o->operands[k], raw);
         const outcome got = outcome_of(o, in, gradients);
-        compare(o, &got, &want, placed(in[k], other, way), s_want, last, dtype, k, way);
+        compare(o, &got, &want, read_by(reader, in[k], other), s_want, last, dtype, k, reader);
     }
     wb_scope_close(scope);
     ref_forget();
 }
 
-/* The result (k = 0) or a gradient has a place, and what it is there is used. */
-static void result_has_a_place(const operation *o, wb_dtype dtype, int k, int way)
+/* The operation's result (k = 0), or its gradient to operand k - 1, has this second reader, and
+ * another operation uses it. */
+static void check_result(const operation *o, wb_dtype dtype, int k, int reader)
 {
     wb_scope *scope = wb_scope_open();
     wb_tensor *in[MOST_OPERANDS];
@@ -223,7 +238,8 @@ static void result_has_a_place(const operation *o, wb_dtype dtype, int k, int wa
     assert_int_equal(wb_eval(other), 0);
     want.y = wb_relu(wb_sub(wb_square(v_want), wb_scalar(0.25)));
     got.y = wb_relu(wb_sub(wb_square(v), wb_scalar(0.25)));
-    compare(o, &got, &want, placed(v, other, way), placed(v_want, other, way), true, dtype, -k, way);
+    compare(o, &got, &want, read_by(reader, v, other), read_by(reader, v_want, other), true, dtype,
+            -k, reader);
     wb_scope_close(scope);
     ref_forget();
 }
@@ -241,51 +257,53 @@ static int result_ndim(const operation *o, wb_dtype dtype)
     return n;
 }
 
-static void everywhere(wb_dtype dtype, bool all)
+static void all_readers(wb_dtype dtype, bool all)
 {
     for (size_t i = 0; i < WB__COUNT(operations); i++) {
         const operation *o = &operations[i];
         for (int k = 0; k < o->n; k++)
-            for (int way = 0; way < ways(o->operands[k].ndim); way++)
+            for (int reader = 0; reader < n_readers(o->operands[k].ndim); reader++)
                 for (int gradients = 0; gradients <= all; gradients++)
-                    operand_has_a_place(o, dtype, k, way, gradients);
+                    check_operand(o, dtype, k, reader, gradients);
         for (int k = 0; k <= o->n && all; k++) {
             if (k && o->operands[k - 1].kind != FLOATING) continue;
             const int ndim = k ? o->operands[k - 1].ndim : result_ndim(o, dtype);
-            for (int way = 0; way < ways(ndim); way++) result_has_a_place(o, dtype, k, way);
+            for (int reader = 0; reader < n_readers(ndim); reader++)
+                check_result(o, dtype, k, reader);
         }
     }
 }
 
-/* Where every kernel is compiled: each operand in the last axis of a stack alone. */
-static void somewhere(void)
+/* For devices that compile kernels: each operand is read by a stack along its last axis alone. */
+static void one_reader(void)
 {
     for (size_t i = 0; i < WB__COUNT(operations); i += (size_t)fewer()) {
         const operation *o = &operations[i];
-        for (int k = 0; k < o->n; k++) operand_has_a_place(o, WB_F32, k, o->operands[k].ndim, false);
+        for (int k = 0; k < o->n; k++)
+            check_operand(o, WB_F32, k, o->operands[k].ndim, false);
     }
 }
 
 TEST(each_dtype)
 {
-    if (far_away()) {
-        somewhere();
+    if (compiles_kernels()) {
+        one_reader();
         return;
     }
-    everywhere(WB_F32, true);
-    everywhere(WB_BF16, true);
-    everywhere(WB_F64, false);
-    everywhere(WB_F16, false);
+    all_readers(WB_F32, true);
+    all_readers(WB_BF16, true);
+    all_readers(WB_F64, false);
+    all_readers(WB_F16, false);
 }
 
-/* A backend that takes every epilogue, the sums of rows, and attention. */
+/* On a device that supports every fused epilogue, sums and attention. */
 TEST(where_all_is_absorbed)
 {
-    if (far_away()) return;
+    if (compiles_kernels()) return;
     const wb_device *before = wb__use_device(near_device());
     near_ask(true);
     near_allow(~0u);
-    everywhere(WB_F32, true);
+    all_readers(WB_F32, true);
     wb__use_device(before);
 }
 

@@ -13,35 +13,35 @@ static wb_layer *net(void)
     return wb_Chain(wb_Dense(IN, 6, wb_tanh), wb_Dense(6, OUT));
 }
 
-/* ---- what composite functions hand out ------------------------------------------------------- */
+/* ---- the objects that functions leave in the scope ------------------------------------------- */
 
-static int handed(void) { return wb__this_thread()->scope->n; }
+static int objects_in_scope(void) { return wb__this_thread()->scope->n; }
 
-static wb_tensor *stash;
-static wb_tensor *stashing(wb_tensor *x)
+static wb_tensor *stored;
+static wb_tensor *storing(wb_tensor *x)
 {
-    stash = wb_mul(x, wb_scalar(2));        /* for the program alone */
+    stored = wb_mul(x, wb_scalar(2));       /* a global of the program, not a result */
     return wb_tanh(x);
 }
 
 TEST(only_results_are_handed_out)
 {
-    wb_layer *m = net(), *with = wb_Chain(wb_Dense(IN, OUT, stashing), wb_identity);
+    wb_layer *m = net(), *with = wb_Chain(wb_Dense(IN, OUT, storing), wb_identity);
     wb_opt_state *s = wb_setup(wb_Adam(), m);
     wb_tensor *x = wb_randn(ROWS, IN), *y = wb_randn(ROWS, OUT);
     wb_scope *scope = wb_scope_open();
     wb_tensor *yhat = wb_call(m, x);
-    assert_int_equal(handed(), 1);
+    assert_int_equal(objects_in_scope(), 1);
     wb_tensor *l = wb_mse(yhat, y);
-    assert_int_equal(handed(), 2);
+    assert_int_equal(objects_in_scope(), 2);
     wb_tree *g = wb_gradient(l, m);
-    assert_int_equal(handed(), 2 + 1 + 4);              /* the tree, and each gradient */
+    assert_int_equal(objects_in_scope(), 2 + 1 + 4);              /* the tree, and each gradient */
     assert_int_equal(wb_update(s, m, g), 0);
-    assert_int_equal(handed(), 7);
-    wb_call(with, x);                                   /* a function of the program: all stays */
-    wb_eval(stash);
-    assert_int_equal(wb_ndim(stash), 2);
-    assert_true(isfinite(wb_at(stash, 1, 1)));
+    assert_int_equal(objects_in_scope(), 7);
+    wb_call(with, x);                   /* the tensors of the program's functions are not freed */
+    wb_eval(stored);
+    assert_int_equal(wb_ndim(stored), 2);
+    assert_true(isfinite(wb_at(stored, 1, 1)));
     assert_int_equal(wb_scope_close(scope), 0);
     wb_shutdown();
 }
@@ -86,7 +86,7 @@ TEST(what_was_kept_has_no_gradient)
         assert_null(wb_gradient(l, v));                 /* not silently zeros */
         assert_int_equal(wb_error_code(), WB_ERROR_ARGUMENT);
         wb_tensor *g = wb_gradient(wb_sum(wb_mul(v, l)), v);
-        assert_true(wb_at(g, 0) == 3);                  /* a constant to what is made of it */
+        assert_true(wb_at(g, 0) == 3);                  /* an operand that is a constant */
         if (retained) wb_release(l);
     }
     wb_shutdown();
@@ -111,7 +111,8 @@ TEST(none_is_in_no_scope)
     assert_int_equal(wb__refs(WB_NONE), counted);
 }
 
-/* A tree may be older than the tensors that it holds: those die with it, and are not computed. */
+/* A tree may be created before the tensors that it holds.  They are freed with it, and closing the
+ * scope does not evaluate them. */
 TEST_IN_SCOPE(trees_die_before_what_they_hold)
 {
     wb_tensor *x = wb_ones(3);
@@ -136,7 +137,7 @@ TEST(kept_over_levels_and_in_trees)
     wb_batch batch = {.x = wb_keep(wb_sub(v, wb_scalar(5))), .y = wb_keep(wb_mul(v, v))};
     const int64_t steps = wb_stats().steps;
     assert_int_equal(wb_scope_close(three), 0);
-    assert_int_equal(wb_stats().steps, steps + 1);      /* all of it, as one plan */
+    assert_int_equal(wb_stats().steps, steps + 1);      /* one evaluation for all kept objects */
     wb_assign(v, wb_zeros(4));
     wb_eval(v);
     x = wb_keep(x);
@@ -158,9 +159,9 @@ TEST(kept_over_levels_and_in_trees)
     wb_shutdown();
 }
 
-/* ---- writes that cannot be made -------------------------------------------------------------- */
+/* ---- writes that cannot be computed ---------------------------------------------------------- */
 
-/* A value whose version is gone, still unevaluated. */
+/* An unevaluated value that depends on an overwritten version of a variable. */
 static wb_tensor *lost(void)
 {
     wb_tensor *v = wb_variable(wb_ones(3)), *old = wb_add(v, v), *use = wb_neg(old);
@@ -173,7 +174,8 @@ static wb_tensor *lost(void)
 TEST(a_write_that_cannot_be_made_is_taken_back)
 {
     wb_scope *scope = wb_scope_open();
-    wb_tensor *w = wb_variable(wb_full_array(4, WB_F32, 1, (int64_t[]){3})), *u = wb_variable(wb_ones(3));
+    wb_tensor *w = wb_variable(wb_full_array(4, WB_F32, 1, (int64_t[]){3})),
+              *u = wb_variable(wb_ones(3));
     wb_tensor *old = lost();
     assert_int_equal(wb_assign(u, wb_zeros(3)), 0);
     int status = wb_assign(w, wb_mul(old, old));
@@ -183,11 +185,11 @@ TEST(a_write_that_cannot_be_made_is_taken_back)
     }
     assert_int_equal(status, WB_ERROR_VERSION);
     wb_clear_error();
-    assert_true(wb_at(w, 0) == 4 && wb_at(u, 0) == 1);  /* each is what it was */
+    assert_true(wb_at(w, 0) == 4 && wb_at(u, 0) == 1);  /* both have their old values */
     assert_string_equal(wb_error(), "");
     assert_int_equal(wb_assign(w, wb_ones(3)), 0);
     assert_true(wb_at(w, 2) == 1);
-    /* asking for what is gone does no harm to writes that can be made */
+    /* reading a value that cannot be computed does not cancel a valid write */
     assert_int_equal(wb_assign(w, wb_zeros(3)), 0);
     assert_null(wb_data(old));
     assert_true(wb_at(w, 2) == 0);
@@ -223,7 +225,7 @@ TEST(lists_close_their_holes)
     wb_tensor *ring[ALIVE] = {NULL};
     for (int scoped = 0; scoped < 2; scoped++) {
         wb_tensor *first = wb_ones(1);
-        for (int i = 0; i < 20000; i++) {               /* freed out of order, within scopes or not */
+        for (int i = 0; i < 20000; i++) {               /* freed in another order */
             wb_scope *s = scoped ? wb_scope_open() : NULL;
             wb_tensor *x = wb_full_array(i, WB_I32, 0, NULL);
             if (scoped) x = wb_keep(x);
@@ -231,7 +233,7 @@ TEST(lists_close_their_holes)
             if (ring[i % ALIVE]) wb_free(ring[i % ALIVE]);
             ring[i % ALIVE] = x;
         }
-        assert_true(handed() < 4 * ALIVE);
+        assert_true(objects_in_scope() < 4 * ALIVE);
         for (int i = 0; i < ALIVE; i++) {
             assert_true(wb_item(ring[i]) == 20000 - ALIVE + i);
             wb_free(ring[i]);
@@ -245,11 +247,11 @@ TEST(lists_close_their_holes)
 
 static int released;
 static wb_tensor *late;
-static void making(void *data, void *ctx)
+static void release_data(void *data, void *ctx)
 {
     free(data);
     released++;
-    for (int i = 0; i < 100; i++) wb_ones(3);           /* of the scope that is closing */
+    for (int i = 0; i < 100; i++) wb_ones(3);           /* in the scope that is closing */
     wb_tensor *x = wb_exp(wb_zeros(3));
     assert_true(wb_at(x, 1) == 1);
     if (released == 7) late = wb_retain(wb_add(x, x));
@@ -262,7 +264,7 @@ TEST(release_functions_may_make_tensors)
     wb_tensor *kept[50];
     for (int i = 0; i < 50; i++) {
         float *data = calloc(3, sizeof *data);
-        wb_tensor *b = wb_borrow(data, WB_F32, 1, (int64_t[]){3}, making, NULL);
+        wb_tensor *b = wb_borrow(data, WB_F32, 1, (int64_t[]){3}, release_data, NULL);
         kept[i] = wb_retain(wb_mul(wb_ones(3), wb_scalar(i)));
         if (i % 3 == 0) wb_data(wb_add(b, b));
     }
@@ -278,14 +280,14 @@ TEST(release_functions_may_make_tensors)
     assert_true(wb_memory_used() <= held);
 }
 
-/* ---- after the end --------------------------------------------------------------------------- */
+/* ---- freed objects --------------------------------------------------------------------------- */
 
-/* Without WEBER_DEBUG=check too, as long as the memory has no new owner.  (Sanitizers and devices'
- * counts of allocations have it given back at once.) */
+/* The use of a freed object is an error without WEBER_DEBUG=check too, as long as its memory is not
+ * reused. */
 TEST(what_was_freed_is_found_out)
 {
 #if defined(__SANITIZE_ADDRESS__)
-    printf("SKIP: AddressSanitizer ends a program that looks at what was freed\n");
+    printf("SKIP: AddressSanitizer ends a program that reads freed memory\n");
     skip();
 #else
     wb_scope *s = wb_scope_open();

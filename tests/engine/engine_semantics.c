@@ -1,5 +1,5 @@
-/* Variables and their versions, scopes, randomness, plans and errors, as the architecture
- * defines them.  Recorded functions are tested in engine_compile.c. */
+/* Variables and their versions, scopes, random numbers, plans and errors.  Recorded functions are
+ * tested in engine_compile.c. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -7,7 +7,9 @@
 
 #include <time.h>
 
-#define F(...) wb_from((float[]){__VA_ARGS__}, WB_F32, 1, (int64_t[]){sizeof((float[]){__VA_ARGS__}) / sizeof(float)})
+#define F(...) \
+    wb_from((float[]){__VA_ARGS__}, WB_F32, 1, \
+            (int64_t[]){sizeof((float[]){__VA_ARGS__}) / sizeof(float)})
 
 static void is(wb_tensor *x, int n, const float *want)
 {
@@ -40,21 +42,23 @@ TEST_IN_SCOPE(versions)
     IS(y, 1, 2);
     IS(a, -1, -2);
     IS(b, 3, 4);
-    /* straight: x := y; y := what x was */
+    /* a swap without arithmetic: p := q, q := the old p */
     wb_tensor *p = wb_variable(F(1, 2)), *q = wb_variable(F(3, 4)), *p_was = wb_reshape(p, 2);
     assert_int_equal(wb_assign(p, q) | wb_assign(q, p_was), 0);
     assert_int_equal(wb_eval(p, q), 0);
     IS(p, 3, 4);
     IS(q, 1, 2);
-    /* one value to two variables, and turned round to a third */
-    wb_tensor *same = wb_mul(wb_exp(p), wb_scalar(0)), *one = wb_variable(F(7, 8)), *two = wb_variable(F(9, 10));
+    /* one value is assigned to two variables, and flipped to a third */
+    wb_tensor *same = wb_mul(wb_exp(p), wb_scalar(0)), *one = wb_variable(F(7, 8)),
+              *two = wb_variable(F(9, 10));
     wb_tensor *three = wb_variable(F(5, 6));
     same = wb_add(same, F(1, 2));
-    assert_int_equal(wb_assign(one, same) | wb_assign(two, same) | wb_assign(three, wb_flip(same, 0)), 0);
+    assert_int_equal(
+        wb_assign(one, same) | wb_assign(two, same) | wb_assign(three, wb_flip(same, 0)), 0);
     IS(two, 1, 2);
     IS(one, 1, 2);
     IS(three, 2, 1);
-    /* from itself, reversed, transposed, shifted */
+    /* a variable is assigned its own flip, rotation, sum with its transpose, and product */
     wb_tensor *r = wb_variable(F(1, 2, 3, 4, 5));
     wb_assign(r, wb_flip(r, 0));
     IS(r, 5, 4, 3, 2, 1);
@@ -73,20 +77,20 @@ TEST(gone_versions)
     wb_tensor *v = wb_variable(F(1, 2));
     wb_tensor *inner = wb_exp(v), *loss = wb_sum(inner);
     wb_assign(v, wb_neg(v));
-    assert_int_equal(wb_eval(v),
-                     0); /* loss is nobody's operand: computed with it; inner was consumed */
+    /* The loss is an unconsumed output, which is evaluated with v; inner is consumed. */
+    assert_int_equal(wb_eval(v), 0);
     assert_true(fabs(wb_item(loss) - (exp(1) + exp(2))) < 1e-5);
     wb_clear_error();
     assert_null(wb_data(inner));
     FAILED(WB_ERROR_VERSION, "wb_eval");
     IS(v, -1, -2);
-    /* a failed question leaves a pending write as it is */
+    /* a read that fails does not cancel a pending write */
     wb_clear_error();
     wb_assign(v, wb_mul(v, wb_scalar(3)));
     assert_null(wb_data(inner));
     IS(v, -3, -6);
     wb_clear_error();
-    /* its name stands in the message */
+    /* the message contains the parameter's name */
     wb_layer *dense = wb_Dense(2, 2);
     wb_tensor *w = wb_get(dense, "weight"), *deep = wb_neg(w), *top = wb_neg(deep);
     wb_opt_state *o = wb_setup(wb_Descent(.eta = 0.1), dense);
@@ -101,7 +105,7 @@ TEST(gone_versions)
     wb_scope_close(s);
 }
 
-/* The same loss read before, after or around the update; lazily and eagerly. */
+/* The same loss, read at four points before or after the update, lazily and eagerly. */
 TEST(loss_around_update)
 {
     double seen[2][4];
@@ -136,7 +140,7 @@ TEST(loss_around_update)
             fail_msg("%g %g %g", seen[0][0], seen[0][i / 2], seen[1][i % 4]);
 }
 
-/* ---- gradients and chance -------------------------------------------------------------------- */
+/* ---- gradients and random numbers ------------------------------------------------------------ */
 
 TEST_IN_SCOPE(same_draws_again)
 {
@@ -170,8 +174,8 @@ TEST_IN_SCOPE(running_statistics)
     array once = values_of(wb_get(m, "layers.1.mean"));
     for (int i = 0; i < 4; i++)
         assert_true(fabs(once.at[i] - (0.9 * start.at[i] + 0.1 * mean.at[i])) < 1e-5);
-    assert_int_equal(wb_eval(wb_get(g, "layers.0.weight"), wb_get(g, "layers.2.bias")),
-                     0); /* recomputes, moves nothing */
+    /* This recomputes the forward pass, but must not update the running statistics again. */
+    assert_int_equal(wb_eval(wb_get(g, "layers.0.weight"), wb_get(g, "layers.2.bias")), 0);
     array again = values_of(wb_get(m, "layers.1.mean"));
     assert_memory_equal(once.at, again.at, 4 * sizeof(double));
 }
@@ -229,7 +233,7 @@ TEST_IN_SCOPE(flat_memory)
                  (long long)after);
 }
 
-/* Only views and leaves: nothing grows either outside any scope but the tensors themselves. */
+/* A chain of evaluated results does not keep the tensors that it was computed from. */
 TEST_IN_SCOPE(results_keep_no_graph)
 {
     wb_tensor *x = wb_retain(wb_ones(100));
@@ -265,7 +269,7 @@ TEST_IN_SCOPE(numbers_are_no_structure)
     after = wb_stats();
     assert_int_equal(after.plans_built - before.plans_built, 0);
     assert_int_equal(after.plan_hits - before.plan_hits, 27);
-    /* more structures than the cache holds: the eldest goes, and is made again, right */
+    /* more structures than the cache holds: the oldest plan is evicted and later built again */
     wb_set_plan_cache(4);
     for (int round = 0; round < 2; round++)
         for (int n = 1; n < 9; n++) {
@@ -281,7 +285,7 @@ TEST_IN_SCOPE(numbers_are_no_structure)
 
 TEST(memory_estimate)
 {
-    wb_shutdown();                                          /* no arena from before */
+    wb_shutdown();                                          /* frees the arena of other tests */
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_randn(300, 40), *w = wb_randn(40, 50);
     wb_eval(x, w);
@@ -301,7 +305,7 @@ TEST(memory_estimate)
     wb_scope_close(s);
 }
 
-/* Of this thread on a processor: neither other programs nor a device lengthen it. */
+/* The CPU time of this thread, which excludes other programs and devices. */
 static double cpu_seconds(void)
 {
     struct timespec t;
@@ -336,11 +340,11 @@ TEST(long_chains)
 #if defined(__SANITIZE_ADDRESS__)
         unit /= 10;
 #else
-        if (fewer() > 1) unit /= 5;             /* another device has been through it whole */
+        if (fewer() > 1) unit /= 5;             /* another device runs the full lengths */
 #endif
         double a = seconds_for_chain(unit, kind), b = seconds_for_chain(2 * unit, kind),
                c = seconds_for_chain(4 * unit, kind);
-        /* a neighbour on the processor slows a run, but not every one */
+        /* other programs may slow down a run, but not each of five */
         for (int again = 0; again < 4 && c > 10 * a + 0.5 && c > 5 * b; again++)
             c = fmin(c, seconds_for_chain(4 * unit, kind));
         if (c > 10 * a + 0.5 && c > 5 * b)
@@ -387,7 +391,7 @@ TEST_IN_SCOPE(errors)
     wb_clear_error();
     assert_true(isnan(wb_item(wb_zeros(2))));
     wb_clear_error();
-    /* the first message stays */
+    /* calls with the result of a failed call keep its error */
     wb_tensor *bad = wb_add(wb_zeros(3), wb_zeros(4)),
               *more = wb_sum(wb_relu(wb_matmul(bad, wb_zeros(9, 9))));
     assert_null(more);

@@ -1,5 +1,6 @@
-/* A value does not depend on what is evaluated with it: integers wrap and bools are 0 or 1
- * inside a kernel as in memory, and a sum over no elements is 0 for every reader. */
+/* A value does not depend on the other values of its plan.  Integers wrap and bools are 0 or 1
+ * within a kernel as in memory, and a sum over no elements is 0 for every operation that reads
+ * it. */
 #include "reference.h"
 
 #include "engine/tensor.h"
@@ -17,13 +18,15 @@ static wb_tensor *keep(values *v, wb_tensor *t)
     return t;
 }
 
-/* Operations on integers whose results do not fit, and those that would notice. */
+/* Integer operations whose results overflow the dtype, and operations on these results that would
+ * have other values without the wrap. */
 static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
 {
     const wb_reduce_options rows = {.size = sizeof rows, .axes = WB_INTS(1), .keep = true};
     wb_tensor *sums[4] = {keep(v, wb_sum_with(x, &rows)), keep(v, wb_sum(x, .axes = WB_INTS(0))),
                           keep(v, wb_sum(x)), keep(v, wb_sum_with(wb_mul(x, y), &rows))};
-    wb_tensor *made[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x), wb_abs(x), wb_sub(y, x), wb_div(x, y)};
+    wb_tensor *results[] = {wb_add(x, y), wb_mul(x, y), wb_square(x), wb_neg(x),
+                            wb_abs(x),    wb_sub(y, x), wb_div(x, y)};
     for (int i = 0; i < 4; i++) {
         wb_tensor *s = sums[i];
         keep(v, wb_astype(s, WB_F32));
@@ -33,25 +36,27 @@ static void arithmetic(values *v, wb_tensor *x, wb_tensor *y)
         keep(v, wb_max(s));
         keep(v, wb_div(wb_add(x, s), wb_scalar(3)));
     }
-    for (size_t i = 0; i < WB__COUNT(made); i++) {
-        keep(v, made[i]);
-        keep(v, wb_astype(made[i], WB_I64));
-        keep(v, wb_div(made[i], wb_scalar(2)));
-        keep(v, wb_lt(made[i], x));
+    for (size_t i = 0; i < WB__COUNT(results); i++) {
+        keep(v, results[i]);
+        keep(v, wb_astype(results[i], WB_I64));
+        keep(v, wb_div(results[i], wb_scalar(2)));
+        keep(v, wb_lt(results[i], x));
     }
     keep(v, wb_where(wb_gt(wb_square(x), y), x, wb_neg(y)));
 }
 
-/* Numbers, counts and bools that their dtype does not hold. */
+/* Constants and ranges with values that their dtype cannot represent. */
 static void sources(values *v, wb_dtype t)
 {
     const int64_t n = 700, one = 1;
-    wb_tensor *x[3] = {wb_arange(n, t), wb_full_array(300.7, t, 1, &one), wb_full_array(-7, t, 1, &n)};
+    wb_tensor *x[3] = {wb_arange(n, t), wb_full_array(300.7, t, 1, &one),
+                       wb_full_array(-7, t, 1, &n)};
     for (int i = 0; i < 3; i++) {
         keep(v, x[i]);
         keep(v, wb_astype(x[i], WB_F64));
         keep(v, wb_astype(wb_eq(x[i], wb_flip(x[i], 0)), WB_I32));
-        keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32), wb_scalar(0)));
+        keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32),
+                         wb_scalar(0)));
         if (t == WB_BOOL) {
             keep(v, wb_not(x[i]));
             keep(v, wb_and(x[i], wb_full_array(2, t, 1, &n)));
@@ -70,17 +75,19 @@ static void build(values *v, wb_dtype t, int what)
     draw_state = 5;
     for (int i = 0; i < ROWS * COLUMNS; i++)
         for (int k = 0; k < 2; k++)
-            x[k][i] = t == WB_I64 || t == WB_I32 ? (int64_t)draw_bits() >> draw_int(0, 62) : draw_int(-128, 255);
-    wb_tensor *a = wb_astype(wb_from(x[0], WB_I64, 2, dims), t), *b = wb_astype(wb_from(x[1], WB_I64, 2, dims), t);
+            x[k][i] = t == WB_I64 || t == WB_I32 ? (int64_t)draw_bits() >> draw_int(0, 62)
+                                                 : draw_int(-128, 255);
+    wb_tensor *a = wb_astype(wb_from(x[0], WB_I64, 2, dims), t),
+              *b = wb_astype(wb_from(x[1], WB_I64, 2, dims), t);
     if (wb_eval(a, b)) fail_msg("%s", wb_error());
     if (what) arithmetic(v, a, b);
     else sources(v, t);
 }
 
-/* Where every kernel is compiled: fewer of them. */
-static bool far_away(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
+/* True on a device that compiles kernels: fewer cases are tested there. */
+static bool compiles_kernels(void) { return getenv("WEBER_TEST_DEVICE") != NULL; }
 
-/* Each by itself, on the CPU. */
+/* The expected values: eagerly, one operation at a time, on the CPU. */
 static void one_by_one(values *v, wb_dtype t, int what, array *want)
 {
     const wb_device *before = wb__use_device(NULL);
@@ -108,7 +115,7 @@ TEST(integers_wrap_everywhere)
             build(&v, t, what);
             if (wb_eval_array(n, v.t)) fail_msg("%s", wb_error());
             for (int i = 0; i < n; i++) same(&v, i, &want[i], t, "all at once");
-            for (int i = 0; i < n && !far_away(); i++) {
+            for (int i = 0; i < n && !compiles_kernels(); i++) {
                 build(&v, t, what);
                 same(&v, i, &want[i], t, "alone");
             }
@@ -117,14 +124,16 @@ TEST(integers_wrap_everywhere)
         }
 }
 
-/* A number beside an integer tensor is converted to its dtype. */
+/* A wb_scalar with an integer tensor is converted to its dtype; out of its range it is an error. */
 TEST(numbers_that_do_not_fit)
 {
     static const struct { wb_dtype dtype; double fits, over; } all[] = {
-        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0}, {WB_I64, -0x1p63, 1e19}};
+        {WB_I8, -128, 128}, {WB_U8, 255, -1}, {WB_I32, 2147483647.0, -2147483649.0},
+        {WB_I64, -0x1p63, 1e19}};
     for (size_t i = 0; i < WB__COUNT(all); i++) {
         wb_tensor *x = wb_full_array(3, all[i].dtype, 1, (int64_t[]){2});
-        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) == (3 > all[i].fits));
+        assert_true(wb_item(wb_max(wb_astype(wb_gt(x, wb_scalar(all[i].fits)), WB_I32))) ==
+                    (3 > all[i].fits));
         assert_null(wb_lt(x, wb_scalar(all[i].over)));
         FAILED(WB_ERROR_DTYPE, wb_dtype_name(all[i].dtype));
         assert_null(wb_where(wb_gt(x, wb_scalar(0)), wb_scalar(all[i].over), x));
@@ -132,10 +141,10 @@ TEST(numbers_that_do_not_fit)
     }
 }
 
-/* The numbers themselves, of sums of i8. */
+/* Sums of i8, with expected values computed by hand. */
 TEST(sums_of_bytes)
 {
-    static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* rows: 153, -139 */
+    static const int8_t x[8] = {100, 53, -70, 70, 100, -120, -110, -9};     /* sums: 153, -139 */
     wb_tensor *s = wb_sum(wb_from(x, WB_I8, 2, (int64_t[]){2, 4}), .axes = WB_INTS(1));
     wb_tensor *wide = wb_astype(s, WB_I32), *above = wb_gt(s, wb_scalar(0)), *most = wb_max(s);
     wb_tensor *half = wb_div(s, wb_scalar(2));
@@ -146,7 +155,7 @@ TEST(sums_of_bytes)
     assert_true(wb_at(half, 0) == -51 && wb_at(half, 1) == 58 && wb_item(most) == 117);
 }
 
-/* ---- nothing to sum -------------------------------------------------------------------------- */
+/* ---- sums over no elements ------------------------------------------------------------------- */
 
 enum { FOLLOWERS = 9 };
 
@@ -189,10 +198,11 @@ static const struct { int ndim; int64_t dims[4]; } empty[] = {
     {1, {0}},        {2, {0, 5}},    {2, {5, 0}},    {2, {0, 0}},      {3, {16, 5, 0}},
     {3, {3, 0, 4}},  {3, {0, 6, 2}}, {4, {2, 3, 0, 4}}, {2, {1, 0}}};
 
-static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
+static void of_nothing(int shape, unsigned mask, bool keep_axes, bool computed)
 {
     wb_scope *scope = wb_scope_open();
-    const array x = ref_new(empty[shape].ndim, empty[shape].dims), want = ref_sum(x, mask, keep_axes);
+    const array x = ref_new(empty[shape].ndim, empty[shape].dims),
+                want = ref_sum(x, mask, keep_axes);
     wb_reduce_options o = {.size = sizeof o, .keep = keep_axes};
     int64_t axes[WB_MAX_DIMS];
     int n_axes = 0;
@@ -201,15 +211,18 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
     wb_ints_set(o.axes, n_axes, axes);
     wb_tensor *t = tensor_of(x, WB_F32, 0), *all[FOLLOWERS];
     if (want.size) {
-        wb_tensor *s = wb_sum_with(made ? wb_tanh(t) : t, &o);
+        wb_tensor *s = wb_sum_with(computed ? wb_tanh(t) : t, &o);
         for (int i = 0; i < FOLLOWERS; i++) all[i] = follower(s, i);
         if (wb_eval_array(FOLLOWERS, all)) fail_msg("%s", wb_error());
         for (int i = 0; i < FOLLOWERS; i++)
-            check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape, mask, i);
+            check(all[i], followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d at once", shape,
+                  mask, i);
     }
-    for (int i = 0; i < FOLLOWERS && want.size && !far_away(); i++)
-        check(follower(wb_sum_with(made ? wb_tanh(t) : t, &o), i), followed(want, i), 1e-6, 1e-6,
-              "shape %d, axes %x: %d alone", shape, mask, i);
+    for (int i = 0; i < FOLLOWERS && want.size && !compiles_kernels(); i++) {
+        wb_tensor *s = wb_sum_with(computed ? wb_tanh(t) : t, &o);
+        check(follower(s, i), followed(want, i), 1e-6, 1e-6, "shape %d, axes %x: %d alone", shape,
+              mask, i);
+    }
     wb_scope_close(scope);
     ref_forget();
 }
@@ -217,14 +230,14 @@ static void of_nothing(int shape, unsigned mask, bool keep_axes, bool made)
 TEST(sums_of_nothing)
 {
     static const struct { int shape; unsigned mask; } few[] = {{1, 1}, {2, 2}, {4, 5}, {5, 2}};
-    for (size_t i = 0; i < WB__COUNT(few) && far_away(); i += (size_t)fewer())
+    for (size_t i = 0; i < WB__COUNT(few) && compiles_kernels(); i += (size_t)fewer())
         of_nothing(few[i].shape, few[i].mask, false, true);
-    for (int shape = 0; shape < (int)WB__COUNT(empty) && !far_away(); shape++)
+    for (int shape = 0; shape < (int)WB__COUNT(empty) && !compiles_kernels(); shape++)
         for (unsigned mask = 1; mask < 1u << empty[shape].ndim; mask++)
-            for (int way = 0; way < 4; way++) of_nothing(shape, mask, way & 1, way >> 1);
+            for (int k = 0; k < 4; k++) of_nothing(shape, mask, k & 1, k >> 1);
 }
 
-/* What a model's parameters get from a batch of no observations: zeros. */
+/* Losses of a model; with a batch of no observations all gradients are zeros. */
 static wb_tensor *head(wb_tensor *y, int which)
 {
     switch (which) {
@@ -240,7 +253,8 @@ TEST(gradients_of_nothing)
 {
     for (int which = 0; which < 5; which += fewer()) {
         wb_scope *scope = wb_scope_open();
-        const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}), ref_new(2, (int64_t[]){0, 2})};
+        const array zeros[3] = {ref_new(1, (int64_t[]){19}), ref_new(2, (int64_t[]){19, 2}),
+                                ref_new(2, (int64_t[]){0, 2})};
         wb_tensor *x[3], *g[3];
         for (int i = 0; i < 3; i++) x[i] = tensor_of(zeros[i], WB_F32, 0);
         wb_tensor *loss = head(wb_linear(x[2], x[1], x[0]), which);

@@ -1,13 +1,13 @@
-/* Slices of evaluated tensors whose starts change from step to step: all starts use one plan,
- * and the values equal those of a plain copy, whatever operations are between the tensor and its
- * use. */
+/* Slices of evaluated tensors (windows) whose starts change from step to step.  All starts use one
+ * plan, and the results equal those of copied slices, whatever views are between the tensor and the
+ * operation that reads it. */
 #include "reference.h"
 
 #include "engine/plan.h"
 
 static int64_t built(void) { return wb_stats().plans_built; }
 
-/* Values 0, 1, ... below `most`, in a tensor of its own. */
+/* An array of the numbers 0, 1, ... modulo `most`. */
 static array counted(int ndim, const int64_t *dims, int most)
 {
     array x = ref_new(ndim, dims);
@@ -22,7 +22,7 @@ static wb_tensor *dense(array x, wb_dtype t)
     return y;
 }
 
-/* What a step reads, without a window: a copy from the host. */
+/* Rows as an evaluated tensor of their own, not as a slice. */
 static wb_tensor *rows_copied(array x, wb_dtype t, int64_t from, int64_t to)
 {
     return dense(ref_slice(x, 0, from, to), t);
@@ -32,7 +32,8 @@ static wb_tensor *rows_copied(array x, wb_dtype t, int64_t from, int64_t to)
 
 enum { STEPS = 100, ROWS = 40, FEATURES = 6 };
 
-/* Losses of steps on batches of 4 rows, windows that move; `copies`: on copies of them. */
+/* The losses of training steps on batches of 4 rows, which are slices with changing starts;
+ * `copies`: on copies of the slices. */
 static array train(bool copies, int64_t *plans)
 {
     wb_scope *s = wb_scope_open();
@@ -71,7 +72,8 @@ TEST(training_is_one_plan)
     assert_true(moved.at[STEPS - 1] < moved.at[0]);
 }
 
-/* Windows of a text, at any element, of small dtypes; inputs and what follows them overlap. */
+/* Windows of a text with any start, in dtypes of different sizes.  The input and the target, one
+ * element later, overlap. */
 TEST(texts_are_one_plan)
 {
     static const wb_dtype types[] = {WB_U8, WB_I32, WB_I64};
@@ -84,7 +86,8 @@ TEST(texts_are_one_plan)
         const int64_t before = built();
         for (int64_t i = 0; i + WINDOW < LENGTH; i++) {
             wb_scope *step = wb_scope_open();
-            wb_tensor *x = wb_slice(t, 0, i, i + WINDOW), *y = wb_slice(t, 0, i + 1, i + 1 + WINDOW);
+            wb_tensor *x = wb_slice(t, 0, i, i + WINDOW),
+                      *y = wb_slice(t, 0, i + 1, i + 1 + WINDOW);
             wb_tensor *z = wb_mul(wb_take(e, x), wb_unsqueeze(wb_astype(y, WB_F32), 1));
             array a = ref_take(table, ref_slice(text, 0, i, i + WINDOW));
             array b = ref_reshape(ref_slice(text, 0, i + 1, i + 1 + WINDOW), 2,
@@ -142,7 +145,8 @@ static pair expanded(pair p, int ndim, const int64_t *dims)
     return (pair){wb_expand_array(p.x, ndim, dims), ref_expand(p.want, ndim, dims)};
 }
 
-/* A slice of a tensor of [6, 8, 10] elements, with starts i, j and k below 4. */
+/* Chains of views of a tensor [6, 8, 10], with slices whose starts are computed from i, j and k
+ * below 4. */
 static pair rows(pair p, int i, int j, int k)
 {
     return sliced(p, 0, i, i + 2);
@@ -175,7 +179,7 @@ static pair steps_of_steps(pair p, int i, int j, int k)
 {
     return stepped(stepped(p, 2, 9 - k, 4, -2), 2, 2 + j % 2, 2, -1);
 }
-static pair turned(pair p, int i, int j, int k)
+static pair transposed(pair p, int i, int j, int k)
 {
     return corner(permuted(p, (int64_t[]){2, 0, 1}), i, j % 3, k);
 }
@@ -198,7 +202,8 @@ static pair nothing(pair p, int i, int j, int k)
 {
     return sliced(sliced(p, 1, j, j), 2, k, k + i);
 }
-/* No strides tell the reshape: the second start is part of the plan. */
+/* The reshape is no view: its result has to be copied.  So the second start is a part of the plan,
+ * which exists once for each of the four starts. */
 static pair copied_between(pair p, int i, int j, int k)
 {
     return sliced(reshaped(sliced(p, 2, i, i + 5), 1, (int64_t[]){240}), 0, k, k + 30);
@@ -212,7 +217,7 @@ static const struct {
     {"rows", rows, 1}, {"columns", columns, 1}, {"a corner", corner, 1},
     {"a slice of a slice", within, 1}, {"backwards", backwards, 1},
     {"of what is backwards", of_backwards, 1}, {"steps", of_steps, 1},
-    {"steps of steps", steps_of_steps, 1}, {"turned", turned, 1}, {"reshaped", as_rows, 1},
+    {"steps of steps", steps_of_steps, 1}, {"transposed", transposed, 1}, {"reshaped", as_rows, 1},
     {"a slice of a reshaped one", window_of_reshaped, 1}, {"spread out", spread, 1},
     {"copied between", copied_between, 4},
 };
@@ -238,7 +243,7 @@ TEST(chains_are_one_plan)
             if (built() - before > chains[c].plans)
                 fail_msg("%s of %s: %lld plans", chains[c].name, wb_dtype_name((wb_dtype)t),
                          (long long)(built() - before));
-            for (int n = 0; n < 16; n++) {      /* a slice alone, read */
+            for (int n = 0; n < 16; n++) {      /* the slice itself is the result */
                 pair got = chains[c].f(p, n % 4, (n + n / 4) % 4, (3 * n) % 4);
                 check(got.x, got.want, 0, 0, "%s of %s, alone", chains[c].name,
                       wb_dtype_name((wb_dtype)t));
@@ -259,7 +264,7 @@ TEST_IN_SCOPE(empty_windows)
     assert_int_equal(built() - before, 1);
 }
 
-/* ---- what reads windows ---------------------------------------------------------------------- */
+/* ---- operations that read windows ------------------------------------------------------------ */
 
 typedef wb_tensor *(*use)(wb_tensor *const *x);
 static wb_tensor *product(wb_tensor *const *x)
@@ -331,7 +336,7 @@ TEST(reading_is_one_plan)
     }
 }
 
-/* Memory of the program's at no round address. */
+/* Windows of the program's own memory, whose address is aligned to the element size only. */
 TEST(borrowed_windows)
 {
     const wb_device *was = wb_default_device();
@@ -367,8 +372,8 @@ static array numbers(int64_t from, int64_t n, double scale)
     return x;
 }
 
-/* A window of a version that is about to go has that version's values, whatever is written in
- * place. */
+/* A window of a variable's old version has the old values, although the evaluation overwrites the
+ * variable in place. */
 TEST(versions)
 {
     for (int64_t at = 0; at < 6; at++) {
@@ -383,18 +388,18 @@ TEST(versions)
         check(old, numbers(at, 4, 1), 0, 0, "the old version from %lld", (long long)at);
         assert_true(wb_item(sum) == 4.0 * (double)at + 6);
         check(wb_slice(v, 0, at, at + 4), numbers(at, 4, 10), 0, 0, "the new version");
-        /* of itself, moved: what is read lies beside what is written */
+        /* assigned its own rotation, in which every element moves */
         wb_tensor *head = wb_slice(v, 0, 0, 7), *tail = wb_slice(v, 0, 7, 10);
         assert_int_equal(wb_assign(v, wb_concat(0, tail, head)), 0);
         array parts[2] = {numbers(7, 3, 10), numbers(0, 7, 10)};
-        check(v, ref_concat(2, parts, 0), 0, 0, "turned");
+        check(v, ref_concat(2, parts, 0), 0, 0, "rotated");
         wb_scope_close(s);
         ref_forget();
     }
 }
 
-/* One variable is assigned a window of another one that the same evaluation writes to, in
- * whichever order. */
+/* A variable is assigned a window of another variable that the same evaluation overwrites, in both
+ * orders. */
 TEST(windows_of_what_is_written)
 {
     for (int64_t at = 0; at < 64; at++) {
@@ -412,7 +417,8 @@ TEST(windows_of_what_is_written)
     }
 }
 
-/* A window is the memory from its lowest to its highest element, for any strides. */
+/* wb__leaf_slice_of: the bytes from the lowest to the highest element of the slice, for any
+ * strides. */
 TEST_IN_SCOPE(windows_are_what_is_read)
 {
     wb_tensor *x = dense(numbers(0, 20, 1), WB_F32), *backwards = wb_flip(x, 0);
@@ -427,11 +433,12 @@ TEST_IN_SCOPE(windows_are_what_is_read)
         assert_true(wb__leaf_slice_of(rows[i].x, &w));
         assert_ptr_equal(w.base, x);
         if (w.at != 4 * rows[i].first || w.bytes != 4 * (rows[i].last - rows[i].first + 1))
-            fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at, (long long)(w.at + w.bytes));
+            fail_msg("row %d: bytes %lld to %lld", (int)i, (long long)w.at,
+                     (long long)(w.at + w.bytes));
     }
 }
 
-/* Of a variable that is only read the windows are run-time arguments too. */
+/* If a plan only reads a variable, the starts of the variable's windows are run-time arguments. */
 TEST_IN_SCOPE(read_variables)
 {
     wb_tensor *v = wb_variable(dense(numbers(0, 40, 1), WB_F32));
@@ -442,7 +449,7 @@ TEST_IN_SCOPE(read_variables)
     assert_int_equal(built() - before, 1);
 }
 
-/* The gradient of a window is 0 beside it. */
+/* The gradient of a variable through a window is 0 outside the window. */
 TEST_IN_SCOPE(gradients)
 {
     wb_tensor *v = wb_variable(dense(numbers(0, 12, 1), WB_F32));
@@ -495,8 +502,8 @@ TEST_IN_SCOPE(recordings)
     for (int i = 0; i < 5; i++) {
         wb_tensor *in = dense(numbers(i, 10, 1), WB_F32), *out[2];
         if (i == 3) assert_int_equal(wb_assign(c.variable, wb_mul(c.variable, wb_scalar(3))), 0);
-        if (i == 4) in = c.written;                 /* in the memory that the function writes */
-        c.at = 4 + (i > 0);                         /* the recording keeps the first */
+        if (i == 4) in = c.written;                 /* the input is the variable that is written */
+        c.at = 4 + (i > 0);                         /* the recording keeps the start of call 0 */
         assert_int_equal(wb_call_compiled(f, 1, &in, 2, out), 0);
         array want[2] = {ref_new(1, (int64_t[]){3}), ref_new(1, (int64_t[]){3})};
         for (int k = 0; k < 3; k++) {
@@ -509,7 +516,7 @@ TEST_IN_SCOPE(recordings)
     wb_object_free(f);
 }
 
-/* What is asked for, and what it takes, do not count a tensor and its windows twice. */
+/* The memory estimate counts a tensor with two windows once. */
 TEST_IN_SCOPE(estimates)
 {
     wb_tensor *x = dense(numbers(0, 1000, 1), WB_F32);

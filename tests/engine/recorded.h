@@ -1,5 +1,4 @@
-/* Helpers for functions that wb_compile records: a call that must succeed, another device, a
- * loss. */
+/* Helpers for tests of wb_compile: another device, a loss. */
 #ifndef TEST_RECORDED_H
 #define TEST_RECORDED_H
 
@@ -9,7 +8,7 @@
 #include "weber/files.h"
 #include "weber/train.h"
 
-/* Not the default device. */
+/* A CPU device that is not the default device. */
 static inline const wb_device *elsewhere(void)
 {
     const wb_device *d = wb_cpu_device();

@@ -11,9 +11,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static inline void fuzz_silence(wb_log_level level, const char *text, void *ctx) { (void)level, (void)text, (void)ctx; }
+static inline void fuzz_silence(wb_log_level level, const char *text, void *ctx)
+{
+    (void)level, (void)text, (void)ctx;
+}
 
-/* The file's path, which is always the same.  Turns the log off. */
+/* Writes the input to the file and returns its path, the same in every call.  Turns the log off. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static int fd = -1;

@@ -13,7 +13,7 @@ static void read_table(const char *path, bool values)
         return;
     }
     int64_t sum = 0;
-    for (int i = 0; values && i < t.n; i++)             /* whatever is promised is there */
+    for (int i = 0; values && i < t.n; i++)             /* every byte of an entry can be read */
         for (int64_t k = 0; t.entries[i].dtype && k < t.entries[i].bytes; k += 64)
             sum += ((const uint8_t *)t.entries[i].data)[k];
     if (sum < 0) abort();

@@ -1,5 +1,5 @@
-/* Any bytes as a TOML text: read or refused; and what is read can be changed, and says then what it
- * was told, and no other value is another. */
+/* Any bytes as a TOML text: read or refused.  After an edit of one key, that key has the new value,
+ * and another key has its old one. */
 #include "base/toml.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void check_edit(const char *text, size_t size, const char *value)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = wb__alloc(size + 1);           /* its own block, so that reading past it is seen */
+    char *text = wb__alloc(size + 1);           /* its own block, for sanitizers */
     if (!text) return 0;
     memcpy(text, data, size);
     wb__toml *t = wb__toml_parse("fuzz", text, size);

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define WEBER(...) \
-    process_run(&p, folder, (const char *const[]){NULL}, (const char *const[]){WB_TEST_COMMAND, __VA_ARGS__, NULL})
+    process_run(&p, folder, (const char *const[]){NULL}, \
+                (const char *const[]){WB_TEST_COMMAND, __VA_ARGS__, NULL})
 
 static process p;
 
@@ -38,16 +39,18 @@ static void prints(const char *words)
 static wb_layer *make_model(void)
 {
     wb_seed(5);
-    return wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(), wb_Dense(24, 4, wb_tanh));
+    return wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(),
+                    wb_Dense(24, 4, wb_tanh));
 }
 
-/* Every tensor of two models, in every bit. */
+/* Checks that the model `other` has the leaf's tensor, bit by bit. */
 static int same_leaf(const wb__leaf *leaf, void *other)
 {
     wb_tensor *y = wb_get(other, leaf->path);
     assert_non_null(y);
     assert_string_equal(wb_describe(leaf->x), wb_describe(y));
-    assert_memory_equal(wb_data(leaf->x), wb_data(y), (size_t)leaf->x->size * wb__dtype_size((wb_dtype)leaf->x->dtype));
+    assert_memory_equal(wb_data(leaf->x), wb_data(y),
+                        (size_t)leaf->x->size * wb__dtype_size((wb_dtype)leaf->x->dtype));
     return 0;
 }
 
@@ -72,13 +75,15 @@ static void put_safetensors(const char *name, const char *header, int64_t bytes)
 
 TEST(shows_models)
 {
-    assert_int_equal(wb_save(in_folder("m.safetensors"), wb_Chain(wb_Dense(2, 3, wb_relu), wb_Dense(3, 1))), 0);
+    assert_int_equal(
+        wb_save(in_folder("m.safetensors"), wb_Chain(wb_Dense(2, 3, wb_relu), wb_Dense(3, 1))), 0);
     WEBER("show", "m.safetensors");
     succeeded("Chain(\n"
               "  Dense(2 => 3, relu),                  # 9 parameters\n"
               "  Dense(3 => 1),                        # 4 parameters\n"
               ")                   # Total: 4 arrays, 13 parameters, 52 bytes.\n", "");
-    assert_int_equal(wb_save(in_folder("tree.safetensors"), wb_tuple(wb_zeros(300, 2), wb_ones(1))), 0);
+    assert_int_equal(wb_save(in_folder("tree.safetensors"), wb_tuple(wb_zeros(300, 2), wb_ones(1))),
+                     0);
     WEBER("show", "tree.safetensors");
     succeeded("tree.safetensors: safetensors, 2 tensors, 2.348 KiB\n"
               "  name  dtype  shape    bytes\n"
@@ -89,7 +94,8 @@ TEST(shows_models)
 TEST(shows_what_others_wrote)
 {
     put_safetensors("torch.safetensors", "{\"__metadata__\":{\"format\":\"pt\"},"
-                    "\"a\\u001b[31m\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],\"data_offsets\":[0,6]},"
+                    "\"a\\u001b[31m\":{\"dtype\":\"F8_E4M3\",\"shape\":[2,3],"
+                    "\"data_offsets\":[0,6]},"
                     "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[6,8]}}", 8);
     WEBER("show", "torch.safetensors");
     succeeded("torch.safetensors: safetensors, 2 tensors, 8 bytes\n"
@@ -99,7 +105,7 @@ TEST(shows_what_others_wrote)
               "  b          bf16     []     2 bytes\n", "");
 }
 
-/* 10 GB of which only the header is there to be read: the rest is a hole. */
+/* A sparse file of 10 GB: `weber show` reads only its header. */
 TEST(shows_large_ones)
 {
     put_safetensors("large.safetensors", "{\"x\":{\"dtype\":\"F32\",\"shape\":[50000,50000],"
@@ -173,7 +179,7 @@ TEST(shows_flux_models)
 #endif
 }
 
-TEST(says_what_is_wrong)
+TEST(reports_what_is_wrong)
 {
     WEBER("show", "absent.bson");
     PRINTS_ERROR("absent.bson", "No such file or directory");
@@ -228,7 +234,8 @@ TEST(models_stay_models)
     succeeded("t.safetensors: a model\n", "");
     wb__table t;
     assert_int_equal(wb__st_load(in_folder("t.safetensors"), false, &t), 0);
-    assert_non_null(wb__table_find(&t, "2.running_mean"));      /* relu is a layer of its own in a Sequential */
+    /* BatchNorm is layer 2, since relu becomes layer 1 of PyTorch's Sequential. */
+    assert_non_null(wb__table_find(&t, "2.running_mean"));
     wb__table_free(&t);
     same(model, wb_load(in_folder("t.safetensors")));
 }
@@ -243,11 +250,12 @@ TEST(tensors_go_by_name)
     wb_layer *model = make_model();
     assert_int_equal(wb_save(in_folder("a.safetensors"), model), 0);
     WEBER("convert", "a.safetensors", "a.npz");
-    succeeded("a.npz: 8 tensors by name\n", "weber: a.npz: only the tensors; NPZ files cannot hold layers\n");
+    succeeded("a.npz: 8 tensors by name\n",
+              "weber: a.npz: only the tensors; NPZ files cannot hold layers\n");
     WEBER("convert", "a.npz", "back.safetensors");
     succeeded("back.safetensors: 8 tensors by name\n", "");
-    wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3), wb_Flatten(),
-                               wb_Dense(24, 4, wb_tanh));
+    wb_layer *other = wb_Chain(wb_Conv(1, 3, {3, 2}, wb_relu, .flip = true), wb_BatchNorm(3),
+                               wb_Flatten(), wb_Dense(24, 4, wb_tanh));
     assert_int_equal(wb_load_state(in_folder("back.safetensors"), other), 0);
     same(model, other);
     WEBER("convert", "a.npz", "one.npy", "--tensor", "layers.3.weight");
@@ -297,7 +305,8 @@ TEST(refuses)
     PRINTS_ERROR("two.safetensors", "model");
     WEBER("convert", "two.safetensors", "x.npz", "--structs");
     PRINTS_ERROR("x.npz", "--structs", "--flux", "BSON");
-    put_safetensors("f8.safetensors", "{\"x\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2);
+    put_safetensors("f8.safetensors",
+                    "{\"x\":{\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]}}", 2);
     WEBER("convert", "f8.safetensors", "x.npz");
     PRINTS_ERROR("\"x\"", "F8_E4M3");
     assert_int_not_equal(access(in_folder("x.npz"), F_OK), 0);

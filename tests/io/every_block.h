@@ -1,5 +1,6 @@
-/* Counts every block of the process, of all libraries.  One file of a program includes it.
- * `live` are the bytes held now, `peak` the most since it was set. */
+/* Counts the heap memory of the process, that of all libraries included: `live` is the number of
+ * bytes held now, `peak` the largest since the test set it.  Include it in one file of a program.
+ * begin_counting returns false where nothing can be counted. */
 #ifndef EVERY_BLOCK_H
 #define EVERY_BLOCK_H
 
@@ -34,25 +35,35 @@ static void freed(const volatile void *block)
 {
     if (block) count(-(int64_t)__sanitizer_get_allocated_size(block));
 }
-static bool begin_counting(void) { return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0; }
+static bool begin_counting(void)
+{
+    return __sanitizer_install_malloc_and_free_hooks(made, freed) != 0;
+}
 #elif defined(__GLIBC__)
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *block, size_t n);
 void *__libc_memalign(size_t alignment, size_t n);
 void __libc_free(void *block);
-#define SEEN __attribute__((visibility("default")))       /* other libraries call it too */
+/* Other libraries call these functions too. */
+#define EXPORTED __attribute__((visibility("default")))
 static void *counted(void *block)
 {
     if (block) count((int64_t)malloc_usable_size(block));
     return block;
 }
-SEEN void *malloc(size_t n) { return counted(__libc_malloc(n)); }
-SEEN void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
-SEEN void *memalign(size_t alignment, size_t n) { return counted(__libc_memalign(alignment, n)); }
-SEEN void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
-SEEN int posix_memalign(void **block, size_t alignment, size_t n) { return (*block = memalign(alignment, n)) ? 0 : 12; }
-SEEN void *realloc(void *block, size_t n)
+EXPORTED void *malloc(size_t n) { return counted(__libc_malloc(n)); }
+EXPORTED void *calloc(size_t n, size_t size) { return counted(__libc_calloc(n, size)); }
+EXPORTED void *memalign(size_t alignment, size_t n)
+{
+    return counted(__libc_memalign(alignment, n));
+}
+EXPORTED void *aligned_alloc(size_t alignment, size_t n) { return memalign(alignment, n); }
+EXPORTED int posix_memalign(void **block, size_t alignment, size_t n)
+{
+    return (*block = memalign(alignment, n)) ? 0 : 12;
+}
+EXPORTED void *realloc(void *block, size_t n)
 {
     const int64_t before = block ? (int64_t)malloc_usable_size(block) : 0;
     void *larger = __libc_realloc(block, n);
@@ -60,7 +71,7 @@ SEEN void *realloc(void *block, size_t n)
     else if (!n) count(-before);
     return larger;
 }
-SEEN void free(void *block)
+EXPORTED void free(void *block)
 {
     if (block) count(-(int64_t)malloc_usable_size(block));
     __libc_free(block);

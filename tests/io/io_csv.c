@@ -1,5 +1,5 @@
 /* CSV files: numbers, quotes, labels, and errors that name the position. */
-#define WB_NO_MORE                  /* options in structs */
+#define WB_NO_MORE                  /* so that a struct may contain options (weber/base.h) */
 #include "folder.h"
 
 #include "base/files/file.h"
@@ -52,20 +52,22 @@ TEST(tables)
                       123456789012345678901234567890.0, 1e-50},
            NULL);
     if (setlocale(LC_ALL, "de_DE.UTF-8"))
-        expect("1,2.25,1.5e-7\n", (wb_load_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7}, NULL);
+        expect("1,2.25,1.5e-7\n", (wb_load_csv_options){0}, 1, 3, (double[]){1, 2.25, 1.5e-7},
+               NULL);
     setlocale(LC_ALL, "C");
 }
 
 TEST(labels)
 {
     const double x[] = {1, 2, 3, 4, 5, 6};
-    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_load_csv_options){.has_label = true, .label = -1}, 3, 2, x,
-           (int[]){7, 0, 7});
-    expect("b,1,2\na,3,4\nb,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x, (int[]){0, 1, 0});
+    expect("1,2,7\n3,4,0\n5,6,7.0\n", (wb_load_csv_options){.has_label = true, .label = -1}, 3, 2,
+           x, (int[]){7, 0, 7});
+    expect("b,1,2\na,3,4\nb,5,6\n", (wb_load_csv_options){.has_label = true}, 3, 2, x,
+           (int[]){0, 1, 0});
     expect("1,\"x, y\",2\n3,\"say \"\"z\"\"\",4\n5,\"x, y\",6\n",
            (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 0});
-    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n", (wb_load_csv_options){.has_label = true, .label = 1}, 3,
-           2, x, (int[]){0, 1, 1});
+    expect("1,\"two\nlines\",2\n3,4,4\n5,4,6\n",
+           (wb_load_csv_options){.has_label = true, .label = 1}, 3, 2, x, (int[]){0, 1, 1});
     expect("1\n2\n", (wb_load_csv_options){.has_label = true}, 2, 0, x, (int[]){1, 2});
 }
 
@@ -136,7 +138,8 @@ TEST(every_allocation_may_fail)
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
         wb__alloc_fail_at(n);
-        wb_dataset *d = load("1,2,a\n3,4,b\n", (wb_load_csv_options){.has_label = true, .label = -1});
+        wb_dataset *d = load("1,2,a\n3,4,b\n",
+                             (wb_load_csv_options){.has_label = true, .label = -1});
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         assert_true(finished == (d != NULL));

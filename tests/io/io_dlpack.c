@@ -9,15 +9,16 @@
 #include <pthread.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(DLTensor) == 48 && offsetof(DLManagedTensorVersioned, dl_tensor) == 32, "the layout");
+_Static_assert(sizeof(DLTensor) == 48 && offsetof(DLManagedTensorVersioned, dl_tensor) == 32,
+               "the layout");
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- export ---------------------------------------------------------------------------------- */
 
 static const float six[] = {0, 1, 2, 3, 4, 5};
 
 static wb_tensor *two_by_three(void) { return wb_from(six, WB_F32, 2, (int64_t[]){2, 3}); }
 
-TEST_IN_SCOPE(what_is_handed_out)
+TEST_IN_SCOPE(exports)
 {
     wb_tensor *x = two_by_three();
     DLManagedTensorVersioned *m = wb_to_dlpack(x);
@@ -26,13 +27,15 @@ TEST_IN_SCOPE(what_is_handed_out)
     assert_int_equal(m->flags, DLPACK_FLAG_READ_ONLY);
     const DLTensor *t = &m->dl_tensor;
     assert_true(t->device.device_type == kDLCPU && t->device.device_id == 0);
-    assert_true(t->ndim == 2 && t->shape[0] == 2 && t->shape[1] == 3 && t->strides[0] == 3 && t->strides[1] == 1);
+    assert_true(t->ndim == 2 && t->shape[0] == 2 && t->shape[1] == 3 && t->strides[0] == 3 &&
+                t->strides[1] == 1);
     assert_true(t->dtype.code == kDLFloat && t->dtype.bits == 32 && t->dtype.lanes == 1);
     assert_ptr_equal((char *)t->data + t->byte_offset, wb_data(x));
     m->deleter(m);
     static const struct { wb_dtype dtype; int code, bits; } types[] = {
-        {WB_F32, kDLFloat, 32}, {WB_F64, kDLFloat, 64}, {WB_F16, kDLFloat, 16}, {WB_BF16, kDLBfloat, 16},
-        {WB_I8, kDLInt, 8}, {WB_I32, kDLInt, 32}, {WB_I64, kDLInt, 64}, {WB_U8, kDLUInt, 8}, {WB_BOOL, kDLBool, 8}};
+        {WB_F32, kDLFloat, 32}, {WB_F64, kDLFloat, 64}, {WB_F16, kDLFloat, 16},
+        {WB_BF16, kDLBfloat, 16}, {WB_I8, kDLInt, 8}, {WB_I32, kDLInt, 32}, {WB_I64, kDLInt, 64},
+        {WB_U8, kDLUInt, 8}, {WB_BOOL, kDLBool, 8}};
     assert_int_equal(WB__COUNT(types), WB_DTYPE_COUNT - 1);
     for (size_t i = 0; i < WB__COUNT(types); i++) {
         wb_tensor *y = wb_astype(x, types[i].dtype);            /* not computed yet */
@@ -89,8 +92,6 @@ static void is_sequence(const float *values, float first, float step, int n)
     for (int i = 0; i < n; i++) assert_true(values[i] == first + step * (float)i);
 }
 
-/* Each kind of write: an assignment that reads the old value in place, one that does not, a
- * recording that is replayed, a file that is loaded. */
 static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     wb_tensor *v = ctx;
@@ -99,30 +100,32 @@ static int add_one(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return 1;
 }
 
-TEST(updates_change_nothing_lent)
+/* Exported values never change, whatever writes the variable later: assignments with and without
+ * its old value, a compiled step, a loaded file. */
+TEST(exported_values_do_not_change)
 {
     wb_scope *s = wb_scope_open();
     wb_tensor *v = wb_variable(two_by_three());
     DLManagedTensorVersioned *m = wb_to_dlpack(v), *again = wb_to_dlpack(v);
-    const float *lent = m->dl_tensor.data;
-    assert_ptr_equal(lent, wb_data(v));
-    assert_ptr_equal(lent, again->dl_tensor.data);
+    const float *exported = m->dl_tensor.data;
+    assert_ptr_equal(exported, wb_data(v));
+    assert_ptr_equal(exported, again->dl_tensor.data);
     assert_int_equal(wb_assign(v, wb_add(v, wb_scalar(10))), 0);
-    assert_ptr_equal(lent, m->dl_tensor.data);
+    assert_ptr_equal(exported, m->dl_tensor.data);
     is_sequence(wb_data(v), 10, 1, 6);
-    is_sequence(lent, 0, 1, 6);
+    is_sequence(exported, 0, 1, 6);
     again->deleter(again);
-    const float *mine = wb_data(v);
+    const float *updated = wb_data(v);
     assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(2))), 0);
     is_sequence(wb_data(v), 20, 2, 6);
-    assert_ptr_equal(mine, wb_data(v));                     /* in place, since nobody has this memory */
-    wb_tensor *before = wb_add(v, wb_scalar(0.5));          /* sees the value before the next write */
+    assert_ptr_equal(updated, wb_data(v));                  /* in place: it is not exported */
+    wb_tensor *before = wb_add(v, wb_scalar(0.5));          /* reads v before the next assignment */
     DLManagedTensorVersioned *second = wb_to_dlpack(v);
     assert_int_equal(wb_assign(v, wb_zeros(2, 3)), 0);
     is_sequence(wb_data(v), 0, 0, 6);
     is_sequence(wb_data(before), 20.5, 2, 6);
     is_sequence(second->dl_tensor.data, 20, 2, 6);
-    is_sequence(lent, 0, 1, 6);
+    is_sequence(exported, 0, 1, 6);
     second->deleter(second);
 
     wb_compiled *step = wb_compile(add_one, v);
@@ -156,8 +159,9 @@ TEST(updates_change_nothing_lent)
     wb_scope_close(s);
 }
 
-/* A model's training with every parameter lent: the same numbers as without. */
-static double train(bool lent, float *first)
+/* Trains a model for 5 steps and returns the loss; `first` receives the first weights.  With
+ * `exported`, each parameter is exported before each step, and the exports must not change. */
+static double train(bool exported, float *first)
 {
     wb_scope *s = wb_scope_open();
     wb_seed(3);
@@ -165,18 +169,19 @@ static double train(bool lent, float *first)
     wb_tensor *x = wb_randn(16, 4), *y = wb_randn(16, 2), *loss = NULL;
     wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.05), model);
     DLManagedTensorVersioned *out[5][4] = {{NULL}};
-    static const char *const names[] = {"layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"};
+    static const char *const names[] = {"layers.0.weight", "layers.0.bias", "layers.1.weight",
+                                        "layers.1.bias"};
     float kept[5][32];
     for (int i = 0; i < 5; i++) {
-        for (int k = 0; k < 4 && lent; k++) out[i][k] = wb_to_dlpack(wb_get(model, names[k]));
-        if (lent) memcpy(kept[i], out[i][0]->dl_tensor.data, sizeof kept[i]);
+        for (int k = 0; k < 4 && exported; k++) out[i][k] = wb_to_dlpack(wb_get(model, names[k]));
+        if (exported) memcpy(kept[i], out[i][0]->dl_tensor.data, sizeof kept[i]);
         loss = wb_mse(wb_call(model, x), y);
         assert_int_equal(wb_update(state, model, wb_gradient(loss, model)), 0);
         assert_false(wb_item(loss) != wb_item(loss));
     }
     memcpy(first, wb_data(wb_get(model, names[0])), 32 * sizeof *first);
     const double value = wb_item(loss);
-    for (int i = 0; i < 5 && lent; i++) {
+    for (int i = 0; i < 5 && exported; i++) {
         assert_memory_equal(kept[i], out[i][0]->dl_tensor.data, sizeof kept[i]);
         for (int k = 0; k < 4; k++) out[i][k]->deleter(out[i][k]);
     }
@@ -184,28 +189,28 @@ static double train(bool lent, float *first)
     return value;
 }
 
-TEST(training_while_lent)
+TEST(training_while_exported)
 {
     float with[32], without[32];
     assert_true(train(true, with) == train(false, without));
     assert_memory_equal(with, without, sizeof with);
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- import ---------------------------------------------------------------------------------- */
 
 static int deleted;
 static void count_deleted(DLManagedTensorVersioned *m)
 {
     deleted++;
     free(m->manager_ctx);
-    memset(m, 0xee, sizeof *m);                             /* whoever looks at it again fails */
+    memset(m, 0xee, sizeof *m);                             /* later uses of it fail */
     free(m);
 }
 
 typedef struct { float values[24]; int64_t shape[10], strides[10]; } storage;
 
-/* [2,3] of f32, whatever is done to it next; all in blocks of its own. */
-static DLManagedTensorVersioned *theirs(void)
+/* A [2,3] f32 tensor of another library, in heap blocks of its own.  Tests change its fields. */
+static DLManagedTensorVersioned *foreign(void)
 {
     storage *s = malloc(sizeof *s);
     DLManagedTensorVersioned *m = calloc(1, sizeof *m);
@@ -216,22 +221,22 @@ static DLManagedTensorVersioned *theirs(void)
     m->version = (DLPackVersion){1, 0};
     m->manager_ctx = s;
     m->deleter = count_deleted;
-    m->dl_tensor = (DLTensor){.data = s->values, .device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1},
-                              .shape = s->shape, .strides = s->strides};
+    m->dl_tensor = (DLTensor){.data = s->values, .device = {kDLCPU, 0}, .ndim = 2,
+                              .dtype = {kDLFloat, 32, 1}, .shape = s->shape, .strides = s->strides};
     return m;
 }
 
-TEST(what_comes_in)
+TEST(imports)
 {
     deleted = 0;
     wb_scope *s = wb_scope_open();
-    DLManagedTensorVersioned *m = theirs();
+    DLManagedTensorVersioned *m = foreign();
     const float *values = m->dl_tensor.data;
     wb_tensor *x = wb_from_dlpack(m);
     assert_string_equal(wb_describe(x), "[2,3] f32");
     assert_ptr_equal(wb_data(x), values);
     assert_true(wb_item(wb_sum(x)) == 15);
-    wb_tensor *doubled = wb_add(x, x);                      /* still to be computed, and needs it */
+    wb_tensor *doubled = wb_add(x, x);                  /* not computed yet: it reads x's memory */
     wb_object_free(x);
     assert_int_equal(deleted, 0);
     is_sequence(wb_data(doubled), 0, 2, 6);
@@ -239,29 +244,29 @@ TEST(what_comes_in)
     assert_int_equal(deleted, 1);
 
     s = wb_scope_open();
-    m = theirs();
+    m = foreign();
     m->version.minor = 7;
     m->dl_tensor.strides = NULL;
     m->dl_tensor.byte_offset = 8;
     x = wb_from_dlpack(m);
     is_sequence(wb_data(x), 2, 1, 6);
-    m = theirs();
+    m = foreign();
     m->dl_tensor.device = (DLDevice){kDLCUDAHost, 1};
-    m->deleter = NULL;                                      /* as the protocol allows */
+    m->deleter = NULL;                                      /* DLPack allows NULL */
     free(m->manager_ctx);
     free(m);
-    m = theirs();
+    m = foreign();
     m->dl_tensor.device = (DLDevice){kDLCUDAHost, 1};
     is_sequence(wb_data(wb_from_dlpack(m)), 0, 1, 6);
-    m = theirs();
-    m->dl_tensor.shape[0] = 1;                              /* a stride that is never made */
+    m = foreign();
+    m->dl_tensor.shape[0] = 1;                              /* the axis's stride is not used */
     m->dl_tensor.strides[0] = 99;
     values = m->dl_tensor.data;
     x = wb_from_dlpack(m);
     assert_ptr_equal(wb_data(x), values);
     wb_tensor *v = wb_variable(x);
     wb_object_free(x);
-    assert_int_equal(deleted, 2);                           /* a variable has memory of its own */
+    assert_int_equal(deleted, 2);                           /* v has its own copy of the values */
     is_sequence(wb_data(v), 0, 1, 3);
     wb_scope_close(s);
     assert_int_equal(deleted, 4);
@@ -271,22 +276,22 @@ TEST(what_is_copied)
 {
     wb_scope *s = wb_scope_open();
     deleted = 0;
-    DLManagedTensorVersioned *m = theirs();
-    memcpy(m->dl_tensor.strides, (int64_t[]){1, 2}, 2 * sizeof(int64_t));       /* turned */
+    DLManagedTensorVersioned *m = foreign();
+    memcpy(m->dl_tensor.strides, (int64_t[]){1, 2}, 2 * sizeof(int64_t));   /* transposed */
     wb_tensor *x = wb_from_dlpack(m);
     assert_int_equal(deleted, 1);
     assert_memory_equal(wb_data(x), ((float[]){0, 2, 4, 1, 3, 5}), 24);
-    m = theirs();
-    memcpy(m->dl_tensor.strides, (int64_t[]){-3, 0}, 2 * sizeof(int64_t));      /* backwards; repeated */
+    m = foreign();
+    memcpy(m->dl_tensor.strides, (int64_t[]){-3, 0}, 2 * sizeof(int64_t));  /* reversed, repeated */
     m->dl_tensor.byte_offset = 20;
     assert_memory_equal(wb_data(wb_from_dlpack(m)), ((float[]){5, 5, 5, 2, 2, 2}), 24);
     assert_int_equal(deleted, 2);
-    m = theirs();
+    m = foreign();
     memmove((char *)m->dl_tensor.data + 1, m->dl_tensor.data, 80);
-    m->dl_tensor.byte_offset = 1;                           /* an odd address */
+    m->dl_tensor.byte_offset = 1;                           /* not aligned for f32 */
     is_sequence(wb_data(wb_from_dlpack(m)), 0, 1, 6);
     assert_int_equal(deleted, 3);
-    m = theirs();
+    m = foreign();
     m->dl_tensor.shape[0] = 0;
     m->dl_tensor.data = NULL;
     assert_string_equal(wb_describe(wb_from_dlpack(m)), "[0,3] f32");
@@ -295,7 +300,10 @@ TEST(what_is_copied)
     assert_int_equal(deleted, 4);
 }
 
-enum { VERSION, HIGHER, DIMS, MANY, NEGATIVE, HUGE_ONE, LANES, COMPLEX, BITS, DEVICE, NO_DATA, NO_SHAPE, WRONG };
+enum {
+    VERSION, HIGHER, DIMS, MANY, NEGATIVE, HUGE_ONE, LANES, COMPLEX, BITS, DEVICE, NO_DATA,
+    NO_SHAPE, WRONG
+};
 
 static void spoil(DLManagedTensorVersioned *m, int how)
 {
@@ -322,16 +330,17 @@ TEST(what_is_refused)
     enum { VERSION = WB_ERROR_UNSUPPORTED, BAD = WB_ERROR_ARGUMENT };
     static const struct { int code; const char *facts[4]; } all[WRONG] = {
         {VERSION, {"version", "0.0"}}, {VERSION, {"version", "2.0"}}, {BAD, {"shape"}},
-        {BAD, {"8"}}, {BAD, {"negative"}}, {BAD, {"2^32"}}, {BAD, {"2", "lanes"}}, {BAD, {"5", "64"}},
-        {BAD, {"1", "16"}}, {WB_ERROR_DEVICE, {"12", "3"}}, {BAD, {"data"}}, {BAD, {"shape"}}};
+        {BAD, {"8"}}, {BAD, {"negative"}}, {BAD, {"2^32"}}, {BAD, {"2", "lanes"}},
+        {BAD, {"5", "64"}}, {BAD, {"1", "16"}}, {WB_ERROR_DEVICE, {"12", "3"}}, {BAD, {"data"}},
+        {BAD, {"shape"}}};
     wb_scope *s = wb_scope_open();
     for (int how = 0; how < WRONG; how++) {
-        DLManagedTensorVersioned *m = theirs();
+        DLManagedTensorVersioned *m = foreign();
         spoil(m, how);
         deleted = 0;
         wb_clear_error();
         assert_null(wb_from_dlpack(m));
-        assert_int_equal(deleted, 0);                       /* it is still ours */
+        assert_int_equal(deleted, 0);                       /* the caller still owns it */
         if (!failed_with(all[how].code, all[how].facts)) fail_msg("%d: %s", how, wb_error());
         m->deleter(m);
         assert_int_equal(deleted, 1);
@@ -347,7 +356,7 @@ TEST(every_failure)
         bool finished = false;
         for (int64_t n = 1; !finished; n++) {
             wb_scope *s = wb_scope_open();
-            DLManagedTensorVersioned *m = theirs();
+            DLManagedTensorVersioned *m = foreign();
             if (strided) m->dl_tensor.strides[0] = 4;
             deleted = 0;
             wb__alloc_fail_at(n);
@@ -363,7 +372,8 @@ TEST(every_failure)
             assert_int_equal(deleted, 1);
         }
     }
-    bool finished = false;                                  /* the copy that an update makes */
+    /* An update of an exported variable allocates new memory, which may fail. */
+    bool finished = false;
     for (int64_t n = 1; !finished; n++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *v = wb_variable(two_by_three());
@@ -395,7 +405,7 @@ TEST(with_numpy)
         skip();
     }
     if (!python_has("numpy")) skip();
-    assert_int_equal(python_script("dlpack_numpy.py", WB_TEST_LIBRARY), 0);
+    assert_int_equal(python_script("io/dlpack_numpy.py", WB_TEST_LIBRARY), 0);
 }
 
 static int clean(void **state)

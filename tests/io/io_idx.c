@@ -46,7 +46,7 @@ TEST_IN_SCOPE(every_type)
         REFUSED(wb_read_idx(path), WB_ERROR_FORMAT, path, __VA_ARGS__);                            \
     } while (0)
 
-TEST(lies_are_found)
+TEST(wrong_headers)
 {
     unsigned char f[sizeof bytes_3x2 + 1];
     for (size_t n = 0; n < sizeof bytes_3x2; n++)
@@ -75,8 +75,9 @@ TEST(lies_are_found)
     assert_true(wb_memory_peak() < before + 200000);
 }
 
-/* Of a compressed file nothing is read but what the header asks for, and nothing held but that. */
-TEST(compressed_files_cost_what_their_header_says)
+/* Of a compressed file, only the bytes that the header announces are decompressed and held.  A file
+ * with more bytes is refused. */
+TEST(compressed_files_cost_what_their_header_announces)
 {
     enum { MANY = 5 << 20, SOME = 300000 };
     static const unsigned char header[] = {0, 0, 8, 1, 0, 0x50, 0, 0};
@@ -105,7 +106,8 @@ TEST(compressed_files_cost_what_their_header_says)
     free(data);
 }
 
-/* Whatever one byte becomes: an error, or a tensor of as many elements as the file has. */
+/* Each byte of the file gets each value: the file is refused, or the tensor is no larger than
+ * it. */
 TEST(every_byte_flipped)
 {
     for (size_t at = 0; at < sizeof bytes_3x2; at++)
@@ -188,7 +190,7 @@ TEST(every_failure)
         if (!d) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
         wb_object_free(d);
         wb__pool_trim();
-        assert_true(wb_memory_used() <= before + 2048);       /* the scope's list */
+        assert_true(wb_memory_used() <= before + 2048);       /* for the scope's list */
         wb_scope_close(s);
     }
 }

@@ -7,18 +7,18 @@
 
 static wb__json *read(const char *text)
 {
-    const char *why = "";
-    wb__json *root = wb__json_read(text, &why);
-    if (!root) fail_msg("%s: %s", text, why);
+    const char *reason = "";
+    wb__json *root = wb__json_read(text, &reason);
+    if (!root) fail_msg("%s: %s", text, reason);
     return root;
 }
 
 static void refused(const char *text, const char *fact)
 {
-    const char *why = "";
-    wb__json *root = wb__json_read(text, &why);
+    const char *reason = "";
+    wb__json *root = wb__json_read(text, &reason);
     if (root) fail_msg("%s was read", text);
-    else if (!*why || !HAS_FACTS(why, fact)) fail_msg("%s: %s", text, why);
+    else if (!*reason || !HAS_FACTS(reason, fact)) fail_msg("%s: %s", text, reason);
 }
 
 TEST(values)
@@ -113,7 +113,7 @@ TEST(wrong_texts)
     for (size_t i = 0; i < WB__COUNT(wrong); i++) refused(wrong[i][0], wrong[i][1]);
 }
 
-/* A million of each in one another: nothing recurses. */
+/* A million nested arrays: the reader does not recurse, so that the stack does not overflow. */
 TEST(depth)
 {
     enum { DEEP = 1000000 };

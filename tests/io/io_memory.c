@@ -1,7 +1,8 @@
-/* The memory that a reader allocates is at most a small multiple of the file's size plus a constant,
- * for hostile files too.  Every block of the process is counted, including those of zlib and libzip.
+/* The memory that a reader allocates is at most a small multiple of the file's size plus a
+ * constant, for hostile files too.  Every block of the process is counted, including those of zlib
+ * and libzip.
  *
- *   io_memory --table       also prints what each file cost */
+ *   io_memory --table       also prints how much memory each file took */
 #include "test.h"
 
 #include "every_block.h"
@@ -19,9 +20,9 @@
 
 /* ---- the readers ----------------------------------------------------------------------------- */
 
-/* What each reader may take: bytes for a byte of the file, and beside that.  A row of a table, a
- * layer and a value of JSON cost hundreds of bytes, and a file needs a dozen or more for each of
- * them. */
+/* A reader may allocate `multiple` bytes for each byte of the file, and BESIDE bytes more.  A row
+ * of a table, a layer or a value of JSON takes hundreds of bytes in memory and at least a dozen in
+ * a file. */
 enum { TABLE = 32, MODEL = 96, TEXT = 32, VALUES = 4, BESIDE = 1 << 20 };
 
 static char path[128];
@@ -66,12 +67,18 @@ static void read_toml(void)
 
 typedef struct { const char *name; void (*read)(void); int64_t multiple; } reader;
 static const reader header_of_tensors = {"safetensors, header", read_header, TABLE},
-                    tensors = {"safetensors", read_tensors, TABLE}, model = {"wb_load", read_model, MODEL},
-                    checkpoint = {"checkpoint", read_checkpoint, MODEL}, idx = {"IDX", read_idx, VALUES},
-                    idx_table = {"IDX, header", read_idx_table, VALUES}, npy = {"NPY", read_npy, VALUES},
-                    csv = {"CSV", read_csv, TEXT}, toml = {"TOML", read_toml, TEXT};
+                    tensors = {"safetensors", read_tensors, TABLE},
+                    model = {"wb_load", read_model, MODEL},
+                    checkpoint = {"checkpoint", read_checkpoint, MODEL},
+                    idx = {"IDX", read_idx, VALUES},
+                    idx_table = {"IDX, header", read_idx_table, VALUES},
+                    npy = {"NPY", read_npy, VALUES}, csv = {"CSV", read_csv, TEXT},
+                    toml = {"TOML", read_toml, TEXT};
 
-static void quiet(wb_log_level level, const char *text, void *context) { (void)level, (void)text, (void)context; }
+static void quiet(wb_log_level level, const char *text, void *context)
+{
+    (void)level, (void)text, (void)context;
+}
 
 static void read_table(void)
 {
@@ -79,11 +86,11 @@ static void read_table(void)
     if (!wb__table_load(path, NULL, true, &t)) wb__table_free(&t);
 }
 
-static int row(const wb__flux_row *r, void *context) { return (void)r, (void)context, 0; }
+static int ignore_row(const wb__flux_row *r, void *context) { return (void)r, (void)context, 0; }
 static void read_outline(void)
 {
     wb__mapping *m = wb__map(path);
-    if (m) wb__flux_outline(m, row, NULL);
+    if (m) wb__flux_outline(m, ignore_row, NULL);
     wb__unmap(m);
 }
 
@@ -99,7 +106,7 @@ static void read_npz(void)
 static const reader npz = {"NPZ", read_npz, TABLE};
 #endif
 
-/* The text is given up. */
+/* Writes the file and reads it.  Frees `contents`. */
 static void check(const reader *r, const char *what, wb__text *contents)
 {
     const size_t n = contents->length;
@@ -112,16 +119,17 @@ static void check(const reader *r, const char *what, wb__text *contents)
     const int64_t before = atomic_load(&live);
     atomic_store(&peak, before);
     r->read();
-    const int64_t took = atomic_load(&peak) - before;
+    const int64_t taken = atomic_load(&peak) - before;
     wb_scope_close(scope);
-    if (table) printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n, (long long)took,
-                      (double)took / (double)n, wb_error());
-    if (took > r->multiple * (int64_t)n + BESIDE)
-        fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what, (long long)took, n,
-                 (long long)r->multiple, BESIDE);
+    if (table)
+        printf("%-20s %-34s %9zu bytes: %10lld, %6.1f times  %.90s\n", r->name, what, n,
+               (long long)taken, (double)taken / (double)n, wb_error());
+    if (taken > r->multiple * (int64_t)n + BESIDE)
+        fail_msg("%s, %s: %lld bytes for a file of %zu: more than %lld times and %d", r->name, what,
+                 (long long)taken, n, (long long)r->multiple, BESIDE);
 }
 
-/* ---- mean files ------------------------------------------------------------------------------ */
+/* ---- hostile files --------------------------------------------------------------------------- */
 
 static const wb__text none;
 
@@ -130,7 +138,7 @@ static void repeat(wb__text *t, const char *text, int n)
     for (int i = 0; i < n; i++) wb__text_raw(t, text, strlen(text));
 }
 
-/* A safetensors file of this header, which is given up, and some bytes behind it. */
+/* A safetensors file with this header, then `bytes` zeros.  Frees the header. */
 static wb__text with_header(wb__text *header, int64_t bytes)
 {
     wb__text t = none;
@@ -154,7 +162,8 @@ static void check_header(const char *what, wb__text *header, int64_t bytes)
     check(&model, what, &again);
 }
 
-/* `text` as a note of a file that has tensors of so many bytes; quotes in it are escaped. */
+/* A file with `text`, its quotes escaped, as a note under `key`, and one tensor of `bytes` bytes.
+ * Frees the text. */
 static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
 {
     wb__text h = none;
@@ -163,8 +172,8 @@ static wb__text with_note(const char *key, wb__text *text, int64_t bytes)
         if (text->text[i] == '"') wb__text_raw(&h, "\\", 1);
         wb__text_raw(&h, &text->text[i], 1);
     }
-    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}", (long long)bytes,
-                 (long long)bytes);
+    wb__text_add(&h, "\"},\"x\":{\"dtype\":\"U8\",\"shape\":[%lld],\"data_offsets\":[0,%lld]}}",
+                 (long long)bytes, (long long)bytes);
     wb__free(wb__text_take(text));
     return with_header(&h, bytes);
 }
@@ -174,7 +183,8 @@ TEST(tables_of_tensors)
     wb__text t = none;
     wb__text_add(&t, "{");
     for (int i = 0; i < 20000; i++)
-        wb__text_add(&t, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", i ? "," : "", i);
+        wb__text_add(&t, "%s\"%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                     i ? "," : "", i);
     wb__text_add(&t, "}");
     check_header("many tensors without elements", &t, 0);
     wb__text_add(&t, "{\"__metadata__\":{");
@@ -205,15 +215,16 @@ TEST(tables_of_tensors)
     repeat(&t, "\\u0001", 200000);
     wb__text_add(&t, "\":{\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}");
     check_header("a long name", &t, 1);
-    wb__text_add(&t, "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967295],\"data_offsets\":[0,34359738360]}}");
+    wb__text_add(
+        &t, "{\"a\":{\"dtype\":\"F64\",\"shape\":[4294967295],\"data_offsets\":[0,34359738360]}}");
     check_header("values that are not there", &t, 1000);
 }
 
 TEST(descriptions_of_models)
 {
-    static const char *const parts[] = {"{\"name\":\"%d\",\"layer\":\"Dropout\"}",
-                                        "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
-                                        "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
+    static const char *const parts[] = {
+        "{\"name\":\"%d\",\"layer\":\"Dropout\"}", "{\"name\":\"%d\",\"layer\":\"GlobalMeanPool\"}",
+        "{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":1,\"out\":1}}"};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none, file;
         wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
@@ -230,7 +241,8 @@ TEST(descriptions_of_models)
     static const char *const dense[] = {"[],", "{},", "1,", "\"\",", "{\"a\":1},"};
     for (size_t k = 0; k < WB__COUNT(dense); k++) {
         wb__text t = none, file;
-        wb__text_add(&t, "{\"version\":1,\"epoch\":0,\"random\":[\"0\",\"0\"],\"model\":{\"layer\":\"Chain\",\"parts\":[");
+        wb__text_add(&t, "{\"version\":1,\"epoch\":0,\"random\":[\"0\",\"0\"],"
+                         "\"model\":{\"layer\":\"Chain\",\"parts\":[");
         repeat(&t, dense[k], 200000);
         wb__text_add(&t, "0]}}");
         char *text = wb__strdup(t.text);
@@ -244,7 +256,9 @@ TEST(descriptions_of_models)
     wb__text t = none, file;
     wb__text_add(&t, "{\"version\":1,\"model\":{\"layer\":\"Chain\",\"parts\":[");
     for (int i = 0; i < 100; i++)
-        wb__text_add(&t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}", i ? "," : "", i);
+        wb__text_add(
+            &t, "%s{\"name\":\"%d\",\"layer\":\"Dense\",\"options\":{\"in\":3000,\"out\":3000}}",
+            i ? "," : "", i);
     wb__text_add(&t, "]}}");
     file = with_note("weber", &t, 16);
     check(&model, "large layers without values", &file);
@@ -267,16 +281,17 @@ TEST(arrays)
     static const struct { const char *type; int bytes, order; } kinds[] = {
         {"<f8", 8, 0}, {"<u2", 2, 0}, {"<u4", 4, 0}, {"|b1", 1, 0}, {"<f8", 8, 1}, {"<u2", 2, 1}};
     for (size_t i = 0; i < WB__COUNT(kinds) + 1; i++) {
-        const bool lies = i == WB__COUNT(kinds);
+        const bool absent = i == WB__COUNT(kinds);
         wb__text h = none;
-        wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }", lies ? "<f8" : kinds[i].type,
-                     !lies && kinds[i].order ? "True" : "False", lies ? 4000000 : 100);
+        wb__text_add(&h, "{'descr': '%s', 'fortran_order': %s, 'shape': (1000, %d), }",
+                     absent ? "<f8" : kinds[i].type, !absent && kinds[i].order ? "True" : "False",
+                     absent ? 4000000 : 100);
         wb__text_raw(&t, "\x93NUMPY\1\0", 8);
         wb__text_raw(&t, (char[]){(char)h.length, 0}, 2);
         wb__text_raw(&t, h.text, h.length);
         wb__free(wb__text_take(&h));
-        repeat(&t, "\1", lies ? 100000 : 100000 * kinds[i].bytes);
-        check(&npy, lies ? "values that are not there" : kinds[i].type, &t);
+        repeat(&t, "\1", absent ? 100000 : 100000 * kinds[i].bytes);
+        check(&npy, absent ? "values that are not there" : kinds[i].type, &t);
     }
 }
 
@@ -315,7 +330,7 @@ static void little(wb__text *t, uint64_t value, int bytes)
     for (; bytes; bytes--, value >>= 8) wb__text_raw(t, (char[]){(char)value}, 1);
 }
 
-/* Begins a document; its length is written when it ends. */
+/* Begins a document and returns the position of its length, which end() fills in. */
 static size_t begin(wb__text *t, char kind, const char *key)
 {
     if (key) wb__text_raw(t, &kind, 1);
@@ -351,15 +366,15 @@ static void add_type(wb__text *t, const char *module, const char *name)
     end(t, type);
 }
 
-/* An array of f32 with n numbers in one dimension, which says that it has `said`. */
-static void add_array(wb__text *t, const char *key, int n, int64_t said)
+/* An f32 array with n numbers, which announces `claimed` numbers. */
+static void add_array(wb__text *t, const char *key, int n, int64_t claimed)
 {
     size_t array = begin(t, 3, key), list;
     add_string(t, "tag", "array");
     add_type(t, "Core", "Float32");
     list = begin(t, 4, "size");
     wb__text_raw(t, "\x12" "0", 3);
-    little(t, (uint64_t)said, 8);
+    little(t, (uint64_t)claimed, 8);
     end(t, list);
     wb__text_raw(t, "\5data", 6);
     little(t, 4 * (uint64_t)n, 4);
@@ -367,8 +382,9 @@ static void add_array(wb__text *t, const char *key, int n, int64_t said)
     end(t, array);
 }
 
-/* Flux.NAME of n parts, each of which `part` adds. */
-static void add_layer(wb__text *t, const char *key, const char *name, int n, void (*part)(wb__text *t, const char *key))
+/* A struct Flux.NAME with n fields, each added by `part`. */
+static void add_layer(wb__text *t, const char *key, const char *name, int n,
+                      void (*part)(wb__text *t, const char *key))
 {
     size_t layer = begin(t, 3, key), list;
     add_string(t, "tag", "struct");
@@ -388,7 +404,11 @@ static void add_layer(wb__text *t, const char *key, const char *name, int n, voi
 static void no_numbers(wb__text *t, const char *key) { add_array(t, key, 0, 0); }
 static void one_number(wb__text *t, const char *key) { add_array(t, key, 1, 1); }
 static void many_numbers(wb__text *t, const char *key) { add_array(t, key, 1, 1000000000); }
-static void null(wb__text *t, const char *key) { wb__text_raw(t, "\12", 1), wb__text_raw(t, key, strlen(key) + 1); }
+static void null(wb__text *t, const char *key)
+{
+    wb__text_raw(t, "\12", 1), wb__text_raw(t, key, strlen(key) + 1);
+}
+
 static void empty(wb__text *t, const char *key) { end(t, begin(t, 3, key)); }
 static void backref(wb__text *t, const char *key)
 {
@@ -400,12 +420,13 @@ static void backref(wb__text *t, const char *key)
 }
 static void relu(wb__text *t, const char *key) { add_layer(t, key, "#relu", 0, NULL); }
 static void pool(wb__text *t, const char *key) { add_layer(t, key, "GlobalMaxPool", 0, NULL); }
-static void stranger(wb__text *t, const char *key) { add_layer(t, key, "Stranger", 1, null); }
+static void unknown(wb__text *t, const char *key) { add_layer(t, key, "Stranger", 1, null); }
 static void norm(wb__text *t, const char *key) { add_layer(t, key, "BatchNorm", 8, one_number); }
 
 static void check_document(const char *what, const wb__text *contents)
 {
-    static const reader readers[] = {{"BSON, model", read_model, MODEL}, {"BSON, tensors", read_table, TABLE},
+    static const reader readers[] = {{"BSON, model", read_model, MODEL},
+                                     {"BSON, tensors", read_table, TABLE},
                                      {"BSON, outline", read_outline, TABLE}};
     for (size_t i = 0; i < WB__COUNT(readers); i++) {
         wb__text t = none;
@@ -421,10 +442,12 @@ TEST(documents)
     fflush(stdout);
     skip();
 #endif
-    static const struct { const char *what; void (*part)(wb__text *t, const char *key); } parts[] = {
-        {"nothing, many times", null}, {"many empty documents", empty}, {"many empty arrays", no_numbers},
-        {"many small arrays", one_number}, {"arrays that are not there", many_numbers}, {"many functions", relu},
-        {"many layers without values", pool}, {"many unknown parts", stranger},
+    typedef void add_part(wb__text *t, const char *key);
+    static const struct { const char *what; add_part *part; } parts[] = {
+        {"nothing, many times", null}, {"many empty documents", empty},
+        {"many empty arrays", no_numbers}, {"many small arrays", one_number},
+        {"arrays that are not there", many_numbers}, {"many functions", relu},
+        {"many layers without values", pool}, {"many unknown parts", unknown},
         {"layers of another make", norm}, {"many references", backref}};
     for (size_t k = 0; k < WB__COUNT(parts); k++) {
         wb__text t = none;
@@ -448,9 +471,10 @@ TEST(documents)
 /* ---- archives -------------------------------------------------------------------------------- */
 
 #ifdef WB_HAVE_ZIP
-/* An archive of n stored members, all with the same contents, or with what they say to be the
- * same. */
-static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t said, uint32_t crc)
+/* An archive of n uncompressed members with the same contents.  Their headers announce `claimed`
+ * bytes. */
+static void make_archive(wb__text *t, int n, const char *contents, uint32_t size, uint32_t claimed,
+                         uint32_t crc)
 {
     wb__text list = none;
     for (int i = 0; i < n; i++) {
@@ -461,8 +485,8 @@ static void make_archive(wb__text *t, int n, const char *contents, uint32_t size
             if (to == t) wb__text_raw(t, "PK\3\4", 4);
             wb__text_raw(to, "\24\0\0\0\0\0\0\0\41\0", 10);
             little(to, crc, 4);
-            little(to, said, 4);
-            little(to, said, 4);
+            little(to, claimed, 4);
+            little(to, claimed, 4);
             little(to, (uint64_t)length, 2);
             little(to, 0, 2);
             if (to == t) wb__text_raw(t, name, (size_t)length);
@@ -493,8 +517,9 @@ TEST(archives)
     static const char cut[] = "\x93NUMPY\1\0\xff\xff";
     make_archive(&t, 20000, cut, 10, 10, (uint32_t)crc32(0, (const Bytef *)cut, 10));
     check(&npz, "headers that are not there", &t);
-    static const char array[] = "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
-    const uint32_t size = sizeof array;             /* with one element, the zero at the end */
+    static const char array[] =
+        "\x93NUMPY\1\0\x35\0{'descr':'|u1','fortran_order':False,'shape':(1,)}  \n";
+    const uint32_t size = sizeof array;             /* its one element is the terminating zero */
     make_archive(&t, 20000, array, size, size, (uint32_t)crc32(0, (const Bytef *)array, size));
     check(&npz, "many small arrays", &t);
 }
@@ -507,7 +532,7 @@ TEST(archives)
 }
 #endif
 
-/* What is compressed may unfold to the limit. */
+/* A file may decompress to at most the limit that wb_set_unpack_limit sets. */
 TEST(bombs)
 {
     enum { LIMIT = 1 << 20 };
@@ -522,7 +547,8 @@ TEST(bombs)
     FILE *raw = fopen(path, "rb");
     wb__text t = none;
     char block[4096];
-    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;) wb__text_raw(&t, block, some);
+    for (size_t some; (some = fread(block, 1, sizeof block, raw)) > 0;)
+        wb__text_raw(&t, block, some);
     fclose(raw);
     wb_set_unpack_limit(LIMIT);
     assert_null(wb_read_idx(path));
@@ -542,7 +568,8 @@ static int make_name(void **state)
 {
     snprintf(path, sizeof path, "/tmp/weber-memory-%ld", (long)getpid());
     wb_set_log(quiet, NULL);
-    wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));      /* what is made once, when it is first wanted */
+    /* Allocates the memory that the library keeps, so that no test counts it. */
+    wb_mean(wb_add(wb_ones(2, 2), wb_ones(2, 2)));
     return 0;
 }
 

@@ -12,7 +12,7 @@ static const char *file_name(void)
     return name;
 }
 
-/* Saved and loaded: the same text, tensors and result. */
+/* Saves and loads m; the copy prints the same text, and has equal tensors and an equal result. */
 static wb_layer *round_trip(wb_layer *m, wb_tensor *x)
 {
     if (!m) fail_msg("%s", wb_error());
@@ -110,7 +110,8 @@ static wb_tensor *unjoined(wb_tensor *y, wb_tensor *x) { return wb_sub(x, y); }
 TEST(functions_by_name)
 {
     wb_layer *inner = wb_Chain(wb_relu, unknown), *m = wb_Chain(wb_Dense(2, 2, unknown), wb_relu);
-    assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_save(file_name(), wb_Chain(m, wb_SkipConnection(inner, unjoined))),
+                     WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "save", "name");
     assert_true(HAS_LINE(wb_error(), "\"layers.0.layers.0\"", "Dense", "wb_name_function"));
     assert_true(HAS_LINE(wb_error(), "\"layers.1\"", "SkipConnection", "wb_name_connection"));
@@ -172,8 +173,9 @@ TEST(wrong_descriptions)
     REFUSED_MODEL(MODEL("{\"layer\":\"Parallel\",\"options\":{\"connection\":\"nobody\"}}"),
                   WB_ERROR_FORMAT, "connection", "\"nobody\"");
     REFUSED_MODEL(MODEL("{\"layer\":\"Chain\"}"), WB_ERROR_FORMAT, "Chain", "parts");
-    REFUSED_MODEL(MODEL("{\"layer\":\"Chain\",\"parts\":{\"a\":{\"name\":\"0\",\"layer\":\"Flatten\"}}}"),
-                  WB_ERROR_FORMAT, "Chain", "parts");
+    REFUSED_MODEL(
+        MODEL("{\"layer\":\"Chain\",\"parts\":{\"a\":{\"name\":\"0\",\"layer\":\"Flatten\"}}}"),
+        WB_ERROR_FORMAT, "Chain", "parts");
     REFUSED_MODEL(MODEL("{\"layer\":\"Chain\",\"parts\":[{\"layer\":\"Flatten\"}]}"),
                   WB_ERROR_FORMAT, "part", "Chain", "name");
     REFUSED_MODEL(MODEL("{\"layer\":\"Flatten\",\"mode\":\"odd\"}"), WB_ERROR_FORMAT, "mode",
@@ -213,7 +215,8 @@ TEST(state_into_models)
     FAILED(WB_ERROR_FORMAT, "wb_load_state");
     wb_layer *n = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
     wb_tree *constants = wb_named_tuple(1, (const char *[]){"scale"}, (void *[]){wb_ones(2)});
-    assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""),
+                     WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "\"scale\"", "[2] f32", "constant", "model");
     wb_clear_error();
     assert_int_equal(wb_load_state(path, NULL), WB_ERROR_ARGUMENT);
@@ -238,7 +241,8 @@ TEST(state_into_models)
     assert_int_equal(wb_load_state(path, o, .lenient = true), 0);
     assert_true(wb_at(wb_get(o, "layers.1.scale"), 2) == 3);
 
-    wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));      /* any name of a tie will do */
+    /* The file may have either name of a tie. */
+    wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
     wb_tie(tied, "layers.1.weight", "layers.0.weight");
     wb__st_out out[] = {{"layers.1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16,
                          (float[]){1, 2, 3, 4}},
@@ -252,8 +256,8 @@ TEST(state_into_models)
     unlink(path);
 }
 
-/* Tied places are one tensor: a file with two values for them does not fit, one with equal
- * values does. */
+/* Tied names have one tensor.  A file with two different values for them is refused; a file with
+ * equal values is loaded. */
 TEST(two_values_for_a_tie)
 {
     const char *path = file_name();
@@ -279,7 +283,7 @@ TEST(two_values_for_a_tie)
     unlink(path);
 }
 
-/* What a link leads to is left alone, and the link becomes the file. */
+/* Saving to a symbolic link replaces the link and leaves its target as it is. */
 TEST(a_link_is_replaced)
 {
     const char *path = file_name();

@@ -10,7 +10,7 @@
 
 static char path[96];
 
-/* A file of the given version, header and elements; its length. */
+/* Writes an NPY file of this version, header and elements to f; returns its length. */
 static size_t npy(unsigned char *f, int version, const char *header, const void *data, size_t n)
 {
     size_t length = strlen(header), at = version > 1 ? 12 : 10;
@@ -153,8 +153,8 @@ TEST(what_is_not_read)
     FAILED(WB_ERROR_FORMAT, path, "byte 69", "end");
     assert_null(load(4, "", "", 0));
     FAILED(WB_ERROR_FORMAT, path, "byte 6", "version", "4");
-    unsigned char lie[] = "\x93NUMPY\2\0\xff\xff\xff\xff";
-    put_file(path, lie, 12);
+    unsigned char too_long[] = "\x93NUMPY\2\0\xff\xff\xff\xff";
+    put_file(path, too_long, 12);
     assert_null(wb_load_npy(path));
     FAILED(WB_ERROR_FORMAT, path, "byte 8", "header", "4294967295", "65536");
     assert_null(wb_load_npy("/nonexistent"));
@@ -197,9 +197,9 @@ static int64_t peak_of(const char *from)
     return wb_memory_peak() - before;
 }
 
-/* The header says how much is read: neither zeros behind the elements nor a device that gives bytes
- * for ever cost memory. */
-TEST(only_what_the_header_asks_for_is_read)
+/* The reader reads as many elements as the header announces: neither zeros after them nor a device
+ * without an end cost memory. */
+TEST(only_what_the_header_announces_is_read)
 {
     unsigned char f[600];
     static const char header[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (4,)}";
@@ -217,7 +217,7 @@ TEST(only_what_the_header_asks_for_is_read)
     FAILED(WB_ERROR_FORMAT, "/dev/zero", "byte 0", "NPY");
 }
 
-/* A pipe that stays open: what is no NPY file is refused by its first bytes. */
+/* A pipe that stays open is refused after its first bytes if they are not those of an NPY file. */
 TEST(pipes)
 {
     const char *pipe = in_folder("pipe");
@@ -239,7 +239,7 @@ TEST(pipes)
             int to = open(pipe, O_WRONLY);
             _exit(to < 0 || write(to, f, n) != (ssize_t)n);
         }
-        if (turn == 10) wb_set_unpack_limit(1000);      /* of compressed files alone */
+        if (turn == 10) wb_set_unpack_limit(1000);      /* limits compressed files only */
         wb_scope *s = wb_scope_open();
         wb_tensor *x = wb_load_npy(pipe);
         if (!x) fail_msg("%s", wb_error());
@@ -254,7 +254,7 @@ TEST(pipes)
     remove(pipe);
 }
 
-/* Of a compressed file nothing is held but the elements, once. */
+/* The elements of a compressed file are held once, in the tensor, and nothing else is held. */
 TEST(unpacked_elements_are_the_tensor)
 {
     static const char header[] = "{'descr': '|i1', 'fortran_order': False, 'shape': (8388608,)}";
@@ -288,7 +288,7 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void), wb_status c
         wb_tensor *y = status ? NULL : wb_load_npy(path);
         finished = calls() < n;
         fail_at(0);
-        /* a file that cannot be mapped is read */
+        /* If only the mapping of the file fails, the file is read instead, and y is valid. */
         assert_true(!finished || y);
         assert_true(finished || !y || (code == WB_ERROR_FILE && !status));
         if (!y) assert_int_equal(wb_error_code(), code);

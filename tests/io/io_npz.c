@@ -10,7 +10,7 @@
 
 #include <unistd.h>
 
-static char mine[96];
+static char archive[96];
 static bool has_python;
 
 #ifndef WB_HAVE_ZIP
@@ -20,9 +20,9 @@ TEST(without_libzip)
     wb_scope *s = wb_scope_open();
     wb__saving list = {0};
     assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
-    assert_int_equal(wb__npz_save(mine, &list), 0);
+    assert_int_equal(wb__npz_save(archive, &list), 0);
     wb__saving_free(&list);
-    assert_null(wb_load_tensors(mine));
+    assert_null(wb_load_tensors(archive));
     FAILED(WB_ERROR_UNSUPPORTED, "libzip-dev");
     wb_scope_close(s);
 }
@@ -38,7 +38,8 @@ static int load(const char *path, bool values, wb__table *out)
     return status;
 }
 
-static const wb__entry *entry(const wb__table *t, const char *name, const char *type, wb_dtype dtype)
+static const wb__entry *entry(const wb__table *t, const char *name, const char *type,
+                              wb_dtype dtype)
 {
     const wb__entry *e = wb__table_find(t, name);
     if (!e) fail_msg("no member %s", name);
@@ -54,7 +55,8 @@ TEST(what_python_writes)
     for (int i = 0; i < 4; i++) {
         wb__table t;
         const bool values = i < 2;
-        if (load(in_folder(i % 2 ? "deflated.npz" : "stored.npz"), values, &t)) fail_msg("%s", wb_error());
+        if (load(in_folder(i % 2 ? "deflated.npz" : "stored.npz"), values, &t))
+            fail_msg("%s", wb_error());
         assert_int_equal(t.n, 7);
         const wb__entry *e = entry(&t, "layers.0.weight", "<f4", WB_F32);
         assert_true(e->ndim == 2 && e->dims[0] == 2 && e->dims[1] == 3 && e->bytes == 24);
@@ -116,7 +118,7 @@ TEST(what_numpy_writes)
     wb_scope_close(s);
 }
 
-/* Weber's names may have dots, though no path could part them. */
+/* Tensors of several dtypes and names: "a.b" is one name with a dot, not b within a. */
 static wb__saving some(void)
 {
     const float six[] = {0, 1, 2, 3, 4, 5}, two[] = {1, 2};
@@ -125,7 +127,8 @@ static wb__saving some(void)
     wb__convert(brain, WB_BF16, two, WB_F32, 2);
     wb_tensor *x = wb_from(six, WB_F32, 2, (int64_t[]){2, 3});
     int status = wb__saving_add(&list, "a.", "b", x);
-    status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e", wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
+    status |= wb__saving_add(&list, "", "gr\xc3\xb6\xc3\x9f" "e",
+                             wb_from("\1\0", WB_BOOL, 1, (int64_t[]){2}));
     status |= wb__saving_add(&list, "", "half", wb_astype(x, WB_F16));
     status |= wb__saving_add(&list, "", "brain", wb_from(brain, WB_BF16, 1, (int64_t[]){2}));
     status |= wb__saving_add(&list, "", "number", wb_full_array(7, WB_I64, 0, NULL));
@@ -137,13 +140,14 @@ static wb__saving some(void)
 TEST(what_we_write)
 {
     wb_scope *s = wb_scope_open();
-    for (int form = 0; form < 3; form++) {              /* sizes in 32 bits; in 64; places alone in 64 */
+    /* form 0: sizes and offsets of 32 bits; 1: both of 64 bits; 2: only the offsets of 64 bits */
+    for (int form = 0; form < 3; form++) {
         wb__npz_limit = form == 0 ? UINT32_MAX : form == 1 ? 1 : 300;
         wb__saving list = some();
-        if (wb__npz_save(mine, &list)) fail_msg("%s", wb_error());
+        if (wb__npz_save(archive, &list)) fail_msg("%s", wb_error());
         wb__npz_limit = UINT32_MAX;
         wb__saving_free(&list);
-        wb_tree *t = wb_load_tensors(mine);
+        wb_tree *t = wb_load_tensors(archive);
         if (!t) fail_msg("%s", wb_error());
         assert_string_equal(wb_describe(wb_get(t, "a.b")), "[2,3] f32");
         assert_true(wb_at(wb_get(t, "a.b"), 1, 2) == 5);
@@ -154,17 +158,17 @@ TEST(what_we_write)
         assert_string_equal(wb_describe(wb_get(t, "empty")), "[0,5] f32");
         assert_null(wb_get(t, "a"));
         assert_null(wb_get(t, "a.b.c"));
-        if (has_python) assert_int_equal(python_script("npz_files.py check", mine), 0);
+        if (has_python) assert_int_equal(python_script("io/npz_files.py check", archive), 0);
     }
     wb__saving list = {0};
-    assert_int_equal(wb__npz_save(mine, &list), 0);     /* nothing */
+    assert_int_equal(wb__npz_save(archive, &list), 0);     /* an empty archive */
     wb__table t;
-    assert_int_equal(load(mine, true, &t), 0);
+    assert_int_equal(load(archive, true, &t), 0);
     assert_int_equal(t.n, 0);
     wb__table_free(&t);
     assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
     assert_int_equal(wb__saving_add(&list, "", "x", wb_ones(3)), 0);
-    assert_int_equal(wb__npz_save(mine, &list), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb__npz_save(archive, &list), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "tensors", "\"x\"");
     wb__saving_free(&list);
     list = (wb__saving){0};
@@ -172,7 +176,7 @@ TEST(what_we_write)
     memset(name, 'n', 70000);
     name[70000] = 0;
     assert_int_equal(wb__saving_add(&list, "", name, wb_ones(3)), 0);
-    assert_int_equal(wb__npz_save(mine, &list), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb__npz_save(archive, &list), WB_ERROR_ARGUMENT);
     wb__saving_free(&list);
     list = (wb__saving){0};
     wb_tensor *one = wb_ones(1);
@@ -180,16 +184,16 @@ TEST(what_we_write)
         snprintf(name, sizeof name, "%d", i);
         assert_int_equal(wb__saving_add(&list, "", name, one), 0);
     }
-    assert_int_equal(wb__npz_save(mine, &list), 0);
+    assert_int_equal(wb__npz_save(archive, &list), 0);
     wb__saving_free(&list);
-    assert_int_equal(load(mine, true, &t), 0);
+    assert_int_equal(load(archive, true, &t), 0);
     assert_int_equal(t.n, 66000);
     wb__table_free(&t);
-    if (has_python) assert_int_equal(python_script("npz_files.py check", mine), 0);
+    if (has_python) assert_int_equal(python_script("io/npz_files.py check", archive), 0);
     wb_scope_close(s);
 }
 
-/* A tree of one file is another file, and names with dots stay what they are. */
+/* A tree is saved and loaded in one format after the other; names with dots stay single names. */
 TEST(trees_from_format_to_format)
 {
     static const char *const endings[] = {"safetensors", "npz", "bson", "npz"};
@@ -200,9 +204,9 @@ TEST(trees_from_format_to_format)
     assert_int_equal(wb__saving_add(&list, "layers.0.", "weight", x), 0);
     assert_int_equal(wb__saving_add(&list, "layers.0.", "bias", wb_astype(x, WB_F64)), 0);
     assert_int_equal(wb__saving_add(&list, "", "layers", wb_astype(x, WB_I64)), 0);
-    assert_int_equal(wb__npz_save(mine, &list), 0);
+    assert_int_equal(wb__npz_save(archive, &list), 0);
     wb__saving_free(&list);
-    wb_tree *t = wb_load_tensors(mine);
+    wb_tree *t = wb_load_tensors(archive);
     for (size_t i = 0; i < WB__COUNT(endings); i++) {
 #ifndef WB_HAVE_BSON
         if (!strcmp(endings[i], "bson")) continue;
@@ -219,22 +223,22 @@ TEST(trees_from_format_to_format)
     }
     wb_layer *model = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
     wb_layer *other = wb_Chain(wb_Dense(3, 4, wb_relu), wb_BatchNorm(4), wb_Dense(4, 2));
-    if (wb_save(mine, model) || wb_load_state(mine, other)) fail_msg("%s", wb_error());
-    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")), wb_data(wb_get(other, "layers.0.weight")), 48);
+    if (wb_save(archive, model) || wb_load_state(archive, other)) fail_msg("%s", wb_error());
+    assert_memory_equal(wb_data(wb_get(model, "layers.0.weight")),
+                        wb_data(wb_get(other, "layers.0.weight")), 48);
     wb_scope_close(s);
 }
 
-/* A large member arrives in the form it has in memory, from parts that are larger than any
- * buffer. */
+/* A member that is larger than any buffer of the writer and reader keeps its values. */
 TEST(large_members)
 {
     wb_scope *s = wb_scope_open();
     wb__saving list = {0};
     wb_tensor *x = wb_reshape(wb_arange(3 << 20, WB_F32), 3, 1 << 20);
     assert_int_equal(wb__saving_add(&list, "", "x", x), 0);
-    assert_int_equal(wb__npz_save(mine, &list), 0);
+    assert_int_equal(wb__npz_save(archive, &list), 0);
     wb__saving_free(&list);
-    wb_tree *t = wb_load_tensors(mine);
+    wb_tree *t = wb_load_tensors(archive);
     assert_memory_equal(wb_data(wb_get(t, "x")), wb_data(x), 12 << 20);
     wb_scope_close(s);
 }
@@ -268,7 +272,7 @@ TEST(what_is_not_read)
         assert_int_equal(wb_memory_used(), before);
     }
     wb__table t;
-    assert_int_equal(load(in_folder("bomb.npz"), false, &t), 0);    /* its header is no bomb */
+    assert_int_equal(load(in_folder("bomb.npz"), false, &t), 0);    /* reads headers only */
     assert_int_equal(t.entries[0].bytes, 50000000);
     wb__table_free(&t);
     wb_set_unpack_limit((int64_t)4 << 30);
@@ -277,12 +281,12 @@ TEST(what_is_not_read)
     wb__table_free(&t);
 }
 
-/* Whatever was done to an archive: read, then in bounds, or refused. */
+/* A changed archive is refused, or read with at most 1000 bytes in each entry. */
 static void read_or_refuse(const void *data, size_t n)
 {
-    put_file(mine, data, n);
+    put_file(archive, data, n);
     wb__table t;
-    wb__mapping *m = wb__map(mine);
+    wb__mapping *m = wb__map(archive);
     assert_non_null(m);
     wb_clear_error();
     if (wb__npz_table(m, true, &t)) {
@@ -303,9 +307,10 @@ TEST(every_length_and_every_byte)
         int64_t n;
         char *whole = wb__file_read(in_folder(files[i]), &n);
         for (int64_t cut = 0; cut < n; cut++) {
-            put_file(mine, whole, (size_t)cut);
+            put_file(archive, whole, (size_t)cut);
             wb__table t;
-            if (load(mine, true, &t) != WB_ERROR_FORMAT) fail_msg("%s, %lld bytes", files[i], (long long)cut);
+            if (load(archive, true, &t) != WB_ERROR_FORMAT)
+                fail_msg("%s, %lld bytes", files[i], (long long)cut);
         }
         for (int64_t at = 0; at < n; at++) {
             const char was = whole[at];
@@ -326,8 +331,8 @@ TEST(every_failure)
         wb_scope *s = wb_scope_open();
         wb__saving list = some();
         wb__alloc_fail_at(n);
-        int status = wb__npz_save(mine, &list);
-        wb_tree *t = status ? NULL : wb_load_tensors(mine);
+        int status = wb__npz_save(archive, &list);
+        wb_tree *t = status ? NULL : wb_load_tensors(archive);
         finished = wb__alloc_count() < n;
         wb__alloc_fail_at(0);
         if (finished != (t != NULL)) fail_msg("allocation %lld: %d", (long long)n, status);
@@ -340,7 +345,7 @@ TEST(every_failure)
         wb_scope *s = wb_scope_open();
         wb__saving list = some();
         wb__io_fail_at(n);
-        int status = wb__npz_save(mine, &list);
+        int status = wb__npz_save(archive, &list);
         finished = wb__io_count() < n;
         wb__io_fail_at(0);
         assert_int_equal(status, finished ? 0 : WB_ERROR_FILE);
@@ -351,21 +356,21 @@ TEST(every_failure)
 
 #endif
 
-/* A lone array in place; what another order or width needs is made. */
+/* An NPY file is a table with one entry, whose values are in the mapped file. */
 TEST(npy_in_place)
 {
     wb_scope *s = wb_scope_open();
     wb_tensor *x = wb_reshape(wb_arange(6, WB_F32), 2, 3);
-    assert_int_equal(wb_save_npy(mine, x), 0);
+    assert_int_equal(wb_save_npy(archive, x), 0);
     wb__table t;
-    assert_int_equal(wb__table_load(mine, NULL, true, &t), 0);
+    assert_int_equal(wb__table_load(archive, NULL, true, &t), 0);
     assert_true(t.n == 1 && t.mapping && !t.entries[0].owned);
     assert_string_equal(t.entries[0].name, "0");
     assert_true(t.entries[0].begin == 128 && t.entries[0].bytes == 24);
     assert_ptr_equal(t.entries[0].data, t.mapping->data + 128);
     assert_memory_equal(t.entries[0].data, wb_data(x), 24);
     wb__table_free(&t);
-    wb_tree *tree = wb_load_tensors(mine);
+    wb_tree *tree = wb_load_tensors(archive);
     assert_memory_equal(wb_data(wb_get(tree, "0")), wb_data(x), 24);
     assert_null(wb_load_tensors("/nonexistent"));
     wb_scope_close(s);
@@ -374,9 +379,9 @@ TEST(npy_in_place)
 static int make(void **state)
 {
     if (make_folder(state)) return 1;
-    snprintf(mine, sizeof mine, "%s/mine.npz", folder);
-    has_python = python_has("zlib") && !python_script("npz_files.py write", folder);
-    return 0;
+    snprintf(archive, sizeof archive, "%s/archive.npz", folder);
+    has_python = python_has("zlib");
+    return has_python && python_script("io/npz_files.py write", folder) != 0;
 }
 
 int main(void) { return run_cases(make, remove_folder); }

@@ -35,15 +35,16 @@ static int drop_folder(void **state)
 
 /* ---- the format ------------------------------------------------------------------------------ */
 
-/* As rule() in safetensors_files.py. */
+/* The bytes of the tensor of this name, as rule() of safetensors_files.py defines them. */
 static void rule(const char *name, bool flags, int64_t n, uint8_t *out)
 {
     unsigned seed = 0;
     for (const char *c = name; *c; c++) seed += (unsigned char)*c;
-    for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)(((unsigned)i * 37 + seed * 11) % (flags ? 2 : 251));
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(((unsigned)i * 37 + seed * 11) % (flags ? 2 : 251));
 }
 
-static void what_it_writes(void)
+static void read_its_files(void)
 {
     wb__table t;
     uint8_t want[256];
@@ -64,8 +65,8 @@ static void what_it_writes(void)
     wb__table_free(&t);
 }
 
-/* Files by the first word of their names. */
-static void what_it_thinks(void)
+/* Weber reads the files good-* and refuses bad-* and strict-*: see safetensors_files.py. */
+static void agree_on_errors(void)
 {
     int counts[3] = {0, 0, 0};
     DIR *d = opendir(folder);
@@ -87,37 +88,41 @@ static void what_it_thinks(void)
     assert_true(counts[0] >= 10 && counts[1] >= 40 && counts[2] >= 7);
 }
 
-static void what_we_write(void)
+static void write_for_it(void)
 {
     static const struct { const char *word; wb_dtype dtype; } rows[] = {
-        {"F64", WB_F64}, {"F32", WB_F32}, {"F16", WB_F16}, {"BF16", WB_BF16}, {"I64", WB_I64}, {"I32", WB_I32},
-        {"I8", WB_I8},   {"U8", WB_U8},   {"BOOL", WB_BOOL}};
+        {"F64", WB_F64}, {"F32", WB_F32}, {"F16", WB_F16}, {"BF16", WB_BF16}, {"I64", WB_I64},
+        {"I32", WB_I32}, {"I8", WB_I8},   {"U8", WB_U8},   {"BOOL", WB_BOOL}};
     static const int64_t dims[] = {3, 2, 5}, none[] = {4, 0};
     static uint8_t values[WB__COUNT(rows)][3][240];
     wb__st_out out[3 * WB__COUNT(rows)];
     int n = 0;
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         for (int s = 0; s < 3; s++) {
-            const int64_t size = s == 0 ? 30 : s == 1 ? 1 : 0, bytes = size * (int64_t)wb_dtype_bytes(rows[i].dtype);
+            const int64_t size = s == 0 ? 30 : s == 1 ? 1 : 0;
+            const int64_t bytes = size * (int64_t)wb_dtype_bytes(rows[i].dtype);
             char *name = NULL;
             assert_non_null(name = wb__printf("%s.\xc3\xa9%d", rows[i].word, s));
             rule(name, rows[i].dtype == WB_BOOL, bytes, values[i][s]);
-            out[n++] = (wb__st_out){name, rows[i].dtype, s == 0 ? 3 : s == 1 ? 0 : 2, s ? none : dims, bytes, values[i][s]};
+            out[n++] = (wb__st_out){name, rows[i].dtype, s == 0 ? 3 : s == 1 ? 0 : 2,
+                                    s ? none : dims, bytes, values[i][s]};
         }
     }
     const wb__note note = {"note", "\xc3\xa9\n\""};
-    if (wb__st_save(NULL, in_folder("ours", ".safetensors"), n, out, 1, &note)) fail_msg("%s", wb_error());
+    if (wb__st_save(NULL, in_folder("weber", ".safetensors"), n, out, 1, &note))
+        fail_msg("%s", wb_error());
     for (int i = 0; i < n; i++) wb__free(out[i].name);
-    assert_int_equal(python_script("safetensors_files.py check", in_folder("ours", ".safetensors")), 0);
+    const char *written = in_folder("weber", ".safetensors");
+    assert_int_equal(python_script("io/safetensors_files.py check", written), 0);
 }
 
 TEST(the_reference)
 {
     if (!python_has("safetensors")) skip();
-    assert_int_equal(python_script("safetensors_files.py write", folder), 0);
-    what_it_writes();
-    what_it_thinks();
-    what_we_write();
+    assert_int_equal(python_script("io/safetensors_files.py write", folder), 0);
+    read_its_files();
+    agree_on_errors();
+    write_for_it();
 }
 
 /* ---- PyTorch --------------------------------------------------------------------------------- */
@@ -128,14 +133,16 @@ static wb_layer *tied(void)
     return wb_tie(m, "layers.1.weight", "layers.0.weight") ? NULL : m;
 }
 
-/* The modules of torch_models.py. */
+/* The models that torch_models.py builds under these names. */
 static wb_layer *model_named(const char *name, bool flip)
 {
 #define IS(what) (!strcmp(name, what))
-    if (IS("mlp")) return wb_Chain(wb_Dense(5, 7, wb_relu), wb_Dense(7, 7, wb_tanh), wb_Dense(7, 3));
+    if (IS("mlp"))
+        return wb_Chain(wb_Dense(5, 7, wb_relu), wb_Dense(7, 7, wb_tanh), wb_Dense(7, 3));
     if (IS("cnn"))
-        return wb_Chain(wb_Conv(2, 4, {3}, wb_relu, .pad = {1}, .groups = 2, .flip = flip), wb_BatchNorm(4),
-                        wb_MaxPool({2}), wb_Dropout(0.5), wb_Flatten(), wb_Dense(36, 3));
+        return wb_Chain(wb_Conv(2, 4, {3}, wb_relu, .pad = {1}, .groups = 2, .flip = flip),
+                        wb_BatchNorm(4), wb_MaxPool({2}), wb_Dropout(0.5), wb_Flatten(),
+                        wb_Dense(36, 3));
     if (IS("tokens")) return wb_Chain(wb_Embedding(11, 8), wb_LayerNorm({8}));
     if (IS("tied")) return tied();
     if (IS("block"))
@@ -150,8 +157,9 @@ static wb_layer *model_named(const char *name, bool flip)
 #undef IS
 }
 
-static const char *const models[] = {"mlp", "cnn", "tokens", "tied", "block", "rnn", "lstm", "gru", "gru_of_two", "attention",
-                                     "attention_plain"};
+static const char *const models[] = {"mlp",        "cnn",       "tokens",         "tied",
+                                     "block",      "rnn",       "lstm",           "gru",
+                                     "gru_of_two", "attention", "attention_plain"};
 
 static wb_tensor *input_of(const char *name)
 {
@@ -166,43 +174,47 @@ static wb_tensor *input_of(const char *name)
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
     bool variance = strstr(path, ".var") != NULL;
-    wb_tensor *r = variance ? wb_rand_array(WB_F32, 1, wb_dims(x)) : wb_randn_array(WB_F32, (int)wb_ndim(x), wb_dims(x));
+    wb_tensor *r = variance ? wb_rand_array(WB_F32, 1, wb_dims(x))
+                            : wb_randn_array(WB_F32, (int)wb_ndim(x), wb_dims(x));
     return wb_assign(x, variance ? wb_add(r, wb_scalar(0.5)) : r);
 }
 
-static void write_ours(const char *name)
+static void write_for_torch(const char *name)
 {
     wb_layer *m = model_named(name, true);
     assert_int_equal(wb_each_tensor(m, draw, NULL), 0);
     wb_tensor *x = input_of(name), *y = wb_call(m, x);
     if (!y) fail_msg("%s: %s", name, wb_error());
-    assert_int_equal(wb_save(in_folder(name, ".ours.safetensors"), m, .names = WB_NAMES_TORCH), 0);
+    assert_int_equal(wb_save(in_folder(name, ".weber.safetensors"), m, .names = WB_NAMES_TORCH), 0);
     wb_tree *data = wb_named_tuple(2, (const char *[]){"x", "y"}, (void *[]){x, y});
     assert_int_equal(wb_save(in_folder(name, ".data.safetensors"), data), 0);
 }
 
-static void read_theirs(const char *name, wb_names names, bool flip)
+static void read_from_torch(const char *name, wb_names names, bool flip)
 {
     wb_layer *m = model_named(name, flip);
-    if (wb_load_state(in_folder(name, ".theirs.safetensors"), m, .names = names)) fail_msg("%s", wb_error());
+    if (wb_load_state(in_folder(name, ".torch.safetensors"), m, .names = names))
+        fail_msg("%s", wb_error());
     wb_tree *data = wb_load_tensors(in_folder(name, ".result.safetensors"));
-    wb_tensor *y = data ? wb_call(m, wb_get(data, "x")) : NULL, *want = data ? wb_get(data, "y") : NULL;
+    wb_tensor *y = data ? wb_call(m, wb_get(data, "x")) : NULL,
+              *want = data ? wb_get(data, "y") : NULL;
     if (!y || !want) fail_msg("%s: %s", name, wb_error());
     assert_string_equal(wb_describe(y), wb_describe(want));
     const float *a = wb_data(y), *b = wb_data(want);
     for (int64_t i = 0; i < wb_size(y); i++)
         if (!(fabsf(a[i] - b[i]) <= 1e-5f + 1e-4f * fabsf(b[i])))
-            fail_msg("%s[%lld] is %g, PyTorch has %g", name, (long long)i, (double)a[i], (double)b[i]);
+            fail_msg("%s[%lld] is %g, PyTorch has %g", name, (long long)i, (double)a[i],
+                     (double)b[i]);
 }
 
 TEST(pytorch)
 {
     if (!python_has("torch") || !python_has("safetensors.torch")) skip();
-    for (size_t i = 0; i < WB__COUNT(models); i++) write_ours(models[i]);
-    assert_int_equal(python_script("torch_models.py both", folder), 0);
+    for (size_t i = 0; i < WB__COUNT(models); i++) write_for_torch(models[i]);
+    assert_int_equal(python_script("io/torch_models.py both", folder), 0);
     for (size_t i = 0; i < WB__COUNT(models); i++) {
-        read_theirs(models[i], WB_NAMES_AUTO, i & 1);
-        read_theirs(models[i], WB_NAMES_TORCH, !(i & 1));
+        read_from_torch(models[i], WB_NAMES_AUTO, i & 1);
+        read_from_torch(models[i], WB_NAMES_TORCH, !(i & 1));
     }
 }
 

@@ -17,7 +17,7 @@ static const char *file_name(void)
 
 static void put(const void *bytes, size_t n) { put_file(file_name(), bytes, n); }
 
-/* A file of this header and n bytes of data. */
+/* Writes a file with this header and n zeros after it. */
 static void put_header(const char *header, size_t n)
 {
     size_t length = strlen(header);
@@ -118,7 +118,7 @@ TEST(wrong_headers)
     assert_int_equal(wb__st_load(file_name(), true, &st), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "byte 0", "header", "18446744073709551615");
     assert_int_equal(wb__st_load("/nowhere/at/all", true, &st), WB_ERROR_FILE);
-    put_header("{}  ", 0);                              /* nothing at all is a file */
+    put_header("{}  ", 0);                              /* a file without tensors is valid */
     assert_int_equal(wb__st_load(file_name(), true, &st), 0);
     assert_int_equal(st.n, 0);
     wb__table_free(&st);
@@ -178,19 +178,20 @@ TEST(what_is_written_is_read)
     unlink(file_name());
 }
 
-/* What the format has and Weber has not is in the table, but has no dtype. */
+/* Tensors whose dtype or rank Weber does not have are listed in the table, without a dtype. */
 TEST(foreign_tensors)
 {
     static const struct { const char *dtype, *shape; int bytes; } rows[] = {
-        {"F4", "2,3", 3},      {"F6_E2M3", "4", 3},    {"F6_E3M2", "4", 3},  {"F8_E4M3", "3", 3},
-        {"F8_E5M2", "3", 3},   {"F8_E8M0", "3", 3},    {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3},
-        {"I16", "3", 6},       {"U16", "3", 6},        {"U32", "3", 12},     {"U64", "3", 24},
-        {"C64", "3", 24},      {"U8", "1,1,1,1,1,1,1,1,2", 2}};
+        {"F4", "2,3", 3},        {"F6_E2M3", "4", 3},     {"F6_E3M2", "4", 3},
+        {"F8_E4M3", "3", 3},     {"F8_E5M2", "3", 3},     {"F8_E8M0", "3", 3},
+        {"F8_E4M3FNUZ", "3", 3}, {"F8_E5M2FNUZ", "3", 3}, {"I16", "3", 6},
+        {"U16", "3", 6},         {"U32", "3", 12},        {"U64", "3", 24},
+        {"C64", "3", 24},        {"U8", "1,1,1,1,1,1,1,1,2", 2}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         char header[300];
         wb__table st;
-        snprintf(header, sizeof header, "{" TENSOR("a", "%s", "%s", "0,%d") "}", rows[i].dtype, rows[i].shape,
-                 rows[i].bytes);
+        snprintf(header, sizeof header, "{" TENSOR("a", "%s", "%s", "0,%d") "}", rows[i].dtype,
+                 rows[i].shape, rows[i].bytes);
         put_header(header, (size_t)rows[i].bytes);
         if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
         const wb__entry *e = wb__table_find(&st, "a");
@@ -201,7 +202,8 @@ TEST(foreign_tensors)
         wb__table_free(&st);
         wb_layer *m = wb_Embedding(2, 3);
         const wb_rename row = {"a", "weight"};
-        assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &row), WB_ERROR_FORMAT);
+        assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &row),
+                         WB_ERROR_FORMAT);
         FAILED(WB_ERROR_FORMAT, rows[i].dtype);
         assert_int_equal(wb_load_state(file_name(), m, .lenient = true), 0);
     }
@@ -211,9 +213,11 @@ TEST(foreign_tensors)
 TEST(odd_but_right)
 {
     wb__table st;
-    put_header("{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
-               "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
-               "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807],\"data_offsets\":[2,2]}} \n", 2);
+    put_header(
+        "{\t\"__metadata__\" : { \"\\u00e9\\ud83d\\ude00\" : \"\\n\\\"\\/\" } , \r\n"
+        "\"\":{\"data_offsets\":[ 0 , 2 ],\"shape\":[],\"dtype\":\"F16\"},"
+        "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9223372036854775807],\"data_offsets\":[2,2]}} \n",
+        2);
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     assert_int_equal(st.n, 2);
     assert_string_equal(wb__table_note(&st, "\xc3\xa9\xf0\x9f\x98\x80"), "\n\"/");
@@ -223,8 +227,8 @@ TEST(odd_but_right)
     unlink(file_name());
 }
 
-/* Every file that is too short is refused; every file with one byte changed is read or refused, and
- * nothing else. */
+/* Every truncated file is refused.  Every file with one changed byte is read or refused, without a
+ * crash. */
 TEST(any_damage)
 {
     wb__table st;
@@ -253,7 +257,7 @@ TEST(any_damage)
     unlink(file_name());
 }
 
-/* Five gigabytes, which lie in the file and nowhere else, with a tensor behind them. */
+/* A sparse file whose first tensor has 5 GiB, which are never read, with two tensors after it. */
 TEST(beyond_four_gigabytes)
 {
     wb__table st;
@@ -264,7 +268,8 @@ TEST(beyond_four_gigabytes)
     const uint8_t values[12] = {0, 0, 128, 63, 0, 0, 0, 64, 2, 0, 255, 1};
     put_header(header, 0);
     int f = open(file_name(), O_WRONLY);
-    if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12) fail_msg("no room for a sparse file");
+    if (ftruncate(f, end) || pwrite(f, values, 12, end - 12) != 12)
+        fail_msg("no space for a sparse file");
     close(f);
     if (wb__st_load(file_name(), true, &st)) fail_msg("%s", wb_error());
     const wb__entry *e = wb__table_find(&st, "a");
@@ -272,14 +277,15 @@ TEST(beyond_four_gigabytes)
     assert_int_equal(wb__table_find(&st, "big")->bytes, 5368709120);
     wb__table_free(&st);
 
-    wb_layer *m = wb_Embedding(2, 1);       /* and straight from there into a model */
-    wb_tree *t = wb_named_tuple(2, (const char *[]){"a", "flags"},
-                                (void *[]){wb_variable(wb_zeros(2)),
-                                           wb_variable(wb_full_array(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
+    wb_layer *m = wb_Embedding(2, 1);       /* has none of the file's names */
+    wb_tree *t = wb_named_tuple(
+        2, (const char *[]){"a", "flags"},
+        (void *[]){wb_variable(wb_zeros(2)),
+                   wb_variable(wb_full_array(0, WB_BOOL, 2, (int64_t[]){2, 2}))});
     if (wb_load_state(file_name(), t, .lenient = true)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(t, "a"), 1) == 2);
     const uint8_t *flags = wb_data(wb_get(t, "flags")), want[4] = {1, 0, 1, 1};
-    assert_memory_equal(flags, want, 4);    /* whatever the bytes of a true are */
+    assert_memory_equal(flags, want, 4);    /* each byte other than 0 is true */
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, file_name());
     assert_true(HAS_LINE(wb_error(), "\"big\"", "[1342177280] f32", "model"));
@@ -309,7 +315,7 @@ TEST(hundred_megabytes)
     unlink(file_name());
 }
 
-/* A file that a program compressed. */
+/* A file that the gzip command compressed. */
 TEST(compressed)
 {
     wb__table st;
@@ -325,7 +331,8 @@ TEST(compressed)
     unlink(file_name());
 }
 
-/* The n-th call of the system fails, for each n: the old file stands or the new one does. */
+/* For each n, the n-th system call fails: then the path has the whole old file or the whole new
+ * one. */
 TEST(failing_writes)
 {
     int failures = 0;

@@ -13,7 +13,7 @@ static const char *file_name(void)
     return name;
 }
 
-/* No two numbers of a model the same. */
+/* Fills a tensor with random numbers. */
 static int draw(wb_tensor *x, const char *path, void *ctx)
 {
     int64_t n = wb_ndim(x);
@@ -22,8 +22,8 @@ static int draw(wb_tensor *x, const char *path, void *ctx)
     return 0;
 }
 
-/* Saved with PyTorch's names: exactly these tensors, "name shape" with spaces between; and back,
- * by wb_load and into a fresh model. */
+/* Saves m with PyTorch's names: the file has exactly the tensors of `names` ("name shape dtype").
+ * Loads the file with wb_load, and into `fresh`, a model of the same form: all bits are equal. */
 static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
 {
     wb__table t;
@@ -42,7 +42,8 @@ static void both_ways(wb_layer *m, wb_layer *fresh, const char *const *names)
         assert_string_equal(wb__entry_describe(e), space + 1);
     }
     if (t.n != n)
-        for (int i = 0; i < t.n; i++) print_message("%s %s\n", t.entries[i].name, wb__entry_describe(&t.entries[i]));
+        for (int i = 0; i < t.n; i++)
+            print_message("%s %s\n", t.entries[i].name, wb__entry_describe(&t.entries[i]));
     assert_int_equal(t.n, n);
     assert_string_equal(wb__table_note(&t, "format"), "pt");
     wb__table_free(&t);
@@ -67,55 +68,64 @@ TEST(every_kind)
     BOTH_WAYS(wb_Dense(4, 2), "weight [2,4] f32", "bias [2] f32");
     BOTH_WAYS(wb_Dense(4, 2, .no_bias = true, .dtype = WB_F16), "weight [2,4] f16");
     BOTH_WAYS(wb_Conv(4, 6, {3, 2}, .groups = 2), "weight [6,2,3,2] f32", "bias [6] f32");
-    BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64", "bias [3] f64");
+    BOTH_WAYS(wb_Conv(2, 3, {3, 2}, .flip = true, .dtype = WB_F64), "weight [3,2,3,2] f64",
+              "bias [3] f64");
     BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2}, .groups = 2), "weight [4,3,3,2] f32", "bias [6] f32");
     BOTH_WAYS(wb_ConvTranspose(2, 3, {3, 2}, .flip = true), "weight [2,3,3,2] f32", "bias [3] f32");
-    BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32", "running_var [3] f32",
-              "num_batches_tracked [] i64");
+    BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32",
+              "running_var [3] f32", "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",
               "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_track_stats = true), "weight [3] f32", "bias [3] f32");
     BOTH_WAYS(wb_LayerNorm({2, 3}), "weight [2,3] f32", "bias [2,3] f32");
     BOTH_WAYS(wb_Embedding(5, 3), "weight [5,3] f32");
-    BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32", "bias_ih_l0 [3] f32",
-              "bias_hh_l0 [3] f32");
-    BOTH_WAYS(wb_LSTM(4, 3), "weight_ih_l0 [12,4] f32", "weight_hh_l0 [12,3] f32", "bias_ih_l0 [12] f32",
-              "bias_hh_l0 [12] f32");
-    BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
-              "bias_hh_l0 [9] f32");
-    BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32", "bias_ih_l0 [9] f32",
-              "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32",
+              "bias_ih_l0 [3] f32", "bias_hh_l0 [3] f32");
+    BOTH_WAYS(wb_LSTM(4, 3), "weight_ih_l0 [12,4] f32", "weight_hh_l0 [12,3] f32",
+              "bias_ih_l0 [12] f32", "bias_hh_l0 [12] f32");
+    BOTH_WAYS(wb_GRU(4, 3), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
+              "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
+              "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
     BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
-    BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32", "bias_hh [3] f32");
+    BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32",
+              "bias_hh [3] f32");
     BOTH_WAYS(wb_LSTMCell(4, 3), "weight_ih [12,4] f32", "weight_hh [12,3] f32", "bias_ih [12] f32",
               "bias_hh [12] f32");
-    BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32", "bias_hh [9] f32");
-    BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32", "out_proj.weight [4,4] f32");
-    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32", "in_proj_bias [12] f32",
-              "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
+    BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32",
+              "bias_hh [9] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32",
+              "out_proj.weight [4,4] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32",
+              "in_proj_bias [12] f32", "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
 }
 
 TEST(containers)
 {
-    /* An activation is a layer of its own in PyTorch's Sequential, and so are functions. */
-    BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu), wb_BatchNorm(2, wb_relu),
-                       wb_Dense(2, 1)),
-              "0.weight [4,4] f32", "0.bias [4] f32", "2.weight [4,4] f32", "2.bias [4] f32", "4.weight [2,4] f32",
-              "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32", "6.running_mean [2] f32",
-              "6.running_var [2] f32", "6.num_batches_tracked [] i64", "8.weight [1,2] f32", "8.bias [1] f32");
-    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)), "0.weight_ih_l0 [2,2] f32",
-              "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32", "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
+    /* In PyTorch's Sequential, activations and functions are layers with a number of their own. */
+    BOTH_WAYS(wb_Chain(wb_Dense(4, 4, wb_relu), wb_Dense(4, 4), wb_tanh, wb_Dense(4, 2, wb_relu),
+                       wb_BatchNorm(2, wb_relu), wb_Dense(2, 1)),
+              "0.weight [4,4] f32", "0.bias [4] f32", "2.weight [4,4] f32", "2.bias [4] f32",
+              "4.weight [2,4] f32", "4.bias [2] f32", "6.weight [2] f32", "6.bias [2] f32",
+              "6.running_mean [2] f32", "6.running_var [2] f32", "6.num_batches_tracked [] i64",
+              "8.weight [1,2] f32", "8.bias [1] f32");
+    BOTH_WAYS(wb_Chain(wb_RNN(2, 2, wb_relu), wb_Dense(2, 2, .no_bias = true)),
+              "0.weight_ih_l0 [2,2] f32", "0.weight_hh_l0 [2,2] f32", "0.bias_ih_l0 [2] f32",
+              "0.bias_hh_l0 [2] f32", "1.weight [2,2] f32");
     BOTH_WAYS(wb_Chain(wb_named("encoder", wb_Chain(wb_Dense(2, 2, wb_relu), wb_LayerNorm({2}))),
                        wb_named("head", wb_MultiHeadAttention(2, 1))),
               "encoder.0.weight [2,2] f32", "encoder.0.bias [2] f32", "encoder.2.weight [2] f32",
-              "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32", "head.out_proj.weight [2,2] f32");
-    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)), beside),
+              "encoder.2.bias [2] f32", "head.in_proj_weight [6,2] f32",
+              "head.out_proj.weight [2,2] f32");
+    BOTH_WAYS(wb_Chain(wb_SkipConnection(wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .no_bias = true)),
+                                         beside),
                        wb_Parallel(wb_add, wb_Embedding(2, 2), wb_named("b", wb_Embedding(3, 2)))),
-              "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32", "0.layers.1.weight [2,2] f32",
-              "1.layers.0.weight [2,2] f32", "1.layers.b.weight [3,2] f32");
+              "0.layers.0.weight [2,2] f32", "0.layers.0.bias [2] f32",
+              "0.layers.1.weight [2,2] f32", "1.layers.0.weight [2,2] f32",
+              "1.layers.b.weight [3,2] f32");
 }
 
-/* Two places of one tensor: PyTorch's state_dict has both. */
+/* A tied tensor has two names in PyTorch's state_dict. */
 TEST(ties)
 {
     wb_layer *m = wb_Chain(wb_Embedding(4, 2), wb_Dense(2, 4, .no_bias = true));
@@ -125,7 +135,7 @@ TEST(ties)
     both_ways(m, n, (const char *[]){"0.weight [4,2] f32", "1.weight [4,2] f32", NULL});
 }
 
-/* Names are names in every format that has them. */
+/* PyTorch's names in NPZ files; an NPY file has no names and is refused. */
 TEST(other_formats)
 {
 #ifdef WB_HAVE_ZIP
@@ -133,7 +143,8 @@ TEST(other_formats)
     wb_layer *make[2];
     snprintf(path, sizeof path, "/tmp/weber-torch-%ld.npz", (long)getpid());
     for (int i = 0; i < 2; i++)
-        make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2), wb_BatchNorm(4));
+        make[i] = wb_Chain(wb_Conv(1, 2, {2}, wb_relu, .flip = true), wb_MultiHeadAttention(4, 2),
+                           wb_BatchNorm(4));
     wb_each_tensor(make[0], draw, NULL);
     if (wb_save(path, make[0], .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
     wb_tree *t = wb_load_tensors(path);
@@ -158,7 +169,8 @@ static wb_tensor *to_bf16(wb_tensor *x, const char *path, void *ctx)
 
 TEST(other_dtypes)
 {
-    wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)), *h = wb_fmap(to_bf16, m, NULL);
+    wb_layer *m = wb_Chain(wb_MultiHeadAttention(4, 2, .bias = true), wb_LSTM(4, 2)),
+             *h = wb_fmap(to_bf16, m, NULL);
     assert_int_equal(wb_save(file_name(), h, .names = WB_NAMES_TORCH), 0);
     wb_layer *l = wb_load(file_name());
     if (!l) fail_msg("%s", wb_error());
@@ -177,19 +189,19 @@ static void put_table(int n, wb__st_out *out, const char *format)
     if (wb__st_save(NULL, file_name(), n, out, 1, &note)) fail_msg("%s", wb_error());
 }
 
-/* The cross-correlation with what is in the file is the layer with .flip. */
-TEST(kernels_are_turned_over)
+/* PyTorch correlates, a layer with .flip convolves: its kernels are flipped in PyTorch's files. */
+TEST(kernels_are_flipped)
 {
     wb_layer *m = wb_Conv(2, 3, {3, 2}, .flip = true);
     wb_each_tensor(m, draw, NULL);
     assert_int_equal(wb_save(file_name(), m, .names = WB_NAMES_TORCH), 0);
     wb__table t;
     assert_int_equal(wb__st_load(file_name(), true, &t), 0);
-    const float *turned = wb__table_find(&t, "weight")->data, *own = wb_data(wb_get(m, "weight"));
+    const float *flipped = wb__table_find(&t, "weight")->data, *own = wb_data(wb_get(m, "weight"));
     for (int o = 0; o < 6; o++)
         for (int i = 0; i < 3; i++)
             for (int j = 0; j < 2; j++)
-                assert_true(turned[(o * 3 + i) * 2 + j] == own[(o * 3 + 2 - i) * 2 + 1 - j]);
+                assert_true(flipped[(o * 3 + i) * 2 + j] == own[(o * 3 + 2 - i) * 2 + 1 - j]);
     wb_layer *plain = wb_Conv(2, 3, {3, 2});
     assert_int_equal(wb_load_state(file_name(), plain, .names = WB_NAMES_TORCH), 0);
     wb_tensor *x = wb_randn(2, 2, 5, 4), *y = wb_call(m, x), *z = wb_call(plain, x);
@@ -197,8 +209,8 @@ TEST(kernels_are_turned_over)
     for (int64_t i = 0; i < wb_size(y); i++) assert_true(fabsf(a[i] - b[i]) < 1e-5f);
     wb__table_free(&t);
 
-    /* The names are the same in both: what PyTorch wrote is turned, what another program wrote
-     * is not. */
+    /* The same tensors with the note that PyTorch wrote them ("pt") are flipped, and are not
+     * flipped with that of another program. */
     float w[4] = {1, 2, 3, 4}, bias = 0;
     wb__st_out out[] = {{"weight", WB_F32, 4, (int64_t[]){1, 1, 2, 2}, 16, w},
                         {"bias", WB_F32, 1, (int64_t[]){1}, 4, &bias}};
@@ -226,7 +238,7 @@ TEST(two_biases_are_one)
     if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
     wb_tensor *b = wb_get(m, "bias");
     assert_true(wb_at(b, 0) == 1.5 && wb_at(b, 1) == 2.25 && wb_at(b, 2) == 3);
-    bh[2] = 1;                          /* inside r's product: nothing here is the same */
+    bh[2] = 1;                          /* b_hn is not 0: no single bias is equivalent */
     wb__st_out again[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
                           {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
                           {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},
@@ -239,7 +251,7 @@ TEST(two_biases_are_one)
     if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
     double h = 0, x[2] = {0.5, -0.25};
     wb_tensor *y = wb_call(m, wb_from((float[]){0.5f, -0.25f}, WB_F32, 3, (int64_t[]){1, 2, 1}));
-    for (int t = 0; t < 2; t++) {       /* as PyTorch's documentation has it */
+    for (int t = 0; t < 2; t++) {       /* the formulas of PyTorch's documentation */
         double r = 1 / (1 + exp(-(wi[0] * x[t] + bi[0] + wh[0] * h + bh[0])));
         double z = 1 / (1 + exp(-(wi[1] * x[t] + bi[1] + wh[1] * h + bh[1])));
         h = (1 - z) * tanh(wi[2] * x[t] + bi[2] + r * (wh[2] * h + bh[2])) + z * h;
@@ -248,40 +260,45 @@ TEST(two_biases_are_one)
     unlink(file_name());
 }
 
-/* PyTorch's names, with no note that says so, in another dtype: that is the error, and no name
- * is missing. */
-TEST(another_dtype_is_said)
+/* PyTorch's names without PyTorch's note, and another dtype: the error reports the dtypes and no
+ * missing name. */
+TEST(another_dtype_is_reported)
 {
     double w[6] = {0}, b[3] = {0};
-    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w}, {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
+    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w},
+                        {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
     wb_layer *m = wb_Chain(wb_named("a", wb_Dense(2, 3)));
     put_table(2, out, "np");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "\"layers.a.weight\"", "\"a.weight\"", "[3,2] f32", "model",
            "[3,2] f64");
     assert_true(HAS_LINE(wb_error(), "\"layers.a.bias\"", "\"a.bias\"", "[3] f32", "[3] f64"));
-    assert_int_equal(lines_of(wb_error()), 3);              /* and no name is missing */
+    assert_int_equal(lines_of(wb_error()), 3);              /* none for missing names */
     unlink(file_name());
 }
 
-/* Six numbers of a Sequential into models that write it in other ways. */
+/* Files that number the activations, or do not, and models with activations inside layers or as
+ * layers. */
 TEST(numbering)
 {
     float w[4] = {1, 2, 3, 4};
     wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                         {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
-    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true), wb_Dense(2, 2, .no_bias = true));
-    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu, wb_Dense(2, 2, .no_bias = true));
+    wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true),
+                                    wb_Dense(2, 2, .no_bias = true));
+    wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu,
+                                   wb_Dense(2, 2, .no_bias = true));
     put_table(2, out, "pt");
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), long_form)) fail_msg("%s", wb_error());
     wb__st_out close[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                           {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
-    put_table(2, close, "pt");          /* a module with functional activations */
+    put_table(2, close, "pt");          /* activations have no number here */
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), short_form, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
     assert_int_equal(wb_load_state(file_name(), long_form), WB_ERROR_FORMAT);
-    assert_int_equal(wb_load_state(file_name(), short_form, .names = WB_NAMES_WEBER), WB_ERROR_FORMAT);
+    assert_int_equal(wb_load_state(file_name(), short_form, .names = WB_NAMES_WEBER),
+                     WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, file_name());
     assert_true(HAS_LINE(wb_error(), "\"layers.0.weight\"", "[2,2] f32", "file"));
     unlink(file_name());
@@ -304,23 +321,28 @@ TEST(renames)
                         {"net.h.0.attn.out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
                         {"other.weight", WB_F32, 1, (int64_t[]){2}, 8, v}};
     const int n = WB__COUNT(out);
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
-                           wb_named("blocks", wb_Chain(wb_Chain(wb_named("mha", wb_MultiHeadAttention(2, 1))))));
+    wb_layer *m = wb_Chain(
+        wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
+        wb_named("blocks", wb_Chain(wb_Chain(wb_named("mha", wb_MultiHeadAttention(2, 1))))));
     const wb_rename rows[] = {{"fc.*", "layers.0.*"},
                               {"bn.running_mean", "layers.1.mean"},
                               {"bn.*", "layers.1.*"},
                               {"h.0.attn.*", "layers.blocks.layers.0.layers.mha.*"},
                               {"h.*", "nowhere.*"}};
     put_table(n, out, "pt");
-    if (wb_load_state(file_name(), m, .prefix = "net.", .n_rename = WB__COUNT(rows), .rename = rows))
+    if (wb_load_state(file_name(), m, .prefix = "net.", .n_rename = WB__COUNT(rows),
+                      .rename = rows))
         fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(m, "layers.0.weight"), 1, 0) == 3);
-    assert_true(wb_at(wb_get(m, "layers.1.mean"), 1) == 2 && wb_at(wb_get(m, "layers.1.var"), 1) == 2);
+    assert_true(wb_at(wb_get(m, "layers.1.mean"), 1) == 2 &&
+                wb_at(wb_get(m, "layers.1.var"), 1) == 2);
     assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.k_proj.weight"), 0, 0) == 5);
     assert_true(wb_at(wb_get(m, "layers.blocks.layers.0.layers.mha.v_proj.weight"), 1, 1) == 12);
 
-    const wb_rename two[] = {{"fc.weight", "layers.0.weight"}, {"h.0.attn.out_proj.weight", "layers.0.weight"}};
-    assert_int_equal(wb_load_state(file_name(), m, .prefix = "net.", .n_rename = 2, .rename = two), WB_ERROR_FORMAT);
+    const wb_rename two[] = {{"fc.weight", "layers.0.weight"},
+                             {"h.0.attn.out_proj.weight", "layers.0.weight"}};
+    assert_int_equal(wb_load_state(file_name(), m, .prefix = "net.", .n_rename = 2, .rename = two),
+                     WB_ERROR_FORMAT);
     const char *text = wb_error();
     assert_true(HAS_LINE(text, "\"net.fc.weight\"", "\"net.h.0.attn.out_proj.weight\"", "model",
                          "\"0.weight\""));
@@ -330,11 +352,13 @@ TEST(renames)
                          "\"blocks.0.mha.in_proj_weight\"", "[2,2] f32", "file"));
     assert_true(HAS_LINE(text, "\"net.bn.num_batches_tracked\"", "[] i64", "model"));
     assert_false(HAS_FACTS(text, "other.weight"));
-    assert_false(HAS_LINE(text, "\"net.fc.weight\"", "[2,2] f32"));    /* is in the first line */
+    assert_false(HAS_LINE(text, "\"net.fc.weight\"", "[2,2] f32"));    /* the first line lists it */
     assert_false(HAS_LINE(text, "\"net.h.0.attn.out_proj.weight\"", "[2,2] f32"));
     const wb_rename no_name = {"a", NULL}, half = {"fc.*", "layers.0.weight"};
-    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name), WB_ERROR_ARGUMENT);
-    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &half), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &no_name),
+                     WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_load_state(file_name(), m, .n_rename = 1, .rename = &half),
+                     WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "'*'", "fc.*", "layers.0.weight");
 
     wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
@@ -348,7 +372,7 @@ TEST(renames)
     unlink(file_name());
 }
 
-/* Long lists end; the whole of a short one is there. */
+/* An error lists 50 names, then the number of the others. */
 TEST(long_lists)
 {
     wb_layer *layers[80];

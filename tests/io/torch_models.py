@@ -2,9 +2,9 @@
 
     torch_models.py both FOLDER
 
-For each model of MODELS: reads the weights NAME.ours.safetensors that Weber wrote into the same
+For each model of MODELS: reads the weights NAME.weber.safetensors that Weber wrote into the same
 module of PyTorch, strictly, and compares its result with Weber's in NAME.data.safetensors.  Then
-writes the weights of a new module for Weber to read, and its input and result to
+writes the weights of a new module to NAME.torch.safetensors, and its input and result to
 NAME.result.safetensors.
 """
 import os
@@ -79,7 +79,7 @@ def both(folder):
     for name, (make, shape) in MODELS.items():
         path = os.path.join(folder, name)
         module = make()
-        module.load_state_dict(load_file(path + ".ours.safetensors"), strict=True)
+        module.load_state_dict(load_file(path + ".weber.safetensors"), strict=True)
         data = load_file(path + ".data.safetensors")
         y = run(module, data["x"])
         if y.shape != data["y"].shape or not torch.allclose(y, data["y"], rtol=1e-4, atol=1e-5):
@@ -91,8 +91,8 @@ def both(folder):
             if parameter.ndim == 1 and not isinstance(module, nn.RNNBase):
                 nn.init.uniform_(parameter, -1, 1)
         x = torch.randint(0, 11, (2, 5), dtype=torch.int32) if shape is None else torch.randn(shape)
-        save_file({k: v.clone()
-                   for k, v in module.state_dict().items()}, path + ".theirs.safetensors")
+        weights = {k: v.clone() for k, v in module.state_dict().items()}
+        save_file(weights, path + ".torch.safetensors")
         save_file({"x": x, "y": run(module, x).contiguous()}, path + ".result.safetensors")
     print(len(MODELS))
 

@@ -14,7 +14,7 @@ static int running;
 static void print(FILE *to, const char *format, va_list list)
 {
     vfprintf(to, format, list);
-    fflush(to);                         /* whatever a test does to its process */
+    fflush(to);                         /* before a test can end the process */
 }
 
 void print_message(const char *format, ...)
@@ -122,7 +122,7 @@ static outcome run_test(const struct CMUnitTest *t, void **state)
 int minimal_run(const char *name, const struct CMUnitTest *tests, size_t n, CMFixtureFunction setup,
                 CMFixtureFunction teardown)
 {
-    static const char *const said[] = {"      OK", " FAILED ", " SKIPPED"};
+    static const char *const labels[] = {"      OK", " FAILED ", " SKIPPED"};
     void *state = NULL;
     int count[3] = {0};
     print_message("[==========] Running %zu test(s).\n", n);
@@ -136,7 +136,7 @@ int minimal_run(const char *name, const struct CMUnitTest *tests, size_t n, CMFi
         print_message("[ RUN      ] %s\n", tests[i].name);
         const outcome how = run_test(&tests[i], given);
         count[how]++;
-        print_message("[ %s ] %s\n", said[how], tests[i].name);
+        print_message("[ %s ] %s\n", labels[how], tests[i].name);
     }
     if (teardown && teardown(&state)) {
         print_error("[  FAILED  ] %s: the group's teardown failed\n", name);

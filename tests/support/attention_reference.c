@@ -17,7 +17,8 @@ static void add(double *to, double factor, const double *x, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] += factor * x[i];
 }
 
-/* One query's part of the gradients; p: what it takes of each key. */
+/* Adds the contributions of query i to the gradients.  p: its softmax weights of the first `seen`
+ * keys. */
 static void gradients(const attention_shape *s, double *const view[], int64_t i, const double *p,
                       int64_t seen)
 {
@@ -45,8 +46,8 @@ void attention_head(const attention_shape *s, double *const view[ATTENTION_VIEWS
         const int64_t seen = s->causal ? i + 1 + s->keys - s->queries : s->keys;
         double top = -INFINITY, sum = 0;
         for (int64_t j = 0; j < seen; j++) {
-            p[j] = s->scale * dot(view[ATTENTION_Q] + i * s->depth, view[ATTENTION_K] + j * s->depth,
-                                  s->depth);
+            p[j] = s->scale * dot(view[ATTENTION_Q] + i * s->depth,
+                                  view[ATTENTION_K] + j * s->depth, s->depth);
             top = fmax(top, p[j]);
         }
         for (int64_t j = 0; j < seen; j++) sum += p[j] = exp(p[j] - top);

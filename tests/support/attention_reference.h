@@ -11,7 +11,8 @@ typedef struct {
     bool causal;
 } attention_shape;
 
-/* The order of a step's views.  All rows are contiguous.  A step without `do` has no gradients. */
+/* The order of a step's views; all rows are contiguous.  If `do` is NULL no gradients are computed.
+ */
 enum {
     ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_O, ATTENTION_LSE, ATTENTION_DO, ATTENTION_DQ,
     ATTENTION_DK, ATTENTION_DV, ATTENTION_VIEWS

@@ -75,7 +75,7 @@ static int far_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
     return 0;
 }
 
-/* ---- kernels: the CPU's, handed real addresses ----------------------------------------------- */
+/* ---- kernels: the CPU's, with decoded addresses ---------------------------------------------- */
 
 typedef struct {
     wb__kernel base;
@@ -118,7 +118,7 @@ static void far_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int far_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                      const size_t *places, void *workspace, size_t workspace_at,
+                      const size_t *offsets, void *workspace, size_t workspace_at,
                       const wb__number *numbers)
 {
     (void)d;
@@ -128,7 +128,7 @@ static int far_launch(const wb_device *d, const wb__kernel *kernel, void *const 
     void **real = malloc(((size_t)k->n_buffers + 1) * sizeof *real);
     if (!real) return wb__fail(WB_ERROR_MEMORY, NULL);
     for (int i = 0; i < k->n_buffers; i++)
-        real[i] = buffers[i] ? (char *)decode(buffers[i]) + (places ? places[i] : 0) : NULL;
+        real[i] = buffers[i] ? (char *)decode(buffers[i]) + (offsets ? offsets[i] : 0) : NULL;
     const int status = cpu()->backend->launch(cpu(), k->inner, real, NULL, decode(workspace),
                                               workspace_at, numbers);
     free(real);
@@ -205,13 +205,13 @@ void far_watch(void (*seen)(const wb__step *step)) { watcher = seen; }
 
 int every_device(const wb_device *out[MOST_PLACES])
 {
-    static _Atomic bool said;
+    static _Atomic bool reported;
     int n = 0;
     setenv("WEBER_CPU_DEVICES", "3", 1);
     for (int i = 0; i < 3; i++) out[n++] = wb_device_at("CPU", i);
     out[n++] = far_device();
     if (wb_using("OpenCL") || !wb_functional("OpenCL")) {
-        if (!atomic_exchange(&said, true))
+        if (!atomic_exchange(&reported, true))
             printf("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
         wb_clear_error();
         return n;

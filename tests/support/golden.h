@@ -66,7 +66,8 @@ static inline void assert_golden(wb_tensor *got, const char *name, double tolera
         float w;                        /* the file's tensors are not aligned in memory */
         memcpy(&w, (const char *)want->data + (size_t)i * sizeof w, sizeof w);
         if (!(fabs((double)g[i] - (double)w) <= tolerance * fmax(1, fabs((double)w))))
-            fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i], (double)w);
+            fail_msg("%s[%lld] is %.9g, PyTorch has %.9g", name, (long long)i, (double)g[i],
+                     (double)w);
     }
 }
 
@@ -84,7 +85,8 @@ static inline int same_bits_in(wb_tensor *x, const char *path, void *other)
     wb_tensor *y = wb_get(other, path);
     if (!y) fail_msg("%s: %s", path, wb_error());
     assert_string_equal(wb_describe(x), wb_describe(y));
-    if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x)))) fail_msg("%s differs", path);
+    if (memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * wb_dtype_bytes(wb_dtype_of(x))))
+        fail_msg("%s differs", path);
     return 0;
 }
 

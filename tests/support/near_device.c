@@ -20,7 +20,7 @@ static bool own(const wb__step *s)
            wb__step_is_special(s);
 }
 
-/* 0: neither an epilogue nor anything beside c, or none that has a name here. */
+/* The NEAR_... kind of a step's epilogue and aux operand; 0: none, or none of these kinds. */
 static int kind_of(const wb__step *s)
 {
     static const struct { wb__op op; wb__aux aux; int kind; } names[] = {
@@ -34,10 +34,12 @@ static int kind_of(const wb__step *s)
     return 0;
 }
 
-/* The bit and the count of what is summed. */
+/* The NEAR_... kind of a step's sums; 0: sums of the result, or none. */
 static int sums_bit(const wb__step *s)
 {
-    return s->sums_of == WB__SUMS_OF_A ? NEAR_SUMS_OF_A : s->sums_of == WB__SUMS_OF_B ? NEAR_SUMS_OF_B : 0;
+    return s->sums_of == WB__SUMS_OF_A   ? NEAR_SUMS_OF_A
+           : s->sums_of == WB__SUMS_OF_B ? NEAR_SUMS_OF_B
+                                         : 0;
 }
 
 static wb__step asked;
@@ -57,8 +59,8 @@ static bool near_supports(const wb_device *d, const wb__step *s)
 
 static unsigned char *at(const wb__view *v, void *const *buffers, int64_t i, int64_t j)
 {
-    const int64_t place = v->offset + i * v->strides[0] + (v->ndim > 1 ? j * v->strides[1] : 0);
-    return (unsigned char *)buffers[v->buffer] + (size_t)place * wb__dtype_size(v->dtype);
+    const int64_t element = v->offset + i * v->strides[0] + (v->ndim > 1 ? j * v->strides[1] : 0);
+    return (unsigned char *)buffers[v->buffer] + (size_t)element * wb__dtype_size(v->dtype);
 }
 
 static double get(const wb__view *v, void *const *buffers, int64_t i, int64_t j)
@@ -73,7 +75,8 @@ static void put(const wb__view *v, void *const *buffers, int64_t i, int64_t j, d
     wb__convert(at(v, buffers, i, j), v->dtype, &x, WB_F64, 1);
 }
 
-static double finished(const wb__step *s, void *const *buffers, int64_t i, int64_t j, double z)
+/* The epilogue of element [i, j], whose sum is z. */
+static double epilogue(const wb__step *s, void *const *buffers, int64_t i, int64_t j, double z)
 {
     const bool has_bits = s->aux_kind == WB__AUX_SIGNS || s->aux_kind == WB__AUX_MASK;
     unsigned char *bits = has_bits ? at(&s->aux, buffers, i, j / 8) : NULL;
@@ -97,7 +100,7 @@ static void product(const wb__step *s, void *const *buffers)
             double z = s->n_views > 3 ? get(&s->views[3], buffers, j, 0) : 0;
             for (int64_t p = 0; p < a->dims[1]; p++)
                 z += get(a, buffers, i, p) * get(b, buffers, p, j);
-            put(c, buffers, i, j, finished(s, buffers, i, j, z));
+            put(c, buffers, i, j, epilogue(s, buffers, i, j, z));
             sum += get(c, buffers, i, j);
         }
         if (s->sums_of == WB__SUMS_OF_C) put(&s->sums, buffers, j, 0, sum);
@@ -130,11 +133,12 @@ static void copy_head(const wb__view *v, void *const *buffers, int64_t n, int64_
         }
 }
 
-/* What a backward pass is given of the forward pass must be that: else its results are NaN. */
-static double spoilt(const wb__view *v, const double *given, const double *made)
+/* NaN, which is added to the gradients, if an operand of the backward pass (o or lse) is not the
+ * result of the forward pass; else 0. */
+static double nan_if_wrong(const wb__view *v, const double *given, const double *right)
 {
     for (int64_t i = 0; i < v->dims[2] * v->dims[3]; i++)
-        if (!(fabs(given[i] - made[i]) <= 1e-4 * (1 + fabs(made[i])))) return NAN;
+        if (!(fabs(given[i] - right[i]) <= 1e-4 * (1 + fabs(right[i])))) return NAN;
     return 0;
 }
 
@@ -143,21 +147,21 @@ static void attention(const wb__step *s, void *const *buffers)
     const int64_t *q = s->views[0].dims, *v = s->views[2].dims;
     const attention_shape shape = {q[2], v[2], q[3], v[3], s->attention.scale, s->attention.causal};
     const int results = s->n_views == ATTENTION_VIEWS ? ATTENTION_DQ : ATTENTION_O;
-    const int64_t room = WB__MAX(q[2], v[2]) * WB__MAX(q[3], v[3]);
-    double *all = calloc((size_t)(11 * room), sizeof *all), *view[ATTENTION_VIEWS] = {NULL};
+    const int64_t size = WB__MAX(q[2], v[2]) * WB__MAX(q[3], v[3]);
+    double *all = calloc((size_t)(11 * size), sizeof *all), *view[ATTENTION_VIEWS] = {NULL};
     if (!all) abort();
     for (int64_t z = 0; z < q[0] * q[1]; z++) {
         for (int i = 0; i < s->n_views; i++) {
-            view[i] = all + i * room;
+            view[i] = all + i * size;
             if (i < results) copy_head(&s->views[i], buffers, z / q[1], z % q[1], view[i], false);
         }
-        double *o = all + 9 * room, *lse = all + 10 * room, bad = 0;
-        memcpy(o, view[ATTENTION_O], (size_t)room * sizeof *o);
-        memcpy(lse, view[ATTENTION_LSE], (size_t)room * sizeof *lse);
+        double *o = all + 9 * size, *lse = all + 10 * size, bad = 0;
+        memcpy(o, view[ATTENTION_O], (size_t)size * sizeof *o);
+        memcpy(lse, view[ATTENTION_LSE], (size_t)size * sizeof *lse);
         attention_head(&shape, view);
         if (results == ATTENTION_DQ)
-            bad = spoilt(&s->views[ATTENTION_O], o, view[ATTENTION_O]) +
-                  spoilt(&s->views[ATTENTION_LSE], lse, view[ATTENTION_LSE]);
+            bad = nan_if_wrong(&s->views[ATTENTION_O], o, view[ATTENTION_O]) +
+                  nan_if_wrong(&s->views[ATTENTION_LSE], lse, view[ATTENTION_LSE]);
         view[results][0] += bad;
         for (int i = results; i < s->n_views; i++)
             copy_head(&s->views[i], buffers, z / q[1], z % q[1], view[i], true);
@@ -165,7 +169,7 @@ static void attention(const wb__step *s, void *const *buffers)
     free(all);
 }
 
-/* ---- what is declined ------------------------------------------------------------------------ */
+/* ---- injected failures ----------------------------------------------------------------------- */
 
 static int one_in_declines, one_in_refuses, n_declined, n_refused;
 static unsigned decline_seed;
@@ -183,7 +187,7 @@ void near_decline(int one_in, int refused, unsigned seed)
 int near_declined(void) { return n_declined; }
 int near_refused(void) { return n_refused; }
 
-/* Of a step's problem: what it does with which shapes. */
+/* A hash of a step's problem: the operation and the shapes. */
 static uint32_t problem_of(const wb__step *s)
 {
     const int what = s->kind * 64 + kind_of(s) * 4 + s->sums_of;
@@ -227,7 +231,7 @@ static bool declines(const wb__step *s)
 
 typedef struct {
     wb__kernel base;
-    wb__kernel *inner;                  /* the CPU's; NULL: a product of ours */
+    wb__kernel *inner;                  /* the CPU's kernel; NULL: computed in this file */
     wb__step step;
 } near_kernel;
 
@@ -267,7 +271,7 @@ static void near_destroy(const wb_device *d, wb__kernel *kernel)
 }
 
 static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
-                       const size_t *places, void *workspace, size_t workspace_at,
+                       const size_t *offsets, void *workspace, size_t workspace_at,
                        const wb__number *numbers)
 {
     (void)d;
@@ -275,8 +279,8 @@ static int near_launch(const wb_device *d, const wb__kernel *kernel, void *const
     if (refuses(&k->step)) return WB_ERROR_UNSUPPORTED;
     if (kind_of(&k->step)) counts[kind_of(&k->step)]++;
     if (k->inner)
-        return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, places, workspace, workspace_at,
-                                       numbers);
+        return wb__cpu.backend->launch(&wb__cpu, k->inner, buffers, offsets, workspace,
+                                       workspace_at, numbers);
     if (k->step.sums_of) counts[sums_bit(&k->step)]++;
     if (k->step.kind == WB__STEP_ATTENTION) {
         counts[NEAR_ATTENTION]++;

@@ -1,9 +1,9 @@
 /* Linked into every test program; without its variables it does nothing.
  *
- *   WEBER_TEST_DEVICE=NAME   the tests' tensors and layers are made on that backend's first device
+ *   WEBER_TEST_DEVICE=NAME   that backend's first device becomes the default device
  *   WEBER_TEST_NEEDS=NAME    the tests are about that backend, and open it themselves
  *
- * Where the backend does not work the program is skipped, and says why. */
+ * If the backend does not work, the program is skipped and prints the reason. */
 #include "weber.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ static void need(const char *name)
 __attribute__((constructor)) static void choose_device(void)
 {
     const char *needed = getenv("WEBER_TEST_NEEDS"), *name = getenv("WEBER_TEST_DEVICE");
-    if (needed && *needed) {            /* asked by a child: this process has opened nothing yet */
+    if (needed && *needed) {            /* a child process tests it: this one opens no backend */
         pid_t child = fork();
         int status = 0;
         if (child == 0) {

@@ -25,7 +25,7 @@ static void become(const char *folder, const char *const *environment,
     _exit(127);
 }
 
-/* Until both ends are closed. */
+/* Reads both outputs until the child has closed them. */
 static void collect(process *p, int out, int err)
 {
     struct pollfd ends[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};

@@ -10,8 +10,8 @@ typedef struct {
     char out[16384], err[16384];
 } process;
 
-/* Runs a program in a folder.  `environment` and `arguments` end with NULL; variables of Weber's
- * are removed first, "NAME=value" is set.  After a minute the process is killed. */
+/* Runs a program in a folder.  `environment` ("NAME=value") and `arguments` end with NULL.  Weber's
+ * own variables are removed from the environment first.  After a minute the process is killed. */
 void process_run(process *p, const char *folder, const char *const *environment,
                  const char *const *arguments);
 

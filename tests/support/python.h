@@ -23,16 +23,12 @@ static inline bool python_has(const char *module)
     return false;
 }
 
-/* Runs a script of the calling file's folder with an action ("files.py check") and an argument.
- * Returns 0 on success. */
-#define python_script(name, argument) python_script_beside(__FILE__, name, argument)
-static inline int python_script_beside(const char *end, const char *name, const char *argument)
+/* Runs a script of tests/ with an action ("io/npz_files.py check") and an argument.  Returns 0 on
+ * success. */
+static inline int python_script(const char *name, const char *argument)
 {
     char command[1200];
-    int length = 0;
-    for (int i = 0; end[i]; i++)
-        if (end[i] == '/') length = i + 1;
-    snprintf(command, sizeof command, "'%s' %.*s%s '%s'", python(), length, end, name, argument);
+    snprintf(command, sizeof command, "'%s' %s/../%s '%s'", python(), WB_TEST_DATA, name, argument);
     fflush(stdout);
     return system(command);
 }

@@ -5,7 +5,7 @@
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
 static double **held;
-static int n_held, held_room;
+static int n_held, capacity;
 
 array ref_new(int ndim, const int64_t *dims)
 {
@@ -13,8 +13,8 @@ array ref_new(int ndim, const int64_t *dims)
     after_each_test = ref_forget;
     for (int i = 0; i < ndim; i++) a.size *= a.dims[i] = dims[i];
     a.at = calloc((size_t)a.size + 1, sizeof *a.at);
-    if (n_held == held_room)
-        held = realloc(held, (size_t)(held_room = 2 * held_room + 64) * sizeof *held);
+    if (n_held == capacity)
+        held = realloc(held, (size_t)(capacity = 2 * capacity + 64) * sizeof *held);
     return held[n_held++] = a.at, a;
 }
 
@@ -23,7 +23,7 @@ void ref_forget(void)
     while (n_held) free(held[--n_held]);
     free(held);
     held = NULL;
-    held_room = 0;
+    capacity = 0;
 }
 
 array ref_number(double v)
@@ -126,7 +126,8 @@ static const struct { const char *name; ref_f2 f;
 };
 
 #define FIND(list) \
-    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) if (!strcmp((list)[i].name, name)) return (list)[i].f; \
+    for (size_t i = 0; i < sizeof(list) / sizeof *(list); i++) \
+        if (!strcmp((list)[i].name, name)) return (list)[i].f; \
     return NULL
 ref_f1 ref_unary(const char *name) { FIND(unaries); }
 ref_f1 ref_test(const char *name) { FIND(tests); }
@@ -184,7 +185,7 @@ array ref_map2(ref_f2 f, array x, array y)
 {
     int ndim;
     int64_t dims[WB_MAX_DIMS] = {0};
-    if (!ref_broadcast(&x, &y, &ndim, dims)) fail_msg("the test broadcasts what does not");
+    if (!ref_broadcast(&x, &y, &ndim, dims)) fail_msg("the test's operands do not broadcast");
     x = ref_expand(x, ndim, dims);
     y = ref_expand(y, ndim, dims);
     array z = ref_new(ndim, dims);
@@ -204,8 +205,8 @@ array ref_where(array c, array x, array y)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* f folds the elements of each group, given as a list. */
-static array fold(array x, unsigned mask, bool keep, double (*f)(int64_t n, const double *v))
+/* Reduces the axes of mask: f computes an element of the result from a list of n elements. */
+static array reduce(array x, unsigned mask, bool keep, double (*f)(int64_t n, const double *v))
 {
     int64_t kept[WB_MAX_DIMS] = {0}, index[WB_MAX_DIMS] = {0};
     for (int d = 0; d < x.ndim; d++) kept[d] = mask >> d & 1 ? 1 : x.dims[d];
@@ -268,12 +269,15 @@ static double logsumexp_of(int64_t n, const double *v)
     return m + (double)logl(s);
 }
 
-array ref_sum(array x, unsigned mask, bool keep) { return fold(x, mask, keep, sum_of); }
-array ref_mean(array x, unsigned mask, bool keep) { return fold(x, mask, keep, mean_of); }
-array ref_max(array x, unsigned mask, bool keep) { return fold(x, mask, keep, max_of); }
-array ref_min(array x, unsigned mask, bool keep) { return fold(x, mask, keep, min_of); }
-array ref_variance(array x, unsigned mask, bool keep) { return fold(x, mask, keep, variance_of); }
-array ref_logsumexp(array x, unsigned mask, bool keep) { return fold(x, mask, keep, logsumexp_of); }
+array ref_sum(array x, unsigned mask, bool keep) { return reduce(x, mask, keep, sum_of); }
+array ref_mean(array x, unsigned mask, bool keep) { return reduce(x, mask, keep, mean_of); }
+array ref_max(array x, unsigned mask, bool keep) { return reduce(x, mask, keep, max_of); }
+array ref_min(array x, unsigned mask, bool keep) { return reduce(x, mask, keep, min_of); }
+array ref_variance(array x, unsigned mask, bool keep) { return reduce(x, mask, keep, variance_of); }
+array ref_logsumexp(array x, unsigned mask, bool keep)
+{
+    return reduce(x, mask, keep, logsumexp_of);
+}
 
 static double first_largest(int64_t n, const double *v)
 {
@@ -282,7 +286,7 @@ static double first_largest(int64_t n, const double *v)
         if (!isnan(v[best]) && (isnan(v[i]) || v[i] > v[best])) best = i;
     return (double)best;
 }
-array ref_argmax(array x, int axis) { return fold(x, 1u << axis, false, first_largest); }
+array ref_argmax(array x, int axis) { return reduce(x, 1u << axis, false, first_largest); }
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 

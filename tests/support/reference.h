@@ -25,8 +25,7 @@ ref_f1 ref_unary(const char *name);
 ref_f2 ref_binary(const char *name);
 ref_f1 ref_test(const char *name);
 ref_f2 ref_compare(const char *name);
-double ref_cast(
-    double x, wb_dtype to); /* the value after wb_astype, as a tensor of that dtype holds it */
+double ref_cast(double x, wb_dtype to);             /* the value of wb_astype(x, to) */
 
 array ref_map(ref_f1 f, array x);
 array ref_map2(ref_f2 f, array x, array y);         /* broadcasts */
@@ -51,7 +50,8 @@ array ref_pad(array x, int axis, int64_t before, int64_t after);
 array ref_concat(int n, const array *x, int axis);
 array ref_take(array x, array index);
 
-array ref_matmul(array a, array b); /* at least two dimensions each; leading ones broadcast */
+/* At least two dimensions each; the leading dimensions broadcast. */
+array ref_matmul(array a, array b);
 array ref_conv(array x, array w, const int64_t *stride, const int64_t *pad, const int64_t *dilation,
                int64_t groups);
 array ref_pool(array x, bool max, const int64_t *window, const int64_t *stride, const int64_t *pad);
@@ -60,17 +60,17 @@ array ref_logsoftmax(array x);
 array ref_normalise(array x, int n_axes, double eps);
 array ref_attention(array q, array k, array v, const array *mask);
 
-/* ---- drawing --------------------------------------------------------------------------------- */
+/* ---- random arrays --------------------------------------------------------------------------- */
 
 extern uint64_t draw_state;
 uint64_t draw_bits(void);
 int64_t draw_int(int64_t low, int64_t high);        /* both included */
 double draw_real(double low, double high);
 array draw_array(int ndim, const int64_t *dims, double low, double high);
-/* A shape: scalar, empty, of ones, odd or large, selected by `kind`. */
+/* A random shape of one of eight kinds, kind % 8: scalar, empty, of ones, odd, large and others. */
 void draw_shape(int kind, int *ndim, int64_t *dims);
 
-/* The values that a tensor of this dtype holds of x, in place. */
+/* Rounds the elements of x in place to values that the dtype represents. */
 void round_to(array x, wb_dtype dtype);
 
 /* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: a slice, a permutation, a flip, an
@@ -78,9 +78,9 @@ void round_to(array x, wb_dtype dtype);
 wb_tensor *tensor_of(array x, wb_dtype dtype, int view);
 enum { VIEWS = 6 };
 
-/* got against want: |got - want| <= relative |want| + absolute; NaN where NaN, infinities equal.
- * `what` is printed. */
-void check(wb_tensor *got, array want, double relative, double absolute, const char *what, ...)
+/* Fails the test unless |got - expected| <= relative |expected| + absolute for each element.  NaN
+ * equals NaN, and infinities must be equal.  `what` and the arguments after it name the case. */
+void check(wb_tensor *got, array expected, double relative, double absolute, const char *what, ...)
     __attribute__((format(printf, 5, 6)));
 array values_of(wb_tensor *x);                      /* evaluates; fails the test on an error */
 double tolerance(wb_dtype dtype);                   /* relative, for one rounding of this dtype */
@@ -90,9 +90,9 @@ extern int64_t option_seed, option_count;
 extern bool option_perf;
 void read_options(int argc, char **argv);
 
-/* The environment variable WEBER_TEST_FEWER=N, or 1: tests run about one in N of the shapes,
- * dtypes and rounds that compile new kernels.  For a backend whose kernels another backend has
- * compiled too. */
+/* The environment variable WEBER_TEST_FEWER=N, or 1.  Tests run about one in N of the shapes,
+ * dtypes and rounds that compile new kernels: for a backend whose kernel texts the tests of another
+ * backend cover. */
 int fewer(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* References of products, convolutions, pools and what is made of them; drawing and comparing. */
+/* References of products, convolutions, pools, softmax, normalise and attention; random arrays;
+ * comparing. */
 #include "reference.h"
 
 #include "base/base.h"
@@ -13,7 +14,7 @@ array ref_matmul(array a, array b)
     int n;
     int64_t dims[WB_MAX_DIMS] = {0}, m = a.dims[a.ndim - 2], k = a.dims[a.ndim - 1],
             p = b.dims[b.ndim - 1], batches = 1;
-    if (!ref_broadcast(&la, &lb, &n, dims)) fail_msg("the test multiplies what does not fit");
+    if (!ref_broadcast(&la, &lb, &n, dims)) fail_msg("the test's operands do not broadcast");
     for (int i = 0; i < n; i++) batches *= dims[i];
     dims[n] = m;
     dims[n + 1] = k;
@@ -197,7 +198,8 @@ void draw_shape(int kind, int *ndim, int64_t *dims)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* To so many bits of significand, exponents from `least` on: rounded once, to nearest even. */
+/* x rounded to nearest even, with this many bits of significand and `least` as the least exponent
+ * of frexp; infinite from `beyond` on. */
 static double rounded(double x, int bits, int least, double beyond)
 {
     int e;
@@ -293,7 +295,7 @@ array values_of(wb_tensor *x)
     return a;
 }
 
-void check(wb_tensor *got, array want, double relative, double absolute, const char *what, ...)
+void check(wb_tensor *got, array expected, double relative, double absolute, const char *what, ...)
 {
     static char text[8192];
     va_list arguments;
@@ -301,13 +303,15 @@ void check(wb_tensor *got, array want, double relative, double absolute, const c
     vsnprintf(text, sizeof text, what, arguments);
     va_end(arguments);
     if (!got) fail_msg("%s: %s", text, wb_error());
-    if (wb_ndim(got) != want.ndim ||
-        (want.ndim && memcmp(wb_dims(got), want.dims, (size_t)want.ndim * sizeof *want.dims)))
+    const size_t dims_bytes = (size_t)expected.ndim * sizeof *expected.dims;
+    if (wb_ndim(got) != expected.ndim ||
+        (expected.ndim && memcmp(wb_dims(got), expected.dims, dims_bytes)))
         fail_msg("%s: the result is %s; its first dimension should be %lld of %d", text,
-                 wb_describe(got), (long long)(want.ndim ? want.dims[0] : 0), want.ndim);
+                 wb_describe(got), (long long)(expected.ndim ? expected.dims[0] : 0),
+                 expected.ndim);
     array a = values_of(got);
     for (int64_t i = 0; i < a.size; i++) {
-        double w = want.at[i], g = a.at[i];
+        double w = expected.at[i], g = a.at[i];
         bool good = isnan(w)   ? isnan(g)
                     : isinf(w) ? g == w
                                : fabs(g - w) <= relative * fabs(w) + absolute;

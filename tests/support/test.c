@@ -1,4 +1,4 @@
-/* The list of a program's tests, and its run: see test.h. */
+/* See test.h. */
 #include "test.h"
 
 #include "weber.h"
@@ -68,7 +68,7 @@ enum { MOST_FACTS = 40, LONGEST_TEXT = 16384 };
 
 static bool in_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* True if text[at] to text[at + n - 1] is not a piece of a longer word, number or dotted name. */
+/* True if text[at] to text[at + n - 1] is not a part of a longer word, number or dotted name. */
 static bool is_whole(const char *text, size_t at, size_t n)
 {
     if (in_word(text[at]) && at) {
@@ -81,7 +81,7 @@ static bool is_whole(const char *text, size_t at, size_t n)
     return !in_word(next) && !(next == '.' && in_word(text[at + n + 1]));
 }
 
-/* The first free position of the fact in the text, which becomes taken. */
+/* Finds the first occurrence of the fact that overlaps no other fact, and marks it in `taken`. */
 static bool take_fact(const char *text, bool *taken, const char *fact)
 {
     const size_t n = strlen(fact);
@@ -95,8 +95,8 @@ static bool take_fact(const char *text, bool *taken, const char *fact)
     return false;
 }
 
-/* The index of a fact that is missing in the text, or n.  The longest facts are found first:
- * "[2,3]" is not lost to "3". */
+/* The index of a fact that is missing in the text, or n.  The longest facts are found first, so
+ * that "3" does not occupy a part of "[2,3]". */
 static size_t missing_fact(const char *text, size_t n, const char *const *facts)
 {
     static _Thread_local bool taken[LONGEST_TEXT];

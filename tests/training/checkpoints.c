@@ -24,13 +24,13 @@ static int make_folder(void **state)
     return 0;
 }
 
-static int each_entry(bool (*wanted)(const char *), bool remove)
+static int each_entry(bool (*is_wanted)(const char *), bool remove)
 {
     int n = 0;
     char full[400];
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (e->d_name[0] == '.' || (wanted && !wanted(e->d_name))) continue;
+        if (e->d_name[0] == '.' || (is_wanted && !is_wanted(e->d_name))) continue;
         n++;
         snprintf(full, sizeof full, "%s/%s", folder, e->d_name);
         if (remove) unlink(full);
@@ -106,7 +106,8 @@ TEST(names_and_metrics)
     unlink(path);
 }
 
-/* A rule without moments leaves its slots to the note alone. */
+/* Names that are not UTF-8 are refused, also where only the checkpoint's note has them: the state
+ * of a rule without moments has no tensors. */
 TEST(names_that_are_no_text)
 {
     wb_layer *m = wb_Chain(wb_named("\xff", wb_Dense(2, 2)), wb_Dense(2, 1));
@@ -116,7 +117,7 @@ TEST(names_that_are_no_text)
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* The note of a file changed, all else as it was. */
+/* Rewrites the file `path` with a changed note. */
 static void rewrite(const char *key, const char *(*change)(const char *))
 {
     wb__table t;
@@ -131,7 +132,8 @@ static void rewrite(const char *key, const char *(*change)(const char *))
     for (int i = 0; i < t.n_notes; i++) {
         if (!strcmp(t.notes[i].key, "weber_crc32")) continue;
         bool it = !strcmp(t.notes[i].key, key);
-        notes[n_notes++] = (wb__note){t.notes[i].key, it ? (char *)(uintptr_t)change(t.notes[i].value) : t.notes[i].value};
+        notes[n_notes++] = (wb__note){
+            t.notes[i].key, it ? (char *)(uintptr_t)change(t.notes[i].value) : t.notes[i].value};
     }
     assert_int_equal(wb__st_save(NULL, path, t.n, out, n_notes, notes), 0);
     wb__table_free(&t);
@@ -143,7 +145,8 @@ static const char *to_version(const char *note, const char *version)
 {
     const char *at = strstr(note, "\"version\":2");
     assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s\"version\":%s%s", (int)(at - note), note, version, at + 11);
+    snprintf(changed, sizeof changed, "%.*s\"version\":%s%s", (int)(at - note), note, version,
+             at + 11);
     return changed;
 }
 
@@ -171,12 +174,13 @@ TEST(versions)
     unlink(path);
 }
 
-/* Any bit that changes is noticed, before anything is changed. */
+/* A change of any bit is detected before the model is changed. */
 TEST(any_damage)
 {
     int64_t n;
     wb_layer *m = wb_Dense(3, 2);
-    wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1}, back = {.model = wb_Dense(3, 2)};
+    wb_checkpoint c = {.model = m, .state = wb_setup(wb_Momentum(), m), .epoch = 1},
+                  back = {.model = wb_Dense(3, 2)};
     back.state = wb_setup(wb_Momentum(), back.model);
     WORKS(wb_checkpoint_save(path, &c));
     char *data = wb__file_read(path, &n), before[24];
@@ -189,7 +193,8 @@ TEST(any_damage)
             put("one", data, (size_t)n);
             int status = wb_checkpoint_load(path, &back);
             if (status != WB_ERROR_FORMAT && status != WB_ERROR_FILE)
-                fail_msg("bit %d of byte %lld of %lld: status %d", bit, (long long)i, (long long)n, status);
+                fail_msg("bit %d of byte %lld of %lld: status %d", bit, (long long)i, (long long)n,
+                         status);
             assert_memory_equal(before, wb_data(wb_get(back.model, "weight")), sizeof before);
             named |= HAS_LINE(wb_error(), "\"model.weight\"", "checksum");
             data[i] ^= (char)(1 << bit);
@@ -205,7 +210,7 @@ TEST(any_damage)
     unlink(path);
 }
 
-/* What cannot be written twice has its checksums too: the same bytes as a file. */
+/* A pipe, in which a writer cannot go back to add checksums, receives the same bytes as a file. */
 TEST(into_a_pipe)
 {
     char pipe[100], copy[100];
@@ -244,7 +249,8 @@ static void listen(wb_log_level level, const char *text, void *ctx)
 
 static void kept(const char *name, int64_t epoch, double metric, int last, bool best)
 {
-    wb_checkpoint c = {.model = filled((double)epoch), .epoch = epoch, .name = name, .metric = metric, .has_metric = true};
+    wb_checkpoint c = {.model = filled((double)epoch), .epoch = epoch, .name = name,
+                       .metric = metric, .has_metric = true};
     WORKS(wb_checkpoint_keep(folder, &c, .last = last, .best = best));
 }
 
@@ -257,14 +263,16 @@ TEST(the_last_and_the_best)
     put("a-000001.txt", "mine", 4);
     put("a-1.safetensors", "mine", 4);
     put("a-b-000001.safetensors", "mine", 4);
-    put("a-000100.safetensors", "mine", 4);         /* its name, but not its file */
+    put("a-000100.safetensors", "mine", 4);         /* named like a checkpoint */
     for (int i = 0; i < 8; i++) {
         kept("a", i + 1, metrics[i], 2, true);
         kept("a-b", i + 50, metrics[i], 1, false);
     }
     assert_int_equal(files(), 4 + 3 + 1);
-    assert_true(there("a-000003.safetensors") && there("a-000007.safetensors") && there("a-000008.safetensors"));
-    assert_true(there("a-b-000057.safetensors") && there("a-000100.safetensors") && there("a-b-000001.safetensors"));
+    assert_true(there("a-000003.safetensors") && there("a-000007.safetensors") &&
+                there("a-000008.safetensors"));
+    assert_true(there("a-b-000057.safetensors") && there("a-000100.safetensors") &&
+                there("a-b-000001.safetensors"));
     logged[0] = 0;
     wb_set_log(listen, NULL);
     WORKS(wb_checkpoint_latest(folder, &back));
@@ -277,9 +285,10 @@ TEST(the_last_and_the_best)
     WORKS(wb_checkpoint_latest(folder, &back));
     assert_int_equal(back.epoch, 57);
 
-    /* begun anew: what is written is the newest, whatever its epoch */
+    /* After a new start, the file written last is the newest one, though its epoch is lower. */
     kept("a", 1, 6, 2, true);
-    assert_true(there("a-000001.safetensors") && there("a-000008.safetensors") && there("a-000003.safetensors"));
+    assert_true(there("a-000001.safetensors") && there("a-000008.safetensors") &&
+                there("a-000003.safetensors"));
     assert_false(there("a-000007.safetensors"));
     back.name = "a";
     WORKS(wb_checkpoint_latest(folder, &back));
@@ -343,16 +352,19 @@ TEST(damaged_ones_are_passed_over)
     WORKS(wb_checkpoint_best(folder, &back));
     assert_int_equal(back.epoch, 2);
     logged[0] = 0;
-    back.model = wb_Dense(3, 2);                    /* whole, but of another model: no reason to look on */
+    /* The newest valid file is of another model: older files are not tried. */
+    back.model = wb_Dense(3, 2);
     FAILS(wb_checkpoint_latest(folder, &back), WB_ERROR_FORMAT, folder, "d-000002.safetensors",
           "model");
     wb_set_log(NULL, NULL);
-    kept("d", 6, 1, 1, false);                      /* what cannot be read is nobody's */
-    assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") && !there("d-000002.safetensors"));
+    kept("d", 6, 1, 1, false);                      /* damaged files are not removed */
+    assert_true(there("d-000006.safetensors") && there("d-000004.safetensors") &&
+                !there("d-000002.safetensors"));
     each_entry(NULL, true);
 }
 
-/* What a killed writer has left goes; what is being written stays. */
+/* The temporary files of killed writers are removed.  Those of open writers and files with other
+ * names are not. */
 TEST(leftovers)
 {
     put("l-000001.safetensors.0.part", "half", 4);
@@ -362,7 +374,8 @@ TEST(leftovers)
     char under_way[200];
     snprintf(under_way, sizeof under_way, "%s/l-000008.safetensors", folder);
     wb__writer *w = wb__writer_open(under_way), *v = wb__writer_open(under_way);
-    assert_true(w && v && there("l-000008.safetensors.0.part") && there("l-000008.safetensors.1.part"));
+    assert_true(w && v && there("l-000008.safetensors.0.part") &&
+                there("l-000008.safetensors.1.part"));
     kept("l", 1, 0, 1, false);
     assert_false(there("l-000001.safetensors.0.part") || there("l-000009.safetensors.3.part"));
     assert_true(there("l-000008.safetensors.0.part") && there("l-000009.safetensors.x.part"));
@@ -376,7 +389,7 @@ TEST(leftovers)
     each_entry(NULL, true);
 }
 
-/* ---- trainings that go on -------------------------------------------------------------------- */
+/* ---- resumed training ------------------------------------------------------------------------ */
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
@@ -393,7 +406,8 @@ static run begin(void)
         y[i][0] = 2 * x[i][0] - x[i][1] + 0.5f;
     }
     wb_seed(5);
-    run r = {.model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_BatchNorm(8), wb_Dropout(0.2), wb_Dense(8, 1))};
+    run r = {.model = wb_Chain(wb_Dense(3, 8, wb_tanh), wb_BatchNorm(8), wb_Dropout(0.2),
+                               wb_Dense(8, 1))};
     r.state = wb_setup(wb_Adam(.eta = 0.01), r.model);
     r.loader = wb_dataloader(wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){N, 3}),
                                            wb_from(y, WB_F32, 2, (int64_t[]){N, 1})),
@@ -404,7 +418,8 @@ static run begin(void)
 static int same_bits(wb_tensor *x, const char *name, void *other)
 {
     wb_tensor *y = wb_get(other, name);
-    if (!y || memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * sizeof(float))) fail_msg("%s differs", name);
+    if (!y || memcmp(wb_data(x), wb_data(y), (size_t)wb_size(x) * sizeof(float)))
+        fail_msg("%s differs", name);
     return 0;
 }
 
@@ -420,7 +435,7 @@ static double from_epoch(wb_layer *m, int epoch, void *ctx)
     return epoch == 2 ? 0.9 : 0.1;
 }
 
-/* A child is killed in the middle of an epoch, again and again, until one comes to the end. */
+/* Children that train are killed in the middle of an epoch until one finishes all epochs. */
 TEST(killed_and_run_again)
 {
     run whole = begin();
@@ -431,24 +446,26 @@ TEST(killed_and_run_again)
             pid_t child = fork();
             if (!child) {
                 run r = begin();
-                stop_at = 6 * 2 + 3;                /* epochs are of six batches: two get through */
-                WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count, .resume = true,
-                               .checkpoint = into_folder ? NULL : path, .folder = into_folder ? folder : NULL,
-                               .keep_last = 2, .name = "t"));
+                stop_at = 6 * 2 + 3;                /* in its third epoch of six batches */
+                WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count,
+                               .resume = true, .checkpoint = into_folder ? NULL : path,
+                               .folder = into_folder ? folder : NULL, .keep_last = 2, .name = "t"));
                 _exit(0);
             }
             int how;
             waitpid(child, &how, 0);
             ended = WIFEXITED(how);
-            assert_true(ended ? WEXITSTATUS(how) == 0 : WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+            assert_true(ended ? WEXITSTATUS(how) == 0
+                              : WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
             assert_true((deaths += !ended) < 4);
         }
         assert_int_equal(deaths, 2);
         run r = begin();
         steps = stop_at = 0;
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 6, .each = count, .resume = true,
-                       .checkpoint = into_folder ? NULL : path, .folder = into_folder ? folder : NULL, .name = "t"));
-        assert_int_equal(steps, 0);                 /* nothing is left to do */
+                       .checkpoint = into_folder ? NULL : path,
+                       .folder = into_folder ? folder : NULL, .name = "t"));
+        assert_int_equal(steps, 0);                 /* all epochs are done */
         wb_each_tensor(whole.model, same_bits, r.model);
         WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 1));
         run w = begin();
@@ -462,8 +479,8 @@ TEST(killed_and_run_again)
 TEST(metrics_of_wb_train)
 {
     run r = begin();
-    WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 5, .folder = folder, .keep_last = 1, .keep_best = true,
-                   .metric = from_epoch, .higher = true));
+    WORKS(wb_train(loss, r.model, r.loader, r.state, .epochs = 5, .folder = folder, .keep_last = 1,
+                   .keep_best = true, .metric = from_epoch, .higher = true));
     assert_true(there("checkpoint-000002.safetensors") && there("checkpoint-000005.safetensors"));
     assert_int_equal(files(), 2);
     r = begin();
@@ -488,8 +505,8 @@ TEST(metrics_of_wb_train)
 
 /* ---- faults ---------------------------------------------------------------------------------- */
 
-/* While call after call fails, what was kept stays whole, the best too, and nothing else is
- * left. */
+/* For each n, the n-th call fails while a checkpoint is written.  The last checkpoints and the best
+ * one remain valid, and at most one temporary file remains. */
 static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
 {
     wb_layer *m = filled(0);
@@ -502,7 +519,8 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
         kept("f", 2, 2, 3, true);
         kept("f", 3, 3, 3, true);
         put("f-000009.safetensors.0.part", "half", 4);
-        wb_checkpoint c = {.model = filled(4), .epoch = 4, .name = "f", .metric = 4, .has_metric = true},
+        wb_checkpoint c = {.model = filled(4), .epoch = 4, .name = "f", .metric = 4,
+                           .has_metric = true},
                       back = {.model = m, .name = "f"};
         fail_at(n);
         wb_clear_error();
@@ -522,7 +540,7 @@ static void faults(void (*fail_at)(int64_t), int64_t (*calls)(void))
         assert_true(n < 5000);
     }
     finished = false;
-    for (int64_t n = 1; !finished; n++) {           /* and reading: all or nothing */
+    for (int64_t n = 1; !finished; n++) {           /* the model changes as a whole or not */
         wb_scope *s = wb_scope_open();
         wb_checkpoint back = {.model = m, .name = "f"};
         wb_assign(wb_get(m, "layers.0.weight"), wb_zeros(4, 3));

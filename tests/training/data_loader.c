@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Observation i is {i}, its label i too. */
+/* Observation i is {i}, with the label i.  Fails for observation `fail_at`; counts its calls. */
 static atomic_int fail_at = -1, asked, delay_us;
 static int get(int64_t i, void *x, void *y, void *ctx)
 {
@@ -30,7 +30,7 @@ static wb_dataset *numbers(int64_t n)
                                                 .get = get});
 }
 
-/* The observations of an epoch, one after the other; their number. */
+/* Writes the labels of one epoch to `out` and returns their number. */
 static int epoch_of(wb_loader *l, int *out)
 {
     int n = 0, batches = 0;
@@ -115,7 +115,7 @@ TEST(shuffling_depends_on_the_seed_alone)
     assert_memory_not_equal(first[0], first[1], sizeof first[0]);
     for (int i = 0; i < 50; i++) seen[first[2][i]]++;
     for (int i = 0; i < 50; i++) assert_int_equal(seen[i], 1);
-    wb_scope *s = wb_scope_open(); /* without a seed: that of wb_seed */
+    wb_scope *s = wb_scope_open();          /* without .seed, the order follows from wb_seed */
     wb_seed(5);
     epoch_of(wb_dataloader(numbers(50), .shuffle = true), first[0]);
     wb_seed(5);
@@ -138,7 +138,7 @@ TEST(leaving_a_loop_is_safe)
             assert_int_equal(epoch_of(l, out), 20);
             assert_int_equal(out[0], 0);
         }
-        wb_scope *inner = wb_scope_open(); /* the batch's scope is closed by another */
+        wb_scope *inner = wb_scope_open();      /* its end closes the batch's scope too */
         WB_EACH_BATCH(b, l) break;
         wb_scope_close(inner);
         inner = wb_scope_open();
@@ -150,7 +150,7 @@ TEST(leaving_a_loop_is_safe)
         assert_int_equal(wb_loader_stop(l), 0);
         assert_int_equal(wb_loader_stop(l), 0);
         assert_true(wb_loader_next(l, &b) && b.index == 0);
-        wb_object_free(l);                                          /* its batch keeps it */
+        wb_object_free(l);                                          /* the open batch holds it */
         assert_true(wb_at(b.x, 1, 0) == 1);
         wb_scope_close(s);
     }
@@ -167,11 +167,12 @@ TEST_IN_SCOPE(kept_batches_stay)
         assert_true(wb_at(kept[i], 0, 0) == 2 * i && wb_at(kept[i], 1, 0) == 2 * i + 1);
 }
 
-/* Their scopes lie in one another, so keeping goes round them. */
+/* The scopes of the two loaders' batches are nested; wb_retain keeps tensors longer than both. */
 TEST(loaders_take_turns)
 {
     wb_scope *s = wb_scope_open();
-    wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2), wb_dataloader(numbers(12), .batchsize = 2)};
+    wb_loader *l[2] = {wb_dataloader(numbers(12), .batchsize = 2),
+                       wb_dataloader(numbers(12), .batchsize = 2)};
     wb_tensor *kept[6][2];
     wb_batch b[2];
     int n = 0;
@@ -189,11 +190,11 @@ TEST(loaders_take_turns)
     }
 }
 
-/* Tensors of a batch come from the pool, buffers from the loader's stock; a scope's list is the
- * only block.  What is held between epochs is held exactly; the most at any moment depends on how
- * the two threads happen to meet, so what they have in hand is allowed for there.  Where addresses
- * are checked the pool keeps nothing, and that counts between epochs too: many epochs are held to
- * less than 16 bytes each would add up to. */
+/* Memory held after many epochs equals that before them: tensors of a batch come from the memory
+ * pool, buffers from the loader.  The peak within an epoch depends on the timing of the two
+ * threads, so IN_FLIGHT bytes more are allowed there.  Under AddressSanitizer the pool keeps no
+ * blocks, so that the memory held between epochs varies by up to HELD bytes; a leak of 16 bytes in
+ * each of the EPOCHS would still exceed them. */
 #if defined(__SANITIZE_ADDRESS__)
 enum { EPOCHS = 400, HELD = 4096, IN_FLIGHT = 4096 };
 #else
@@ -214,14 +215,14 @@ static void hold_steady(int ahead, int64_t in_flight)
     wb_scope_close(s);
 }
 
-/* Which of the two threads is the slower one decides how many buffers are in use at once; what a
- * loader holds between epochs must not depend on it. */
+/* The number of buffers in use at once depends on which of the two threads is slower.  The memory
+ * that a loader holds between epochs must not depend on it. */
 TEST_IN_SCOPE(what_is_held_does_not_depend_on_the_pace)
 {
     wb_loader *l = wb_dataloader(numbers(40), .batchsize = 4);
     int64_t used = 0;
     for (int epoch = 0; epoch < 4; epoch++) {
-        delay_us = epoch < 2 ? 300 : 0;             /* first this one waits, then the other */
+        delay_us = epoch < 2 ? 300 : 0;             /* first the source is slow, then the loop */
         WB_EACH_BATCH(b, l) {
             assert_int_equal(b.n, 4);
             if (!delay_us) usleep(2000);
@@ -234,7 +235,7 @@ TEST_IN_SCOPE(what_is_held_does_not_depend_on_the_pace)
 TEST(nothing_is_allocated_in_the_steady_state)
 {
     hold_steady(0, HELD);         /* one thread: exact at every moment */
-    hold_steady(0, IN_FLIGHT);
+    hold_steady(2, IN_FLIGHT);
 }
 
 TEST_IN_SCOPE(a_place_can_be_restored)
@@ -252,7 +253,7 @@ TEST_IN_SCOPE(a_place_can_be_restored)
         assert_int_equal(wb__loader_restore(m, place), 0);
         bool first = true;
         for (int i = 0; i < 20; i++) {
-            if (first) c = wb_loader_begin(m); /* a loop of the program goes on there */
+            if (first) c = wb_loader_begin(m);  /* a loop continues at the restored position */
             first = false;
             bool more = wb_loader_next(l, &b);
             assert_int_equal(more, wb_loader_next(m, &c));
@@ -357,7 +358,7 @@ TEST_IN_SCOPE(the_thread_keeps_ahead_and_no_further)
     assert_true(wb_loader_next(l, &b));
     for (int wait = 0; asked < 20 && wait < 2000; wait++) usleep(1000);
     usleep(20000);
-    assert_int_equal(asked, 20);                                    /* one in hand, three ahead */
+    assert_int_equal(asked, 20);                                    /* 5 for this batch, 15 ahead */
 }
 
 TEST(slow_sources_and_stopping)
@@ -370,7 +371,7 @@ TEST(slow_sources_and_stopping)
     assert_int_equal(epoch_of(l, out), 40);
     wb_object_free(wb_dataloader(numbers(4)));
     WB_EACH_BATCH(b, l) break;
-    wb_scope_close(s); /* while the thread is at work */
+    wb_scope_close(s);                      /* while the thread is loading */
     delay_us = 0;
 }
 
@@ -415,7 +416,7 @@ TEST(exit_with_a_thread_at_work)
         wb_batch b;
         wb_loader *l = wb_dataloader(numbers(1000), .batchsize = 10, .ahead = 2);
         if (wb_loader_next(l, &b)) {
-            wb_shutdown();          /* or not: programs may just exit; leak checkers want it */
+            wb_shutdown();          /* stops the thread; the second loader's meets exit() */
             l = wb_dataloader(numbers(1000), .batchsize = 10, .ahead = 2);
             if (wb_loader_next(l, &b)) exit(7);
         }
@@ -461,12 +462,12 @@ TEST(every_allocation_may_fail)
             wb_scope *s = wb_scope_open();
             wb__alloc_fail_at(n);
             wb_dataset *d = wb_mapobs(numbers(20), on_thread, &elsewhere);
-            wb_loader *l =
-                wb_dataloader_with(d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
-                                                           .batchsize = 4,
-                                                           .shuffle = true,
-                                                           .ahead = aheads[a],
-                                                           .collate = as_f64});
+            wb_loader *l = wb_dataloader_with(
+                d, &(wb_dataloader_options){.size = sizeof(wb_dataloader_options),
+                                            .batchsize = 4,
+                                            .shuffle = true,
+                                            .ahead = aheads[a],
+                                            .collate = as_f64});
             WB_EACH_BATCH(b, l) batches++;
             int status = l ? wb_loader_status(l) : (int)wb_error_code();
             finished = wb__alloc_count() < n;

@@ -21,7 +21,7 @@ static int add_noise(wb_batch *batch, void *ctx)
     return batch->x == NULL;
 }
 
-/* An epoch without labels, twice. */
+/* The loader has two epochs of four batches without labels, on device d. */
 static void expect_batches(wb_loader *l, const wb_device *d)
 {
     assert_non_null(l);
@@ -69,7 +69,8 @@ TEST(batches_without_labels_are_moved)
         }
 }
 
-/* No scope holds WB_NONE, however often it is returned. */
+/* Functions that return WB_NONE add it to no scope, so that its number of references is
+ * constant. */
 TEST(none_belongs_to_no_scope)
 {
     const uint32_t refs = wb__refs(WB_NONE);
@@ -102,7 +103,7 @@ static int stop_own(wb_batch *batch, void *ctx)
 
 TEST(a_function_must_not_use_its_own_loader)
 {
-    alarm(60);                                          /* it used to wait for itself */
+    alarm(60);                                          /* a deadlock ends the program */
     for (int ahead = 0; ahead < 2; ahead++)
         for (int stops = 0; stops < 2; stops++) {
             wb_scope *s = wb_scope_open();

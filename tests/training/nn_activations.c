@@ -17,7 +17,8 @@ static double lisht(double x) { return x * tanh(x); }
 static double logcosh(double x) { return fabs(x) + log1p(exp(-2 * fabs(x))) - log(2); }
 
 #define ROW(name) {#name, name},
-static const struct { const char *name; double (*f)(double); } all[] = {WB__COMPOSED_ACTIVATIONS(ROW)};
+static const struct { const char *name; double (*f)(double); } all[] = {
+    WB__COMPOSED_ACTIVATIONS(ROW)};
 
 enum { N = 9 };
 static const double at[N] = {-100, -7, -2.25, -0.75, 0.125, 0.75, 2.25, 7, 100};
@@ -33,7 +34,8 @@ TEST(values)
         wb_tensor *y = f(x), *narrow = f(wb_astype(x, WB_F32)), *slope = wb_gradient(wb_sum(y), x);
         if (!y || !narrow || !slope) fail_msg("%s: %s", all[i].name, wb_error());
         for (int k = 0; k < N; k++) {
-            const double want = all[i].f(at[k]), h = 1e-5, rise = (all[i].f(at[k] + h) - all[i].f(at[k] - h)) / (2 * h);
+            const double want = all[i].f(at[k]), h = 1e-5,
+                         rise = (all[i].f(at[k] + h) - all[i].f(at[k] - h)) / (2 * h);
             assert_true(fabs(wb_at(y, k) - want) <= 1e-12 * fmax(1, fabs(want)));
             assert_true(fabs(wb_at(narrow, k) - want) <= 1e-5 * fmax(1, fabs(want)));
             assert_true(fabs(wb_at(slope, k) - rise) < 1e-6);
@@ -42,8 +44,8 @@ TEST(values)
     }
 }
 
-/* NaN stays NaN; zeros and infinities give the limit, but where the formula itself has Inf -
- * Inf, 0 Inf or Inf / Inf. */
+/* NaN gives NaN; zeros and infinities give the limit.  The cases in `undefined` give NaN, since
+ * their formulas have Inf - Inf, 0 Inf or Inf / Inf. */
 TEST(special_values)
 {
     static const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0};
@@ -51,15 +53,18 @@ TEST(special_values)
     for (size_t i = 0; i < WB__COUNT(all); i++)
         for (int dtype = WB_F32; dtype <= WB_F64; dtype++) {
             wb_scope *s = wb_scope_open();
-            wb_tensor *x = wb_astype(wb_from(special, WB_F64, 1, (int64_t[]){WB__COUNT(special)}), (wb_dtype)dtype);
+            wb_tensor *x = wb_astype(wb_from(special, WB_F64, 1, (int64_t[]){WB__COUNT(special)}),
+                                     (wb_dtype)dtype);
             wb_tensor *y = wb__function_by_name(all[i].name)(x);
             for (size_t k = 0; k < WB__COUNT(special); k++) {
                 const double got = wb_at(y, (int64_t)k), want = all[i].f(special[k]);
                 char what[64];
                 snprintf(what, sizeof what, "%s %g", all[i].name, special[k]);
                 bool is_nan = isnan(special[k]);
-                for (size_t j = 0; j < WB__COUNT(undefined); j++) is_nan |= !strcmp(what, undefined[j]);
-                if (is_nan ? !isnan(got) : fabs(got - want) > 1e-7 && got != want) fail_msg("%s: %g", what, got);
+                for (size_t j = 0; j < WB__COUNT(undefined); j++)
+                    is_nan |= !strcmp(what, undefined[j]);
+                if (is_nan ? !isnan(got) : fabs(got - want) > 1e-7 && got != want)
+                    fail_msg("%s: %g", what, got);
             }
             wb_scope_close(s);
         }

@@ -28,7 +28,6 @@ static const char *file_name(void)
     return name;
 }
 
-/* Each returns whether it succeeded. */
 static wb_layer *model(void)
 {
     return wb_Chain(wb_Dense(3, 4, wb_tanh), wb_named("n", wb_BatchNorm(4)), wb_Dropout(0.5),
@@ -36,6 +35,7 @@ static wb_layer *model(void)
                     wb_Parallel(wb_mul, wb_Dense(4, 1), wb_Dense(4, 1)));
 }
 
+/* Scenarios: each returns whether it succeeded. */
 static bool make(void)
 {
     return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) &&
@@ -52,7 +52,7 @@ static wb_tensor *same(wb_tensor *x, const char *path, void *ctx)
     return (void)path, (void)ctx, wb_variable(x);
 }
 
-/* A step is done whole or not at all. */
+/* A failed update leaves the step counts of all slots as they were. */
 static bool step(void)
 {
     wb_layer *m = model();
@@ -83,7 +83,8 @@ static bool sequence(void)
     return g && !wb_eval(wb_get(g, "weight_hidden"), l);
 }
 
-/* Its plan is made each time, and pushes slices of the gates through elementwise operations. */
+/* The plan is built anew each time, and the planner moves slices of the gates before elementwise
+ * operations. */
 static bool plan_of_gates(void)
 {
     wb__cache_clear();
@@ -117,8 +118,9 @@ static bool save_and_load(void)
 
 static bool save_and_load_by_other_names(void)
 {
-    wb_layer *m = wb_Chain(wb_named("mha", wb_MultiHeadAttention(4, 2, .bias = true)), wb_LSTM(4, 2, .last = true),
-                           wb_BatchNorm(2), wb_Conv(1, 1, {2}, .flip = true));
+    wb_layer *m = wb_Chain(wb_named("mha", wb_MultiHeadAttention(4, 2, .bias = true)),
+                           wb_LSTM(4, 2, .last = true), wb_BatchNorm(2),
+                           wb_Conv(1, 1, {2}, .flip = true));
     const wb_rename row = {"mha.*", "layers.mha.*"};
     if (!m || wb_save(file_name(), m, .names = WB_NAMES_TORCH)) return false;
     return wb_load(file_name()) && !wb_load_state(file_name(), m, .n_rename = 1, .rename = &row) &&
@@ -135,7 +137,7 @@ static bool checkpoint(void)
 
 static void every_allocation(bool (*scenario)(void), long limit)
 {
-    wb_scope *scope = wb_scope_open();                  /* once without: plans and lists are made */
+    wb_scope *scope = wb_scope_open();                  /* once to fill the caches */
     if (!scenario()) fail_msg("%s", wb_error());
     wb_scope_close(scope);
     long n = 1;
@@ -157,8 +159,9 @@ static void every_allocation(bool (*scenario)(void), long limit)
     unlink(file_name());
 }
 
-#define SCENARIOS(X) X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) X(save_and_load) \
-    X(save_and_load_by_other_names) X(checkpoint)
+#define SCENARIOS(X) \
+    X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) \
+    X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
 #define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
 SCENARIOS(SCENARIO)
 

@@ -45,39 +45,39 @@ static void check_in(const char *name, wb_layer *layer, bool train)
     assert_int_equal(wb_each_tensor(layer, check_after, &c), 0);
 }
 
-/* A case's layers, in eager words: name, layer, train mode */
-#define CASES(X)                                                                                            \
-    X(dense, wb_Dense(4, 3), false)                                                                         \
-    X(dense_relu, wb_Dense(4, 3, wb_relu), false)                                                           \
-    X(dense_tanh, wb_Dense(4, 3, wb_tanh), false)                                                           \
-    X(dense_gelu, wb_Dense(4, 3, wb_gelu), false)                                                           \
-    X(dense_no_bias, wb_Dense(4, 3, wb_sigmoid, .no_bias = true), false)                                    \
-    X(conv, wb_Conv(3, 4, {3}), false)                                                                      \
-    X(conv_options, wb_Conv(4, 4, {3, 2}, wb_relu, .stride = {2, 1}, .pad = {1, 2}, .dilation = {1, 2},     \
-                            .groups = 2), false)                                                            \
-    X(conv_same, wb_Conv(3, 2, {4, 3}, .same = true, .no_bias = true), false)                               \
-    X(conv_flip, wb_Conv(1, 2, {2, 3}, .flip = true), false)                                                \
-    X(maxpool, wb_MaxPool({2, 3}, .stride = {2, 1}, .pad = {1}), false)                                     \
-    X(meanpool, wb_MeanPool({2}, .pad = {1}), false)                                                        \
-    X(globalmax, wb_GlobalMaxPool(), false)                                                                 \
-    X(globalmean, wb_GlobalMeanPool(), false)                                                               \
-    X(batchnorm_train, wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4), true)                        \
-    X(batchnorm_test, wb_testmode(wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4)), false)           \
-    X(layernorm, wb_LayerNorm({3, 4}), false)                                                               \
-    X(embedding, wb_Embedding(6, 3), false)                                                                 \
-    X(attention_self, wb_MultiHeadAttention(4, 2, .causal = true), false)                                   \
-    X(attention_cross, wb_MultiHeadAttention(8, 4, .bias = true), false)                                    \
-    X(rnn, wb_RNN(2, 3), false)      X(rnn_last, wb_RNN(2, 3, wb_tanh, .last = true), false)                \
-    X(lstm, wb_LSTM(2, 3), false)    X(lstm_last, wb_LSTM(2, 3, .last = true), false)                       \
-    X(gru, wb_GRU(2, 3), false)      X(gru_last, wb_GRU(2, 3, .last = true), false)                         \
-    X(rnn_cell, wb_RNNCell(2, 3), false)                                                                    \
-    X(lstm_cell, wb_LSTMCell(2, 3), false)                                                                  \
+/* X(name in nn.safetensors, layer, whether in train mode) */
+#define CASES(X)                                                                               \
+    X(dense, wb_Dense(4, 3), false)                                                            \
+    X(dense_relu, wb_Dense(4, 3, wb_relu), false)                                              \
+    X(dense_tanh, wb_Dense(4, 3, wb_tanh), false)                                              \
+    X(dense_gelu, wb_Dense(4, 3, wb_gelu), false)                                              \
+    X(dense_no_bias, wb_Dense(4, 3, wb_sigmoid, .no_bias = true), false)                       \
+    X(conv, wb_Conv(3, 4, {3}), false)                                                         \
+    X(conv_options, wb_Conv(4, 4, {3, 2}, wb_relu, .stride = {2, 1}, .pad = {1, 2},            \
+                            .dilation = {1, 2}, .groups = 2), false)                           \
+    X(conv_same, wb_Conv(3, 2, {4, 3}, .same = true, .no_bias = true), false)                  \
+    X(conv_flip, wb_Conv(1, 2, {2, 3}, .flip = true), false)                                   \
+    X(maxpool, wb_MaxPool({2, 3}, .stride = {2, 1}, .pad = {1}), false)                        \
+    X(meanpool, wb_MeanPool({2}, .pad = {1}), false)                                           \
+    X(globalmax, wb_GlobalMaxPool(), false)                                                    \
+    X(globalmean, wb_GlobalMeanPool(), false)                                                  \
+    X(batchnorm_train, wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4), true)           \
+    X(batchnorm_test, wb_testmode(wb_BatchNorm(3, wb_relu, .momentum = 0.2, .eps = 1e-4)), false)\
+    X(layernorm, wb_LayerNorm({3, 4}), false)                                                  \
+    X(embedding, wb_Embedding(6, 3), false)                                                    \
+    X(attention_self, wb_MultiHeadAttention(4, 2, .causal = true), false)                      \
+    X(attention_cross, wb_MultiHeadAttention(8, 4, .bias = true), false)                       \
+    X(rnn, wb_RNN(2, 3), false)      X(rnn_last, wb_RNN(2, 3, wb_tanh, .last = true), false)   \
+    X(lstm, wb_LSTM(2, 3), false)    X(lstm_last, wb_LSTM(2, 3, .last = true), false)          \
+    X(gru, wb_GRU(2, 3), false)      X(gru_last, wb_GRU(2, 3, .last = true), false)            \
+    X(rnn_cell, wb_RNNCell(2, 3), false)                                                       \
+    X(lstm_cell, wb_LSTMCell(2, 3), false)                                                     \
     X(gru_cell, wb_GRUCell(2, 3), false)
 
 #define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
 CASES(CASE)
 
-/* ---- sums that PyTorch need not make --------------------------------------------------------- */
+/* ---- results without PyTorch ----------------------------------------------------------------- */
 
 static wb_tensor *doubled(wb_tensor *x) { return wb_add(x, x); }
 
@@ -109,8 +109,10 @@ TEST(containers)
 
 TEST(transposed)
 {
-    static const float ones[4] = {1, 2, 3, 4}, twice[16] = {1, 2, 2, 4, 3, 4, 6, 8, 3, 6, 4, 8, 9, 12, 12, 16},
-                       once[9] = {1, 4, 4, 6, 20, 16, 9, 24, 16}, flipped[9] = {4, 11, 6, 14, 30, 14, 6, 11, 4};
+    static const float ones[4] = {1, 2, 3, 4},
+                       twice[16] = {1, 2, 2, 4, 3, 4, 6, 8, 3, 6, 4, 8, 9, 12, 12, 16},
+                       once[9] = {1, 4, 4, 6, 20, 16, 9, 24, 16},
+                       flipped[9] = {4, 11, 6, 14, 30, 14, 6, 11, 4};
     wb_tensor *x = wb_from(ones, WB_F32, 4, (int64_t[]){1, 1, 2, 2});
     wb_layer *l[3] = {wb_ConvTranspose(1, 1, {2}, .stride = {2}), wb_ConvTranspose(1, 1, {2}),
                       wb_ConvTranspose(1, 1, {2}, .flip = true)};
@@ -123,7 +125,8 @@ TEST(transposed)
         for (int64_t j = 0; j < wb_size(y); j++) assert_true(got[j] == want[i][j]);
     }
     for (int stride = 1; stride < 4; stride++) {
-        wb_tensor *y = wb_call(wb_ConvTranspose(2, 3, {4, 3}, .stride = {stride}, .same = true), wb_ones(1, 2, 5, 6));
+        wb_tensor *y = wb_call(wb_ConvTranspose(2, 3, {4, 3}, .stride = {stride}, .same = true),
+                               wb_ones(1, 2, 5, 6));
         const int64_t want_dims[4] = {1, 3, 5 * stride, 6 * stride};
         assert_memory_equal(wb_dims(y), want_dims, sizeof want_dims);
         assert_int_equal(wb_ndim(y), 4);
@@ -155,7 +158,6 @@ TEST(cells_step)
     assert_int_equal(wb_cell_step(lstm, x, 2, states), WB_ERROR_ARGUMENT);
 }
 
-/* An object made where `make` says fails, with this message. */
 TEST(refusals)
 {
     wb_tensor *x = wb_zeros(32, 10);

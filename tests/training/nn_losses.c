@@ -31,7 +31,7 @@ TEST(losses)
 
 TEST(initialisers)
 {
-    int64_t dims[4] = {40, 30, 3, 2};           /* fans: 30 * 6 in, 40 * 6 out */
+    int64_t dims[4] = {40, 30, 3, 2};           /* fan in 30 * 6, fan out 40 * 6 */
     double in = 180, out = 240;
     const struct { wb_initialiser f; double sigma, bound; } all[] = {
         {wb_glorot_uniform, sqrt(2 / (in + out)), sqrt(6 / (in + out))},
@@ -79,7 +79,7 @@ TEST(modes)
     wb_layer *model = wb_Chain(wb_Dropout(0.4), wb_BatchNorm(50));
     wb_layer *dropout = wb_layer_at(model, "layers.0");
     wb_tensor *x = wb_ones(40, 50);
-    assert_true(zeros_in(wb_call(dropout, x)) == 0);            /* auto, outside training */
+    assert_true(zeros_in(wb_call(dropout, x)) == 0);            /* automatic, no training */
     wb_trainmode(model);
     wb_tensor *y = wb_call(dropout, x);
     double share = zeros_in(y) / 2000;
@@ -98,7 +98,7 @@ TEST(modes)
         wb_withgradient(sum_loss, wb_Chain(wb_Dropout(0.4)), ((wb_batch){.x = x}), NULL));
     assert_true(fabs(zeros_in(dropped) / 2000 - 0.4) < 0.05);
 
-    /* a gradient of what was called outside training is refused, with the layer named */
+    /* The gradient of a call outside training is refused; the error names the layer. */
     wb_layer *norm = wb_BatchNorm(50);
     wb_clear_error();
     assert_null(wb_gradient(wb_sum(wb_call(norm, x)), norm));
@@ -119,7 +119,8 @@ TEST(dropout_of_slices)
     assert_true(zeros > 32 && zeros < 96);
 }
 
-/* running statistics move once for each call in train mode, not in test mode, not by a gradient */
+/* Each call in train mode updates the running statistics once.  Calls in test mode and gradients do
+ * not. */
 TEST(statistics_move_once)
 {
     wb_layer *norm = wb_BatchNorm(2, .momentum = 0.5);

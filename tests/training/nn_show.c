@@ -26,7 +26,8 @@ TEST(single_layers)
                  "Conv((3, 3), 1 => 1, pad=(1, 2, 3, 4))  # 10 parameters");
     assert_shows(wb_Conv(1, 1, {3}, .pad = {1, 0}),
                  "Conv((3, 3), 1 => 1, pad=(1, 0))  # 10 parameters");
-    assert_shows(wb_ConvTranspose(4, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .outpad = {1, 0}, .groups = 2),
+    assert_shows(wb_ConvTranspose(4, 6, {3}, wb_relu, .pad = {1}, .stride = {2}, .outpad = {1, 0},
+                                  .groups = 2),
                  "ConvTranspose((3, 3), 4 => 6, relu, pad=1, stride=2, outpad=(1, 0), groups=2)  # "
                  "114 parameters");
     assert_shows(wb_MaxPool({2}), "MaxPool((2, 2))");
@@ -99,7 +100,7 @@ TEST(tables)
     wb__free(text);
 }
 
-/* a layer that is used twice counts once in the total */
+/* A layer that is used twice counts once in the total. */
 TEST(shared_layers)
 {
     wb_layer *d = wb_Dense(2, 2);

@@ -6,7 +6,7 @@
 
 enum { BATCH = 6, CLASSES = 3 };
 
-/* ---- counting: the largest plan that was made, as WEBER_DEBUG=plan reports it ---------------- */
+/* ---- the number of kernels of the largest plan, which WEBER_DEBUG=plan logs ------------------ */
 
 static int kernels;
 
@@ -20,9 +20,9 @@ static void log_line(wb_log_level level, const char *line, void *context)
 
 static wb_layer *residual(void)
 {
-    wb_layer *inner = wb_Chain(wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true),
-                               wb_BatchNorm(4, wb_relu),
-                               wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4));
+    wb_layer *inner = wb_Chain(
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4, wb_relu),
+        wb_Conv(4, 4, {3, 3}, .pad = {1, 1}, .no_bias = true), wb_BatchNorm(4));
     return wb_Chain(wb_SkipConnection(inner, wb_add), wb_relu);
 }
 
@@ -34,12 +34,12 @@ static wb_layer *model(void)
     return wb_Chain(wb_named("body", body), wb_named("head", wb_Dense(4, CLASSES)));
 }
 
-typedef enum { ALL, CUT, FROZEN, MAPPED } way;
+typedef enum { ALL, CUT, FROZEN, MAPPED } variant;
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 {
     wb_tensor *features = wb_call(wb_layer_at(m, "layers.body"), b.x);
-    if (*(const way *)ctx == CUT) features = wb_stop_gradient(features);
+    if (*(const variant *)ctx == CUT) features = wb_stop_gradient(features);
     return wb_logitcrossentropy(wb_call(wb_layer_at(m, "layers.head"), features), b.y);
 }
 
@@ -62,13 +62,13 @@ static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
 typedef struct {
     wb_layer *m;
     wb_opt_state *s;
-    way way;
+    variant variant;
 } subject;
 
-static subject new_subject(wb_rule *rule, wb_dtype mixed, bool tied, way how)
+static subject new_subject(wb_rule *rule, wb_dtype mixed, bool tied, variant how)
 {
     wb_seed(5);
-    subject t = {.m = model(), .way = how};
+    subject t = {.m = model(), .variant = how};
     if (tied && wb_tie(t.m, "layers.body.layers.3.layers.0.layers.layers.0.weight",
                        "layers.body.layers.2.layers.0.layers.layers.0.weight"))
         fail_msg("%s", wb_error());
@@ -78,11 +78,11 @@ static subject new_subject(wb_rule *rule, wb_dtype mixed, bool tied, way how)
     return t;
 }
 
-/* The loss in train mode, and its gradient as the state's update takes it. */
+/* Returns the loss in train mode.  *g is its gradient, scaled as the state's update expects. */
 static wb_tensor *gradients(subject *t, wb_tree **g)
 {
     wb__this_thread()->training++;
-    wb_tensor *l = loss(t->m, batch(), &t->way);
+    wb_tensor *l = loss(t->m, batch(), &t->variant);
     *g = l ? wb_gradient(wb_scale_loss(t->s, l), t->m) : NULL;
     wb__this_thread()->training--;
     if (!*g) fail_msg("%s", wb_error());
@@ -93,12 +93,12 @@ static wb_tensor *update(subject *t)
 {
     wb_tree *g;
     wb_tensor *l = gradients(t, &g);
-    if (t->way == MAPPED) g = wb_fmap(halved, g, NULL);
+    if (t->variant == MAPPED) g = wb_fmap(halved, g, NULL);
     if (!g || wb_update(t->s, t->m, g)) fail_msg("%s", wb_error());
     return l;
 }
 
-/* The kernels of one step, and what it leaves. */
+/* Does one step and returns the number of its kernels.  *value is a weight after it. */
 static int step(subject *t, float *value)
 {
     wb__cache_clear();
@@ -110,7 +110,7 @@ static int step(subject *t, float *value)
     return kernels;
 }
 
-static int kernels_of(wb_rule *(*rule)(void), wb_dtype mixed, bool tied, way how, float *value)
+static int kernels_of(wb_rule *(*rule)(void), wb_dtype mixed, bool tied, variant how, float *value)
 {
     wb_scope *s = wb_scope_open();
     subject t = new_subject(rule(), mixed, tied, how);
@@ -148,8 +148,8 @@ TEST(no_backward_pass)
         const int mapped = kernels_of(rule, type, tied, MAPPED, &rest);
         assert_true(all > by_hand + 8);
         if (n != by_hand || mapped > by_hand + 2)
-            fail_msg("case %d: %d kernels cut off, %d frozen, %d mapped, %d with all", i, by_hand, n,
-                     mapped, all);
+            fail_msg("case %d: %d kernels cut off, %d frozen, %d mapped, %d with all", i, by_hand,
+                     n, mapped, all);
         assert_true(cut == frozen);
     }
 }
@@ -158,7 +158,8 @@ TEST(no_backward_pass)
 
 static double norm(wb_tensor *g) { return wb_item(wb_sum(wb_square(g))); }
 
-/* A gradient of a frozen parameter, with an update between. */
+/* The gradient of a frozen parameter can be read before an update, and after it until the update is
+ * evaluated.  Then reading it is an error. */
 TEST(reading)
 {
     enum { BEFORE, BETWEEN, TOGETHER, MADE_OF_IT, AFTER, CASES };
@@ -186,7 +187,7 @@ TEST(reading)
     wb_clear_error();
 }
 
-/* Thawed, it is trained from the next update on. */
+/* After wb_thaw, the next update trains the part again. */
 TEST(thawed)
 {
     float value;
@@ -204,14 +205,14 @@ TEST(thawed)
 
 static int built;
 
-/* What the step's scope holds by then. */
+/* The number of tensors that the step has built in its scope. */
 static int count_built(int epoch, int64_t batch_number, wb_tensor *l, void *ctx)
 {
     built = wb__this_thread()->scope->n;
     return 0;
 }
 
-static int trained(way how, float *value)
+static int trained(variant how, float *value)
 {
     wb_scope *s = wb_scope_open();
     subject t = new_subject(clipped(), 0, true, how);
@@ -219,7 +220,7 @@ static int trained(way how, float *value)
     wb_loader *data = wb_dataloader(wb_dataset_of(b.x, b.y), .batchsize = BATCH);
     wb__cache_clear();
     kernels = 0;
-    if (wb_train(loss, t.m, data, t.s, .epochs = 2, .ctx = &t.way, .each = count_built))
+    if (wb_train(loss, t.m, data, t.s, .epochs = 2, .ctx = &t.variant, .each = count_built))
         fail_msg("%s", wb_error());
     int n = kernels;
     *value = (float)wb_at(wb_get(t.m, "layers.head.weight"), 1, 2);
@@ -237,7 +238,7 @@ TEST(by_train)
     assert_true(cut == frozen);
 }
 
-/* A model with nothing left to train goes through its data all the same. */
+/* With all parameters frozen, wb_train still calls the model for each batch. */
 TEST(nothing_to_train)
 {
     wb_scope *s = wb_scope_open();
@@ -245,7 +246,7 @@ TEST(nothing_to_train)
     wb_batch b = batch();
     wb_loader *data = wb_dataloader(wb_dataset_of(b.x, b.y), .batchsize = BATCH);
     assert_int_equal(wb_freeze(t.s, ""), 0);
-    if (wb_train(loss, t.m, data, t.s, .ctx = &t.way)) fail_msg("%s", wb_error());
+    if (wb_train(loss, t.m, data, t.s, .ctx = &t.variant)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(t.m, "layers.body.layers.1.mean"), 1) != 0);
     wb_scope_close(s);
 }
@@ -256,7 +257,7 @@ static int recorded(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
     return 1;
 }
 
-static int compiled(way how, float *value)
+static int compiled(variant how, float *value)
 {
     wb_scope *s = wb_scope_open();
     subject t = new_subject(adam(), 0, false, how);

@@ -15,7 +15,9 @@ static wb_rule *rule_number(int i)
     case 2: return wb_Adam(.eta = 0.01);
     case 3: return wb_AdamW(.eta = 0.02, .lambda = 0.1);
     case 4: return wb_Adam(.eta = 0.01, .beta = {0, 0.9});
-    case 5: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1), wb_Momentum());
+    case 5:
+        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.1),
+                                 wb_Momentum());
     case 6: return wb_OptimiserChain(wb_ClipGrad(.delta = 0.4), wb_Adam(.eta = 0.02));
     default: return NULL;
     }
@@ -28,8 +30,8 @@ static wb_tree *parameters(void)
     return wb_tuple(x[0], x[1], x[2]);
 }
 
-/* What a master does is what a parameter of f32 does that is given the same gradients: exactly so
- * in bf16, and within 2e-6 where steps are counted on the device. */
+/* Master weights equal f32 parameters that get the same gradients: exactly for bf16, within 2e-6
+ * for f16, whose steps are counted on the device. */
 static void check_rule(int number, wb_dtype t)
 {
     wb_scope *s = wb_scope_open();
@@ -50,21 +52,25 @@ static void check_rule(int number, wb_dtype t)
         for (int k = 0; k < SLOTS; k++) {
             wb_tensor *x = wb_astype(wb_randn_array(WB_F32, 2, slot_dims[k]), t);
             g[0][k] = wb_astype(x, WB_F32);
-            g[1][k] = t == WB_F16 ? wb_astype(wb_mul(g[0][k], wb_mul(scale, wb_scalar(0x1p-10))), t) : x;
+            g[1][k] = t == WB_F16 ? wb_astype(wb_mul(g[0][k], wb_mul(scale, wb_scalar(0x1p-10))), t)
+                                  : x;
         }
-        if (t == WB_F16)            /* 65536 times a normal number is more than f16 holds */
+        if (t == WB_F16)            /* 65536 times a normal number overflows f16 */
             for (int k = 0; k < SLOTS; k++) g[0][k] = wb_mul(g[0][k], wb_scalar(0x1p-10));
         assert_int_equal(wb_update(a, wide, wb_tuple(g[0][0], g[0][1], g[0][2])), 0);
         if (wb_update(b, narrow, wb_tuple(g[1][0], g[1][1], g[1][2]))) fail_msg("%s", wb_error());
         for (int k = 0; k < SLOTS; k++) {
-            array want = values_of(wb_get(wide, a->slots[k].path)), got = values_of(master_of(b, k));
+            array want = values_of(wb_get(wide, a->slots[k].path)),
+                  got = values_of(master_of(b, k));
             for (int64_t j = 0; j < want.size; j++)
                 if (t == WB_BF16 ? want.at[j] != got.at[j] : !(fabs(want.at[j] - got.at[j]) < 2e-6))
                     fail_msg("rule %d, %s, step %d: %.9g, f32 %.9g", number, wb_dtype_name(t), i,
                              got.at[j], want.at[j]);
         }
     }
-    if (t == WB_F16) assert_true(wb_at(b->scaling[WB__STEPS_MADE], 0) == 8 && wb_at(b->scaling[WB__STEPS_MADE], 1) == 6);
+    if (t == WB_F16)
+        assert_true(wb_at(b->scaling[WB__STEPS_MADE], 0) == 8 &&
+                    wb_at(b->scaling[WB__STEPS_MADE], 1) == 6);
     wb_scope_close(s);
     ref_forget();
 }
@@ -89,7 +95,7 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
     assert_true(made >= 1 && wb_item(p.state->scaling[WB__SINCE_CHANGE]) >= 1);
     array was = snapshot(&p);
     double scale = before;
-    p.blow = 1e6;                                   /* 65536 million is more than f16 holds */
+    p.loss_factor = 1e6;                                   /* the scaled loss overflows f16 */
     for (int i = 0; i < 5; i++) {
         MADE(step(&p));
         assert_true(scale_of(&p) == (scale /= 2));
@@ -98,11 +104,11 @@ TEST_IN_SCOPE(overflow_skips_and_recovers)
     array is = snapshot(&p);
     assert_memory_equal(was.at, is.at, (size_t)was.size * sizeof(double));
     assert_true(wb_at(p.state->scaling[WB__STEPS_MADE], 0) == made);
-    p.blow = NAN;
+    p.loss_factor = NAN;
     MADE(step(&p));
     is = snapshot(&p);
     assert_memory_equal(was.at, is.at, (size_t)was.size * sizeof(double));
-    p.blow = 1;
+    p.loss_factor = 1;
     double loss = loss_now(&p);
     for (int i = 0; i < 150; i++) MADE(step(&p));
     assert_true(scale_of(&p) == scale / 2);
@@ -121,7 +127,9 @@ TEST_IN_SCOPE(scale_grows)
         {0, false, 65536, 1}, {1998, false, 65536, 1999}, {1999, false, 131072, 0},
         {1999, true, 65536, 0}, {5, true, 32768, 0}, {5, false, 32768, 6}};
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(rows[i].good, WB_F32, 0, NULL)), 0);
+        assert_int_equal(
+            wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(rows[i].good, WB_F32, 0, NULL)),
+            0);
         assert_int_equal(wb_update(st, model, wb_tuple(rows[i].bad ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == rows[i].scale);
         assert_true(wb_item(st->scaling[WB__SINCE_CHANGE]) == rows[i].after);
@@ -129,13 +137,14 @@ TEST_IN_SCOPE(scale_grows)
     for (int end = 0; end < 2; end++) {
         float at = end ? 0x1p-24f : 0x1p24f;
         assert_int_equal(wb_assign(st->scaling[WB__SCALE], wb_full_array(at, WB_F32, 0, NULL)), 0);
-        assert_int_equal(wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(1999, WB_F32, 0, NULL)), 0);
+        assert_int_equal(
+            wb_assign(st->scaling[WB__SINCE_CHANGE], wb_full_array(1999, WB_F32, 0, NULL)), 0);
         assert_int_equal(wb_update(st, model, wb_tuple(end ? bad : zero)), 0);
         assert_true(wb_item(st->scaling[WB__SCALE]) == at);
     }
 }
 
-/* Nobody but f16 is scaled. */
+/* Only losses for f16 are scaled. */
 TEST_IN_SCOPE(others_are_not_scaled)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
@@ -161,7 +170,7 @@ TEST_IN_SCOPE(ties_stay_ties)
     assert_int_equal(wb_dtype_of(w), WB_BF16);
     array master = values_of(master_of(st, 0)), plus = values_of(old);
     assert_memory_equal(was.at, master.at, (size_t)was.size * sizeof(double));
-    assert_int_equal(wb_dtype_of(old), WB_F32);             /* made before, and still what it was */
+    assert_int_equal(wb_dtype_of(old), WB_F32);             /* of the dtype before the setup */
     for (int64_t i = 0; i < was.size; i++) assert_true((float)plus.at[i] == (float)was.at[i] + 1);
     wb_tensor *g = wb_full_array(1, WB_BF16, 2, (int64_t[]){5, 4});
     wb_tree *grads = wb_gradient(wb_sum(wb_call(m, wb_arange(5, WB_I32))), m);
@@ -172,8 +181,8 @@ TEST_IN_SCOPE(ties_stay_ties)
     check_masters(&p);
 }
 
-/* f64 and what is half already; another setup of the same model; a model of a rule that keeps
- * nothing else. */
+/* Parameters of f64 and bf16 are converted, and again by later setups of the same model.  The rule
+ * has no moments but the masters. */
 TEST_IN_SCOPE(any_floating_dtype)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2, .dtype = WB_F64), wb_Dense(2, 2, .dtype = WB_BF16));
@@ -195,7 +204,8 @@ static void count_warnings(wb_log_level level, const char *text, void *context)
     warnings += level == WB_LOG_WARN && has_line(text, FACTS("bf16", "f32"));
 }
 
-/* Inputs of f32 are converted without a word; a model that is bf16 by itself warns. */
+/* f32 inputs of a mixed-precision model are converted without a warning, those of a model that was
+ * built in bf16 with a warning. */
 TEST_IN_SCOPE(inputs_are_converted)
 {
     wb_set_log(count_warnings, NULL);
@@ -206,7 +216,8 @@ TEST_IN_SCOPE(inputs_are_converted)
     assert_int_equal(wb_dtype_of(wb_call(m, wb_ones(2, 1, 4, 4))), WB_BF16);
     assert_int_equal(wb_dtype_of(wb_call(lstm, wb_ones(2, 3, 3))), WB_BF16);
     wb_layer *moved = wb_to(m, far_device());
-    assert_int_equal(wb_dtype_of(wb_call(moved, wb_to(wb_ones(2, 1, 4, 4), far_device()))), WB_BF16);
+    assert_int_equal(wb_dtype_of(wb_call(moved, wb_to(wb_ones(2, 1, 4, 4), far_device()))),
+                     WB_BF16);
     assert_int_equal(warnings, 0);
     wb_call(wb_Dense(3, 2, .dtype = WB_BF16), wb_ones(1, 3));
     assert_int_equal(warnings, 1);
@@ -234,7 +245,7 @@ TEST_IN_SCOPE(refusals)
     wb_clear_error();
 }
 
-/* All or nothing, whichever allocation fails. */
+/* Whichever allocation of wb_setup fails, the parameters keep their dtype. */
 TEST_IN_SCOPE(out_of_memory)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2), wb_Dense(2, 2));
@@ -264,7 +275,7 @@ TEST_IN_SCOPE(printed)
     wb_free_text(text);
 }
 
-/* What the program puts into a parameter is what the next update starts from. */
+/* The next update starts from the values that the program assigned to a parameter. */
 TEST(values_put_in_later_count)
 {
     for (int k = 0; k < 2; k++) {

@@ -1,4 +1,4 @@
-/* Small problems to be trained in mixed precision, and what may be asked of them. */
+/* Small problems for tests of mixed precision: models, data, steps, and checks of the state. */
 #ifndef OPTIM_MIXED_H
 #define OPTIM_MIXED_H
 
@@ -14,7 +14,12 @@ static const wb_dtype halves[2] = {WB_BF16, WB_F16};
 /* ---- small problems -------------------------------------------------------------------------- */
 
 enum { CLASSES = 4, ROWS = 64 };
-typedef struct { wb_layer *model; wb_opt_state *state; wb_tensor *x, *y; double blow; } problem;
+typedef struct {
+    wb_layer *model;
+    wb_opt_state *state;
+    wb_tensor *x, *y;
+    double loss_factor;
+} problem;
 
 static inline wb_layer *mlp(void)
 {
@@ -24,11 +29,12 @@ static inline wb_layer *mlp(void)
 
 static inline wb_layer *convnet(void)
 {
-    return wb_Chain(wb_Conv(1, 6, {3, 3}, wb_relu, .same = true), wb_BatchNorm(6), wb_MaxPool({2, 2}),
-                    wb_Conv(6, 8, {3, 3}, wb_relu), wb_Flatten(), wb_Dense(32, CLASSES));
+    return wb_Chain(wb_Conv(1, 6, {3, 3}, wb_relu, .same = true), wb_BatchNorm(6),
+                    wb_MaxPool({2, 2}), wb_Conv(6, 8, {3, 3}, wb_relu), wb_Flatten(),
+                    wb_Dense(32, CLASSES));
 }
 
-/* Observations that a teacher has labelled. */
+/* Random inputs.  The label is the class whose inputs have the largest sum. */
 static inline void make(problem *p, bool conv)
 {
     float x[ROWS * 64], y[ROWS * CLASSES] = {0};
@@ -50,7 +56,7 @@ static inline void make(problem *p, bool conv)
     p->x = conv ? wb_from(x, WB_F32, 4, (int64_t[]){ROWS, 1, 8, 8})
                 : wb_from(x, WB_F32, 2, (int64_t[]){ROWS, 10});
     p->y = wb_from(y, WB_F32, 2, (int64_t[]){ROWS, CLASSES});
-    p->blow = 1;
+    p->loss_factor = 1;
 }
 
 static inline wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
@@ -58,19 +64,21 @@ static inline wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
     return wb_logitcrossentropy(wb_call(m, b.x), b.y);
 }
 
-/* The loss through wb_withgradient, scaled inside it, as an explicit loop would. */
+/* A loss for wb_withgradient, scaled as in an explicit loop.  A large loss_factor makes it
+ * overflow. */
 static inline wb_tensor *scaled_loss(wb_layer *m, wb_batch b, void *ctx)
 {
     problem *p = ctx;
     wb_tensor *loss = loss_of(m, b, NULL);
-    return loss ? wb_scale_loss(p->state, wb_mul(loss, wb_scalar(p->blow))) : NULL;
+    return loss ? wb_scale_loss(p->state, wb_mul(loss, wb_scalar(p->loss_factor))) : NULL;
 }
 
 static inline bool step(problem *p)
 {
     wb_tree *g;
     wb_scope *s = wb_scope_open();
-    wb_tensor *l = wb_withgradient(scaled_loss, p->model, ((wb_batch){.x = p->x, .y = p->y}), &g, p);
+    wb_tensor *l = wb_withgradient(scaled_loss, p->model, ((wb_batch){.x = p->x, .y = p->y}), &g,
+                                   p);
     bool good = l && !wb_update(p->state, p->model, g);
     return !wb_scope_close(s) && good;
 }
@@ -98,7 +106,8 @@ static inline wb_tensor *parameter_of(const problem *p, int slot)
     return wb_get(p->model, p->state->slots[slot].path);
 }
 
-/* Is each parameter its master, rounded?  And how many elements of masters are no halves? */
+/* Checks that each parameter is its master rounded to the narrow dtype.  Returns how many elements
+ * of the masters rounding changes. */
 static inline int64_t check_masters(const problem *p)
 {
     int64_t between = 0;
@@ -118,11 +127,12 @@ static inline int64_t check_masters(const problem *p)
     return between;
 }
 
-/* Everything that a step may change, as bits. */
+/* All parameters and moments in one array. */
 static inline array snapshot(const problem *p)
 {
     int64_t n = 0;
-    for (int i = 0; i < p->state->n; i++) n += (p->state->n_moments + 1) * wb_size(parameter_of(p, i));
+    for (int i = 0; i < p->state->n; i++)
+        n += (p->state->n_moments + 1) * wb_size(parameter_of(p, i));
     array all = ref_new(1, &n);
     double *at = all.at;
     for (int i = 0; i < p->state->n; i++)

@@ -7,7 +7,7 @@
 /* ---- training -------------------------------------------------------------------------------- */
 
 enum { SEEN = 4 };
-static const int looks[SEEN] = {0, 20, 60, 200};       /* after so many steps the loss is read */
+static const int looks[SEEN] = {0, 20, 60, 200};       /* numbers of steps before a loss is read */
 
 static void train(bool conv, wb_dtype mixed, double *seen)
 {
@@ -24,7 +24,7 @@ static void train(bool conv, wb_dtype mixed, double *seen)
     wb_scope_close(s);
 }
 
-/* On the way and after 200 steps the losses are those of f32 within 10 %. */
+/* During training and after 200 steps, the losses differ from those of f32 by less than 10 %. */
 TEST(losses_as_in_f32)
 {
     for (int conv = 0; conv < 2; conv++) {
@@ -47,7 +47,7 @@ static wb_loader *loader_of(const problem *p)
     return wb_dataloader(wb_dataset_of(p->x, p->y), .batchsize = ROWS);
 }
 
-/* wb_train scales by itself: the bits of the explicit loop. */
+/* wb_train scales the loss itself, and computes the same bits as the explicit loop. */
 TEST(train_scales_by_itself)
 {
     for (int i = 0; i < 2; i++) {
@@ -58,7 +58,8 @@ TEST(train_scales_by_itself)
         p.state = wb_setup(wb_AdamW(.eta = 0.003), p.model, .mixed = halves[i]);
         q.state = wb_setup(wb_AdamW(.eta = 0.003), q.model, .mixed = halves[i]);
         for (int k = 0; k < 6; k++) MADE(step(&p));
-        if (wb_train(loss_of, q.model, loader_of(&q), q.state, .epochs = 6)) fail_msg("%s", wb_error());
+        if (wb_train(loss_of, q.model, loader_of(&q), q.state, .epochs = 6))
+            fail_msg("%s", wb_error());
         for (int k = 0; k < p.state->n; k++) {
             array a = values_of(master_of(p.state, k)), b = values_of(master_of(q.state, k));
             assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
@@ -76,7 +77,8 @@ static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), 
 
 static wb_layer *block(void)
 {
-    wb_layer *attend = wb_Chain(wb_LayerNorm({WIDTH}), wb_MultiHeadAttention(WIDTH, 2, .causal = true));
+    wb_layer *attend = wb_Chain(wb_LayerNorm({WIDTH}),
+                                wb_MultiHeadAttention(WIDTH, 2, .causal = true));
     wb_layer *think = wb_Chain(wb_LayerNorm({WIDTH}), wb_Dense(WIDTH, 2 * WIDTH, wb_gelu),
                                wb_Dense(2 * WIDTH, WIDTH));
     return wb_Chain(wb_SkipConnection(attend, wb_add), wb_SkipConnection(think, wb_add));
@@ -99,7 +101,8 @@ static wb_tensor *gpt_loss(wb_layer *m, wb_batch b, void *state)
     return state ? wb_scale_loss(state, l) : l;
 }
 
-/* A line that repeats itself after eleven letters or so, begun somewhere else in each step. */
+/* Lines of a sequence of letters with period 11, from another position in each step.  The targets
+ * are the next letters. */
 static wb_batch line_of(int step, const wb_device *d)
 {
     int32_t x[LINES * CONTEXT], y[LINES * CONTEXT];
@@ -132,8 +135,8 @@ static void train_gpt(const wb_device *d, wb_dtype mixed, double *losses)
     wb_scope_close(s);
 }
 
-/* On the CPU and on OpenCL bf16 follows f32 within 3 % at each step; f16, which skips a few steps
- * until its scale is right, at the end. */
+/* On the CPU and on OpenCL, the losses differ from those of f32 on the CPU by less than 3 %: in
+ * bf16 at each step, in f16 at the end, since it skips steps until its scale is small enough. */
 TEST(a_gpt_on_two_devices)
 {
     const wb_device *places[2] = {wb_cpu_device(), NULL};
@@ -158,7 +161,7 @@ TEST(a_gpt_on_two_devices)
 
 /* ---- plans, recordings, files, devices ------------------------------------------------------- */
 
-static void say_nothing(wb_log_level level, const char *text, void *context)
+static void ignore_log(wb_log_level level, const char *text, void *context)
 {
 }
 
@@ -179,18 +182,19 @@ TEST(one_kernel_updates_all)
         problem p = {0};
         make(&p, false);
         MADE(p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]));
-        wb__cache_clear();                          /* the plan is made, and told */
+        wb__cache_clear();                          /* so that a plan is built and logged */
         fused_updates = segments = 0;
         wb_set_log(read_plan, NULL);
         MADE(step(&p));
-        wb_set_log(say_nothing, NULL);
+        wb_set_log(ignore_log, NULL);
         assert_int_equal(fused_updates, 1);
         assert_int_equal(segments, p.state->n);
         wb_scope_close(s);
     }
 }
 
-/* x[:5] becomes twice `from`, y[:3] twice `and_from`; the segments of the kernel that does both. */
+/* Assigns 2 from[:5] to x and 2 and_from[:3] to y.  Returns the number of segments of the kernel
+ * that does both. */
 static int segments_of(wb_tensor *x, wb_tensor *from, wb_tensor *y, wb_tensor *and_from)
 {
     const double want = 2 * wb_at(and_from, 0);
@@ -201,7 +205,7 @@ static int segments_of(wb_tensor *x, wb_tensor *from, wb_tensor *y, wb_tensor *a
     wb_set_log(read_plan, NULL);
     assert_int_equal(wb_assign(x, first) | wb_assign(y, second), 0);
     assert_int_equal(wb_eval(x, y), 0);
-    wb_set_log(say_nothing, NULL);
+    wb_set_log(ignore_log, NULL);
     assert_true(wb_at(x, 0) == 2 && wb_at(y, 0) == want);
     return segments;
 }
@@ -211,7 +215,8 @@ static wb_tensor *line(int64_t n, double value)
     return wb_variable(wb_full_array(value, WB_F32, 1, &n));
 }
 
-/* Kernels of one program share a pass, also where a variable that one reads is written. */
+/* Kernels with the same program are fused into one pass.  The values are right also where one
+ * kernel writes a variable that the other one reads. */
 TEST(kernels_of_one_program_share_a_pass)
 {
     wb_scope *s = wb_scope_open();
@@ -236,8 +241,8 @@ static int forward(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] ? 1 : -1;
 }
 
-/* Recorded steps give the bits of plain ones; what was recorded before the parameters changed their
- * dtype is recorded again. */
+/* Compiled steps compute the same bits as plain ones.  A function that was recorded before the
+ * parameters changed their dtype is recorded again. */
 TEST(recordings)
 {
     for (int i = 0; i < 2; i++) {
@@ -257,7 +262,8 @@ TEST(recordings)
         assert_memory_equal(a.at, b.at, (size_t)a.size * sizeof(double));
         wb_compiled *c = wb_compile(recorded, &q);
         for (int k = 0; k < 6; k++) {
-            if (k == 4) assert_true(!wb_adjust(p.state, .eta = 0.01) && !wb_adjust(q.state, .eta = 0.01));
+            if (k == 4)
+                assert_true(!wb_adjust(p.state, .eta = 0.01) && !wb_adjust(q.state, .eta = 0.01));
             MADE(step(&p));
             wb_tensor *loss;
             MADE(!wb_call_compiled(c, 2, (wb_tensor *[]){q.x, q.y}, 1, &loss));
@@ -270,7 +276,7 @@ TEST(recordings)
     }
 }
 
-/* Training on from a checkpoint gives the bits that never stopping gives. */
+/* Training resumed from a checkpoint computes the same bits as uninterrupted training. */
 TEST(checkpoints)
 {
     const char *path = "optim_mixed.checkpoint";
@@ -281,11 +287,12 @@ TEST(checkpoints)
         make(&q, true);
         make(&other, true);
         p.state = wb_setup(wb_Adam(.eta = 0.003), p.model, .mixed = halves[i]);
-        p.blow = 1e6;                                       /* f16: the scale is not its first */
+        p.loss_factor = 1e6;                                /* in f16, the scale is halved */
         MADE(step(&p));
-        p.blow = 1;
+        p.loss_factor = 1;
         for (int k = 0; k < 5; k++) MADE(step(&p));
-        MADE(!wb_checkpoint_save(path, &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
+        MADE(!wb_checkpoint_save(path,
+                                 &(wb_checkpoint){.model = p.model, .state = p.state, .epoch = 3}));
         for (int k = 0; k < 5; k++) MADE(step(&p));
         q.state = wb_setup(wb_Adam(.eta = 1), q.model, .mixed = halves[i]);
         wb_checkpoint c = {.model = q.model, .state = q.state};
@@ -305,7 +312,7 @@ TEST(checkpoints)
     }
 }
 
-/* On another device the same bits, and back. */
+/* Training that moves to another device and back computes the same bits. */
 TEST(devices)
 {
     for (int i = 0; i < 2; i++) {
@@ -335,7 +342,7 @@ TEST(devices)
     }
 }
 
-/* Out of place: a new model, the same numbers. */
+/* wb_update_new returns new models with the same numbers as updates in place. */
 TEST(out_of_place)
 {
     for (int i = 0; i < 2; i++) {
@@ -361,8 +368,8 @@ TEST(out_of_place)
 int main(int argc, char **argv)
 {
     setenv("WEBER_DEBUG", "plan", 1);               /* for one_kernel_updates_all */
-    wb_set_log(say_nothing, NULL);
-    wb_set_threads(1);                              /* so small that more would only wait */
+    wb_set_log(ignore_log, NULL);
+    wb_set_threads(1);                              /* the problems are too small for more */
     read_options(argc, argv);
     return run_all_cases();
 }

@@ -60,7 +60,7 @@ TEST(one_plan_for_all_steps)
     assert_int_equal(wb_stats().plans_built, built);
 }
 
-/* |g| is 0: no division by it */
+/* The norm of the gradients is 0: clipping does not divide by it. */
 TEST(clipping_nothing)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
@@ -74,7 +74,7 @@ static wb_tensor *halved(wb_tensor *g, const char *path, void *ctx)
     return (void)path, (void)ctx, wb_mul(g, wb_scalar(0.5));
 }
 
-/* The mapped tree is older than the tensors in it: the step's scope closes all the same. */
+/* wb_fmap creates its tree before the tensors in it.  The step's scope closes without an error. */
 TEST(mapped_gradients)
 {
     wb_layer *m = wb_Dense(2, 2, .init = wb_init_ones);
@@ -87,14 +87,16 @@ TEST(mapped_gradients)
     assert_true(wb_at(wb_get(m, "bias"), 1) == -1.5);
 }
 
-/* A guard keeps the parameters as they were, whatever is read first; the next good step is made. */
+/* After an update with a gradient that is not finite, all parameters are unchanged.  The next
+ * finite update is applied. */
 TEST(updates_that_are_not_finite)
 {
     const double bad[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
         wb_scope *scope = wb_scope_open();
         wb_tree *model = wb_tuple(wb_variable(wb_ones(2)), wb_variable(wb_ones(2)));
-        wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}), wb_ones(2));
+        wb_tree *g = wb_tuple(wb_from((float[]){1, (float)bad[k]}, WB_F32, 1, (int64_t[]){2}),
+                              wb_ones(2));
         wb_opt_state *s = wb_setup(wb_OptimiserChain(wb_ClipNorm(), wb_Momentum()), model);
         wb_clear_error();
         int status = wb_update(s, model, g);
@@ -125,8 +127,7 @@ static int guarded_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return wb_update(all[1], all[0], wb_gradient(out[0], (wb_tree *)all[0])) ? -1 : 1;
 }
 
-/* The loss is the guard of other rules: plain, recorded, and two updates of one evaluation. */
-/* Gradients that the program maps, to clip them by hand, are guarded by the loss as they were. */
+/* The loss guards updates with gradients that the program has mapped, for instance to clip them. */
 TEST_IN_SCOPE(mapped_gradients_are_guarded)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
@@ -139,10 +140,13 @@ TEST_IN_SCOPE(mapped_gradients_are_guarded)
     assert_true(wb_at(wb_get(model, "0"), 0) == 1);
 }
 
+/* The loss guards updates of rules without a norm: plain steps, compiled steps, and two updates in
+ * one evaluation. */
 TEST(losses_guard_updates)
 {
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2))), *other = wb_tuple(wb_variable(wb_ones(2)));
-    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model), *o = wb_setup(wb_Descent(.eta = 1), other);
+    wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model),
+                 *o = wb_setup(wb_Descent(.eta = 1), other);
     wb_tensor *good = wb_ones(2), *bad = wb_from((float[]){1, NAN}, WB_F32, 1, (int64_t[]){2}), *l;
     wb_compiled *c = wb_compile(guarded_step, (void *[]){model, s});
     for (int round = 0; round < 3; round++) {
@@ -156,7 +160,7 @@ TEST(losses_guard_updates)
         wb_clear_error();
         assert_int_equal(wb_scope_close(scope), 0);
     }
-    for (int which = 0; which < 3; which++) {               /* one of two, or none, is bad */
+    for (int which = 0; which < 3; which++) {               /* of two losses, one or none is bad */
         const double before = wb_at(wb_get(model, "0"), 0), then = wb_at(wb_get(other, "0"), 0);
         wb_scope *scope = wb_scope_open();
         int status = 0;
@@ -169,18 +173,19 @@ TEST(losses_guard_updates)
         if (!status) status = closed;
         assert_int_equal(status, which < 2 ? WB_ERROR_NUMBER : 0);
         if (which < 2 && !wb__this_thread()->eager)
-            assert_true(wb_at(wb_get(model, "0"), 0) == before && wb_at(wb_get(other, "0"), 0) == then);
+            assert_true(wb_at(wb_get(model, "0"), 0) == before &&
+                        wb_at(wb_get(other, "0"), 0) == then);
         wb_clear_error();
     }
     assert_true(wb_at(wb_get(other, "0"), 1) == 0);
 }
 
-/* Two guarded updates of one evaluation: any of their losses can be read first, and large ones
- * are finite. */
+/* Two guarded updates in one evaluation: either loss can be read first, and large losses count as
+ * finite though their sum overflows. */
 TEST(losses_of_two_updates_are_read)
 {
     for (int k = 0; k < 4; k++) {
-        const bool wide = k & 1;                    /* their sum is not finite in f16 */
+        const bool wide = k & 1;                    /* the losses' sum overflows f16 */
         wb_scope *scope = wb_scope_open();
         wb_tensor *x[2], *loss[2];
         wb_tree *model[2];
@@ -226,7 +231,7 @@ TEST(skipping_and_freezing)
                                              WB_NONE})});
     assert_int_equal(wb_update(s, m, some), 0);
     assert_true(wb_at(wb_get(m, "layers.1.bias"), 1) == -1);
-    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2); /* not even by its momentum */
+    assert_true(wb_at(wb_get(m, "layers.0.bias"), 0) == -2); /* nor does its momentum move it */
     REFUSED(!wb_freeze(s, "layers.7"), WB_ERROR_ARGUMENT, "freeze", "parameter", "\"layers.7\"");
     REFUSED(!wb_freeze(s, "layers.1.bia"), WB_ERROR_ARGUMENT, "freeze", "parameter",
             "\"layers.1.bia\"");
@@ -234,15 +239,15 @@ TEST(skipping_and_freezing)
             "wb_setup");
 }
 
-/* One state for a tie; separate gradients of its places are added, one gradient in both places
- * counts once. */
+/* A tied parameter has one state.  Different gradients of its two names are added; one gradient
+ * under both names counts once. */
 TEST(ties)
 {
     wb_tensor *w = wb_variable(wb_zeros(2));
     wb_tree *model = wb_tuple(w, w);
     wb_opt_state *s = wb_setup(wb_Descent(.eta = 1), model);
     assert_int_equal(s->n, 1);
-    for (int place = 0; place < 2; place++) {           /* either place freezes the parameter */
+    for (int place = 0; place < 2; place++) {           /* either name freezes the parameter */
         assert_int_equal(wb_freeze(s, place ? "1" : "0"), 0);
         assert_int_equal(wb_update(s, model, wb_tuple(wb_ones(2), wb_ones(2))), 0);
         assert_true(wb_at(w, 0) == 0);
@@ -300,7 +305,7 @@ TEST(out_of_place)
     assert_true((float)wb_at(wb_get(m, "layers.0.weight"), 0, 0) == before);
     wb_tree *g1 = wb_gradient(wb_sum(wb_square(wb_call(new1, x))), new1);
     wb_layer *new2 = wb_update_new(s, new1, g1);
-    /* the same two steps in place */
+    /* The same two steps in place */
     assert_int_equal(wb_update(t, m, g), 0);
     assert_true(wb_at(wb_get(m, "layers.0.weight"), 0, 0) ==
                 wb_at(wb_get(new1, "layers.0.weight"), 0, 0));
@@ -313,7 +318,7 @@ TEST(out_of_place)
     assert_int_equal(wb_parameter_count(new2), wb_parameter_count(m));
 }
 
-/* Half parameters have moments of f32, so small gradients are not lost. */
+/* The moments of f16 and bf16 parameters are f32, so that small gradients are not lost. */
 TEST(halves)
 {
     for (wb_dtype d = WB_F16; d <= WB_BF16; d++) {
@@ -327,7 +332,7 @@ TEST(halves)
     }
 }
 
-/* A recorded step: learning rates and step numbers advance, in f64 beside f32 too. */
+/* A compiled step uses the current learning rate and step number, for f32 and f64 parameters. */
 typedef struct { wb_opt_state *state; wb_tree *model; } recorded;
 
 static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)

@@ -4,9 +4,9 @@
 #include <unistd.h>
 #include <weber.h>
 
-/* What a function says on standard error, which is a file here and so no terminal. */
-static char said[4096];
-static void listen(void (*f)(void))
+/* The standard error output of f, written to a file, which is no terminal. */
+static char printed[4096];
+static void capture(void (*f)(void))
 {
     FILE *file = tmpfile();
     assert_non_null(file);
@@ -18,7 +18,7 @@ static void listen(void (*f)(void))
     dup2(before, STDERR_FILENO);
     close(before);
     rewind(file);
-    said[fread(said, 1, sizeof said - 1, file)] = 0;
+    printed[fread(printed, 1, sizeof printed - 1, file)] = 0;
     fclose(file);
 }
 
@@ -38,10 +38,10 @@ static void three_steps(void)
 
 TEST(test_progress_counts_and_averages)
 {
-    listen(three_steps);
-    assert_non_null(strstr(said, "epoch 7  3 steps in "));
-    assert_non_null(strstr(said, "mean loss 1  mean accuracy 0.5\n"));
-    assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);      /* one line, ended once */
+    capture(three_steps);
+    assert_non_null(strstr(printed, "epoch 7  3 steps in "));
+    assert_non_null(strstr(printed, "mean loss 1  mean accuracy 0.5\n"));
+    assert_ptr_equal(strchr(printed, '\n'), printed + strlen(printed) - 1);     /* one line */
 }
 
 static void no_value(void)
@@ -52,14 +52,14 @@ static void no_value(void)
     wb_progress_step(p, "loss", NULL);
     wb_progress_step(p, "loss", WB_NONE);
     wb_progress_step(NULL, "loss", NULL);
-    wb_scope_close(scope);                      /* ends the bar too */
+    wb_scope_close(scope);                      /* ends the progress bar */
 }
 
 TEST(test_progress_without_values_ends_with_its_scope)
 {
-    listen(no_value);
-    assert_non_null(strstr(said, "reading  3 steps in "));
-    assert_null(strstr(said, "loss"));
+    capture(no_value);
+    assert_non_null(strstr(printed, "reading  3 steps in "));
+    assert_null(strstr(printed, "loss"));
 }
 
 static char *read_file(const char *path)
@@ -85,7 +85,7 @@ TEST(test_curves_leave_gaps_and_escape_names)
     wb_series series[] = {{"a < b & c", 5, x, y}, {"flat", 5, x, flat}, {"none", 0, NULL, NULL}};
     assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 3, series), 0);
     char *text = read_file("pictures.svg");
-    assert_int_equal(count(text, "<polyline"), 3);              /* the first in two pieces */
+    assert_int_equal(count(text, "<polyline"), 3);          /* NaN divides the first into two */
     assert_int_equal(count(text, "<svg"), count(text, "</svg>"));
     assert_int_equal(count(text, "<text"), count(text, "</text>"));
     assert_non_null(strstr(text, "a &lt; b &amp; c"));
@@ -97,8 +97,9 @@ TEST(test_curves_leave_gaps_and_escape_names)
         wb_svg_curves("pictures.svg", NULL, NULL, NULL, 1, &(wb_series){"one", 1, one, one}), 0);
     assert_null(strstr(read_file("pictures.svg"), "nan"));
 
-    wb_series strange = {"run\x01", 1, one, one};        /* what XML does not take */
-    assert_int_equal(wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
+    wb_series strange = {"run\x01", 1, one, one};        /* a character that XML forbids */
+    assert_int_equal(
+        wb_svg_curves("pictures.svg", "caf\xe9 \xef\xbf\xbf", "\x7f", "\xc3\xa9", 1, &strange), 0);
     text = read_file("pictures.svg");
     const char *written[] = {">run\\x01<", ">caf\\xe9 ?<", ">\\x7f<", ">\xc3\xa9<"};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -106,7 +107,7 @@ TEST(test_curves_leave_gaps_and_escape_names)
     remove("pictures.svg");
 }
 
-TEST(test_curves_say_what_is_wrong)
+TEST(test_curves_report_what_is_wrong)
 {
     assert_int_equal(wb_svg_curves("pictures.svg", "t", "x", "y", 0, NULL), WB_ERROR_ARGUMENT);
     wb_clear_error();

@@ -88,7 +88,8 @@ static int same_bits(wb_tensor *x, const char *path, void *ctx)
 static void assert_same(void *a, void *b)
 {
     comparing c = {b, 0};
-    /* under WEBER_EAGER running statistics do not wait for the loss */
+    /* Under WEBER_EAGER, running statistics are updated before the loss is checked: not
+     * compared. */
     int (*each)(void *, int (*)(wb_tensor *, const char *, void *), void *) =
         wb__this_thread()->eager ? wb_each_parameter : wb_each_tensor;
     assert_int_equal(each(a, same_bits, &c), 0);
@@ -112,7 +113,7 @@ TEST(losses_that_are_not_finite)
         assert_int_equal(s->slots[0].steps, 2);
         wb_seed(9);
         int64_t n = 0;
-        WB_EACH_BATCH(batch, l) {                       /* the two batches before it, alone */
+        WB_EACH_BATCH(batch, l) {                       /* trains on the two good batches only */
             if (n++ == 2) break;
             wb_tree *g;
             wb_withgradient(loss, b, batch, &g);
@@ -145,7 +146,8 @@ static run begin(uint64_t seed)
     return r;
 }
 
-/* Steps until `until` in all, over as many epochs as that takes; saves after step `save`. */
+/* Does the steps after step `from` to step `until`, over several epochs; saves after step
+ * `save`. */
 static void go(run *r, int from, int until, int save, const char *path)
 {
     int n = from;
@@ -175,8 +177,8 @@ static const char *file_name(void)
 TEST(resuming_is_never_stopping)
 {
     const char *path = file_name();
-    for (int stop = 5; stop <= 13;
-         stop++) { /* epochs have 6 batches: stops within one, at its end, after it */
+    /* Epochs have 6 batches: training stops within an epoch, at its end or after it. */
+    for (int stop = 5; stop <= 13; stop++) {
         run a = begin(11);
         go(&a, 0, 15, stop, path);
         run b = begin(12);                              /* other values, another order */
@@ -274,7 +276,7 @@ TEST(each_may_stop_the_loader)
     int calls = 0;
     assert_int_equal(wb_train(loss, m, stopped, s, .epochs = 3, .each = stop_after_two,
                               .ctx = &calls), 0);
-    assert_int_equal(calls, 6);                         /* it used to go on for ever */
+    assert_int_equal(calls, 6);                         /* two batches in each of 3 epochs */
     assert_int_equal(wb_loader_epoch(stopped), 3);
     assert_int_equal(s->slots[0].steps, 6);
 }

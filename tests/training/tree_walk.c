@@ -33,7 +33,7 @@ TEST(paths)
     REFUSED(wb_layer_at(m, "layers"), WB_ERROR_ARGUMENT, "layer_at", "\"layers\"", "tree", "layer");
     REFUSED(wb_get(NULL, "x"), WB_ERROR_ARGUMENT, "get:", "object", "NULL");
     REFUSED(wb_tuple(m, NULL), WB_ERROR_ARGUMENT, "tuple", "element", "1", "NULL");
-    REFUSED(wb_tuple(m, wb_Adam()), WB_ERROR_ARGUMENT, "tuple", "element", "1", "rule", "tensors",
+    REFUSED(wb_tuple_array(2, (void *[]){m, wb_Adam()}), WB_ERROR_ARGUMENT, "tuple", "element", "1", "rule", "tensors",
             "trees");
     REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}), WB_ERROR_ARGUMENT,
             "named_tuple", "elements", "\"a\"");
@@ -99,8 +99,8 @@ TEST(mapping_keeps_ties)
     assert_ptr_equal(wb_layer_at(mapped, "layers.0"), wb_layer_at(mapped, "layers.2"));
     assert_ptr_equal(wb_get(mapped, "layers.0.bias"), wb_get(m, "layers.0.bias"));
     assert_int_equal(wb_layer_at(mapped, "layers.1")->mode, WB__MODE_TEST);
-    assert_int_equal(wb_parameter_count(mapped),
-                     wb_parameter_count(m)); /* statistics stay frozen */
+    /* Running statistics do not become parameters. */
+    assert_int_equal(wb_parameter_count(mapped), wb_parameter_count(m));
     assert_true(wb_at(wb_get(mapped, "layers.0.weight"), 0, 1) ==
                 2 * wb_at(wb_get(m, "layers.0.weight"), 0, 1));
     assert_non_null(wb_call(mapped, wb_zeros(3, 2)));
@@ -177,7 +177,7 @@ TEST(gradients)
     REFUSED(wb_gradient(y, w), WB_ERROR_SHAPE, "gradient", "loss", "[2] f32", "element");
     REFUSED(wb_gradient(NULL, w), WB_ERROR_ARGUMENT, "gradient_tensor", "loss", "NULL");
 
-    /* a tie has the sum of both uses in both places */
+    /* Both names of a tie have the sum of the gradients of both uses. */
     wb_layer *m = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_Dense(2, 2, .no_bias = true));
     wb_tensor *in = wb_from((float[]){1, 2}, WB_F32, 2, (int64_t[]){1, 2});
     wb_layer *apart = wb_fmap(twice, m, NULL);

@@ -14,12 +14,13 @@ static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *
     if (!wb__floating(what, x) || !wb__floating(what, w) ||
         (!b && wb__null(what, "b (WB_NONE for no bias)")))
         return false;
-    wb__read_options(s, sizeof *s, given);
-    *a = (wb__conv_attr){.groups = s->groups || s->has_groups ? s->groups : 1};
-    if (!wb__sliding_pair(what, "stride", s->stride, s->has_stride, 1, 1) ||
-        !wb__sliding_pair(what, "dilation", s->dilation, s->has_dilation, 1, 1) ||
-        !wb__sliding_pair(what, "outpad", s->outpad, s->has_outpad, 0, 0) ||
-        !wb__sliding_pad(what, s->pad, s->has_pad))
+    wb__given g;
+    if (!wb__read_options(what, s, sizeof *s, given, &g)) return false;
+    *a = (wb__conv_attr){.groups = wb__int_option(&g, "groups", -1, s->groups, 1)};
+    if (!wb__sliding_pair(what, &g, "stride", -1, s->stride, 1, 1) ||
+        !wb__sliding_pair(what, &g, "dilation", -1, s->dilation, 1, 1) ||
+        !wb__sliding_pair(what, &g, "outpad", -1, s->outpad, 0, 0) ||
+        !wb__sliding_pad(what, &g, s->pad))
         return false;
     memcpy(a->stride, s->stride + 1, sizeof a->stride);
     memcpy(a->dilation, s->dilation + 1, sizeof a->dilation);

@@ -9,12 +9,13 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
 {
     if (!wb__floating(what, x)) return NULL;
     wb_pool_options s;
-    wb__read_options(&s, sizeof s, o);
+    wb__given g;
+    if (!wb__read_options(what, &s, sizeof s, o, &g)) return NULL;
     wb__pool_attr a = {{0}, {0}, {0}, {0}};
     const int64_t *window = (s.window + 1);
-    if (!wb__sliding_pair(what, "window", s.window, s.has_window, 0, 0) ||
-        !wb__sliding_pair(what, "stride", s.stride, s.has_stride, window[0], window[1]) ||
-        !wb__sliding_pad(what, s.pad, s.has_pad))
+    if (!wb__sliding_pair(what, &g, "window", -1, s.window, 0, 0) ||
+        !wb__sliding_pair(what, &g, "stride", -1, s.stride, window[0], window[1]) ||
+        !wb__sliding_pad(what, &g, s.pad))
         return NULL;
     memcpy(a.window, window, sizeof a.window);
     memcpy(a.stride, s.stride + 1, sizeof a.stride);

@@ -26,8 +26,21 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
 static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
                     wb_reduce_options *o, unsigned *mask)
 {
-    wb__read_options(o, sizeof *o, options);
-    if (!wb__ints_read(what, "axes", o->axes, o->has_axes, WB_MAX_DIMS)) return false;
+    wb__given g;
+    if (!wb__read_options(what, o, sizeof *o, options, &g)) return false;
+    const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
+    const int n = wb__by_place(&g);
+    if (n && wb__is_given(&g, "axes", -1))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: axes by position and .axes: give one of both",
+                        what),
+               false;
+    for (int i = 0; i < n; i++)
+        if (g.option[i].numbers >= 0)
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: a list of axes needs its name: .axes = {...}",
+                            what),
+                   false;
+    if (n) wb_ints_set(o->axes, n, by_place);
+    if (!wb__ints_read(what, &g, "axes", -1, o->axes, WB_MAX_DIMS)) return false;
     *mask = o->axes[0] ? 0 : all_axes(x);
     for (int i = 0; i < o->axes[0]; i++) {
         int axis = wb__axis(what, x, o->axes[1 + i]);

@@ -48,19 +48,19 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *k,
     return true;
 }
 
-bool wb__sliding_pair(const char *what, const char *option, int64_t *list, bool given,
-                      int64_t first, int64_t second)
+bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
+                      int64_t *list, int64_t first, int64_t second)
 {
-    if (!wb__ints_read(what, option, list, given, 2)) return false;
+    if (!wb__ints_read(what, given, option, position, list, 2)) return false;
     if (list[0] < 1) list[1] = first;
     if (list[0] < 2) list[2] = list[0] ? list[1] : second;
     list[0] = 2;
     return true;
 }
 
-bool wb__sliding_pad(const char *what, int64_t *list, bool given)
+bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list)
 {
-    if (!wb__ints_read(what, "pad", list, given, 4)) return false;
+    if (!wb__ints_read(what, given, "pad", -1, list, 4)) return false;
     const int64_t *v = (list + 1), n = list[0];
     const int64_t sides[4] = {v[0], n == 4 ? v[1] : v[0], n == 1 ? v[0] : n == 2 ? v[1] : v[2],
                               n == 1 ? v[0] : n == 2 ? v[1] : v[3]};

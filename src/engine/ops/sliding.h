@@ -2,7 +2,7 @@
 #ifndef WB__SLIDING_H
 #define WB__SLIDING_H
 
-#include "base/base.h"
+#include "base/options.h"
 
 /* Whether all numbers are large enough, and small enough that sums of products of two do not
  * overflow.  Else sets the error.  `dilation` NULL: 1. */
@@ -15,9 +15,9 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *windo
                       int64_t *size);
 /* Reads an option for two axes: {s} means {s, s}; if it is not given it is {first, second}.  False,
  * with the error set, if it has more than two numbers. */
-bool wb__sliding_pair(const char *what, const char *option, int64_t *list, bool given,
-                      int64_t first, int64_t second);
+bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
+                      int64_t *list, int64_t first, int64_t second);
 /* Reads padding (top, bottom, left, right): {p} is all four; {h, w} means {h, h, w, w}. */
-bool wb__sliding_pad(const char *what, int64_t *list, bool given);
+bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list);
 
 #endif

@@ -1,4 +1,4 @@
-/* Handles, calls and wrong uses, counted; the one lock.  A test part: see vgpu.h. */
+/* Counts of handles, calls and wrong uses; the lock of the double.  See vgpu.h. */
 #include "inside.h"
 
 #include <pthread.h>
@@ -71,8 +71,8 @@ void vgpu_enter(vgpu_counter *c)
     else vgpu_count(c);
 }
 
-/* What a correct program never meets.  OUT_OF_MEMORY, faults of kernels (which are
- * counted where they happen) and the like are no mistakes of the call. */
+/* True for results that a correct program never gets.  Others, such as OUT_OF_MEMORY and faults of
+ * kernels (which vgpu_fault counts), are not mistakes of the call. */
 static bool is_mistake(CUresult r)
 {
     switch ((int)r) {
@@ -105,15 +105,15 @@ int64_t vgpu_calls(const char *name)
 
 /* ---- calls that fail ------------------------------------------------------------------------- */
 
-static int64_t asked, failed, fail_at;
-static bool fail_all;                   /* from there on */
+static int64_t attempts, failed, fail_at;
+static bool fail_all;                   /* the later calls fail too */
 static char first_failed[200];
 
 static void read_variable(void)
 {
     const char *text = vgpu_env("VGPU_FAIL", "0");
     char *end = NULL;
-    asked = 0;
+    attempts = 0;
     fail_at = strtoll(text, &end, 10);
     fail_all = *end == '+';
 }
@@ -128,11 +128,11 @@ bool vgpu_fails(const char *name)
     for (size_t i = 0; i < sizeof never / sizeof *never && fail_at; i++)
         may &= !strstr(name, never[i]);
     if (fail_at && may) {
-        asked++;
-        fails = fail_all ? asked >= fail_at : asked == fail_at;
+        attempts++;
+        fails = fail_all ? attempts >= fail_at : attempts == fail_at;
     }
     if (fails && !failed++)
-        snprintf(first_failed, sizeof first_failed, "call %lld, %s", (long long)asked, name);
+        snprintf(first_failed, sizeof first_failed, "call %lld, %s", (long long)attempts, name);
     pthread_mutex_unlock(&lock);
     return fails;
 }
@@ -172,7 +172,7 @@ void vgpu_forget(void)
     pthread_mutex_unlock(&lock);
 }
 
-__attribute__((destructor)) static void judge(void)
+__attribute__((destructor)) static void exit_if_wrong(void)
 {
     if (!wrong || !vgpu_env_number("VGPU_STRICT", 0)) return;
     fprintf(stderr, "vgpu: %lld wrong uses, the first: %s\n", (long long)wrong, first_wrong);
@@ -182,26 +182,27 @@ __attribute__((destructor)) static void judge(void)
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* All addresses that were ever handed out as handles, so that any number can be asked for. */
+/* A hash table of all addresses that were ever handles, so that any number can be checked before it
+ * is used as a pointer. */
 static struct {
     uintptr_t *slots;
-    size_t room, n;
+    size_t capacity, n;
 } handles;
 
 static size_t slot_of(uintptr_t address)
 {
-    size_t i = (address >> 4) * 0x9e3779b97f4a7c15u & (handles.room - 1);
-    while (handles.slots[i] && handles.slots[i] != address) i = (i + 1) & (handles.room - 1);
+    size_t i = (address >> 4) * 0x9e3779b97f4a7c15u & (handles.capacity - 1);
+    while (handles.slots[i] && handles.slots[i] != address) i = (i + 1) & (handles.capacity - 1);
     return i;
 }
 
 static void remember(uintptr_t address)
 {
-    if (2 * (handles.n + 1) > handles.room) {
+    if (2 * (handles.n + 1) > handles.capacity) {
         uintptr_t *old = handles.slots;
-        const size_t n = handles.room;
-        handles.room = n ? 2 * n : 1024;
-        handles.slots = vgpu_zeroed(handles.room * sizeof *handles.slots);
+        const size_t n = handles.capacity;
+        handles.capacity = n ? 2 * n : 1024;
+        handles.slots = vgpu_zeroed(handles.capacity * sizeof *handles.slots);
         for (size_t i = 0; i < n; i++)
             if (old[i]) handles.slots[slot_of(old[i])] = old[i];
         free(old);
@@ -232,8 +233,8 @@ void vgpu_end(void *object)
 bool vgpu_is(const void *handle, vgpu_kind kind)
 {
     const vgpu_object *o = handle;
-    return handle && handles.room && handles.slots[slot_of((uintptr_t)handle)] && o->kind == kind
-           && !o->dead;
+    return handle && handles.capacity && handles.slots[slot_of((uintptr_t)handle)]
+           && o->kind == kind && !o->dead;
 }
 
 void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object))

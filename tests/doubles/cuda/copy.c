@@ -1,7 +1,7 @@
-/* Copies.  A test part: see vgpu.h.
+/* Copies.  See vgpu.h.
  *
- * Host memory that is not pinned is read before a call returns, and written before it returns;
- * pinned memory is read and written when the stream comes to the copy. */
+ * Host memory that is not pinned is read or written before the call returns; pinned memory when the
+ * stream executes the copy. */
 #include "inside.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct {
     void *to;
     const void *from;
     size_t bytes;
-    void *staged;                       /* a copy of what was at `from`; NULL: it is read there */
+    void *staged;                       /* a copy of the source that replaces it; NULL: none */
 } copy;
 
 static CUresult run_copy(vgpu_work *w)
@@ -61,7 +61,7 @@ API(cuMemcpyDtoHAsync_v2, (void *to, CUdeviceptr from, size_t bytes, CUstream s)
     return pinned ? CUDA_SUCCESS : vgpu_wait_stream(s);
 }
 
-static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+static CUresult device_copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
 {
     CONTEXT(c);
     TRY(vgpu_stream(s, false));
@@ -73,7 +73,7 @@ static CUresult between(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream
 API(cuMemcpyDtoDAsync_v2, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s),
     (to, from, bytes, s))
 {
-    return between(to, from, bytes, s);
+    return device_copy(to, from, bytes, s);
 }
 API(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                         CUcontext from_context, size_t bytes, CUstream s),
@@ -86,5 +86,5 @@ API(cuMemcpyPeerAsync, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
     const vgpu_block *a = vgpu_block_of(to), *b = vgpu_block_of(from);
     if (bytes && (!a || !b || a->device != to_context->device || b->device != from_context->device))
         return CUDA_ERROR_INVALID_VALUE;
-    return between(to, from, bytes, s);
+    return device_copy(to, from, bytes, s);
 }

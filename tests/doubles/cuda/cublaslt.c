@@ -1,14 +1,14 @@
-/* A test double of cuBLASLt: every product by a plain loop, in double, when its stream comes to it.
- * A test part: see vgpu.h.
+/* A test double of cuBLASLt: plain loops in double compute each product in stream order.  See
+ * vgpu.h.
  *
- * Columns or rows in order, transposes, batches, f32, f64, f16 and bf16, epilogues.  Descriptors are
- * checked as the real library does; where a matrix leaves its block of memory, where an address is
- * less aligned than the heuristic was told, or an algorithm was chosen for another problem, is a
- * wrong use.  The workspace is aligned to 256, and NULL where an algorithm needs none; it is filled
- * with what is not a number.
+ * It has both matrix orders, transposes, batches, f32, f64, f16 and bf16, and epilogues.
+ * Descriptors are checked as in the real library.  Wrong uses are a matrix that exceeds its block
+ * of memory, an address that is aligned less than the preferences promised, and an algorithm of
+ * another problem.  The workspace must be aligned to 256 bytes, and be NULL if the algorithm needs
+ * none; it is filled with NaN.
  *
- *   VGPU_LT_DECLINES   every n-th descriptor of a product cannot be made
- *   VGPU_LT_REFUSES    every n-th product is refused when it is launched */
+ *   VGPU_LT_DECLINES=n   the creation of every n-th product's descriptor fails
+ *   VGPU_LT_REFUSES=n    the launch of every n-th product fails */
 #include "number.h"
 #include "vgpu.h"
 
@@ -41,10 +41,10 @@ enum {
 
 enum { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_16BF = 75, COMPUTE_TF32 = 77 };
 enum { ROW_ORDER = 1 };
-/* Bits of epilogues. */
+/* Bits of epilogues.  SUMS...: the bias gradient, sums of the result or of an operand. */
 enum {
-    PLAIN = 1, RELU = 2, BIAS = 4, BACK_OF_RELU = 8, SUMS = 16, GELU = 32, BACK_OF_GELU = 64,
-    AUX = 128, SUMS_OF_A = 256, SUMS_OF_B = 512
+    PLAIN = 1, RELU = 2, BIAS = 4, RELU_GRAD = 8, SUMS = 16, GELU = 32, GELU_GRAD = 64, AUX = 128,
+    SUMS_OF_A = 256, SUMS_OF_B = 512
 };
 
 typedef struct {
@@ -67,7 +67,7 @@ typedef struct {
     uint32_t mode, reductions, align[4];
 } preference;
 
-/* One product, with its addresses; also a task's payload. */
+/* One product with its addresses: the payload of a vgpu_task. */
 typedef struct {
     desc d;
     layout a, b, c;
@@ -78,17 +78,17 @@ typedef struct {
     double alpha, beta;
 } product;
 
-struct algo {                           /* what the 64 bytes hold */
+struct algo {                           /* the content of a cublasLtMatmulAlgo_t */
     uint64_t magic, problem;
     uint64_t workspace;
     uint32_t align[4];
 };
 static const uint64_t magic = 0x7667707561c67373u;
-_Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "room");
+_Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm must fit");
 
 static int64_t alive;                   /* handles and descriptors */
 
-/* Whether this is an n-th call, n as the environment says. */
+/* Counts a call; true if it is an n-th one, where n is the value of the environment variable. */
 static bool is_turn(const char *variable, int64_t *calls)
 {
     const char *n = getenv(variable);
@@ -235,14 +235,14 @@ LT(cublasStatus_t, MatmulPreferenceSetAttribute,
     return SET(preference_fields);
 }
 
-/* ---- what is asked --------------------------------------------------------------------------- */
+/* ---- problems and algorithms ----------------------------------------------------------------- */
 
 static bool known_type(int type)
 {
     return type == VGPU_F32 || type == VGPU_F64 || type == VGPU_F16 || type == VGPU_BF16;
 }
 
-/* Elements from the first to behind the last. */
+/* The number of elements in memory from the first to the last one. */
 static int64_t extent(const layout *l)
 {
     const int64_t lines = (int64_t)(l->order == ROW_ORDER ? l->rows : l->cols);
@@ -261,14 +261,14 @@ static cublasStatus_t check_epilogue(const product *p)
     const uint32_t e = p->d.epilogue;
     static const uint32_t known[] = {
         PLAIN, RELU, BIAS, RELU | BIAS, RELU | AUX, RELU | AUX | BIAS, GELU, GELU | BIAS,
-        GELU | AUX, GELU | AUX | BIAS, BACK_OF_RELU | AUX, BACK_OF_RELU | AUX | SUMS,
-        BACK_OF_GELU | AUX, BACK_OF_GELU | AUX | SUMS, SUMS_OF_A, SUMS_OF_B};
+        GELU | AUX, GELU | AUX | BIAS, RELU_GRAD | AUX, RELU_GRAD | AUX | SUMS, GELU_GRAD | AUX,
+        GELU_GRAD | AUX | SUMS, SUMS_OF_A, SUMS_OF_B};
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= known[i] == e;
     if (!found) return CUBLAS_STATUS_INVALID_VALUE;
     if (e & (BIAS | SUMS | SUMS_OF_A | SUMS_OF_B) && !p->d.bias) return CUBLAS_STATUS_INVALID_VALUE;
     if (!(e & AUX)) return CUBLAS_STATUS_SUCCESS;
-    const int64_t unit = e & (RELU | BACK_OF_RELU) ? 128 : 8;
+    const int64_t unit = e & (RELU | RELU_GRAD) ? 128 : 8;
     if (!p->d.aux || p->d.aux_ld < p->m || p->d.aux_ld % unit) return CUBLAS_STATUS_INVALID_VALUE;
     if (p->d.aux % 16) return CUBLAS_STATUS_NOT_SUPPORTED;
     return p->c.batch > 1 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -283,7 +283,8 @@ static cublasStatus_t read_problem(product *p, const void *d, const void *a, con
     memcpy(&p->a, a, sizeof p->a);
     memcpy(&p->b, b, sizeof p->b);
     memcpy(&p->c, c, sizeof p->c);
-    if (memcmp(c, out, sizeof p->c)) return CUBLAS_STATUS_NOT_SUPPORTED;    /* C is D here */
+    /* the double supports equal layouts of C and D only */
+    if (memcmp(c, out, sizeof p->c)) return CUBLAS_STATUS_NOT_SUPPORTED;
     p->m = (int64_t)p->c.rows;
     p->n = (int64_t)p->c.cols;
     p->k = (int64_t)(p->d.op_a ? p->a.rows : p->a.cols);
@@ -306,7 +307,7 @@ static cublasStatus_t read_problem(product *p, const void *d, const void *a, con
     return check_epilogue(p);
 }
 
-/* Of everything but addresses. */
+/* A hash of the problem: of everything except addresses. */
 static uint64_t hash(const product *p)
 {
     const int64_t all[] = {
@@ -314,24 +315,26 @@ static uint64_t hash(const product *p)
         p->b.order, p->c.order, p->a.ld, p->b.ld, p->c.ld, p->a.step, p->b.step, p->c.step,
         p->c.batch, p->m, p->n, p->k};
     uint64_t h = 14695981039346656037u;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) h = (h ^ (uint64_t)all[i]) * 1099511628211u;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        h = (h ^ (uint64_t)all[i]) * 1099511628211u;
     return h;
 }
 
-/* One algorithm: where the sum is long, and it may, it is made in parts in the workspace. */
+/* There is one algorithm for a problem.  If k is large and the preferences permit it, it needs a
+ * workspace, as for split sums. */
 LT(cublasStatus_t, MatmulAlgoGetHeuristic,
    (cublasLtHandle_t handle, cublasLtMatmulDesc_t d, cublasLtMatrixLayout_t a,
     cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
-    cublasLtMatmulPreference_t wish, int room, cublasLtMatmulHeuristicResult_t results[], int *n))
+    cublasLtMatmulPreference_t limits, int most, cublasLtMatmulHeuristicResult_t results[], int *n))
 {
     product p;
-    if (!handle || !wish || room < 1 || !results || !n) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!handle || !limits || most < 1 || !results || !n) return CUBLAS_STATUS_INVALID_VALUE;
     *n = 0;
     const cublasStatus_t status = read_problem(&p, (void *)d, (void *)a, (void *)b, (void *)c,
                                                (void *)out);
     if (status) return status;
     preference w;
-    memcpy(&w, (void *)wish, sizeof w);
+    memcpy(&w, (void *)limits, sizeof w);
     struct algo algo = {.magic = magic, .problem = hash(&p)};
     if (p.k >= 2 * p.m && w.reductions) algo.workspace = (uint64_t)(p.m * p.n * p.c.batch) * 4 + 16;
     if (algo.workspace > w.workspace) algo.workspace = 0;
@@ -352,11 +355,11 @@ LT(cublasStatus_t, MatmulAlgoGetHeuristic,
 static double element(const char *at, const layout *l, int op, int64_t batch, int64_t i, int64_t j)
 {
     const int64_t row = op ? j : i, col = op ? i : j;
-    const int64_t place = l->order == ROW_ORDER ? row * l->ld + col : col * l->ld + row;
-    return vgpu_load(at, l->type, batch * l->step + place);
+    const int64_t index = l->order == ROW_ORDER ? row * l->ld + col : col * l->ld + row;
+    return vgpu_load(at, l->type, batch * l->step + index);
 }
 
-/* Rounded as the compute type says. */
+/* An element of an operand, rounded to the compute type. */
 static double operand(const product *p, const char *at, const layout *l, int op, int64_t batch,
                       int64_t i, int64_t j)
 {
@@ -365,8 +368,8 @@ static double operand(const product *p, const char *at, const layout *l, int op,
            : p->d.compute == COMPUTE_16BF ? vgpu_round(v, 8, -125) : v;
 }
 
-/* What becomes of one element, and of what lies beside it. */
-static double finish(const product *p, double v, int64_t i, int64_t j)
+/* The epilogue of element [i, j], whose sum is v.  May write the auxiliary matrix. */
+static double epilogue(const product *p, double v, int64_t i, int64_t j)
 {
     const uint32_t e = p->d.epilogue;
     char *aux = (char *)(uintptr_t)p->d.aux;
@@ -378,8 +381,8 @@ static double finish(const product *p, double v, int64_t i, int64_t j)
     if (e & AUX && e & GELU) vgpu_store(aux, p->c.type, at, v);
     if (e & RELU) v = v > 0 || v != v ? v : 0;
     if (e & GELU) v = vgpu_gelu(v);
-    if (e & BACK_OF_RELU) v = *bits & bit ? v : 0;
-    if (e & BACK_OF_GELU) v *= vgpu_gelu_slope(vgpu_load(aux, p->c.type, at));
+    if (e & RELU_GRAD) v = *bits & bit ? v : 0;
+    if (e & GELU_GRAD) v *= vgpu_gelu_slope(vgpu_load(aux, p->c.type, at));
     return v;
 }
 
@@ -414,7 +417,7 @@ static void one_batch(const product *p, int64_t batch, double *a, double *b)
             for (int64_t l = 0; l < p->k; l++) v += a[i * p->k + l] * b[j * p->k + l];
             v *= p->alpha;
             if (p->beta != 0) v += p->beta * vgpu_load(p->at_c, p->c.type, at);
-            vgpu_store(p->at_d, p->c.type, at, finish(p, v, i, j));
+            vgpu_store(p->at_d, p->c.type, at, epilogue(p, v, i, j));
         }
     }
 }
@@ -433,14 +436,14 @@ static int run(void *payload)
     return 0;
 }
 
-/* Whether what is read or written at an address is all in one block. */
+/* True if these bytes are within one block and the address is aligned; else a wrong use. */
 static bool reaches(const char *what, const void *at, int64_t bytes, uint32_t align)
 {
     const uint64_t address = (uint64_t)(uintptr_t)at;
     const size_t span = vgpu_span(address);
     if (span >= (size_t)bytes && address % align == 0) return true;
-    vgpu_wrong("cublasLtMatmul: %s at %#llx: of %lld bytes %zu are there; to be aligned to %u", what,
-               (unsigned long long)address, (long long)bytes, span, align);
+    vgpu_wrong("cublasLtMatmul: %s at %#llx: of %lld bytes %zu are there; to be aligned to %u",
+               what, (unsigned long long)address, (long long)bytes, span, align);
     return false;
 }
 
@@ -455,7 +458,7 @@ static bool check_addresses(const product *p, const struct algo *algo)
 {
     const int64_t each = (int64_t)vgpu_size(p->c.type);
     const uint32_t e = p->d.epilogue;
-    const int64_t aux_bits = e & (RELU | BACK_OF_RELU) ? 1 : 8 * each;
+    const int64_t aux_bits = e & (RELU | RELU_GRAD) ? 1 : 8 * each;
     return reaches("A", p->at_a, extent(&p->a) * each, algo->align[0])
            && reaches("B", p->at_b, extent(&p->b) * each, algo->align[1])
            && reaches("D", p->at_d, extent(&p->c) * each, algo->align[3])
@@ -477,7 +480,8 @@ LT(cublasStatus_t, Matmul,
     cublasLtMatrixLayout_t out_layout, const cublasLtMatmulAlgo_t *chosen, void *workspace,
     size_t workspace_bytes, cudaStream_t stream))
 {
-    static const cublasStatus_t refusals[] = {15, 7, 3, 13};    /* NOT_SUPPORTED ... */
+    /* NOT_SUPPORTED, INVALID_VALUE, ALLOC_FAILED, EXECUTION_FAILED */
+    static const cublasStatus_t refusals[] = {15, 7, 3, 13};
     static int64_t calls, refused;
     product p;
     struct algo algo;
@@ -492,7 +496,8 @@ LT(cublasStatus_t, Matmul,
     }
     memcpy(&algo, chosen, sizeof algo);
     if (algo.magic != magic || algo.problem != hash(&p) || workspace_bytes < algo.workspace) {
-        vgpu_wrong("cublasLtMatmul: the algorithm is another problem's, or its workspace too small");
+        vgpu_wrong("cublasLtMatmul: the algorithm is another problem's, or its workspace is"
+                   " too small");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     p.at_a = a;

@@ -1,15 +1,15 @@
-/* A test double of cuDNN's graph interface: descriptors, and plans that run by plain loops
- * (cudnn_run.c).  A test part: see vgpu.h.
+/* A test double of cuDNN's graph interface: descriptors, and plans that plain loops execute
+ * (cudnn_run.c).  See vgpu.h.
  *
- * It takes the graphs that the backend makes; whether the real cuDNN does is asked by
- * tests/drivers/cuda_plans.c.  Attributes must be of their descriptor and set before it is finished; tensors
- * must be in the pack, be aligned as they say, and lie in one block.  The workspace is filled with
- * what is not a number.
+ * It accepts the graphs that the backend builds; tests/drivers/cuda_plans.c tests whether the real
+ * cuDNN accepts them.  An attribute must belong to its kind of descriptor and be set before the
+ * descriptor is finalized.  Tensors must be in the variant pack, have the alignment that they
+ * declare, and be within one block of memory.  The workspace is filled with NaN.
  *
- *   VGPU_DNN_DECLINES   every n-th plan cannot be made
- *   VGPU_DNN_REFUSES    every n-th plan is refused when it is launched
- *   VGPU_DNN_NOTES      numerical notes, as bits, of the first of two engines for each graph
- *   VGPU_DNN_WORKSPACE  bytes that plans ask for */
+ *   VGPU_DNN_DECLINES=n   finalizing every n-th plan fails
+ *   VGPU_DNN_REFUSES=n    the launch of every n-th plan fails
+ *   VGPU_DNN_NOTES=bits   each graph has two engines, the first with these numerical notes
+ *   VGPU_DNN_WORKSPACE    the bytes of workspace that plans need */
 #include "cudnn.h"
 #include "number.h"
 
@@ -35,9 +35,9 @@ typedef struct {
 } descriptor;
 
 static const uint32_t alive = 0xcd99, dead = 0xdead;
-static int64_t noted;                   /* runs of engines that have notes */
+static int64_t noted;                   /* runs of engines with numerical notes, see below */
 
-/* Since the library was opened. */
+/* The number of runs of engines with numerical notes since the library was opened. */
 VGPU_API int64_t vgpu_dnn_noted(void);
 VGPU_API int64_t vgpu_dnn_noted(void) { return __atomic_load_n(&noted, __ATOMIC_RELAXED); }
 
@@ -49,7 +49,7 @@ static int64_t from_environment(const char *variable, int64_t otherwise)
 
 static int64_t workspace_bytes(void) { return from_environment("VGPU_DNN_WORKSPACE", 4096); }
 
-/* Whether this is an n-th call, n as the environment says. */
+/* Counts a call; true if it is an n-th one, where n is the value of the environment variable. */
 static bool is_turn(const char *variable, int64_t *calls)
 {
     const int64_t n = from_environment(variable, 0);
@@ -67,9 +67,9 @@ DNN(const char *, GetErrorString, (wb__dnn_enum status))
                                                 : "CUDNN_STATUS_BAD_PARAM";
 }
 
-DNN(void, GetLastErrorString, (char *message, size_t room))
+DNN(void, GetLastErrorString, (char *message, size_t size))
 {
-    if (room) *message = 0;
+    if (size) *message = 0;
 }
 
 /* ---- handles --------------------------------------------------------------------------------- */
@@ -108,12 +108,12 @@ DNN(wb__dnn_enum, BackendCreateDescriptor, (wb__dnn_enum type, cudnnBackendDescr
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* One that is still there, or NULL. */
+/* The descriptor if it has not been destroyed; else NULL, and a wrong use of `call`. */
 static descriptor *valid(cudnnBackendDescriptor_t opaque, const char *call)
 {
     descriptor *d = opaque;
     if (d && d->magic == alive) return d;
-    vgpu_wrong("%s: of no descriptor, or one that is gone", call);
+    vgpu_wrong("%s: no descriptor, or a destroyed one", call);
     return NULL;
 }
 
@@ -127,11 +127,12 @@ DNN(wb__dnn_enum, BackendDestroyDescriptor, (cudnnBackendDescriptor_t opaque))
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The first attributes of each kind of descriptor; they go on to the next hundred, or this many. */
+/* True if descriptors of this type have the attribute `name`, as ranges of attribute numbers. */
 static bool belongs(int type, int name)
 {
     static const struct { int type, first, last; } ranges[] = {
-        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 9}, {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 106},
+        {CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0, 9},
+        {CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, 100, 106},
         {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 200, 204},
         {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, 400, 407},
         {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, 700, 705},
@@ -167,7 +168,8 @@ DNN(wb__dnn_enum, BackendSetAttribute,
 {
     descriptor *d = valid(opaque, "cudnnBackendSetAttribute");
     if (!d) return CUDNN_STATUS_BAD_PARAM;
-    if (d->finished || !values || n < 1 || !belongs(d->type, (int)name) || d->n == MOST_ATTRIBUTES) {
+    if (d->finished || !values || n < 1 || !belongs(d->type, (int)name) ||
+        d->n == MOST_ATTRIBUTES) {
         vgpu_wrong("cudnnBackendSetAttribute: %u of a descriptor of kind %d%s", name, d->type,
                    d->finished ? ", which is finished" : "");
         return CUDNN_STATUS_BAD_PARAM;
@@ -217,7 +219,8 @@ static bool numbers(const descriptor *d, int name, int64_t *to, int64_t n)
     return true;
 }
 
-/* The tensor's place in the program, which it is given; -1: there is none; -2: it is wrong. */
+/* The index of the tensor in the program, to which it is added if it is new; -1: there is none;
+ * -2: it is invalid. */
 static int tensor(cudnn_program *p, const descriptor *of, int name)
 {
     const descriptor *d = linked(of, name);
@@ -226,7 +229,7 @@ static int tensor(cudnn_program *p, const descriptor *of, int name)
     t.id = number(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, -1);
     t.align = number(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1);
     t.type = (int32_t)number(d, CUDNN_ATTR_TENSOR_DATA_TYPE, -1);
-    t.between = (uint8_t)number(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0);
+    t.is_virtual = (uint8_t)number(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0);
     t.by_value = (uint8_t)number(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0);
     if (!d->finished || t.id < 0 || t.type < 0 ||
         !numbers(d, CUDNN_ATTR_TENSOR_DIMENSIONS, t.dims, 4) ||
@@ -252,7 +255,8 @@ static bool operation(cudnn_program *p, const descriptor *d)
 {
     size_t k = 0;
     while (k < sizeof kinds / sizeof *kinds && kinds[k].kind != d->type) k++;
-    if (k == sizeof kinds / sizeof *kinds || !d->finished || p->n_ops == CUDNN_MOST_OPS) return false;
+    if (k == sizeof kinds / sizeof *kinds || !d->finished || p->n_ops == CUDNN_MOST_OPS)
+        return false;
     const descriptor *how = kinds[k].how < 0 ? NULL : linked(d, kinds[k].how);
     cudnn_op o = {.kind = d->type, .b = -1, .t = -1, .axis = -1};
     if (kinds[k].how >= 0 && (!how || !how->finished)) return false;
@@ -292,7 +296,7 @@ static bool program_of(const descriptor *graph, cudnn_program *p)
 
 /* ---- engines and plans ----------------------------------------------------------------------- */
 
-/* A configuration is one of the graph that stands in it, as its only attribute. */
+/* The graph of a plan.  Engine configurations have it as an attribute. */
 static const descriptor *graph_of(const descriptor *plan)
 {
     const descriptor *config = linked(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -332,12 +336,13 @@ static bool add_attribute(descriptor *d, int name, int type, const void *value)
     return true;
 }
 
-/* There is one engine for every graph; two where the first is to have numerical notes. */
-static wb__dnn_enum results(const descriptor *heuristic, int64_t room, int64_t *n, void *values)
+/* The engine configurations of a graph: one, or two if VGPU_DNN_NOTES gives the first engine
+ * numerical notes. */
+static wb__dnn_enum results(const descriptor *heuristic, int64_t most, int64_t *n, void *values)
 {
     const attribute *graph = find(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
     *n = from_environment("VGPU_DNN_NOTES", 0) ? 2 : 1;
-    for (int64_t i = 0; i < *n && i < room; i++) {
+    for (int64_t i = 0; i < *n && i < most; i++) {
         descriptor *config;
         memcpy(&config, (char *)values + i * 8, sizeof config);
         if (!valid(config, "cudnnBackendGetAttribute") || config->n ||
@@ -351,7 +356,7 @@ static wb__dnn_enum results(const descriptor *heuristic, int64_t room, int64_t *
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* The engine of a configuration has its number. */
+/* Copies the index of a configuration's engine to its engine descriptor. */
 static wb__dnn_enum engine_of(const descriptor *config, int64_t *n, void *values)
 {
     const int64_t number_of = number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
@@ -363,19 +368,19 @@ static wb__dnn_enum engine_of(const descriptor *config, int64_t *n, void *values
                ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }
 
-static wb__dnn_enum notes_of(const descriptor *engine, int64_t room, int64_t *n, void *values)
+static wb__dnn_enum notes_of(const descriptor *engine, int64_t most, int64_t *n, void *values)
 {
     const int64_t bits = from_environment("VGPU_DNN_NOTES", 0);
     int *to = values;
     *n = 0;
     for (int i = 0; i < 32 && !number(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0); i++)
-        if (bits >> i & 1 && *n < room) to[(*n)++] = i;
+        if (bits >> i & 1 && *n < most) to[(*n)++] = i;
     return CUDNN_STATUS_SUCCESS;
 }
 
 DNN(wb__dnn_enum, BackendGetAttribute,
-    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t room, int64_t *n,
-     void *values))
+    (cudnnBackendDescriptor_t opaque, wb__dnn_enum name, wb__dnn_enum type, int64_t most,
+     int64_t *n, void *values))
 {
     const descriptor *d = valid(opaque, "cudnnBackendGetAttribute");
     const int64_t which = d ? number(d, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0) : 0;
@@ -383,9 +388,9 @@ DNN(wb__dnn_enum, BackendGetAttribute,
     (void)type;
     if (!d) return CUDNN_STATUS_BAD_PARAM;
     switch (name) {
-    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return results(d, room, n, values);
+    case CUDNN_ATTR_ENGINEHEUR_RESULTS: return results(d, most, n, values);
     case CUDNN_ATTR_ENGINECFG_ENGINE: return engine_of(d, n, values);
-    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: return notes_of(d, room, n, values);
+    case CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: return notes_of(d, most, n, values);
     case CUDNN_ATTR_ENGINE_GLOBAL_INDEX:
         memcpy(values, &which, sizeof which);
         *n = 1;
@@ -395,7 +400,7 @@ DNN(wb__dnn_enum, BackendGetAttribute,
         *n = 1;
         return CUDNN_STATUS_SUCCESS;
     default:
-        vgpu_wrong("cudnnBackendGetAttribute: %u is not on the double", name);
+        vgpu_wrong("cudnnBackendGetAttribute: this double does not know attribute %u", name);
         return CUDNN_STATUS_BAD_PARAM;
     }
 }
@@ -409,13 +414,14 @@ static bool has_notes(const descriptor *plan)
            !number(config, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 0);
 }
 
-/* Gives a tensor its place out of the pack; one that is handed over by value, its number. */
-static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointers)
+/* Sets a tensor's address from the variant pack, or its value if it is passed by value.  False: it
+ * is not in the pack, or its memory is too small or not aligned. */
+static bool set_address(cudnn_tensor *t, const attribute *ids, const attribute *pointers)
 {
     int64_t reach = 1;
     const int64_t each = t->type == CUDNN_DATA_FLOAT ? 4 : 2;
     void *at = NULL;
-    if (t->between) return true;
+    if (t->is_virtual) return true;
     for (int64_t i = 0; i < ids->n; i++) {
         int64_t id;
         memcpy(&id, ids->data + i * 8, sizeof id);
@@ -430,9 +436,9 @@ static bool place(cudnn_tensor *t, const attribute *ids, const attribute *pointe
     if (at && t->address % (uint64_t)t->align == 0 &&
         vgpu_span(t->address) >= (size_t)(reach * each))
         return true;
-    vgpu_wrong("cudnnBackendExecute: tensor %lld at %p: of %lld bytes %zu are there; aligned to %lld",
-               (long long)t->id, at, (long long)(reach * each), at ? vgpu_span(t->address) : 0,
-               (long long)t->align);
+    vgpu_wrong("cudnnBackendExecute: tensor %lld at %p: of %lld bytes %zu are there; to be aligned"
+               " to %lld", (long long)t->id, at, (long long)(reach * each),
+               at ? vgpu_span(t->address) : 0, (long long)t->align);
     return false;
 }
 
@@ -448,7 +454,8 @@ DNN(wb__dnn_enum, BackendExecute,
     const attribute *pointers = pack ? find(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) : NULL;
     bool good = p && d && pack && pack->finished && d->finished && ids && pointers &&
                 ids->n == pointers->n && program_of(graph_of(d), p);
-    for (int i = 0; good && i < p->n_tensors; i++) good = place(&p->tensor[i], ids, pointers);
+    for (int i = 0; good && i < p->n_tensors; i++)
+        good = set_address(&p->tensor[i], ids, pointers);
     if (good) {
         p->workspace = (void *)(intptr_t)number(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, 0);
         p->workspace_bytes = (size_t)workspace_bytes();
@@ -457,8 +464,8 @@ DNN(wb__dnn_enum, BackendExecute,
     }
     if (good && has_notes(d)) __atomic_add_fetch(&noted, 1, __ATOMIC_RELAXED);
     if (!good) vgpu_wrong("cudnnBackendExecute: a plan, a pack or a workspace is wrong");
-    const int e = good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p)
-                       : 1;
+    const int e =
+        good ? vgpu_enqueue(handle->stream, "cudnnBackendExecute", cudnn_run, p, sizeof *p) : 1;
     free(p);
     return e ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }

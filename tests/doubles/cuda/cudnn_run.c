@@ -1,5 +1,5 @@
-/* The double of cuDNN: a graph's operations one after another, by plain loops, in double.  What
- * lies between them is rounded where its type has 16 bits.  A test part: see vgpu.h. */
+/* The double of cuDNN: executes a graph's operations one after another, in plain loops in double.
+ * Intermediate results of 16-bit types are rounded.  See vgpu.h. */
 #include "cudnn.h"
 #include "number.h"
 
@@ -18,16 +18,16 @@ static int64_t count(const cudnn_tensor *t)
     return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
 }
 
-/* The index of element i in order, and its place in memory. */
+/* Sets at[] to the indices of element i in row-major order; returns its offset in memory. */
 static int64_t split(const cudnn_tensor *t, int64_t i, int64_t at[4])
 {
-    int64_t place = 0;
+    int64_t offset = 0;
     for (int d = 3; d >= 0; d--) {
         at[d] = i % t->dims[d];
         i /= t->dims[d];
-        place += at[d] * t->strides[d];
+        offset += at[d] * t->strides[d];
     }
-    return place;
+    return offset;
 }
 
 static int64_t join(const cudnn_tensor *t, const int64_t at[4])
@@ -37,7 +37,7 @@ static int64_t join(const cudnn_tensor *t, const int64_t at[4])
     return i;
 }
 
-/* The values of an operand: made before, or read. */
+/* The values of an operand: of an earlier operation, or read from memory. */
 static const double *read_tensor(const cudnn_program *p, values *all, int which)
 {
     const cudnn_tensor *t = &p->tensor[which];
@@ -47,7 +47,7 @@ static const double *read_tensor(const cudnn_program *p, values *all, int which)
     if (!v) abort();
     for (int64_t i = 0; i < n; i++)
         v[i] = t->by_value ? t->value
-             : t->between ? NAN
+             : t->is_virtual ? NAN
                           : vgpu_load((void *)(uintptr_t)t->address, type_of(t), split(t, i, at));
     return all->v[which] = v;
 }
@@ -60,16 +60,17 @@ static double *new_tensor(const cudnn_program *p, values *all, int which)
     return all->v[which];
 }
 
-static void finish(const cudnn_program *p, values *all, int which)
+/* Rounds a virtual result, or writes a result to memory. */
+static void write_tensor(const cudnn_program *p, values *all, int which)
 {
     const cudnn_tensor *t = &p->tensor[which];
     double *v = all->v[which];
     int64_t at[4];
     for (int64_t i = 0; i < count(t); i++) {
-        const int64_t place = split(t, i, at);
-        if (t->between && t->type == CUDNN_DATA_HALF) v[i] = vgpu_of_half(vgpu_to_half(v[i]));
-        if (t->between && t->type == CUDNN_DATA_BFLOAT16) v[i] = vgpu_round(v[i], 8, -125);
-        if (!t->between) vgpu_store((void *)(uintptr_t)t->address, type_of(t), place, v[i]);
+        const int64_t offset = split(t, i, at);
+        if (t->is_virtual && t->type == CUDNN_DATA_HALF) v[i] = vgpu_of_half(vgpu_to_half(v[i]));
+        if (t->is_virtual && t->type == CUDNN_DATA_BFLOAT16) v[i] = vgpu_round(v[i], 8, -125);
+        if (!t->is_virtual) vgpu_store((void *)(uintptr_t)t->address, type_of(t), offset, v[i]);
     }
 }
 
@@ -90,7 +91,7 @@ static double apply(int mode, double x, double b, double t)
     case CUDNN_POINTWISE_CMP_GE: return x >= b;
     case CUDNN_POINTWISE_BINARY_SELECT: return t != 0 ? x : b;
     case CUDNN_POINTWISE_IDENTITY: return x;
-    default: vgpu_wrong("cuDNN: no pointwise mode %d on the double", mode); return NAN;
+    default: vgpu_wrong("cuDNN: this double does not know pointwise mode %d", mode); return NAN;
     }
 }
 
@@ -141,37 +142,39 @@ static void matmul(const cudnn_program *p, const cudnn_op *o, values *all)
     }
 }
 
-/* The same memory seen otherwise: here always the last two dimensions exchanged. */
+/* A reshape, of which only the transposition of the last two dimensions is supported. */
 static void reshape(const cudnn_program *p, const cudnn_op *o, values *all)
 {
     const cudnn_tensor *from = &p->tensor[o->x], *y = &p->tensor[o->y];
     const double *x = read_tensor(p, all, o->x);
     double *v = new_tensor(p, all, o->y);
     int64_t at[4];
-    const bool turned = from->dims[2] == y->dims[3] && from->dims[3] == y->dims[2] &&
-                        from->strides[2] == y->strides[3] && from->strides[3] == y->strides[2] &&
-                        from->strides[0] == y->strides[0] && from->strides[1] == y->strides[1];
-    if (!turned) vgpu_wrong("cuDNN: a reshape that is no transpose");
+    const bool transposes = from->dims[2] == y->dims[3] && from->dims[3] == y->dims[2] &&
+                            from->strides[2] == y->strides[3] &&
+                            from->strides[3] == y->strides[2] &&
+                            from->strides[0] == y->strides[0] &&
+                            from->strides[1] == y->strides[1];
+    if (!transposes) vgpu_wrong("cuDNN: a reshape that is no transpose");
     for (int64_t i = 0; i < count(y); i++) {
         split(y, i, at);
         v[i] = x[join(from, (int64_t[4]){at[0], at[1], at[3], at[2]})];
     }
 }
 
-/* Every product of an element of x and one of w, added to one of y: the three kinds read two of
- * them and make the third. */
+/* A convolution or one of its gradients.  For each triple of elements of x, w and y that belong
+ * together, the product of two is added to the third, which is an element of the result. */
 static void convolution(const cudnn_program *p, const cudnn_op *o, values *all)
 {
     const cudnn_tensor *x = &p->tensor[o->x], *w = &p->tensor[o->b], *y = &p->tensor[o->y];
     const bool data = o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
     const bool filter = o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;
-    const int made = data ? o->x : filter ? o->b : o->y;
+    const int result = data ? o->x : filter ? o->b : o->y;
     const double *vx = data ? NULL : read_tensor(p, all, o->x);
     const double *vw = filter ? NULL : read_tensor(p, all, o->b);
     const double *vy = data || filter ? read_tensor(p, all, o->y) : NULL;
     const int64_t groups = x->dims[1] / w->dims[1], per = w->dims[0] / groups;
-    double *v = new_tensor(p, all, made);
-    for (int64_t i = 0; i < count(&p->tensor[made]); i++) v[i] = 0;
+    double *v = new_tensor(p, all, result);
+    for (int64_t i = 0; i < count(&p->tensor[result]); i++) v[i] = 0;
     int64_t at[4], f[4];
     for (int64_t i = 0; i < count(y); i++) {
         split(y, i, at);
@@ -199,7 +202,7 @@ int cudnn_run(void *program)
     if (p->workspace_bytes) memset(p->workspace, 0xff, p->workspace_bytes);
     for (int i = 0; i < p->n_ops; i++) {
         const cudnn_op *o = &p->op[i];
-        int made = o->y;
+        int result = o->y;
         switch (o->kind) {
         case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: pointwise(p, o, &all); break;
         case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR: reduce(p, o, &all); break;
@@ -207,10 +210,12 @@ int cudnn_run(void *program)
         case CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR: reshape(p, o, &all); break;
         default:
             convolution(p, o, &all);
-            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR) made = o->x;
-            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR) made = o->b;
+            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR)
+                result = o->x;
+            if (o->kind == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR)
+                result = o->b;
         }
-        finish(p, &all, made);
+        write_tensor(p, &all, result);
     }
     for (int i = 0; i < CUDNN_MOST_TENSORS; i++) free(all.v[i]);
     return 0;

@@ -1,5 +1,5 @@
-/* Devices, their primary contexts, and which context is each thread's current one.  A test part:
- * see vgpu.h. */
+/* Devices, their primary contexts, and the stack of current contexts of each thread.  See
+ * vgpu.h. */
 #include "inside.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { DEEPEST = 64 };
 static _Thread_local CUcontext stack[DEEPEST];
 static _Thread_local int depth;
 
-/* CUDA_VISIBLE_DEVICES: numbers of devices, up to the first that is none or comes again. */
+/* CUDA_VISIBLE_DEVICES: device numbers, up to the first one that is invalid or repeated. */
 static void see_devices(void)
 {
     long long all = vgpu_env_number("VGPU_DEVICES", 2);
@@ -55,7 +55,8 @@ API(cuDriverGetVersion, (int *version), (version))
     return CUDA_SUCCESS;
 }
 
-/* The real NVRTC asks for tables of the driver's own, and does without; no wrong use. */
+/* The real NVRTC calls this for internal tables of the driver and works without them: this is not a
+ * wrong use. */
 VGPU_API CUresult cuGetExportTable(const void **table, const CUuuid *id);
 VGPU_API CUresult cuGetExportTable(const void **table, const CUuuid *id)
 {
@@ -214,7 +215,7 @@ API(cuCtxSynchronize, (void), ())
     return vgpu_wait_context(c);
 }
 
-/* ---- neighbours ------------------------------------------------------------------------------ */
+/* ---- peer access ----------------------------------------------------------------------------- */
 
 API(cuDeviceCanAccessPeer, (int *can, CUdevice d, CUdevice peer), (can, d, peer))
 {

@@ -1,6 +1,6 @@
-/* What the doubles declare of the driver's interface: names, numbers and layouts are NVIDIA's.
- * With VGPU_TOOLKIT defined it is the toolkit's own header, so that a compiler compares all
- * definitions with it. */
+/* The part of the driver's interface that the doubles define: names, numbers and layouts are
+ * NVIDIA's.  With VGPU_TOOLKIT the toolkit's own header is included instead, so that the compiler
+ * compares all definitions with it. */
 #ifndef VGPU_DRIVER_H
 #define VGPU_DRIVER_H
 
@@ -83,7 +83,7 @@ typedef struct CUmemPoolProps_st {
 } CUmemPoolProps;
 typedef enum { CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4 } CUmemPool_attribute;
 
-/* What tests of the double itself call; what else there is, its files define. */
+/* The functions that tests of the double call.  The double's files declare all others. */
 CUresult cuInit(unsigned flags);
 CUresult cuDeviceGetCount(int *n);
 CUresult cuDeviceGetName(char *name, int length, CUdevice d);

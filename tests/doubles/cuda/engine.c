@@ -1,12 +1,12 @@
-/* Runs a kernel, one group after another.  A test part: see vgpu.h.
+/* Executes a kernel, one group after another.  See vgpu.h.
  *
- * A fiber runs a group's items one after another, as a loop would; where an item comes to a barrier
- * its fiber stops there, and another one goes on with the items that are left.  So a kernel without
- * barriers costs a call an item, and one with barriers a fiber an item.  All items must stop at the
- * same barrier before any goes on.
+ * A fiber executes a group's items in a loop.  At a barrier the item's fiber stops, and another
+ * fiber continues with the remaining items.  So a kernel without barriers costs one call for each
+ * item, and a kernel with barriers one fiber for each item.  All items must stop at the same
+ * barrier before any continues.
  *
- * With VGPU_ORDER=backward groups and items come in the opposite order: where a barrier is missing,
- * or one group reads what another one writes, the result is another one. */
+ * With VGPU_ORDER=backward groups and items run in the opposite order: if a barrier is missing, or
+ * a group reads elements that another group writes, the result is different. */
 #include "inside.h"
 
 #include <setjmp.h>
@@ -23,10 +23,10 @@ enum { STACK = 128 << 10, PAGE = 4096, MOST_ITEMS = 1024 };
 static void body(void);
 
 #if defined(__x86_64__)
-typedef struct { void *at; } place;
+typedef struct { void *at; } saved_stack;
 
-/* Keeps what a callee must on this stack, and goes on with the other one. */
-void vgpu_switch(place *from, const place *to);
+/* Saves the registers that a callee must preserve on this stack, and continues on the other one. */
+void vgpu_switch(saved_stack *from, const saved_stack *to);
 __asm__(".text\n.globl vgpu_switch\n.hidden vgpu_switch\n.type vgpu_switch,@function\n"
         "vgpu_switch:\n"
         "    push %rbp\n    push %rbx\n    push %r12\n    push %r13\n    push %r14\n    push %r15\n"
@@ -36,20 +36,20 @@ __asm__(".text\n.globl vgpu_switch\n.hidden vgpu_switch\n.type vgpu_switch,@func
         "    ret\n"
         ".size vgpu_switch, .-vgpu_switch\n");
 
-static void prepare(place *p, char *stack)
+static void prepare(saved_stack *p, char *stack)
 {
     void **top = (void **)(stack + STACK);
-    *--top = NULL;                      /* where `body` would return to, which it does not */
+    *--top = NULL;                      /* the return address of `body`, which never returns */
     *--top = (void *)(uintptr_t)body;
     for (int i = 0; i < 6; i++) *--top = NULL;
     p->at = top;
 }
 #else
 #include <ucontext.h>
-typedef ucontext_t place;
-static void vgpu_switch(place *from, const place *to) { swapcontext(from, to); }
+typedef ucontext_t saved_stack;
+static void vgpu_switch(saved_stack *from, const saved_stack *to) { swapcontext(from, to); }
 
-static void prepare(place *p, char *stack)
+static void prepare(saved_stack *p, char *stack)
 {
     getcontext(p);
     p->uc_stack.ss_sp = stack;
@@ -62,13 +62,13 @@ static void prepare(place *p, char *stack)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 static struct {
-    place at;
+    saved_stack at;
     char *stack;
-    bool waits;                         /* at a barrier, else it has run out of items */
+    bool waits;                         /* at a barrier; else no item is left for it */
     int line;
     unsigned item;
 } fibers[MOST_ITEMS];
-static place home;
+static saved_stack home;
 static int current, n_prepared;
 
 static const vgpu_grid *grid;
@@ -107,7 +107,7 @@ static void barrier(int line)
     go_to_item(fibers[me].item);
 }
 
-/* Until its next barrier, or until no item is left. */
+/* Runs fiber f until its next barrier, or until no item is left. */
 static void resume(int f)
 {
     for (; n_prepared <= f; n_prepared++) {
@@ -159,7 +159,7 @@ static bool run_group(void)
             resume(i);
             still += fibers[i].waits;
         }
-        if (still && still < waiting) continue;     /* n_finished tells */
+        if (still && still < waiting) continue;     /* n_finished > 0: an error above */
         waiting = still;
     }
     return true;
@@ -183,7 +183,7 @@ bool vgpu_run_grid(const vgpu_grid *g)
         g->here->group.z = (unsigned)(i / g->groups[0] / g->groups[1]);
         good = run_group();
     }
-    if (!good) n_prepared = 0;          /* some fibers are in the middle of something */
+    if (!good) n_prepared = 0;          /* some fibers have stopped within an item */
     grid = NULL;
     return good;
 }
@@ -203,10 +203,11 @@ static void on_fault(int number, siginfo_t *info, void *context)
         vgpu_fault_address = info->si_addr;
         siglongjmp(*recovery, 1);
     }
-    sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, NULL);    /* not ours */
+    /* not in a kernel: the handler that was there before gets the signal */
+    sigaction(number, number == SIGSEGV ? &before_segv : &before_bus, NULL);
 }
 
-/* Only while something runs: others, such as a test's framework, have handlers of their own. */
+/* Installs the handlers, only while a kernel runs: a test framework has handlers of its own. */
 static void catch_faults(void)
 {
     static _Thread_local bool has_stack;

@@ -1,14 +1,14 @@
-/* Streams that are recorded, and graphs, which are what was recorded.  A test part: see vgpu.h.
+/* Stream capture and graphs.  See vgpu.h.
  *
- * A capture holds one stream: events are not recorded or waited for in it, so that a graph is a
- * list of commands in their order. */
+ * A capture covers one stream, and events cannot be used in it, so that a graph is a list of
+ * commands in their order. */
 #include "inside.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is launched; never changed. */
+/* The commands of an executable graph; never changed. */
 typedef struct {
     int references, n;
     vgpu_work *work[];
@@ -16,14 +16,14 @@ typedef struct {
 
 struct CUgraph_st {
     vgpu_object object;
-    int n, room;
+    int n, capacity;
     vgpu_work **work;
 };
 
 struct CUgraphExec_st {
     vgpu_object object;
     plan *plan;
-    vgpu_ticket *running;               /* its last launch: the next one comes after it */
+    vgpu_ticket *running;               /* the end of its last launch, which the next waits for */
 };
 
 struct vgpu_capture {
@@ -47,7 +47,7 @@ static void end_graph(CUgraph g)
     vgpu_end(g);
 }
 
-/* ---- streams that are recorded --------------------------------------------------------------- */
+/* ---- stream capture -------------------------------------------------------------------------- */
 
 static CUresult state_of(const struct vgpu_capture *c)
 {
@@ -62,9 +62,9 @@ CUresult vgpu_capture_put(CUstream s, vgpu_work *w)
         vgpu_work_drop(w);
         return invalid;
     }
-    if (g->n == g->room) {
-        g->room = g->room ? 2 * g->room : 16;
-        g->work = realloc(g->work, (size_t)g->room * sizeof *g->work);
+    if (g->n == g->capacity) {
+        g->capacity = g->capacity ? 2 * g->capacity : 16;
+        g->work = realloc(g->work, (size_t)g->capacity * sizeof *g->work);
         if (!g->work) abort();
     }
     g->work[g->n++] = w;
@@ -103,7 +103,7 @@ API(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode), (s, mode))
     return CUDA_SUCCESS;
 }
 
-/* The graph of the stream's capture, which is over. */
+/* Ends the stream's capture and returns its graph. */
 static CUgraph leave(CUstream s)
 {
     struct vgpu_capture *c = s->capture, **p = &captures;
@@ -137,7 +137,7 @@ static CUresult end_capture(CUstream s, CUgraph *graph)
     return result;
 }
 
-/* Where it is made to fail, the capture has ended all the same. */
+/* If VGPU_FAIL makes it fail, the capture has ended all the same. */
 VGPU_API CUresult cuStreamEndCapture(CUstream s, CUgraph *graph)
 {
     static vgpu_counter counter = {"cuStreamEndCapture", 0, NULL};

@@ -1,5 +1,4 @@
-/* What libcuda's and libnvrtc's doubles must agree in about images of modules.  A test part: see
- * vgpu.h. */
+/* Functions for images of modules that the doubles of libcuda and libnvrtc share.  See vgpu.h. */
 #include "inside.h"
 
 uint64_t vgpu_hash(const void *data, size_t bytes)
@@ -10,7 +9,7 @@ uint64_t vgpu_hash(const void *data, size_t bytes)
     return h;
 }
 
-/* What compiled kernels may use of this machine's processor. */
+/* Compiler flags for features of this machine's processor. */
 const char *vgpu_machine_flags(void)
 {
 #if defined(__x86_64__)

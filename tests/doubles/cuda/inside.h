@@ -1,4 +1,4 @@
-/* What the files of the driver's double share.  A test part: see vgpu.h. */
+/* Declarations that the files of the driver's double share.  See vgpu.h. */
 #ifndef VGPU_INSIDE_H
 #define VGPU_INSIDE_H
 
@@ -9,8 +9,8 @@
 
 enum { VGPU_MOST_DEVICES = 8, VGPU_MOST_ARGUMENTS = 4096, VGPU_ALIGNMENT = 256 };
 
-/* A function of the driver: made to fail where a test asks (vgpu_fails), counted, alone in the
- * double while it runs; a result that tells of a mistake goes into the books.
+/* Defines a function of the driver.  It fails if VGPU_FAIL selects it, is counted, holds the
+ * double's lock while it runs, and a result that indicates a mistake counts as a wrong use.
  *   API(cuCtxSetCurrent, (CUcontext c), (c)) { ... return CUDA_SUCCESS; } */
 #define API(name, parameters, arguments)                                                         \
     static CUresult name##_inside parameters;                                                    \
@@ -24,7 +24,7 @@ enum { VGPU_MOST_DEVICES = 8, VGPU_MOST_ARGUMENTS = 4096, VGPU_ALIGNMENT = 256 }
     }                                                                                            \
     static CUresult name##_inside parameters
 
-enum { VGPU_FAILURE = 701 };            /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES */
+enum { VGPU_FAILURE = 701 };            /* CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: for VGPU_FAIL */
 
 typedef struct vgpu_counter {
     const char *name;
@@ -34,11 +34,11 @@ typedef struct vgpu_counter {
 
 void vgpu_enter(vgpu_counter *c);
 CUresult vgpu_leave(vgpu_counter *c, CUresult result);
-/* For counting alone, where the lock is held. */
+/* Counts a call; the lock must be held. */
 void vgpu_count(vgpu_counter *c);
 
-/* The context that a call is for; returns from the function where there is none, or a fault was
- * met in it. */
+/* Defines c as the current context.  Returns an error from the calling function if there is none or
+ * a fault occurred in it. */
 #define CONTEXT(c)                                                                               \
     CUcontext c = vgpu_current();                                                                \
     if (!c) return CUDA_ERROR_INVALID_CONTEXT;                                                   \
@@ -49,15 +49,15 @@ void vgpu_count(vgpu_counter *c);
         if (tried) return tried;                                                                 \
     } while (0)
 
-/* ---- books ----------------------------------------------------------------------------------- */
+/* ---- handles and counts ---------------------------------------------------------------------- */
 
 typedef enum {
     VGPU_STREAM, VGPU_EVENT, VGPU_MODULE, VGPU_FUNCTION, VGPU_POOL, VGPU_GRAPH, VGPU_EXEC,
     VGPU_KINDS
 } vgpu_kind;
 
-/* The beginning of whatever a handle means.  Handles are never used again, so that one that was
- * given back is known. */
+/* The head of every object that has a handle.  Objects are never freed and handles never reused, so
+ * that the use of a destroyed object is found. */
 typedef struct vgpu_object {
     vgpu_kind kind;
     bool dead;
@@ -67,9 +67,9 @@ typedef struct vgpu_object {
 
 void *vgpu_new(vgpu_kind kind, size_t bytes, CUcontext context);
 void vgpu_end(void *object);
-/* Whether a handle is alive and of that kind. */
+/* True if the handle is of a living object of that kind. */
 bool vgpu_is(const void *handle, vgpu_kind kind);
-/* Gives back all that belongs to a context; its kinds in the order of vgpu_kind. */
+/* Calls visit for each living object of this kind and context. */
 void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object));
 
 const char *vgpu_env(const char *name, const char *otherwise);
@@ -81,28 +81,29 @@ void *vgpu_zeroed(size_t bytes);
 struct CUctx_st {
     int device;
     int retained;                       /* 0: not alive */
-    CUresult fault;                     /* what every call answers from now on; 0 */
-    bool peers[VGPU_MOST_DEVICES];      /* whose memory it may reach */
+    CUresult fault;                     /* the result of every call from now on; 0: no fault */
+    bool peers[VGPU_MOST_DEVICES];      /* devices whose memory it can access */
 };
 
 extern struct CUctx_st vgpu_contexts[VGPU_MOST_DEVICES];
 int vgpu_devices(void);
 CUcontext vgpu_current(void);
 bool vgpu_started(void);
-/* A fault of a kernel: sticks to the context. */
+/* Records a kernel's fault, which makes the context unusable. */
 void vgpu_fault(CUcontext c, CUresult fault, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Allocated memory.  It is reachable from the moment when the stream that it was asked on comes to
- * the allocation, until the one that it was given back on comes to that. */
+/* Allocated memory.  It is accessible from the execution of the allocation in its stream to the
+ * execution of the release in its stream. */
 typedef struct {
     CUdeviceptr at;
     size_t bytes, mapped;
     int device;
     CUmemoryPool pool;                  /* NULL: by cuMemAlloc */
-    bool there, freed;                  /* reached; given back by a call, perhaps not yet executed */
+    bool accessible;                    /* the allocation is executed */
+    bool freed;                         /* the release is called, but may not be executed yet */
 } vgpu_block;
 
 struct CUmemPoolHandle_st {
@@ -121,9 +122,9 @@ typedef struct vgpu_host_block {
 } vgpu_host_block;
 
 vgpu_block *vgpu_block_of(CUdeviceptr at);
-/* Whether so many bytes from there are one block's, as a call sees it. */
+/* True if these bytes are within a block that no call has freed. */
 bool vgpu_holds(CUdeviceptr at, size_t bytes);
-/* Whether a kernel of that context may reach the address. */
+/* True if kernels of the context can access the address. */
 bool vgpu_reaches(CUcontext c, CUdeviceptr at);
 bool vgpu_pinned(const void *at, size_t bytes);
 void vgpu_memory_books(vgpu_books *b);
@@ -132,13 +133,13 @@ void vgpu_trim_pools(int device);
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* Something to be done in order: a launch, a copy; also in a graph.  It never changes. */
+/* A unit of work of a stream or of a graph, such as a launch or a copy.  It never changes. */
 typedef struct vgpu_work {
     int references;
     const char *name;
     CUcontext context;
     CUresult (*run)(struct vgpu_work *w);
-    void (*drop)(struct vgpu_work *w);  /* gives back what the payload holds; NULL */
+    void (*drop)(struct vgpu_work *w);  /* frees what the payload owns; NULL: nothing */
     size_t bytes;
     _Alignas(16) unsigned char payload[];
 } vgpu_work;
@@ -147,10 +148,10 @@ vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)(vgpu_wor
                          const void *payload, size_t bytes);
 vgpu_work *vgpu_work_keep(vgpu_work *w);
 void vgpu_work_drop(vgpu_work *w);
-/* Runs it; faults are its context's. */
+/* Runs it.  A fault is recorded in its context. */
 void vgpu_work_run(vgpu_work *w);
 
-/* A point that a stream comes to. */
+/* A point in a stream, which is done when all commands before it are. */
 typedef struct vgpu_ticket {
     int references;
     bool done;
@@ -158,7 +159,7 @@ typedef struct vgpu_ticket {
 } vgpu_ticket;
 
 typedef struct vgpu_command {
-    vgpu_work *work;                    /* one of the three */
+    vgpu_work *work;                    /* one of work, wait and mark is set */
     vgpu_ticket *wait, *mark;
     struct vgpu_command *next;
 } vgpu_command;
@@ -166,7 +167,7 @@ typedef struct vgpu_command {
 struct vgpu_capture;
 struct CUstream_st {
     vgpu_object object;
-    bool ended;                         /* destroyed: goes when its commands are done */
+    bool ended;                         /* destroyed: removed when its commands are done */
     int64_t n;
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
@@ -175,20 +176,20 @@ struct CUstream_st {
 
 struct CUevent_st {
     vgpu_object object;
-    vgpu_ticket *ticket;                /* of the last record; NULL */
+    vgpu_ticket *ticket;                /* of the last record; NULL: never recorded */
 };
 
-/* Whether the handle is a stream that was made, not one of those that every context has; `same`: it
- * must be the current context's. */
+/* An error unless the handle is a stream that the program created (not a context's default stream);
+ * `same`: and belongs to the current context. */
 CUresult vgpu_stream(CUstream s, bool same);
-/* Records the work, which is taken over: at the stream's end, or in its capture. */
+/* Appends work to the stream, or to its capture, and takes over the caller's reference. */
 CUresult vgpu_put(CUstream s, vgpu_work *w);
 CUresult vgpu_wait_stream(CUstream s);
 CUresult vgpu_wait_context(CUcontext c);
-/* Until nothing is recorded any more. */
+/* Runs all queued commands of all contexts. */
 void vgpu_wait_all(void);
 void vgpu_put_wait(CUstream s, vgpu_ticket *t);
-vgpu_ticket *vgpu_put_mark(CUstream s);         /* the caller's reference */
+vgpu_ticket *vgpu_put_mark(CUstream s);         /* a reference for the caller */
 vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t);
 void vgpu_ticket_drop(vgpu_ticket *t);
 int64_t vgpu_recorded(void);
@@ -196,19 +197,19 @@ void vgpu_end_streams(CUcontext c);
 
 /* ---- graphs and capture ---------------------------------------------------------------------- */
 
-/* In the stream's capture. */
+/* Appends work to the stream's capture. */
 CUresult vgpu_capture_put(CUstream s, vgpu_work *w);
-/* For calls that must not be made while a stream is captured: an error, and the capture is
- * spoilt. */
+/* For calls that are not permitted on a captured stream: returns an error and invalidates the
+ * capture if the stream is captured. */
 CUresult vgpu_not_captured(CUstream s);
-/* For those that no stream is named in: what the capturing thread must not call. */
+/* For calls without a stream: an error if the mode of a capture does not permit them. */
 CUresult vgpu_unsafe(void);
 #define SAFE_ONLY TRY(vgpu_unsafe())
 void vgpu_capture_leave(CUstream s);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* What nvrtc.c makes: see shim.h. */
+/* A kernel as compiled by nvrtc.c: see shim.h. */
 typedef struct {
     void (*call)(void **arguments);
     int n;
@@ -219,33 +220,33 @@ typedef struct {
 typedef struct {
     struct { unsigned x, y, z; } item, group, items, groups;
     void (*barrier)(int line);
-} vgpu_place;
+} vgpu_position;
 
 typedef struct {
     const char *name;
     const vgpu_kernel *kernel;
-    vgpu_place *here;
+    vgpu_position *here;
     char *shared, *shared_end;
     unsigned groups[3], items[3];
     void **arguments;
 } vgpu_grid;
 
-/* Runs a kernel; false: its items do not all come to the same barriers. */
+/* Runs a kernel; false: not all items of a group reach the same barriers. */
 bool vgpu_run_grid(const vgpu_grid *g);
-/* Runs a function that may touch the device's memory, and only that; false: it touched another
- * address, which `vgpu_fault_address` tells. */
+/* Runs a function and catches its memory faults; false: it accessed the invalid address
+ * vgpu_fault_address. */
 bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result);
 extern void *vgpu_fault_address;
 
-/* ---- the image of a module: made by nvrtc.c, read by module.c -------------------------------- */
+/* ---- the image of a module: written by nvrtc.c, read by module.c ----------------------------- */
 
 typedef struct {
     char magic[8];                      /* "VGPUBIN", "VGPUPTX" */
-    uint32_t toolkit;                   /* the version of CUDA that made it: 13 */
-    uint32_t arch;                      /* 90 */
-    uint32_t bytes;                     /* of the object that follows */
-    uint64_t hash;                      /* of it */
-    char flags[48];                     /* of the compiler that depend on this machine */
+    uint32_t toolkit;                   /* the version of CUDA that compiled it: 13 */
+    uint32_t arch;                      /* the compute capability: 90 */
+    uint32_t bytes;                     /* of the shared object that follows */
+    uint64_t hash;                      /* of the shared object */
+    char flags[48];                     /* compiler flags that depend on this machine */
 } vgpu_image;
 
 uint64_t vgpu_hash(const void *data, size_t bytes);

@@ -1,6 +1,5 @@
-/* A stand-in for the driver's library that can do one thing: take programs that cuDNN compiled, so
- * that plans of engines that are compiled at run time can be finished without a GPU.  A test part
- * only; nothing runs on it. */
+/* A replacement of the driver's library that can only load programs, so that cuDNN can finalize
+ * plans of engines that it compiles at run time on a machine without a GPU.  Nothing can run. */
 #include <stddef.h>
 
 enum { NO_DEVICE = 100 };
@@ -22,11 +21,11 @@ int cuDeviceGetCount(int *n)
 int cuGetErrorString(int code, const char **text);
 int cuGetErrorString(int code, const char **text)
 {
-    *text = code ? "there is no device: this is a stand-in" : "no error";
+    *text = code ? "there is no device: this is a test double" : "no error";
     return 0;
 }
 
-/* cuDNN looks these up before it asks for anything; none of them is called. */
+/* cuDNN looks these functions up but never calls them here. */
 #define ABSENT(X)                                                                                  \
     X(cuCtxGetCurrent) X(cuCtxGetLimit) X(cuCtxPopCurrent) X(cuCtxPushCurrent) X(cuDeviceGet)      \
     X(cuDriverGetVersion) X(cuGetErrorName) X(cuKernelGetAttribute) X(cuKernelSetAttribute)        \
@@ -38,7 +37,7 @@ int cuGetErrorString(int code, const char **text)
     int name(void) { return NO_DEVICE; }
 ABSENT(DEFINE)
 
-static int taken;
+static int loaded;
 
 int cuLibraryLoadData(void **library, const void *code, const int *options, void *const *values,
                       unsigned n, const int *library_options, void *const *library_values,
@@ -49,8 +48,8 @@ int cuLibraryLoadData(void **library, const void *code, const int *options, void
 {
     (void)options, (void)values, (void)n;
     (void)library_options, (void)library_values, (void)n_library;
-    *library = &taken;
-    taken++;
+    *library = &loaded;
+    loaded++;
     return code ? 0 : 1;
 }
 
@@ -64,6 +63,6 @@ int cuLibraryGetKernel(void **kernel, void *library, const char *name)
 int cuLibraryUnload(void *library);
 int cuLibraryUnload(void *library)
 {
-    taken--;
-    return library == &taken ? 0 : 1;
+    loaded--;
+    return library == &loaded ? 0 : 1;
 }

@@ -1,8 +1,8 @@
-/* Memory of devices, and of the host where it is pinned.  A test part: see vgpu.h.
+/* Memory of devices, and pinned memory of the host.  See vgpu.h.
  *
- * Each device has a range of addresses that the process has no other use for.  A block ends at a
- * page that nobody may touch, and no address is used again before the range is used up, so that
- * what a kernel reads behind a block, before it is there or after it has gone is a fault. */
+ * Each device has a range of addresses that the process uses for nothing else.  A block ends at an
+ * inaccessible page, and no address is used twice, so that a kernel's access beyond a block, before
+ * its allocation or after its release is a fault. */
 #include "inside.h"
 
 #include <stdio.h>
@@ -14,10 +14,10 @@ static const size_t range = (size_t)1 << 40, page = 4096, poisoned = 1 << 20;
 
 static struct {
     char *first;
-    size_t next;                        /* of addresses: bytes from `first` */
-    size_t used;                        /* by cuMemAlloc; pools say themselves what they hold */
+    size_t next;                        /* the offset of the next unused address */
+    size_t used;                        /* bytes of cuMemAlloc, without pools */
     vgpu_block *blocks;                 /* in the order of their addresses */
-    int n, room;
+    int n, capacity;
 } devices[VGPU_MOST_DEVICES];
 static vgpu_host_block *host_blocks;
 
@@ -34,8 +34,8 @@ static int device_of(CUdeviceptr at)
     return -1;
 }
 
-/* The first block of the device's that does not end before the address. */
-static int place_of(int d, CUdeviceptr at)
+/* The index of the device's first block that ends after the address. */
+static int index_of(int d, CUdeviceptr at)
 {
     int low = 0, high = devices[d].n;
     while (low < high) {
@@ -49,7 +49,7 @@ static int place_of(int d, CUdeviceptr at)
 
 vgpu_block *vgpu_block_of(CUdeviceptr at)
 {
-    const int d = device_of(at), i = d < 0 ? 0 : place_of(d, at);
+    const int d = device_of(at), i = d < 0 ? 0 : index_of(d, at);
     if (d < 0 || i == devices[d].n || devices[d].blocks[i].at > at) return NULL;
     return &devices[d].blocks[i];
 }
@@ -75,13 +75,13 @@ size_t vgpu_span(uint64_t at)
     return c && b && !b->freed && vgpu_reaches(c, at) ? b->at + b->bytes - at : 0;
 }
 
-/* Contents that nobody may count on: not a number in every type, but for long blocks' middle. */
+/* Fills fresh memory with bytes that are NaN in every floating dtype; of long blocks the start. */
 static void poison(char *at, size_t bytes)
 {
     memset(at, 0xff, bytes < poisoned ? bytes : poisoned);
 }
 
-static void make_reachable(vgpu_block *b)
+static void make_accessible(vgpu_block *b)
 {
     char *first = (char *)((uintptr_t)b->at & ~(uintptr_t)(page - 1));
     if (mprotect(first, b->mapped, PROT_READ | PROT_WRITE)) {
@@ -89,11 +89,11 @@ static void make_reachable(vgpu_block *b)
         abort();
     }
     poison((char *)(uintptr_t)b->at, b->bytes);
-    b->there = true;
+    b->accessible = true;
 }
 
-/* Addresses for so many bytes, which are not reached yet: up to a page border, behind which is a
- * page of nobody's. */
+/* Reserves addresses for a block, which is not accessible yet.  It ends at the end of a page (but
+ * for its alignment), and the next page remains inaccessible. */
 static CUdeviceptr new_block(int d, size_t bytes, CUmemoryPool pool)
 {
     if (!devices[d].first) {
@@ -104,9 +104,9 @@ static CUdeviceptr new_block(int d, size_t bytes, CUmemoryPool pool)
         }
         devices[d].first = p;
     }
-    if (devices[d].n == devices[d].room) {
-        devices[d].room = devices[d].room ? 2 * devices[d].room : 64;
-        vgpu_block *b = realloc(devices[d].blocks, (size_t)devices[d].room * sizeof *b);
+    if (devices[d].n == devices[d].capacity) {
+        devices[d].capacity = devices[d].capacity ? 2 * devices[d].capacity : 64;
+        vgpu_block *b = realloc(devices[d].blocks, (size_t)devices[d].capacity * sizeof *b);
         if (!b) abort();
         devices[d].blocks = b;
     }
@@ -126,7 +126,7 @@ static void remove_block(vgpu_block *b)
 {
     const int d = b->device;
     char *first = (char *)((uintptr_t)b->at & ~(uintptr_t)(page - 1));
-    if (b->there) {                     /* a fresh mapping gives the pages back */
+    if (b->accessible) {                /* a new mapping releases the pages */
         mmap(first, b->mapped, PROT_NONE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
@@ -134,7 +134,7 @@ static void remove_block(vgpu_block *b)
     memmove(b, b + 1, (size_t)(last - b) * sizeof *b);
 }
 
-/* ---- how much there is ----------------------------------------------------------------------- */
+/* ---- free memory ----------------------------------------------------------------------------- */
 
 static size_t total_bytes(void) { return (size_t)vgpu_env_number("VGPU_MEMORY", 4ll << 30); }
 
@@ -170,7 +170,7 @@ API(cuMemAlloc_v2, (CUdeviceptr *at, size_t bytes), (at, bytes))
     if (!at || !bytes) return CUDA_ERROR_INVALID_VALUE;
     if (round_up(bytes, VGPU_ALIGNMENT) > free_bytes(c->device)) return CUDA_ERROR_OUT_OF_MEMORY;
     *at = new_block(c->device, bytes, NULL);
-    make_reachable(vgpu_block_of(*at));
+    make_accessible(vgpu_block_of(*at));
     devices[c->device].used += round_up(bytes, VGPU_ALIGNMENT);
     return CUDA_SUCCESS;
 }
@@ -192,18 +192,18 @@ API(cuMemFree_v2, (CUdeviceptr at), (at))
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-static CUresult come_to_allocation(vgpu_work *w)
+static CUresult run_allocation(vgpu_work *w)
 {
     vgpu_block *b = vgpu_block_of(*(CUdeviceptr *)w->payload);
-    if (b) make_reachable(b);
+    if (b) make_accessible(b);
     return CUDA_SUCCESS;
 }
 
-static CUresult come_to_release(vgpu_work *w)
+static CUresult run_release(vgpu_work *w)
 {
     vgpu_block *b = vgpu_block_of(*(CUdeviceptr *)w->payload);
     if (!b) return CUDA_SUCCESS;
-    if (!b->there)
+    if (!b->accessible)
         vgpu_fault(w->context, CUDA_ERROR_ILLEGAL_ADDRESS,
                    "cuMemFreeAsync: the stream does not wait for the memory's allocation");
     if (b->pool) b->pool->used -= round_up(b->bytes, VGPU_ALIGNMENT);
@@ -224,11 +224,11 @@ API(cuMemAllocFromPoolAsync, (CUdeviceptr *at, size_t bytes, CUmemoryPool pool, 
         const size_t more = pool->used + taken - pool->reserved;
         if (more <= free_bytes(pool->device)) pool->reserved += more;
         else if (tries) return CUDA_ERROR_OUT_OF_MEMORY;
-        else TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));      /* what is being freed */
+        else TRY(vgpu_wait_context(&vgpu_contexts[pool->device]));      /* executes releases */
     }
     pool->used += taken;
     *at = new_block(pool->device, bytes, pool);
-    return vgpu_put(s, vgpu_work_new(c, "allocation", come_to_allocation, at, sizeof *at));
+    return vgpu_put(s, vgpu_work_new(c, "allocation", run_allocation, at, sizeof *at));
 }
 
 API(cuMemFreeAsync, (CUdeviceptr at, CUstream s), (at, s))
@@ -239,7 +239,7 @@ API(cuMemFreeAsync, (CUdeviceptr at, CUstream s), (at, s))
     vgpu_block *b = vgpu_block_of(at);
     if (!b || b->at != at || b->freed || !b->pool) return CUDA_ERROR_INVALID_VALUE;
     b->freed = true;
-    return vgpu_put(s, vgpu_work_new(c, "release", come_to_release, &at, sizeof at));
+    return vgpu_put(s, vgpu_work_new(c, "release", run_release, &at, sizeof at));
 }
 
 API(cuMemPoolCreate, (CUmemoryPool *pool, const CUmemPoolProps *p), (pool, p))
@@ -311,7 +311,7 @@ API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc *access, size_
     return CUDA_SUCCESS;
 }
 
-/* ---- the host's ------------------------------------------------------------------------------ */
+/* ---- pinned host memory ---------------------------------------------------------------------- */
 
 bool vgpu_pinned(const void *at, size_t bytes)
 {
@@ -348,7 +348,7 @@ API(cuMemFreeHost, (void *at), (at))
     return CUDA_SUCCESS;
 }
 
-/* ---- books and ends -------------------------------------------------------------------------- */
+/* ---- counts, the end of a context ------------------------------------------------------------ */
 
 void vgpu_memory_books(vgpu_books *b)
 {
@@ -380,7 +380,7 @@ void vgpu_free_context_memory(CUcontext c)
             h = &block->next;
         }
     }
-    if (left && !c->fault)              /* after a fault nobody can give anything back */
+    if (left && !c->fault)              /* after a fault no call can release memory */
         vgpu_wrong("context of device %d: ends with %d blocks of memory", d, left);
     while (devices[d].n) remove_block(&devices[d].blocks[devices[d].n - 1]);
     devices[d].used = 0;

@@ -1,6 +1,6 @@
-/* Modules, the kernels in them, launches.  A test part: see vgpu.h.
+/* Modules, their kernels, launches.  See vgpu.h.
  *
- *   VGPU_PTX_ONLY   1: the driver takes no compiled image, only what it translates itself */
+ *   VGPU_PTX_ONLY   1: the driver accepts no compiled images (cubin), only PTX */
 #include "inside.h"
 
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_DYNAMIC = 48 << 10 };      /* bytes of shared memory, asked for at the launch */
+enum { MOST_DYNAMIC = 48 << 10 };       /* bytes of shared memory that a launch may request */
 
 struct CUmod_st {
     vgpu_object object;
@@ -22,14 +22,13 @@ struct CUfunc_st {
     char name[128];
     CUmodule module;
     const vgpu_kernel *kernel;
-    vgpu_place *here;
+    vgpu_position *here;
     char *shared, *shared_end;
 };
 
 /* ---- modules --------------------------------------------------------------------------------- */
 
-/* An image whose code can run here: 0; what is read of it beyond the header is only what that says
- * there is. */
+/* 0 if the image is valid and its code can run here.  Reads no more bytes than its header gives. */
 static CUresult check_image(const vgpu_image *image)
 {
     const bool ptx = !memcmp(image->magic, "VGPUPTX", 8);
@@ -51,7 +50,8 @@ static void *open_code(const void *code, size_t bytes)
 {
     static int n;
     char path[256];
-    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(), n++);
+    snprintf(path, sizeof path, "%s/vgpu-%ld-%d.so", vgpu_env("TMPDIR", "/tmp"), (long)getpid(),
+             n++);
     const int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0700);
     void *handle = NULL;
     if (file < 0) {
@@ -137,16 +137,16 @@ API(cuFuncGetAttribute, (int *value, CUfunction_attribute which, CUfunction f), 
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* A launch, behind which are its arguments, each at a place of 16 bytes. */
+/* A launch and its arguments, each padded to a multiple of 16 bytes. */
 typedef struct {
     vgpu_grid grid;
     char name[128];
     _Alignas(16) unsigned char arguments[];
 } launch;
 
-static size_t room_of(size_t argument) { return (argument + 15) / 16 * 16; }
+static size_t padded(size_t argument) { return (argument + 15) / 16 * 16; }
 
-/* Every pointer must point to something that the device reaches. */
+/* Every pointer must be NULL or an address that the device can access. */
 static bool check_pointers(vgpu_work *w, const vgpu_grid *g)
 {
     for (int i = 0; i < g->kernel->n; i++) {
@@ -155,7 +155,7 @@ static bool check_pointers(vgpu_work *w, const vgpu_grid *g)
         memcpy(&at, g->arguments[i], sizeof at);
         if (!at || vgpu_reaches(w->context, at)) continue;
         vgpu_fault(w->context, CUDA_ERROR_ILLEGAL_ADDRESS,
-                   "%s: its argument %d, %#llx, is nothing that device %d reaches", g->name, i, at,
+                   "%s: argument %d, %#llx, is nothing that device %d reaches", g->name, i, at,
                    w->context->device);
         return false;
     }
@@ -169,7 +169,7 @@ static CUresult run_launch(vgpu_work *w)
     size_t at = 0;
     for (int i = 0; i < l->grid.kernel->n; i++) {
         arguments[i] = l->arguments + at;
-        at += room_of(l->grid.kernel->sizes[i]);
+        at += padded(l->grid.kernel->sizes[i]);
     }
     vgpu_grid grid = l->grid;
     grid.name = l->name;
@@ -180,7 +180,8 @@ static CUresult run_launch(vgpu_work *w)
 
 static CUresult check_size(const unsigned groups[3], const unsigned items[3])
 {
-    static const unsigned max_groups[3] = {INT32_MAX, 65535, 65535}, max_items[3] = {1024, 1024, 64};
+    static const unsigned max_groups[3] = {INT32_MAX, 65535, 65535},
+                          max_items[3] = {1024, 1024, 64};
     uint64_t all = 1;
     for (int i = 0; i < 3; i++) {
         if (!groups[i] || !items[i] || groups[i] > max_groups[i] || items[i] > max_items[i])
@@ -190,7 +191,7 @@ static CUresult check_size(const unsigned groups[3], const unsigned items[3])
     return all > 1024 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* A launch as work, its arguments copied. */
+/* Creates the work of a launch, with a copy of its arguments. */
 static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
                             const unsigned items[3], unsigned shared, void **arguments,
                             void **extra, vgpu_work **work)
@@ -201,7 +202,7 @@ static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     if (shared > MOST_DYNAMIC) return CUDA_ERROR_INVALID_VALUE;
     size_t bytes = 0, exact = 0;
     for (int i = 0; i < f->kernel->n; i++) {
-        bytes += room_of(f->kernel->sizes[i]);
+        bytes += padded(f->kernel->sizes[i]);
         exact += f->kernel->sizes[i];
     }
     if (exact > VGPU_MOST_ARGUMENTS || f->kernel->n > 256) return CUDA_ERROR_INVALID_VALUE;
@@ -216,7 +217,7 @@ static CUresult launch_work(CUcontext c, CUfunction f, const unsigned groups[3],
     size_t at = 0;
     for (int i = 0; i < f->kernel->n; i++) {
         memcpy(l->arguments + at, arguments[i], f->kernel->sizes[i]);
-        at += room_of(f->kernel->sizes[i]);
+        at += padded(f->kernel->sizes[i]);
     }
     *work = w;
     return CUDA_SUCCESS;

@@ -1,5 +1,4 @@
-/* Numbers of the types that NVIDIA's libraries compute with, as doubles.  A test part: see
- * vgpu.h. */
+/* Conversions between double and the types of NVIDIA's libraries.  See vgpu.h. */
 #ifndef VGPU_NUMBER_H
 #define VGPU_NUMBER_H
 
@@ -20,7 +19,7 @@ static inline double vgpu_of_half(uint16_t h)
     return h >> 15 ? -v : v;
 }
 
-/* To so many bits of significand, ties to even, and not below the least exponent. */
+/* v rounded to this many bits of significand, ties to even; `least` is the least exponent. */
 static inline double vgpu_round(double v, int bits, int least)
 {
     int exponent;
@@ -79,7 +78,7 @@ static inline void vgpu_store(void *at, int type, int64_t i, double v)
     memcpy(p, &h, 2);
 }
 
-/* The tanh form. */
+/* GELU in its tanh form. */
 static inline double vgpu_gelu(double x)
 {
     return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));

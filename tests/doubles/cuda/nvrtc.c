@@ -1,8 +1,8 @@
-/* A test double of NVRTC: the text becomes C++ behind shim.h, and a shared object, which is the
- * "cubin".  A test part: see vgpu.h.
+/* A test double of NVRTC: a C++ compiler compiles the text, after shim.h, to a shared object, which
+ * is the "cubin".  See vgpu.h.
  *
- * Macros are expanded first, so that the kernels in a text are known by their names; then it is
- * compiled with a table for each of them.  What was compiled once is kept in VGPU_CACHE. */
+ * The preprocessor expands macros first, so that the names of the kernels are found; then the text
+ * is compiled with a table for each kernel.  VGPU_CACHE keeps the objects. */
 #include "inside.h"
 
 #include <ctype.h>
@@ -30,7 +30,7 @@ struct _nvrtcProgram {
     size_t image_bytes;
     int arch;
     bool ptx_only;
-    char defined[512];                  /* by options: lines in front of the text */
+    char defined[512];                  /* #define lines of the options, before the text */
 };
 
 extern char **environ;
@@ -64,7 +64,7 @@ static bool write_file(const char *path, const void *data, size_t bytes)
     return !fclose(f) && good;
 }
 
-/* Runs a command of words; what it says goes to a file. */
+/* Runs a command; its output goes to the file `log`.  False: it failed. */
 static bool run(char *const words[], const char *log)
 {
     posix_spawn_file_actions_t a;
@@ -96,7 +96,7 @@ static const char *compiler(void)
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* A table for each function behind "__global__" in a text without macros. */
+/* Writes a table for each function with "__global__" in a preprocessed text. */
 static void add_tables(FILE *out, const char *text)
 {
     for (const char *p = text; (p = strstr(p, "__global__"));) {
@@ -145,29 +145,31 @@ static bool compile(const paths *p, int arch)
     return run(words, p->log);
 }
 
-/* The object that belongs to a text, allocated; NULL: the compiler's words are in *log. */
+/* The shared object of a text, allocated; NULL: *log is the compiler's output. */
 static char *build(const char *text, int arch, size_t *bytes, char **log)
 {
     paths p;
-    const char *tmp = getenv("TMPDIR"), *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
-    char *const places[] = {p.in, p.expanded, p.out, p.object, p.log};
+    const char *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
+    const char *tmp = getenv("TMPDIR");
+    char *const files[] = {p.in, p.expanded, p.out, p.object, p.log};
     char *object = NULL;
     size_t n;
     snprintf(p.folder, sizeof p.folder, "%s/vgpu-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
     if (!mkdtemp(p.folder)) return NULL;
-    for (int i = 0; i < 5; i++) snprintf(places[i], sizeof p.in, "%s/%s", p.folder, names[i]);
+    for (int i = 0; i < 5; i++) snprintf(files[i], sizeof p.in, "%s/%s", p.folder, names[i]);
     if (expand(&p, text) && compile(&p, arch)) object = read_file(p.object, bytes);
     if (!object) *log = read_file(p.log, &n);
     if (!getenv("VGPU_KEEP")) {
-        for (int i = 0; i < 5; i++) unlink(places[i]);
+        for (int i = 0; i < 5; i++) unlink(files[i]);
         rmdir(p.folder);
     }
     return object;
 }
 
-/* ---- what was built before ------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
-static bool cache_path(const char *text, int arch, char *path, size_t room)
+/* The path of a text's object in the cache; false: there is no cache. */
+static bool cache_path(const char *text, int arch, char *path, size_t size)
 {
     static uint64_t shim;
     const char *folder = getenv("VGPU_CACHE");
@@ -181,7 +183,7 @@ static bool cache_path(const char *text, int arch, char *path, size_t room)
     const uint64_t key[] = {vgpu_hash(text, strlen(text)), strlen(text), shim, (uint64_t)arch,
                             vgpu_hash(compiler(), strlen(compiler())),
                             vgpu_hash(vgpu_machine_flags(), strlen(vgpu_machine_flags()))};
-    snprintf(path, room, "%s/%016llx.so", folder, (unsigned long long)vgpu_hash(key, sizeof key));
+    snprintf(path, size, "%s/%016llx.so", folder, (unsigned long long)vgpu_hash(key, sizeof key));
     return true;
 }
 
@@ -190,7 +192,7 @@ static void keep(const char *path, const char *object, size_t bytes)
     static int n;
     char beside[600];
     const char *folder = getenv("VGPU_CACHE");
-    for (const char *p = folder + 1; *p; p++) {         /* its parents too */
+    for (const char *p = folder + 1; *p; p++) {         /* creates the parent folders */
         if (*p != '/') continue;
         char parent[500];
         snprintf(parent, sizeof parent, "%.*s", (int)(p - folder), folder);
@@ -201,12 +203,11 @@ static void keep(const char *path, const char *object, size_t bytes)
     if (!write_file(beside, object, bytes) || rename(beside, path)) unlink(beside);
 }
 
-/* ---- the real one ---------------------------------------------------------------------------- */
+/* ---- the real NVRTC -------------------------------------------------------------------------- */
 
-/* VGPU_REAL_NVRTC names the real library's file.  Then it must compile, in a process of its own,
- * for two architectures, all texts with tables of launches in them and one of twenty of the
- * others. */
-static bool real_wanted(const char *text)
+/* If VGPU_REAL_NVRTC names the real library's file, that must compile, in a process of its own and
+ * for two architectures, all texts with tables of launches and one of twenty of the others. */
+static bool needs_real(const char *text)
 {
     const char *path = getenv("VGPU_REAL_NVRTC");
     return path && *path
@@ -215,38 +216,39 @@ static bool real_wanted(const char *text)
 
 static bool real_compiles(const char *text, char **log)
 {
-    static const char *const real_archs[] = {"--gpu-architecture=sm_80", "--gpu-architecture=sm_90"};
-    char in[] = "/tmp/vgpu-real-XXXXXX", said[40];
+    static const char *const real_archs[] = {"--gpu-architecture=sm_80",
+                                             "--gpu-architecture=sm_90"};
+    char in[] = "/tmp/vgpu-real-XXXXXX", output[40];
     size_t n;
     bool good = true;
     const int file = mkstemp(in);
     if (file < 0) return false;
     close(file);
-    snprintf(said, sizeof said, "%s.log", in);
+    snprintf(output, sizeof output, "%s.log", in);
     good = write_file(in, text, strlen(text));
     for (int i = 0; i < 2 && good; i++) {
         char *words[] = {VGPU_RTC, getenv("VGPU_REAL_NVRTC"), "nvrtc", (char *)real_archs[i],
                          "--fmad=false", "-default-device", "--", in, NULL};
-        good = run(words, said);
+        good = run(words, output);
     }
-    if (!good) *log = read_file(said, &n);
+    if (!good) *log = read_file(output, &n);
     unlink(in);
-    unlink(said);
+    unlink(output);
     return good;
 }
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-/* As vgpu_fails of the driver's double, which counts the calls of both. */
+/* vgpu_fails of the driver's double, which counts the calls of both libraries. */
 static bool fails(const char *name)
 {
-    static bool (*ask)(const char *);
-    if (!ask) {
+    static bool (*in_driver)(const char *);
+    if (!in_driver) {
         const char *file = getenv("WEBER_CUDA_LIBRARY");
         void *driver = file ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
-        if (driver) *(void **)&ask = dlsym(driver, "vgpu_fails");
+        if (driver) *(void **)&in_driver = dlsym(driver, "vgpu_fails");
     }
-    return ask && ask(name);
+    return in_driver && in_driver(name);
 }
 #define MAY_FAIL(name) if (fails(name)) return NVRTC_ERROR_OUT_OF_MEMORY
 
@@ -293,7 +295,7 @@ VGPU_API nvrtcResult nvrtcCreateProgram(nvrtcProgram *made, const char *text, co
 {
     MAY_FAIL("nvrtcCreateProgram");
     (void)name, (void)headers, (void)names;
-    if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT;     /* headers: none of ours has any */
+    if (!made || !text || n) return NVRTC_ERROR_INVALID_INPUT;  /* n: headers, not supported */
     nvrtcProgram p = calloc(1, sizeof *p);
     if (!p || !(p->text = strdup(text))) return NVRTC_ERROR_OUT_OF_MEMORY;
     *made = p;
@@ -321,7 +323,7 @@ static bool read_arch(nvrtcProgram p, const char *value)
     return false;
 }
 
-/* Options that change nothing here: products and sums are apart anyway. */
+/* Options without an effect here; products and sums are never contracted. */
 static bool is_known(const char *option)
 {
     static const char *const known[] = {"--fmad=false", "-fmad=false", "-default-device",
@@ -386,13 +388,14 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
         object = build(text, p->arch, &bytes, &p->log);
         if (object && cached) keep(path, object, bytes);
     }
-    if (object && real_wanted(text)) {
-        strcat(path, ".real");          /* an empty file: it was, by the real one too */
+    if (object && needs_real(text)) {
+        strcat(path, ".real");          /* an empty file: the real NVRTC has compiled the text */
         const bool known = cached && !access(path, F_OK);
         if (!known && !real_compiles(text, &p->log)) {
-            fprintf(stderr, "vgpu: the real NVRTC does not compile a text: %s\n", p->log ? p->log : "");
+            fprintf(stderr, "vgpu: the real NVRTC does not compile a text: %s\n",
+                    p->log ? p->log : "");
             fflush(NULL);
-            if (getenv("VGPU_STRICT")) _exit(99);       /* a graph would do without its tables */
+            if (getenv("VGPU_STRICT")) _exit(99);       /* an error here could go unnoticed */
             free(object);
             object = NULL;
         } else if (!known && cached) {

@@ -1,8 +1,8 @@
-/* The part of CUDA's language that kernels use, for a C++ compiler; without standard headers, which
- * would take longer to read than any kernel to compile.  A test part: see vgpu.h.
+/* The part of the CUDA language that kernels use, for a C++ compiler.  It includes no standard
+ * headers: their compilation would take longer than that of any kernel.  See vgpu.h.
  *
- * A compiled kernel is a function, a table that says how to call it, and `vgpu_here`, where the
- * engine says which item is running: one at a time in the whole process. */
+ * A compiled kernel is a function, a table of its arguments, and the variable vgpu_here, which the
+ * engine sets to the indices of the running item: one item at a time in the whole process. */
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Wunknown-cuda-version"
 #endif
@@ -17,8 +17,8 @@
 #define __noinline__ __attribute__((noinline))
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
-/* One group runs at a time, so that its memory can be an ordinary object; where all of them begin
- * and end the linker knows. */
+/* One group runs at a time, so that its shared memory can be static objects.  They are in a section
+ * of their own, whose start and end the linker defines. */
 #define __shared__ static __attribute__((section("vgpu_group"), aligned(16)))
 #define threadIdx (vgpu_here.item)
 #define blockIdx (vgpu_here.group)
@@ -46,12 +46,12 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w)
 
 typedef decltype(sizeof 0) size_t;
 
-struct vgpu_place {
+struct vgpu_position {
     uint3 item, group, items, groups;
     void (*barrier)(int line);
 };
-extern "C" __attribute__((visibility("default"))) vgpu_place vgpu_here;
-vgpu_place vgpu_here;
+extern "C" __attribute__((visibility("default"))) vgpu_position vgpu_here;
+vgpu_position vgpu_here;
 
 /* ---- functions ------------------------------------------------------------------------------- */
 
@@ -104,7 +104,7 @@ static inline unsigned long long __umul64hi(unsigned long long x, unsigned long 
 #define __popc(x) __builtin_popcount((unsigned)(x))
 #define __ldg(p) (*(p))
 
-/* One item runs at a time: nothing comes between. */
+/* One item runs at a time: ordinary accesses are atomic. */
 template <class T> static inline T atomicAdd(T *p, T v) { T was = *p; *p = was + v; return was; }
 template <class T> static inline T atomicExch(T *p, T v) { T was = *p; *p = v; return was; }
 template <class T> static inline T atomicMax(T *p, T v)
@@ -131,12 +131,12 @@ template <class T> static inline T atomicCAS(T *p, T expected, T v)
 
 /* ---- how a kernel is called ------------------------------------------------------------------ */
 
-/* As module.c and nvrtc.c know it. */
+/* The vgpu_kernel of inside.h. */
 struct vgpu_kernel {
     void (*call)(void **arguments);
     int n;
-    const unsigned *sizes;              /* of each argument */
-    const unsigned char *pointers;      /* whether it is one */
+    const unsigned *sizes;              /* of each argument, in bytes */
+    const unsigned char *pointers;      /* 1 for each argument that is a pointer */
 };
 template <class T> struct vgpu_bare { typedef T type; enum { pointer = 0 }; };
 template <class T> struct vgpu_bare<T *> { typedef T *type; enum { pointer = 1 }; };
@@ -165,7 +165,7 @@ constexpr unsigned char vgpu_entry<void(A...), f>::pointers[];
         (int)sizeof(vgpu_entry<decltype(name), name>::pointers) - 1,                             \
         vgpu_entry<decltype(name), name>::sizes, vgpu_entry<decltype(name), name>::pointers};
 
-/* Shared memory, from where to where; the dummy makes the section exist. */
+/* The start and end of shared memory.  The first object makes the section exist. */
 static __attribute__((section("vgpu_group"), aligned(16), used)) char vgpu_shared_first[16];
 extern "C" {
 extern char __start_vgpu_group[] __attribute__((visibility("hidden")));

@@ -1,15 +1,15 @@
-/* Streams, events, and who runs next.  A test part: see vgpu.h.
+/* Streams, events, scheduling.  See vgpu.h.
  *
- * What is put into a stream stays there until somebody waits.  Then commands are run, one after
- * another, from any stream whose next one need not wait, until what is waited for is done. */
+ * Commands stay in their stream until a call waits.  Then commands are run, one after another, of
+ * any stream whose next command is ready, until the one that the call waits for is done. */
 #include "inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static CUstream streams;                /* the latest first */
-static int64_t n_recorded;
+static CUstream streams;                /* the newest first */
+static int64_t n_recorded;              /* commands that are queued */
 static int n_streams;
 
 /* ---- work ------------------------------------------------------------------------------------ */
@@ -44,12 +44,12 @@ void vgpu_work_run(vgpu_work *w)
 {
     CUcontext c = w->context;
     CUresult result = CUDA_SUCCESS;
-    if (c->fault) return;               /* nothing runs any more */
+    if (c->fault) return;               /* after a fault nothing runs */
     if (!vgpu_guarded(w->run, w, &result))
         vgpu_fault(c, CUDA_ERROR_ILLEGAL_ADDRESS, "%s: device %d has nothing at %p", w->name,
                    c->device, vgpu_fault_address);
     else if (result && !c->fault)
-        c->fault = result;              /* which it has told of */
+        c->fault = result;              /* the function has counted the wrong use */
 }
 
 vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t)
@@ -63,9 +63,9 @@ void vgpu_ticket_drop(vgpu_ticket *t)
     if (t && !--t->references) free(t);
 }
 
-/* ---- who runs next --------------------------------------------------------------------------- */
+/* ---- scheduling ------------------------------------------------------------------------------ */
 
-/* Which of n to take next, as VGPU_SCHEDULE says. */
+/* The index of the next stream among n ready ones, by VGPU_SCHEDULE. */
 static int pick(int n)
 {
     static uint64_t state;
@@ -108,16 +108,16 @@ static void run_first(CUstream s)
     if (s->ended && !s->first) unlink_stream(s);
 }
 
-/* Runs one command; of the stream that is wanted, or that it waits for, where the schedule is
- * lazy. */
-static bool run_one(CUstream wanted)
+/* Runs one command; false: none is ready.  With the schedule `lazy` it is a command of `target`, or
+ * of a stream that `target` waits for. */
+static bool run_one(CUstream target)
 {
-    if (wanted && !strcmp(vgpu_env("VGPU_SCHEDULE", ""), "lazy")) {
+    if (target && !strcmp(vgpu_env("VGPU_SCHEDULE", ""), "lazy")) {
         int depth = 0;
-        while (wanted->first && !is_ready(wanted) && depth++ <= n_streams)
-            wanted = wanted->first->wait->stream;
-        if (!is_ready(wanted)) return false;
-        run_first(wanted);
+        while (target->first && !is_ready(target) && depth++ <= n_streams)
+            target = target->first->wait->stream;
+        if (!is_ready(target)) return false;
+        run_first(target);
         return true;
     }
     CUstream ready[256];
@@ -128,7 +128,7 @@ static bool run_one(CUstream wanted)
     return n > 0;
 }
 
-static void stuck(void)
+static void deadlock(void)
 {
     fprintf(stderr, "vgpu: streams wait for each other\n");
     abort();
@@ -137,7 +137,7 @@ static void stuck(void)
 static void run_stream(CUstream s)
 {
     while (s->first)
-        if (!run_one(s)) stuck();
+        if (!run_one(s)) deadlock();
 }
 
 CUresult vgpu_wait_stream(CUstream s)
@@ -154,7 +154,7 @@ CUresult vgpu_wait_context(CUcontext c)
         next = s->next;
         if (s->object.context == c && s->first) {
             run_stream(s);
-            next = streams;             /* streams that ended are no longer in the list */
+            next = streams;             /* from the start: run_stream may have removed s->next */
         }
     }
     vgpu_trim_pools(c->device);
@@ -179,7 +179,7 @@ static void append(CUstream s, vgpu_command c)
     n_recorded++;
     const int64_t most = vgpu_env_number("VGPU_QUEUE", 512);
     while (s->n > most)
-        if (!run_one(s)) stuck();
+        if (!run_one(s)) deadlock();
 }
 
 CUresult vgpu_put(CUstream s, vgpu_work *w)
@@ -208,9 +208,10 @@ vgpu_ticket *vgpu_put_mark(CUstream s)
 
 CUresult vgpu_stream(CUstream s, bool same)
 {
-    const bool is = (uintptr_t)s > 2 && vgpu_is(s, VGPU_STREAM);    /* CU_STREAM_LEGACY, PER_THREAD */
-    return is && (!same || s->object.context == vgpu_current()) ? CUDA_SUCCESS
-                                                                : CUDA_ERROR_INVALID_HANDLE;
+    /* 1 and 2 are CU_STREAM_LEGACY and CU_STREAM_PER_THREAD */
+    const bool created = (uintptr_t)s > 2 && vgpu_is(s, VGPU_STREAM);
+    return created && (!same || s->object.context == vgpu_current()) ? CUDA_SUCCESS
+                                                                     : CUDA_ERROR_INVALID_HANDLE;
 }
 
 API(cuStreamCreate, (CUstream *made, unsigned flags), (made, flags))
@@ -303,7 +304,7 @@ API(cuEventSynchronize, (CUevent e), (e))
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     SAFE_ONLY;
     while (e->ticket && !e->ticket->done)
-        if (!run_one(e->ticket->stream)) stuck();
+        if (!run_one(e->ticket->stream)) deadlock();
     return e->object.context->fault;
 }
 

@@ -1,43 +1,45 @@
-/* Test doubles of NVIDIA's driver and libraries: test parts only, which nobody installs.
+/* Test doubles of NVIDIA's driver and libraries, for machines without a GPU; never installed.
  *
- * They are shared objects with the names and functions of the real ones, which run the kernels'
- * text on the processor.  They are as strict as the real ones where these are, and stricter where
- * that shows mistakes, and have only the functions that Weber and their own tests call:
+ * They are shared objects with the names and functions of the real libraries, and run the kernels'
+ * text on the processor.  They check their arguments as strictly as the real libraries, and in some
+ * cases more strictly, to find mistakes.  They have only the functions that Weber and the doubles'
+ * own tests call:
  *
- *   driver.h     what is declared of the driver
- *   inside.h     what the files share
- *   books.c      handles, calls and wrong uses, counted
- *   device.c     devices, contexts, the threads' current ones
- *   memory.c     memory, in a range of addresses of each device that nothing else uses; pools
+ *   driver.h     declarations of the driver's interface
+ *   inside.h     declarations that the files of the driver's double share
+ *   books.c      counts of handles, calls and wrong uses
+ *   device.c     devices, contexts, the current context of each thread
+ *   memory.c     memory, in an address range of each device that nothing else uses; pools
  *   copy.c       copies
- *   stream.c     streams, events, and who runs next
- *   graph.c      streams that are recorded, graphs
+ *   stream.c     streams, events, scheduling
+ *   graph.c      stream capture, graphs
  *   module.c     modules, kernels, launches
- *   engine.c     runs a kernel: one group after another, a fiber for each item that meets a barrier
- *   nvrtc.c      libnvrtc: text to code, by a C++ compiler behind shim.h
- *   cublaslt.c   libcublasLt: products by plain loops
- *   cudnn.c cudnn_run.c  libcudnn: its graphs, by plain loops
+ *   engine.c     executes a kernel: one group after another, a fiber for each item that waits at a
+ *                barrier
+ *   nvrtc.c      libnvrtc: compiles kernels with a C++ compiler and shim.h
+ *   cublaslt.c   libcublasLt: products in plain loops
+ *   cudnn.c cudnn_run.c  libcudnn: its graphs, in plain loops
  *
- * Commands are recorded, and run when somebody waits: a stream that was not told to wait for
- * another one is likely to run before it, so that a missing event gives wrong numbers.
+ * Commands are queued, and run when a call waits.  A stream without an event to wait for is likely
+ * to run before another one, so that a missing event gives wrong results.
  *
- * Variables of the environment:
- *   VGPU_DEVICES=n         how many devices there are (2)
- *   VGPU_MEMORY=bytes      what each has (4 GiB)
- *   VGPU_ARCH=90           their compute capability
- *   VGPU_SCHEDULE          which stream runs next: round (each in turn), latest (the one that was
- *                          made last), lazy (only what is waited for), random:SEED
- *   VGPU_ORDER=backward    groups, and items in them, from the last to the first
- *   VGPU_QUEUE=n           commands that a stream holds before it runs some (512)
- *   VGPU_PEERS=0           no device reaches another one's memory
+ * Environment variables (and their defaults):
+ *   VGPU_DEVICES=n         the number of devices (2)
+ *   VGPU_MEMORY=bytes      the memory of each device (4 GiB)
+ *   VGPU_ARCH=n            their compute capability (90)
+ *   VGPU_SCHEDULE          the stream that runs next: round (each in turn), latest (the newest
+ *                          stream), lazy (only commands that a call waits for), random:SEED
+ *   VGPU_ORDER=backward    runs groups, and items in them, from the last to the first
+ *   VGPU_QUEUE=n           how many commands a stream queues before some are run (512)
+ *   VGPU_PEERS=0           no device can access the memory of another one
  *   VGPU_POOLS=0           no memory pools
- *   VGPU_VERBOSE=1         wrong uses are printed as they happen
- *   VGPU_STRICT=1          a process with wrong uses ends with code 99
- *   VGPU_FAIL=n, n+        the n-th call from cuInit on fails; and all behind it
+ *   VGPU_VERBOSE=1         prints wrong uses when they happen
+ *   VGPU_STRICT=1          a process with wrong uses exits with status 99
+ *   VGPU_FAIL=n, n+        the n-th call, counted from cuInit on, fails; n+: all later ones too
  *   VGPU_CXX               the compiler of kernels
- *   VGPU_CACHE             a folder where their objects are kept
- *   VGPU_REAL_NVRTC        the real library's file: some texts must be compiled by it, too
- *   CUDA_VISIBLE_DEVICES   as the driver reads it: numbers, ending at the first that is none */
+ *   VGPU_CACHE             a folder for compiled kernels
+ *   VGPU_REAL_NVRTC        the file of the real library, which must compile some of the texts too
+ *   CUDA_VISIBLE_DEVICES   as in the driver: device numbers up to the first one that is invalid */
 #ifndef VGPU_H
 #define VGPU_H
 
@@ -47,42 +49,42 @@
 
 #define VGPU_API __attribute__((visibility("default")))
 
-/* What is there at the moment, and what was done wrong since the last vgpu_forget. */
+/* The objects that exist now, and the wrong uses since the last vgpu_forget. */
 typedef struct {
-    int64_t contexts;               /* primary contexts that somebody retains */
+    int64_t contexts;               /* primary contexts that are retained */
     int64_t streams, events, modules, pools, graphs, execs;
-    int64_t blocks, bytes;          /* of devices' memory: allocated, not yet given back */
+    int64_t blocks, bytes;          /* device memory: allocated and not freed */
     int64_t host_blocks, host_bytes;
-    int64_t commands;               /* recorded, not yet run */
-    int64_t wrong;                  /* calls that broke a rule, and kernels that did */
+    int64_t commands;               /* queued, not yet run */
+    int64_t wrong;                  /* wrong uses: by calls and by kernels */
     char first_wrong[256];
 } vgpu_books;
 
 VGPU_API void vgpu_read_books(vgpu_books *books);
-/* How often a function of the driver was called since then; of all together: NULL. */
+/* How often a function of the driver was called since vgpu_forget; NULL: all functions. */
 VGPU_API int64_t vgpu_calls(const char *name);
-/* Counts and wrong uses from zero. */
+/* Resets the counts of calls and of wrong uses. */
 VGPU_API void vgpu_forget(void);
 
-/* Whether this call of the driver or of NVRTC is to fail, as VGPU_FAIL asks.  What gives something
- * back never fails (it would leak), nor what only reports.  A capture that fails to end has
- * ended. */
+/* True if VGPU_FAIL makes this call of the driver or of NVRTC fail.  Functions that release an
+ * object never fail (it would leak), nor do those that describe an error.  A call that ends a
+ * capture and fails has ended the capture. */
 VGPU_API bool vgpu_fails(const char *name);
-/* How many calls failed so since it was last asked, and in `text` the first of them. */
+/* How many calls VGPU_FAIL made fail since the last call of this function; text names the first. */
 VGPU_API int64_t vgpu_failed(char text[200]);
 
 /* ---- for the doubles of libraries ------------------------------------------------------------ */
 
 struct CUstream_st;
 
-/* Something that a library does in the order of a stream, as its kernels would: it may touch the
- * device's memory, and only that.  The payload is copied.  A CUresult. */
+/* A task of a library's double, executed in stream order like a kernel.  It may access device
+ * memory only.  The payload is copied.  Both functions return a CUresult. */
 typedef int vgpu_task(void *payload);
 VGPU_API int vgpu_enqueue(struct CUstream_st *stream, const char *name, vgpu_task *task,
                           const void *payload, size_t bytes);
-/* Bytes from `at` to the end of its block that the current context's device reaches; 0: none. */
+/* The bytes from `at` to the end of its block, if the current context can access it; else 0. */
 VGPU_API size_t vgpu_span(uint64_t at);
-/* A use that a library's double found wrong. */
+/* Counts a wrong use that a library's double has found. */
 VGPU_API void vgpu_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -1,5 +1,6 @@
-/* BSON documents as BSON.jl writes them, for tests: Julia's values one after the other, each
- * under the next key of the document or at the next place of the list that is open. */
+/* Makes BSON documents in the form of BSON.jl, for tests.  Each call adds one value of Julia: to
+ * the innermost open document, under the key that bm_key set, or to the end of the innermost open
+ * list. */
 #ifndef BSON_MAKER_H
 #define BSON_MAKER_H
 
@@ -11,16 +12,17 @@
 
 typedef struct {
     uint8_t *bytes;
-    size_t n, room;
-    size_t *open;                   /* where what is open begins */
-    int *next, depth, deepest;      /* the next place in a list; -1: a document */
+    size_t n, capacity;
+    size_t *open;                   /* offset of each open document or list in `bytes` */
+    int *next, depth, deepest;      /* next: index of a list's next element; -1: a document */
     const char *key;
-    double value;                   /* what the next element of an array is */
+    double value;                   /* of the next element that bm_array writes */
 } bson_maker;
 
 static inline void bm_raw(bson_maker *m, const void *bytes, size_t n)
 {
-    while (m->n + n > m->room) m->bytes = realloc(m->bytes, m->room = 2 * m->room + 4096);
+    while (m->n + n > m->capacity)
+        m->bytes = realloc(m->bytes, m->capacity = 2 * m->capacity + 4096);
     memcpy(m->bytes + m->n, bytes, n);
     m->n += n;
 }
@@ -81,7 +83,7 @@ static inline void bm_binary(bson_maker *m, const void *bytes, size_t n)
     bm_raw(m, bytes, n);
 }
 
-/* Everything closed: the document's bytes stay until bm_free. */
+/* Closes what is open.  The document's bytes are valid until bm_free. */
 static inline void bm_finish(bson_maker *m)
 {
     while (m->depth) bm_close(m);
@@ -112,7 +114,7 @@ static inline void bm_names(bson_maker *m, const char *dotted)
     bm_close(m);
 }
 
-/* {tag: datatype, name: [Main, Flux, Dense], params: []} */
+/* "Main.Flux.Dense": {tag: datatype, params: [], name: [Main, Flux, Dense]} */
 static inline void bm_type(bson_maker *m, const char *dotted)
 {
     bm_tag(m, "datatype");
@@ -124,7 +126,7 @@ static inline void bm_type(bson_maker *m, const char *dotted)
     bm_close(m);
 }
 
-/* Fields follow; bm_end closes. */
+/* Begins a struct.  The caller adds its fields, then calls bm_end. */
 static inline void bm_struct(bson_maker *m, const char *dotted)
 {
     bm_tag(m, "struct");
@@ -149,8 +151,11 @@ static inline void bm_symbol(bson_maker *m, const char *name)
     bm_close(m);
 }
 
-/* "NNlib.#relu" */
-static inline void bm_function(bson_maker *m, const char *dotted) { bm_struct(m, dotted), bm_end(m); }
+/* A function, for instance "NNlib.#relu". */
+static inline void bm_function(bson_maker *m, const char *dotted)
+{
+    bm_struct(m, dotted), bm_end(m);
+}
 
 static inline void bm_closure(bson_maker *m, const char *name)
 {
@@ -170,7 +175,7 @@ static inline void bm_closure(bson_maker *m, const char *name)
     bm_list(m);
 }
 
-/* A NamedTuple of so many names; its values follow. */
+/* Begins a NamedTuple with n names.  The caller adds its values, then calls bm_end. */
 static inline void bm_named(bson_maker *m, int n, ...)
 {
     va_list names;
@@ -221,8 +226,9 @@ static inline void bm_integers(bson_maker *m, int n, ...)
     bm_end(m);
 }
 
-/* An array of any bytes. */
-static inline void bm_bytes(bson_maker *m, const char *type, int ndim, const int64_t *sizes, const void *data, size_t n)
+/* An array of this element type, sizes and n bytes, which need not fit one another. */
+static inline void bm_bytes(bson_maker *m, const char *type, int ndim, const int64_t *sizes,
+                            const void *data, size_t n)
 {
     bm_tag(m, "array");
     bm_key(m, "type");
@@ -236,7 +242,8 @@ static inline void bm_bytes(bson_maker *m, const char *type, int ndim, const int
     bm_close(m);
 }
 
-/* Float32 of these sizes in Julia's order, counting up from m->value as they lie. */
+/* A Float32 array of these sizes in Julia's order.  Its elements count up from m->value in the
+ * order of memory. */
 static inline void bm_array(bson_maker *m, int ndim, ...)
 {
     int64_t sizes[8], n = 1;

@@ -1,5 +1,5 @@
-/* What the tests of files for Flux share: a folder, the reference reader (bson_reference.py),
- * models saved and loaded. */
+/* Helpers of the tests that write files for Flux: a folder, the reference reader
+ * (bson_reference.py), models that are saved and loaded. */
 #ifndef FLUX_FILES_H
 #define FLUX_FILES_H
 
@@ -10,11 +10,12 @@
 #include "base/files/file.h"
 #include "io/flux/flux.h"
 
-/* The reader's answer; skips the test, aloud, where there is no Python. */
+/* Runs bson_reference.py and returns what it prints.  Skips the test where Python is missing. */
 static inline const char *reference(const char *what, const char *a, const char *b, const char *c)
 {
     static process p;
-    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py", what, a, b, c, NULL};
+    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py",
+                           what, a, b, c, NULL};
     process_run(&p, folder, ENVIRONMENT("PYTHONIOENCODING=utf-8"), words);
     if (p.status == 127) {
         printf("SKIP: python3 was not found, which checks what is written for Flux\n");
@@ -28,16 +29,17 @@ static inline const char *reference(const char *what, const char *a, const char 
 static inline void refused_by_reference(const char *name, const char *version)
 {
     static process p;
-    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py", "list", in_folder(name),
-                           version, NULL};
+    const char *words[] = {"/usr/bin/env", "python3", WB_TEST_DATA "/../io/flux/bson_reference.py",
+                           "list", in_folder(name), version, NULL};
     process_run(&p, folder, ENVIRONMENT("PYTHONIOENCODING=utf-8"), words);
     if (p.status != 1 || p.err[0]) fail_msg("%s: %d %s%s", name, p.status, p.out, p.err);
 }
 
 static inline int save(const char *name, void *model, const char *flux, bool structs)
 {
-    return wb__flux_save(in_folder(name), model,
-                         &(wb_save_options){.size = sizeof(wb_save_options), .flux = flux, .structs = structs});
+    return wb__flux_save(
+        in_folder(name), model,
+        &(wb_save_options){.size = sizeof(wb_save_options), .flux = flux, .structs = structs});
 }
 
 static inline void must_save(const char *name, void *model, const char *flux, bool structs)
@@ -45,7 +47,7 @@ static inline void must_save(const char *name, void *model, const char *flux, bo
     if (save(name, model, flux, structs)) fail_msg("%s %s: %s", name, flux ? flux : "", wb_error());
 }
 
-/* Parameters that differ from one another and from zero. */
+/* Fills a tensor with random numbers in [0.25, 1.25), so that none is zero. */
 static inline int randomise(wb_tensor *x, const char *path, void *ctx)
 {
     if (!wb__dtype_float(wb_dtype_of(x))) return 0;
@@ -53,7 +55,7 @@ static inline int randomise(wb_tensor *x, const char *path, void *ctx)
     return wb_assign(x, wb_add(drawn, wb_astype(wb_scalar(0.25), wb_dtype_of(x))));
 }
 
-/* Reading takes libbson: skips the test, aloud, where the library was built without. */
+/* Skips the test where the library was built without libbson, which reads BSON files. */
 static inline void needs_reading(void)
 {
 #ifndef WB_HAVE_BSON

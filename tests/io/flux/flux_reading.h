@@ -1,4 +1,4 @@
-/* Reading Flux's documents that a test made: for io_flux_read.c and io_flux_files.c. */
+/* Makes documents of Flux and reads them: for the tests io_flux_read, _files and _tables. */
 #ifndef FLUX_READING_H
 #define FLUX_READING_H
 
@@ -7,8 +7,6 @@
 #include "bson_maker.h"
 #include "io/flux/flux.h"
 #include "nn/layer.h"
-
-/* ---- documents made here --------------------------------------------------------------------- */
 
 static inline bson_maker made(void)
 {
@@ -21,7 +19,8 @@ static inline bson_maker made(void)
 static inline wb__mapping mapped(bson_maker *m)
 {
     bm_finish(m);
-    return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes, .bytes = (int64_t)m->n};
+    return (wb__mapping){.path = (char *)(uintptr_t)"made.bson", .data = m->bytes,
+                         .bytes = (int64_t)m->n};
 }
 
 static inline wb_layer *load_with(bson_maker *m, const wb_load_options *o)
@@ -39,7 +38,7 @@ static inline wb_layer *load(bson_maker *m)
     return l;
 }
 
-/* The layer on one line; valid until the next call. */
+/* The layer printed on one line.  The text is valid until the next call. */
 static inline const char *printed(wb_layer *l)
 {
     static char line[1000];
@@ -56,17 +55,19 @@ static inline void expect_layer(bson_maker *m, const char *text)
     assert_string_equal(printed(load(m)), text);
 }
 
-/* A parameter of this shape counts up from `first` as it lies, or, turned, as Julia's matrix of
- * those sizes does. */
-static inline void expect_values(wb_layer *l, const char *path, const char *shape, double first, bool turned)
+/* The elements of the parameter count up from `first` in the order of memory, or with `transposed`,
+ * which matrices of Julia need, column by column. */
+static inline void expect_values(wb_layer *l, const char *path, const char *shape, double first,
+                                 bool transposed)
 {
     wb_tensor *x = wb_get(l, path);
     if (!x) fail_msg("%s", wb_error());
     assert_string_equal(wb_describe(x), shape);
     const int64_t *dims = wb_dims(x);
     for (int64_t i = 0; i < wb_size(x); i++) {
-        int64_t at = turned ? i % dims[1] * dims[0] + i / dims[1] : i;
-        double value = wb_dtype_of(x) == WB_F64 ? ((const double *)wb_data(x))[i] : ((const float *)wb_data(x))[i];
+        int64_t at = transposed ? i % dims[1] * dims[0] + i / dims[1] : i;
+        double value = wb_dtype_of(x) == WB_F64 ? ((const double *)wb_data(x))[i]
+                                                : ((const float *)wb_data(x))[i];
         assert_true(value == first + (double)at);
     }
 }
@@ -110,9 +111,11 @@ static inline void batchnorm_fields(bson_maker *m, bool old, bool affine, bool t
     bm_end(m);
 }
 
-/* generation 0: Recur(cell, init, state) with vectors; 1: Recur(cell, state) with state0; 2:
- * LSTM(cell); 3: the cell */
-static inline void recurrent_fields(bson_maker *m, const char *name, int gates, int generation, double state)
+/* A recurrent layer in the form of one of Flux's generations.  0: Recur(cell, init, state), whose
+ * cell has vectors as its state; 1: Recur(cell, state), with state0 in the cell; 2: LSTM(cell); 3:
+ * the cell alone. */
+static inline void recurrent_fields(bson_maker *m, const char *name, int gates, int generation,
+                                    double state)
 {
     char cell[40], layer[40];
     snprintf(cell, sizeof cell, "Flux.%sCell", name);
@@ -136,8 +139,8 @@ static inline void recurrent_fields(bson_maker *m, const char *name, int gates, 
     if (generation < 3) bm_end(m);
 }
 
-/* A struct that no version of Flux has, with another one in it. */
-static inline void attention_of_mine(bson_maker *m)
+/* A struct that no version of Flux has, with another unknown struct in it. */
+static inline void unknown_attention(bson_maker *m)
 {
     bm_struct(m, "Main.Attention");
     dense_fields(m, "NNlib.#relu");
@@ -153,7 +156,7 @@ static inline void attention_of_mine(bson_maker *m)
     bm_end(m);
 }
 
-/* Is there libbson in this build?  Says so where it is not. */
+/* Whether this build has libbson; prints a line where it does not. */
 static inline bool reads_bson(void)
 {
     bson_maker none = {0};

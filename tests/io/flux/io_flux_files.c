@@ -7,19 +7,19 @@
 #include "io/model/model_file.h"
 #include "shared_data.h"
 
-static void told(wb_log_level level, const char *message, void *ctx)
+static void copy_message(wb_log_level level, const char *message, void *ctx)
 {
     snprintf(ctx, 500, "%s", message);
 }
 
-/* ---- what is unknown ------------------------------------------------------------------------- */
+/* ---- unknown parts --------------------------------------------------------------------------- */
 
 static bson_maker with_unknown_parts(void)
 {
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
     bm_tuple(&m);
-    attention_of_mine(&m);
+    unknown_attention(&m);
     bm_closure(&m, "#7#8"), bm_integer(&m, 3), bm_end(&m);
     bm_function(&m, "Main.#normalise");
     bm_struct(&m, "Flux.Bilinear");
@@ -35,14 +35,14 @@ static bson_maker with_unknown_parts(void)
     return m;
 }
 
-typedef struct { int n; char told[1000]; wb_layer *last; bool all; } offers;
+typedef struct { int n; char listed[1000]; wb_layer *last; bool all; } offers;
 
 static wb_layer *offered(const wb_unknown *part, void *ctx)
 {
     offers *o = ctx;
-    size_t n = strlen(o->told);
+    size_t n = strlen(o->listed);
     o->n++;
-    snprintf(o->told + n, sizeof o->told - n, "%s: %s\n", part->path, part->type);
+    snprintf(o->listed + n, sizeof o->listed - n, "%s: %s\n", part->path, part->type);
     if (!strcmp(part->type, "Main.Attention")) {
         assert_string_equal(printed(wb_layer_at(part->fields, "0")), "Dense(2 => 3, relu)");
         assert_string_equal(wb_describe(wb_get(part->fields, "1")), "[5,3] f32");
@@ -75,29 +75,34 @@ TEST(unknown_parts)
 
     offers o = {0};
     m = with_unknown_parts();
-    assert_null(load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o}));
+    assert_null(load_with(
+        &m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o}));
     assert_true(HAS_LINE(wb_error(), "5", "\"model\""));
     assert_null(strstr(wb_error(), "Attention"));
     assert_null(strstr(wb_error(), "DNC.State"));
     assert_int_equal(o.n, 7);
-    assert_string_equal(o.told, "layers.0.5: DNC.State\nlayers.0: Main.Attention\nlayers.1: closure #7#8\n"
-                                "layers.2: function Main.normalise\nlayers.3: Bilinear\n"
-                                "layers.4.activation: function NNlib.unheard\nlayers.5: MaxPool\n");
+    assert_string_equal(o.listed,
+                        "layers.0.5: DNC.State\nlayers.0: Main.Attention\nlayers.1: closure #7#8\n"
+                        "layers.2: function Main.normalise\nlayers.3: Bilinear\n"
+                        "layers.4.activation: function NNlib.unheard\nlayers.5: MaxPool\n");
 
     o = (offers){.all = true};
     m = with_unknown_parts();
-    wb_layer *l =
-        load_with(&m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o});
+    wb_layer *l = load_with(
+        &m, &(wb_load_options){.size = sizeof(wb_load_options), .substitute = offered, .ctx = &o});
     if (!l) fail_msg("%s", wb_error());
-    assert_string_equal(printed(l), "Chain(Dense(2 => 3, relu), square, square, square, Dense(2 => 3, square), square)");
+    assert_string_equal(
+        printed(l),
+        "Chain(Dense(2 => 3, relu), square, square, square, Dense(2 => 3, square), square)");
     wb_scope_close(s);
 }
 
-/* A closure is taken for Flatten only where images end and a Dense begins. */
+/* A closure without captured values is read as Flatten where it is between a layer of images and a
+ * Dense whose inputs the channels divide.  Elsewhere it is unknown. */
 TEST_IN_SCOPE(flattening_closures)
 {
     static const char *const texts[] = {"Flatten()", NULL, NULL, NULL};
-    wb_set_log(told, (char[500]){0});
+    wb_set_log(copy_message, (char[500]){0});
     for (int wrong = 0; wrong < 4; wrong++) {
         bson_maker m = made();
         bm_struct(&m, "Flux.Chain");
@@ -105,7 +110,7 @@ TEST_IN_SCOPE(flattening_closures)
         if (wrong == 3) dense_fields(&m, "NNlib.#relu");        /* no images */
         else conv_fields(&m, "Flux.Conv", 1);
         bm_closure(&m, "#1#2");
-        if (wrong == 2) bm_integer(&m, 1);                      /* it knows something */
+        if (wrong == 2) bm_integer(&m, 1);                      /* it captures a value */
         bm_end(&m);
         bm_function(&m, "NNlib.#relu");
         bm_struct(&m, "Flux.Dense");
@@ -121,7 +126,8 @@ TEST_IN_SCOPE(flattening_closures)
 
 TEST(from_a_gpu)
 {
-    static const char *const types[] = {"CuArrays.CuArray", "CUDA.CuArray", "AMDGPU.ROCArray", "Metal.MtlArray"};
+    static const char *const types[] = {"CuArrays.CuArray", "CUDA.CuArray", "AMDGPU.ROCArray",
+                                        "Metal.MtlArray"};
     for (size_t i = 0; i < WB__COUNT(types); i++)
         for (int table = 0; table < 2; table++) {
             bson_maker m = made();
@@ -148,8 +154,10 @@ TEST_IN_SCOPE(variables)
         bm_key(&m, "acc"), bm_real(&m, 0.5);
         bm_key(&m, "encoder"), dense_fields(&m, "NNlib.#relu");
         if (n) bm_key(&m, "decoder"), dense_fields(&m, "NNlib.#tanh");
-        wb_layer *l = load_with(&m, n < 2 ? NULL : &(wb_load_options){.size = sizeof(wb_load_options), .key = "decoder"});
-        if (n != 1) assert_string_equal(printed(l), n ? "Dense(2 => 3, tanh)" : "Dense(2 => 3, relu)");
+        const wb_load_options o = {.size = sizeof o, .key = "decoder"};
+        wb_layer *l = load_with(&m, n < 2 ? NULL : &o);
+        if (n != 1)
+            assert_string_equal(printed(l), n ? "Dense(2 => 3, tanh)" : "Dense(2 => 3, relu)");
         else assert_null(l), assert_true(HAS_LINE(wb_error(), ".key", "acc", "encoder", "decoder"));
     }
     bson_maker m = made();
@@ -167,7 +175,8 @@ static wb_layer *keyed(bson_maker *m, const char *key)
     return load_with(m, &(wb_load_options){.size = sizeof(wb_load_options), .key = key});
 }
 
-/* A dictionary with a model and more in it; with Symbols as keys, or, of a struct, with text. */
+/* A dictionary with an epoch and `layers` models.  Its keys are Symbols, or with `text` strings,
+ * which BSON.jl writes as a struct Base.Dict. */
 static bson_maker dictionary(bool text, int layers)
 {
     static const char *const names[] = {"model", "critic"};
@@ -195,7 +204,7 @@ static bson_maker dictionary(bool text, int layers)
     return m;
 }
 
-/* Models inside what programs save: dictionaries, tuples, structs of their own. */
+/* Models inside dictionaries, tuples and structs of the program that saved them. */
 TEST_IN_SCOPE(models_in_other_things)
 {
     for (int text = 0; text < 2; text++)
@@ -223,7 +232,7 @@ TEST_IN_SCOPE(models_in_other_things)
             else assert_null(l), assert_true(HAS_LINE(wb_error(), "layers", ".key", "\"model.0\"",
                                                       "\"model.1\""));
         }
-    m = (bson_maker){0};                            /* an optimiser beside it is no layer */
+    m = (bson_maker){0};                            /* an optimiser next to it is no layer */
     bm_document(&m), bm_key(&m, "net"), dense_fields(&m, "NNlib.#relu");
     bm_key(&m, "opt"), bm_struct(&m, "Flux.Optimise.ADAM"), bm_real(&m, 0.1), bm_end(&m);
     expect_layer(&m, "Dense(2 => 3, relu)");
@@ -245,8 +254,8 @@ static wb_layer *load_real(const char *name, const wb_load_options *o)
     return model;
 }
 
-/* The first axis of the arrays that these two were trained on is a picture's row, the last one
- * here: the pictures lie on their side. */
+/* The share of MNIST's test images that the model classifies correctly; its first outputs must
+ * equal `logits`.  The two models below were trained on transposed images. */
 static double accuracy(wb_layer *model, const float *logits)
 {
     char images[1024], labels[1024];
@@ -278,24 +287,25 @@ TEST(a_model_of_2020)
 {
     static const float logits[10] = {-7.4504f, -3.0844f, 1.2763f, -2.1351f, -13.6553f,
                                      -13.4810f, -32.2989f, 15.9946f, -7.9445f, 0.9139f};
-    char said[500] = "";
+    char message[500] = "";
     wb_scope *s = wb_scope_open();
-    wb_set_log(told, said);
+    wb_set_log(copy_message, message);
     wb_layer *model = load_real("juliacon2020-model_conv.bson", NULL);
     wb_set_log(NULL, NULL);
     if (!model) fail_msg("%s", wb_error());
-    assert_true(HAS_FACTS(said, "\"layers.6\"", "closure", "#3#4", "Flatten"));
+    assert_true(HAS_FACTS(message, "\"layers.6\"", "closure", "#3#4", "Flatten"));
     wb_layer *parts[8];
     for (int i = 0; i < 8; i++) {
         char path[16];
         snprintf(path, sizeof path, "layers.%d", i);
         parts[i] = wb_layer_at(model, path);
     }
-    assert_true(accuracy(wb_Chain_array(8, parts), logits) == 0.9874);        /* without its softmax */
+    /* Layers 0 to 7 are the model without its softmax. */
+    assert_true(accuracy(wb_Chain_array(8, parts), logits) == 0.9874);
     wb_scope_close(s);
 }
 
-/* A list of parameters, into a model of the same architecture. */
+/* A file with a list of parameters, loaded into a model of the same architecture. */
 TEST(parameters_of_2020)
 {
     static const float logits[10] = {-9.7769f, -7.1424f, -0.6834f, 0.4824f, -9.8856f,
@@ -326,8 +336,9 @@ TEST_IN_SCOPE(other_real_files)
     wb_layer *l = load_real("arcaman07-dense.bson", NULL);
     assert_string_equal(printed(l), "Dense(13 => 1)");
     l = load_real("psuskin-model.bson", NULL);
-    assert_string_equal(printed(l), "Chain(Dense(6 => 100, relu), Dense(100 => 75, relu), Dense(75 => 25, relu), "
-                                    "Dense(25 => 10, relu), Dense(10 => 1))");
+    assert_string_equal(
+        printed(l), "Chain(Dense(6 => 100, relu), Dense(100 => 75, relu), Dense(75 => 25, relu), "
+                    "Dense(25 => 10, relu), Dense(10 => 1))");
     assert_null(load_real("sjrodahl-dnc.bson", NULL));
     assert_true(HAS_LINE(wb_error(), "\"cell\"", "DNC.DNCCell", "9", "fields"));
     assert_true(HAS_LINE(wb_error(), "\"cell.8\"", "DNC.State", "5", "fields"));
@@ -338,8 +349,8 @@ static int row_to_text(const wb__flux_row *row, void *ctx)
 {
     char *out = ctx;
     size_t n = strlen(out);
-    snprintf(out + n, 4000 - n, "%*s%s %s%s%s\n", row->depth, "", row->name, row->type, row->value ? " " : "",
-             row->value ? row->value : "");
+    snprintf(out + n, 4000 - n, "%*s%s %s%s%s\n", row->depth, "", row->name, row->type,
+             row->value ? " " : "", row->value ? row->value : "");
     return 0;
 }
 
@@ -352,16 +363,17 @@ TEST(outlines)
     conv_fields(&m, "Flux.Conv", 1);
     bm_closure(&m, "#7#8"), bm_end(&m);
     bm_function(&m, "NNlib.#softmax");
-    attention_of_mine(&m);
+    unknown_attention(&m);
     bm_end(&m), bm_end(&m);
     bm_key(&m, "acc"), bm_real(&m, 0.5);
     wb__mapping map = mapped(&m);
     assert_int_equal(wb__flux_outline(&map, row_to_text, text), 0);
-    assert_string_equal(text, "model Chain\n 0 Conv relu\n  weight Array{Float32,4}\n  bias Array{Float32,1}\n"
-                              " 1 closure #7#8\n 2 function NNlib.softmax\n 3 Main.Attention\n  0 Dense relu\n"
-                              "   weight Array{Float32,2}\n   bias Array{Float32,1}\n  1 Array{Float32,2}\n"
-                              "  2 Int64 7\n  3 function Base.tanh\n  4 Tuple\n   1 Array{Float32,1}\n"
-                              "  5 DNC.State\n   0 Array{Float32,1}\nacc Float64 0.5\n");
+    assert_string_equal(
+        text, "model Chain\n 0 Conv relu\n  weight Array{Float32,4}\n  bias Array{Float32,1}\n"
+              " 1 closure #7#8\n 2 function NNlib.softmax\n 3 Main.Attention\n  0 Dense relu\n"
+              "   weight Array{Float32,2}\n   bias Array{Float32,1}\n  1 Array{Float32,2}\n"
+              "  2 Int64 7\n  3 function Base.tanh\n  4 Tuple\n   1 Array{Float32,1}\n"
+              "  5 DNC.State\n   0 Array{Float32,1}\nacc Float64 0.5\n");
     bm_free(&m);
 }
 

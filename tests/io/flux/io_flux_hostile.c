@@ -7,11 +7,11 @@
 #include "io/flux/flux.h"
 #include "nn/layer.h"
 
-/* ---- reading in every way -------------------------------------------------------------------- */
+/* ---- the readers ----------------------------------------------------------------------------- */
 
 enum { MULTIPLE = 64, BESIDE = 1 << 20 };
 typedef struct { int table, outline, model, substituted; } outcome;
-static char refusal[1000];              /* of a model without .substitute */
+static char refusal[1000];              /* the error of loading without .substitute */
 
 static int row(const wb__flux_row *r, void *ctx)
 {
@@ -33,8 +33,8 @@ static int status_of(bool failed)
     return (int)wb_error_code();
 }
 
-/* Bytes that are no allocation's: what is read beside them is read outside the file, and a
- * sanitizer sees it. */
+/* Reads the bytes with each reader.  They are copied to a block of their own, so that a sanitizer
+ * reports a read after their end. */
 static outcome read_bytes(const uint8_t *bytes, size_t n)
 {
     outcome out;
@@ -80,7 +80,7 @@ static void expect_refusal(bson_maker *m, const char *const *facts)
 }
 #define EXPECT_REFUSAL(m, ...) expect_refusal(m, FACTS(__VA_ARGS__))
 
-/* ---- a file with a bit of everything --------------------------------------------------------- */
+/* ---- a file with every kind of value --------------------------------------------------------- */
 
 static bson_maker begun(void)
 {
@@ -115,7 +115,8 @@ static bson_maker everything(void)
     bm_ref(&m, 2);
     bm_struct(&m, "Flux.Recur");
     bm_struct(&m, "Flux.LSTMCell");
-    bm_array(&m, 2, 4, 1), bm_array(&m, 2, 4, 1), bm_array(&m, 1, 4), bm_array(&m, 1, 1), bm_array(&m, 1, 1);
+    bm_array(&m, 2, 4, 1), bm_array(&m, 2, 4, 1), bm_array(&m, 1, 4), bm_array(&m, 1, 1),
+        bm_array(&m, 1, 1);
     bm_end(&m);
     bm_null(&m), bm_null(&m);
     bm_end(&m);
@@ -153,7 +154,7 @@ TEST(cut_anywhere)
         memcpy(copy, m.bytes, n);
         outcome out = read_bytes(copy, n);
         assert_true(out.table && out.outline && out.model);
-        set_length(copy, n + 1);                    /* a length that is right, and an end */
+        set_length(copy, n + 1);                    /* with the right length and an end */
         copy[n] = 0;
         if (n > 3) read_bytes(copy, n + 1);
         free(copy);
@@ -184,7 +185,7 @@ TEST(circles)
     bm_list(&m), bm_ref(&m, 2), bm_ref(&m, 1);
     EXPECT_REFUSAL(&m, "references");
 
-    m = begun();                                    /* a chain that holds itself */
+    m = begun();                                    /* a chain that contains itself */
     bm_ref(&m, 1);
     bm_key(&m, "_backrefs");
     bm_list(&m);
@@ -194,7 +195,7 @@ TEST(circles)
     outcome out = read_made(&m);
     assert_true(out.table && out.outline && out.model);
 
-    m = begun();                                    /* an unknown struct, a list and a type that do */
+    m = begun();                                    /* an unknown struct that contains itself */
     bm_ref(&m, 1);
     bm_key(&m, "_backrefs");
     bm_list(&m);
@@ -204,8 +205,9 @@ TEST(circles)
     out = read_made(&m);
     assert_true(out.table && out.outline && out.model);
 
-    m = begun();
-    bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m), bm_end(&m);
+    m = begun();                                    /* a reference to itself as a type */
+    bm_tag(&m, "struct"), bm_key(&m, "type"), bm_ref(&m, 1), bm_key(&m, "data"), bm_list(&m),
+        bm_end(&m);
     bm_key(&m, "_backrefs");
     bm_list(&m), bm_ref(&m, 1);
     EXPECT_REFUSAL(&m, "references");
@@ -223,7 +225,7 @@ TEST(circles)
     EXPECT_REFUSAL(&m, "\"_backrefs\"", "list");
 }
 
-/* Each entry holds the next one twice: 2^60 layers in 6 KB. */
+/* Each entry of _backrefs refers to the next one twice: 2^60 layers in a file of 6 KB. */
 TEST(unfolding)
 {
     for (int kind = 0; kind < 3; kind++) {
@@ -247,7 +249,7 @@ TEST(unfolding)
         outcome out = read_made(&m);
         assert_true(out.table && out.outline && out.model);
     }
-    /* A megabyte a thousand times */
+    /* One layer of a megabyte, a thousand times in one chain */
     bson_maker m = begun();
     bm_struct(&m, "Flux.Chain");
     bm_tuple(&m);
@@ -287,8 +289,9 @@ TEST(wide)
 
 TEST(deep)
 {
-    static const char *const types[] = {"Flux.Chain", "Flux.SkipConnection", "Main.Own", "Tracker.TrackedArray",
-                                        "LinearAlgebra.Adjoint", "Base.Fix1"};
+    static const char *const types[] = {
+        "Flux.Chain",           "Flux.SkipConnection",   "Main.Own",
+        "Tracker.TrackedArray", "LinearAlgebra.Adjoint", "Base.Fix1"};
     for (size_t kind = 0; kind < WB__COUNT(types) + 2; kind++) {
         bson_maker m = begun();
         for (int i = 0; i < 10000; i++) {
@@ -305,35 +308,37 @@ TEST(deep)
     }
 }
 
-/* ---- lies ------------------------------------------------------------------------------------ */
+/* ---- wrong numbers --------------------------------------------------------------------------- */
 
-TEST(lying_arrays)
+TEST(arrays_of_wrong_sizes)
 {
-    static const struct { int n; int64_t sizes[3]; size_t bytes; const char *facts[5]; } lies[] = {
+    static const struct { int n; int64_t sizes[3]; size_t bytes; const char *facts[5]; } wrong[] = {
         {2, {3, 3}, 35, {"9", "Float32", "35", "bytes"}},
         {2, {1000000, 1000000}, 4, {"1000000000000", "Float32", "4", "bytes"}},
         {3, {(int64_t)1 << 31, (int64_t)1 << 31, 4}, 0, {"Float32", "sizes"}},
         {2, {(int64_t)1 << 62, 1}, 0, {"4611686018427387904", "Float32", "0", "bytes"}},
         {2, {-3, -3}, 36, {"Float32", "sizes"}},
         {2, {0, INT64_MAX}, 4, {"0", "Float32", "4", "bytes"}}};
-    for (size_t i = 0; i < WB__COUNT(lies); i++) {
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         bson_maker m = begun();
         char data[64] = {0};
         bm_struct(&m, "Flux.Embedding");
-        bm_bytes(&m, "Core.Float32", lies[i].n, lies[i].sizes, data, lies[i].bytes);
-        expect_refusal(&m, lies[i].facts);
+        bm_bytes(&m, "Core.Float32", wrong[i].n, wrong[i].sizes, data, wrong[i].bytes);
+        expect_refusal(&m, wrong[i].facts);
     }
     bson_maker m = begun();
     bm_struct(&m, "Flux.Embedding"), bm_bytes(&m, "Core.Bool", 1, (int64_t[]){3}, "\1\0\2", 3);
     EXPECT_REFUSAL(&m, "array", "Bool", "2");
-    m = begun();                                    /* more axes than a tensor has: an entry without a dtype */
+    /* An array with more axes than a tensor may have is an entry without a dtype. */
+    m = begun();
     bm_list(&m);
     bm_bytes(&m, "Core.Float32", 9, (int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, "abcd", 4);
     assert_false(read_made(&m).table);
 }
 
-/* Layers whose numbers ask for what their arrays have not. */
-TEST(lying_layers)
+/* Layers whose options are invalid or do not fit their arrays: the table is read, the model is
+ * not. */
+TEST(layers_that_do_not_fit)
 {
     for (int kind = 0; kind < 8; kind++) {
         bson_maker m = begun();
@@ -342,7 +347,8 @@ TEST(lying_layers)
             bm_struct(&m, "Flux.Conv");
             bm_function(&m, "Base.#identity");
             bm_array(&m, 4, 1, 1, 1, 2), bm_array(&m, 1, 2);
-            bm_integers(&m, 2, kind == 0 ? 0 : 1, 1), bm_integers(&m, 2, kind == 1 ? -1 : 0, 0), bm_integers(&m, 2, 1, 1);
+            bm_integers(&m, 2, kind == 0 ? 0 : 1, 1), bm_integers(&m, 2, kind == 1 ? -1 : 0, 0),
+                bm_integers(&m, 2, 1, 1);
             bm_integer(&m, kind == 2 ? INT64_MAX : 1);
             break;
         case 3:
@@ -387,7 +393,7 @@ TEST(other_bytes)
     assert_true(out.table && out.model && !out.outline);
     out = read_bytes((const uint8_t *)"\xff\xff\xff\xff\0", 5);
     assert_true(out.table && out.model && out.outline);
-    m = begun();                                    /* names of a megabyte, and of no characters */
+    m = begun();                                    /* names of a megabyte, and an empty one */
     char *name = malloc(1 << 20);
     memset(name, 'n', 1 << 20);
     name[(1 << 20) - 1] = 0;
@@ -402,11 +408,12 @@ TEST(other_bytes)
     assert_false(read_made(&m).table);
 }
 
-/* Without memory, at whatever moment: an error, and nothing that is held or lost. */
+/* Each allocation fails in turn: the reader fails, and holds no memory afterwards. */
 TEST(without_memory)
 {
     bson_maker m = everything();
-    wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes, .bytes = (int64_t)m.n};
+    wb__mapping map = {.path = (char *)(uintptr_t)"hostile.bson", .data = m.bytes,
+                       .bytes = (int64_t)m.n};
     for (int reader = 0; reader < 3; reader++)
         for (int64_t n = 1;; n++) {
             wb_scope *s = wb_scope_open();
@@ -422,7 +429,8 @@ TEST(without_memory)
             bool failed = wb__alloc_count() >= n;
             wb__alloc_fail_at(0);
             if (ok && reader == 0) wb__table_free(&t);
-            if (!ok && wb_error_code() != WB_ERROR_MEMORY) fail_msg("%d, %d: %s", reader, (int)n, wb_error());
+            if (!ok && wb_error_code() != WB_ERROR_MEMORY)
+                fail_msg("%d, %d: %s", reader, (int)n, wb_error());
             if (reader < 2) assert_int_equal(wb_memory_used(), used);
             wb_scope_close(s);
             if (!failed) {

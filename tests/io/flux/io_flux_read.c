@@ -1,4 +1,4 @@
-/* Reads Flux's layers from BSON files: one file, made here, for every struct and generation. */
+/* Reads Flux's layers from BSON files: one file for each struct and generation, made here. */
 #include "test.h"
 
 #include "flux_reading.h"
@@ -14,10 +14,12 @@ TEST(dense)
     expect_values(l, "bias", "[3] f32", 6, false);
 
     static const struct { const char *julia, *here; } functions[] = {
-        {"NNlib.#tanh_fast", ", tanh"}, {"Base.#tanh", ", tanh"}, {"NNlib.#sigmoid_fast", ", sigmoid"},
-        {"Main.Base.#identity", ""}, {"NNlib.#relu", ", relu"}, {"NNlib.#leakyrelu", ", leakyrelu"},
-        {"NNlib.#gelu_tanh", ", gelu"}, {"NNlib.#logσ", ", logsigmoid"}, {"Flux.NNlib.#swish", ", swish"},
-        {"NNlib.#hardσ", ", hardsigmoid"}, {"NNlib.#mish", ", mish"}, {"NNlib.#gelu_sigmoid", ", gelu"}};
+        {"NNlib.#tanh_fast", ", tanh"}, {"Base.#tanh", ", tanh"},
+        {"NNlib.#sigmoid_fast", ", sigmoid"}, {"Main.Base.#identity", ""},
+        {"NNlib.#relu", ", relu"}, {"NNlib.#leakyrelu", ", leakyrelu"},
+        {"NNlib.#gelu_tanh", ", gelu"}, {"NNlib.#logσ", ", logsigmoid"},
+        {"Flux.NNlib.#swish", ", swish"}, {"NNlib.#hardσ", ", hardsigmoid"},
+        {"NNlib.#mish", ", mish"}, {"NNlib.#gelu_sigmoid", ", gelu"}};
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
         char text[100];
         m = made();
@@ -28,7 +30,7 @@ TEST(dense)
     wb_scope_close(s);
 }
 
-/* Without a bias, as false and as Zeros; tracked; transposed; of two dtypes. */
+/* No bias, written as false and as Zeros; tracked arrays; transposed arrays; two dtypes. */
 TEST_IN_SCOPE(arrays_of_all_kinds)
 {
     for (int zeros = 0; zeros < 2; zeros++) {
@@ -69,7 +71,8 @@ TEST_IN_SCOPE(arrays_of_all_kinds)
 
 TEST(convolutions)
 {
-    const char *options = "Conv((2, 3), 1 => 4, relu, pad=(3, 0, 1, 2), stride=(1, 2), dilation=(2, 1)";
+    const char *options =
+        "Conv((2, 3), 1 => 4, relu, pad=(3, 0, 1, 2), stride=(1, 2), dilation=(2, 1)";
     wb_scope *s = wb_scope_open();
     char text[200];
     for (int extra = 0; extra < 3; extra++) {
@@ -86,7 +89,7 @@ TEST(convolutions)
     snprintf(text, sizeof text, "%s)", options);
     expect_layer(&m, text);
 
-    m = made();                                     /* groups; padding of the pair form */
+    m = made();                                     /* groups; one padding for each axis */
     bm_struct(&m, "Flux.Conv");
     bm_function(&m, "Base.#identity");
     bm_array(&m, 4, 3, 3, 2, 6);
@@ -133,7 +136,8 @@ TEST_IN_SCOPE(norms)
         batchnorm_fields(&m, old, true, true);
         wb_layer *l = load(&m);
         const wb_BatchNorm_options *o = l->options;
-        assert_true(o->channels == 3 && o->eps == 1e-3f && o->momentum == 0.2f && o->activation == wb_relu);
+        assert_true(o->channels == 3 && o->eps == 1e-3f && o->momentum == 0.2f &&
+                    o->activation == wb_relu);
         assert_int_equal(l->mode, old ? WB__MODE_TEST : WB__MODE_AUTO);
         expect_values(l, "bias", "[3] f32", 0, false);
         expect_values(l, "scale", "[3] f32", 3, false);
@@ -152,7 +156,7 @@ TEST_IN_SCOPE(norms)
     assert_true(wb_is_none(wb_get(l, "mean")));
     expect_values(l, "scale", "[3] f32", 3, false);
 
-    m = made();                                     /* LayerNorm, 0.11 */
+    m = made();                                     /* LayerNorm of Flux 0.11 */
     bm_struct(&m, "Flux.LayerNorm");
     bm_struct(&m, "Flux.Diagonal");
     bm_array(&m, 1, 4), bm_array(&m, 1, 4);
@@ -175,7 +179,8 @@ TEST_IN_SCOPE(norms)
         bm_bool(&m, affine);
         l = load(&m);
         const wb_LayerNorm_options *o = l->options;
-        assert_true(o->shape[0] == 2 && o->shape[1] == 5 && o->shape[2] == 4 && o->eps == 0.5 && o->activation == wb_relu);
+        assert_true(o->shape[0] == 2 && o->shape[1] == 5 && o->shape[2] == 4 && o->eps == 0.5 &&
+                    o->activation == wb_relu);
         assert_int_equal(o->no_affine, !affine);
         if (affine) expect_values(l, "bias", "[5,4] f32", 20, false);
     }
@@ -203,7 +208,8 @@ TEST_IN_SCOPE(dropout_and_embedding)
 
 TEST(recurrent_layers)
 {
-    static const struct { const char *name; int gates; } kinds[] = {{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}};
+    static const struct { const char *name; int gates; } kinds[] = {
+        {"RNN", 1}, {"GRU", 3}, {"LSTM", 4}};
     wb_scope *s = wb_scope_open();
     for (int k = 0; k < 3; k++)
         for (int generation = 0; generation < 4; generation++) {
@@ -212,7 +218,8 @@ TEST(recurrent_layers)
             bson_maker m = made();
             recurrent_fields(&m, kinds[k].name, g, generation, 0);
             wb_layer *l = load(&m);
-            snprintf(text, sizeof text, "%s%s(2 => 3%s)", kinds[k].name, generation == 3 ? "Cell" : "", k ? "" : ", tanh");
+            snprintf(text, sizeof text, "%s%s(2 => 3%s)", kinds[k].name,
+                     generation == 3 ? "Cell" : "", k ? "" : ", tanh");
             assert_string_equal(printed(l), text);
             snprintf(wi, sizeof wi, "[%d,2] f32", 3 * g);
             snprintf(wh, sizeof wh, "[%d,3] f32", 3 * g);
@@ -225,18 +232,22 @@ TEST(recurrent_layers)
             recurrent_fields(&m, kinds[k].name, g, generation, 2);
             l = load(&m);
             assert_non_null(strstr(printed(l), "initial_state=true"));
-            assert_true(wb_at(wb_get(l, "initial_hidden"), 2) == 2 && wb_at(wb_get(l, "initial_hidden"), 1) == 0);
+            assert_true(wb_at(wb_get(l, "initial_hidden"), 2) == 2 &&
+                        wb_at(wb_get(l, "initial_hidden"), 1) == 0);
             if (g == 4) assert_true(wb_at(wb_get(l, "initial_cell"), 0) == 2);
         }
     wb_scope_close(s);
 }
 
-/* A learned state is where a sequence begins: the first output is a cell's from that state. */
+/* A sequence begins with the learned state: its first output equals that of a cell without a state
+ * of its own which gets the learned state as input. */
 TEST_IN_SCOPE(initial_states)
 {
     wb_tensor *x = wb_rand(2, 3, 2), *first = wb_reshape(wb_slice(x, 1, 0, 1), 2, 2);
-    wb_layer *(*sequences[])(const wb_Recurrent_options *) = {wb_RNN_with, wb_LSTM_with, wb_GRU_with};
-    wb_layer *(*cells[])(const wb_Recurrent_options *) = {wb_RNNCell_with, wb_LSTMCell_with, wb_GRUCell_with};
+    wb_layer *(*sequences[])(const wb_Recurrent_options *) = {wb_RNN_with, wb_LSTM_with,
+                                                              wb_GRU_with};
+    wb_layer *(*cells[])(const wb_Recurrent_options *) = {wb_RNNCell_with, wb_LSTMCell_with,
+                                                          wb_GRUCell_with};
     for (int k = 0; k < 3; k++) {
         wb_Recurrent_options o = {.size = sizeof o, .in = 2, .out = 3, .initial_state = true};
         wb_layer *l = sequences[k](&o), *with = cells[k](&o);
@@ -245,7 +256,8 @@ TEST_IN_SCOPE(initial_states)
         if (k == 1) assert_int_equal(wb_set(l, "initial_cell", c), 0);
         o.initial_state = false;
         wb_layer *without = cells[k](&o);
-        static const char *const names[] = {"weight_input", "weight_hidden", "bias", "initial_hidden", "initial_cell"};
+        static const char *const names[] = {"weight_input", "weight_hidden", "bias",
+                                            "initial_hidden", "initial_cell"};
         for (int i = 0; i < (k == 1 ? 5 : 4); i++) {
             assert_int_equal(wb_set(with, names[i], wb_get(l, names[i])), 0);
             if (i < 3) assert_int_equal(wb_set(without, names[i], wb_get(l, names[i])), 0);
@@ -259,8 +271,10 @@ TEST_IN_SCOPE(initial_states)
         assert_string_equal(wb_describe(one), "[2,3] f32");
         wb_tensor *begun = wb_reshape(wb_slice(y, 1, 0, 1), 2, 3);
         for (int i = 0; i < 6; i++) {
-            assert_float_equal(((const float *)wb_data(begun))[i], ((const float *)wb_data(expected))[i], 1e-6);
-            assert_float_equal(((const float *)wb_data(one))[i], ((const float *)wb_data(expected))[i], 1e-6);
+            assert_float_equal(((const float *)wb_data(begun))[i],
+                               ((const float *)wb_data(expected))[i], 1e-6);
+            assert_float_equal(((const float *)wb_data(one))[i],
+                               ((const float *)wb_data(expected))[i], 1e-6);
         }
         wb_tree *g = wb_gradient(wb_sum(y), l);
         assert_string_equal(wb_describe(wb_get(g, "initial_hidden")), "[3] f32");
@@ -271,7 +285,7 @@ TEST_IN_SCOPE(containers)
 {
     bson_maker m = made();
     bm_struct(&m, "Flux.Chain");
-    bm_list(&m);                                    /* a vector, as the oldest have */
+    bm_list(&m);                                    /* a vector, as in the oldest files */
     dense_fields(&m, "Base.#identity");
     bm_struct(&m, "Flux.Chain");
     bm_named(&m, 2, "norm", "head");
@@ -285,7 +299,9 @@ TEST_IN_SCOPE(containers)
     bm_function(&m, "MLUtils.#flatten");
     bm_close(&m);
     wb_layer *l = load(&m);
-    assert_string_equal(printed(l), "Chain(Dense(2 => 3), Chain(norm = BatchNorm(3, relu), head = softmax), relu, Flatten())");
+    assert_string_equal(
+        printed(l),
+        "Chain(Dense(2 => 3), Chain(norm = BatchNorm(3, relu), head = softmax), relu, Flatten())");
     expect_values(l, "layers.1.layers.norm.bias", "[3] f32", 9, false);
 
     m = made();
@@ -316,7 +332,8 @@ TEST_IN_SCOPE(containers)
     for (int i = 0; i < 5; i++) {
         if (i == 3) {
             bm_struct(&m, "Flux.Dropout");
-            bm_real(&m, 0.5), bm_function(&m, "Base.Colon"), bm_null(&m), bm_function(&m, "Random.TaskLocalRNG");
+            bm_real(&m, 0.5), bm_function(&m, "Base.Colon"), bm_null(&m),
+                bm_function(&m, "Random.TaskLocalRNG");
             bm_end(&m);
             continue;
         }
@@ -329,7 +346,8 @@ TEST_IN_SCOPE(containers)
     expect_values(l, "out_proj.weight", "[4,4] f32", 48, true);
 }
 
-/* Shared arrays are one parameter, shared mutable layers one layer. */
+/* An array that two layers share becomes one parameter; a shared mutable layer becomes one
+ * layer. */
 TEST_IN_SCOPE(ties)
 {
     bson_maker m = made();
@@ -357,7 +375,8 @@ TEST_IN_SCOPE(ties)
     assert_ptr_equal(wb_layer_at(l, "layers.1"), wb_layer_at(l, "layers.3"));
     assert_ptr_not_equal(wb_get(l, "layers.0.bias"), wb_get(l, "layers.2.bias"));
     expect_values(l, "layers.0.weight", "[3,3] f32", 6, true);
-    expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);     /* the other way round: no tie */
+    /* An Embedding's matrix is not transposed, so that it is no tie. */
+    expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);
     assert_int_equal(wb_parameter_count(l), 9 + 9 + 6 + 6);
 }
 

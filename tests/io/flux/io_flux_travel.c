@@ -1,5 +1,6 @@
-/* Models to Flux's files and back: every kind of layer for every version, read by the reference
- * reader and by wb_load; real files through safetensors; documents as BSON.jl writes them. */
+/* Models are saved as Flux's files and loaded: every kind of layer for every version, read by the
+ * reference reader and by wb_load; real files, saved in between as safetensors; documents in the
+ * form of BSON.jl. */
 #include "flux_files.h"
 
 #include "io/flux/fields.h"
@@ -8,34 +9,46 @@
 /* ---- every layer, every version -------------------------------------------------------------- */
 
 static const struct { const char *flux; int version; } versions[] = {
-    {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209}, {"0.12.10", 1210},
-    {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599}, {"0.16.0", 1600}, {"0.16", 1610},
-    {"0.16.12", 1612}};
+    {"0.9", 999}, {"0.10", 1099}, {"0.11", 1199}, {"0.12.2", 1202}, {"0.12", 1209},
+    {"0.12.10", 1210}, {"0.13.2", 1302}, {"0.13", 1399}, {"0.14", 1499}, {"0.15", 1599},
+    {"0.16.0", 1600}, {"0.16", 1610}, {"0.16.12", 1612}};
 enum { VERSIONS = WB__COUNT(versions), MODELS = 46 };
 
-/* A model, from which version on it can be written as structs, and until which its structs are
- * known. */
+/* A model.  It can be written as structs for versions `since` <= version < `before`, where 0 is no
+ * bound.  `x` is an input of the model, or NULL. */
 typedef struct { const char *name; wb_layer *model; int since, before; wb_tensor *x; } sample;
 
-static wb_layer *named(const char *function) { return wb_layer_from_function(wb__function_by_name(function)); }
+static wb_layer *named(const char *function)
+{
+    return wb_layer_from_function(wb__function_by_name(function));
+}
 
 static int samples(sample *s)
 {
-    wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 3, 6, 5), *four = wb_randn(2, 4, 6, 5), *six = wb_randn(3, 6),
-              *steps = wb_randn(2, 3, 4), *numbers = wb_arange(9, WB_I32), *two = wb_randn(3, 2);
+    wb_tensor *flat = wb_randn(3, 4), *image = wb_randn(2, 3, 6, 5), *four = wb_randn(2, 4, 6, 5),
+              *six = wb_randn(3, 6), *steps = wb_randn(2, 3, 4), *numbers = wb_arange(9, WB_I32),
+              *two = wb_randn(3, 2);
     const sample all[] = {
         {"dense", wb_Dense(4, 2, wb_gelu), 0, 0, flat},
         {"dense64", wb_Dense(4, 2, wb_sigmoid, .no_bias = true, .dtype = WB_F64), 0, 0, NULL},
         {"dense16", wb_Dense(4, 3, wb_elu, .dtype = WB_F16), 0, 0, NULL},
-        {"conv", wb_Conv(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 3}), 0, 1612, image},
-        {"cross", wb_Conv(3, 5, {3, 2}, wb_leakyrelu, .same = true, .dilation = {1, 2}), 0, 1612, image},
+        {"conv",
+         wb_Conv(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 3}),
+         0, 1612, image},
+        {"cross", wb_Conv(3, 5, {3, 2}, wb_leakyrelu, .same = true, .dilation = {1, 2}),
+         0, 1612, image},
         {"groups", wb_Conv(4, 6, {3, 2}, wb_selu, .groups = 2, .no_bias = true), 1205, 1612, four},
         {"flipped_groups", wb_Conv(4, 6, {3, 2}, .groups = 2, .flip = true), 1205, 1612, four},
-        {"transpose", wb_ConvTranspose(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1}, .pad = {0, 1, 2, 1}), 0, 0,
-         image},
-        {"transpose_groups", wb_ConvTranspose(4, 6, {3, 4}, .flip = true, .groups = 2, .same = true, .no_bias = true), 1205, 0,
-         four},
-        {"transpose_outpad", wb_ConvTranspose(3, 2, {3, 4}, wb_tanh, .stride = {2, 3}, .outpad = {0, 2}), 1417, 0, image},
+        {"transpose",
+         wb_ConvTranspose(3, 5, {3, 2}, wb_relu, .flip = true, .stride = {2, 1},
+                          .pad = {0, 1, 2, 1}),
+         0, 0, image},
+        {"transpose_groups",
+         wb_ConvTranspose(4, 6, {3, 4}, .flip = true, .groups = 2, .same = true, .no_bias = true),
+         1205, 0, four},
+        {"transpose_outpad",
+         wb_ConvTranspose(3, 2, {3, 4}, wb_tanh, .stride = {2, 3}, .outpad = {0, 2}),
+         1417, 0, image},
         {"maxpool", wb_MaxPool({3, 2}, .pad = {1, 0, 1, 0}, .stride = {2}), 0, 0, image},
         {"meanpool", wb_MeanPool({2, 3}), 0, 0, image},
         {"global_max", wb_GlobalMaxPool(), 1100, 0, image},
@@ -60,20 +73,32 @@ static int samples(sample *s)
         {"rnn_cell", wb_RNNCell(4, 3), 0, 0, flat},
         {"lstm_cell", wb_LSTMCell(4, 3), 0, 0, flat},
         {"gru_cell", wb_GRUCell(4, 3), 0, 0, flat},
-        {"chain", wb_Chain(wb_Dense(4, 3, wb_softplus), wb_layer_from_function(wb_relu), wb_softmax), 0, 0, flat},
-        {"named", wb_Chain(wb_named("in", wb_Dense(4, 3, wb_swish)), wb_named("out", wb_Dense(3, 2))), 1207, 0, flat},
+        {"chain",
+         wb_Chain(wb_Dense(4, 3, wb_softplus), wb_layer_from_function(wb_relu), wb_softmax),
+         0, 0, flat},
+        {"named",
+         wb_Chain(wb_named("in", wb_Dense(4, 3, wb_swish)), wb_named("out", wb_Dense(3, 2))),
+         1207, 0, flat},
         {"skip", wb_SkipConnection(wb_Chain(wb_Dense(4, 4)), wb_add), 0, 0, flat},
         {"parallel", wb_Parallel(wb_sub, wb_Dense(4, 2), wb_Dense(4, 2)), 1200, 0, flat},
-        {"product", wb_Parallel(wb_mul, wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
+        {"product", wb_Parallel(wb_mul, wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)),
+         1300, 0, flat},
         {"quotient", wb_SkipConnection(wb_Dense(4, 4), wb_div), 1300, 0, flat},
         {"larger", wb_Parallel(wb_maximum, wb_Dense(4, 2), wb_Dense(4, 2)), 1300, 0, flat},
-        {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)), 1200, 0, flat},
-        {"made", wb_Chain(named("relu6"), named("hardtanh"), named("hardsigmoid"), named("hardswish"), named("mish"),
-                          wb_Dense(4, 4, wb__function_by_name("softsign"))), 1300, 0, flat},
-        {"made_too", wb_Chain(named("softshrink"), named("tanhshrink"), named("trelu"), named("lisht"), named("logcosh")), 1300,
-         0, flat},
-        {"plain_functions", wb_Chain(wb_neg, wb_reciprocal, wb_abs, wb_log1p, wb_sqrt, wb_exp), 0, 0, flat},
-        {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))), 0, 0, two},
+        {"vcat", wb_Parallel(wb__connection_by_name("vcat"), wb_Dense(4, 2), wb_Dense(4, 1)),
+         1200, 0, flat},
+        {"made",
+         wb_Chain(named("relu6"), named("hardtanh"), named("hardsigmoid"), named("hardswish"),
+                  named("mish"), wb_Dense(4, 4, wb__function_by_name("softsign"))),
+         1300, 0, flat},
+        {"made_too",
+         wb_Chain(named("softshrink"), named("tanhshrink"), named("trelu"), named("lisht"),
+                  named("logcosh")),
+         1300, 0, flat},
+        {"plain_functions", wb_Chain(wb_neg, wb_reciprocal, wb_abs, wb_log1p, wb_sqrt, wb_exp),
+         0, 0, flat},
+        {"deep", wb_Chain(wb_Chain(wb_Chain(wb_Dense(2, 2)), wb_Chain(wb_BatchNorm(2)))),
+         0, 0, two},
     };
     memcpy(s, all, sizeof all);
     for (size_t i = 0; i < WB__COUNT(all); i++) {
@@ -101,7 +126,8 @@ TEST(all_kinds)
             bool has = number >= s[i].since && (!s[i].before || number < s[i].before);
             int status = save(layers, s[i].model, flux, true);
             if (status != (has ? 0 : WB_ERROR_ARGUMENT))
-                fail_msg("%s for %s: %d %s", s[i].name, flux, status, status ? wb_error() : "written");
+                fail_msg("%s for %s: %d %s", s[i].name, flux, status,
+                         status ? wb_error() : "written");
             if (has) fprintf(commands, "compare %s %d %s\n", layers, number, tensors);
             if (number < 1300) continue;
             if (!save(values, s[i].model, flux, false)) {
@@ -119,7 +145,8 @@ TEST(all_kinds)
 
 /* ---- there and back -------------------------------------------------------------------------- */
 
-/* Numbers of Flux's structs are Float32, so that sums may differ in the last place. */
+/* l returns the same values as the model, up to rounding: Flux's structs hold numbers as
+ * Float32. */
 static void same_answer(const sample *s, wb_layer *l)
 {
     if (!s->x) return;
@@ -128,12 +155,14 @@ static void same_answer(const sample *s, wb_layer *l)
     assert_string_equal(wb_describe(y), wb_describe(z));
     const float *a = wb_data(y), *b = wb_data(z);
     for (int64_t i = 0; i < wb_size(y); i++)
-        if (!(fabsf(a[i] - b[i]) <= 1e-5f * (1 + fabsf(a[i])))) fail_msg("%s: %g, then %g", s->name, a[i], b[i]);
+        if (!(fabsf(a[i] - b[i]) <= 1e-5f * (1 + fabsf(a[i]))))
+            fail_msg("%s: %g, then %g", s->name, a[i], b[i]);
 }
 
-/* What is not in the version's structs comes back as its like: zeros for no bias, a plain
- * convolution of groups as a .flip of kernels turned over. */
-static bool comes_back_as_it_was(const sample *s, int version)
+/* Whether the loaded model has the same tensors.  Where a version's structs cannot express a layer,
+ * it is saved as an equivalent one: a bias of zeros instead of none, a grouped convolution as one
+ * with .flip and flipped kernels. */
+static bool is_loaded_exactly(const sample *s, int version)
 {
     bool no_bias = !strcmp(s->name, "dense64") || (!strcmp(s->name, "gru") && version < 1500);
     if (no_bias && version < (s->name[0] == 'g' ? 1500 : 1300)) return false;
@@ -155,9 +184,9 @@ TEST(there_and_back)
             if (number < s[i].since || (s[i].before && number >= s[i].before)) continue;
             must_save("back.bson", s[i].model, versions[v].flux, true);
             wb_layer *l = loaded("back.bson");
-            if (number < 1000) wb_automode(l);      /* there only trains, or does not */
+            if (number < 1000) wb_automode(l);      /* Flux 0.9 has no automatic mode */
             same_answer(&s[i], l);
-            if (comes_back_as_it_was(&s[i], number)) wb_each_tensor(s[i].model, same_bits_in, l);
+            if (is_loaded_exactly(&s[i], number)) wb_each_tensor(s[i].model, same_bits_in, l);
             structs++;
         }
     }
@@ -185,14 +214,15 @@ static bool file_has(const char *name, const char *type)
     return false;
 }
 
-/* In the first version of each row some model has the row's struct, and comes back from it. */
+/* For the first version of each row of wb__flux_structs, some sample is saved with the row's
+ * struct, and is loaded again. */
 TEST(every_struct)
 {
     needs_reading();
     sample s[MODELS];
     int n = samples(s), rows = 0;
     for (const wb__flux_struct *row = wb__flux_structs; row->type; row++) {
-        if (!row->parameters) continue;                 /* is read only */
+        if (!row->parameters) continue;                 /* such a struct is read, never written */
         int version = WB__MAX(row->since, 900), found = 0;
         for (int i = 0; i < n; i++) {
             if (version < s[i].since || (s[i].before && version >= s[i].before)) continue;
@@ -201,7 +231,7 @@ TEST(every_struct)
             wb_layer *l = loaded("row.bson");
             if (version < 1000) wb_automode(l);
             same_answer(&s[i], l);
-            if (comes_back_as_it_was(&s[i], version)) wb_each_tensor(s[i].model, same_bits_in, l);
+            if (is_loaded_exactly(&s[i], version)) wb_each_tensor(s[i].model, same_bits_in, l);
             found++;
         }
         if (!found) fail_msg("no model has the %s of %s", row->type, version_text(version));
@@ -210,7 +240,7 @@ TEST(every_struct)
     assert_true(rows > 40);
 }
 
-static wb_layer *must_travel(wb_layer *l, int version)
+static wb_layer *round_trip(wb_layer *l, int version)
 {
     must_save("row.bson", l, version_text(version), true);
     wb_layer *back = loaded("row.bson");
@@ -227,12 +257,12 @@ TEST(every_function)
         const char *julia = strchr(row->path, '#') + 1;
         assert_string_equal(wb__flux_name_julia(wb__flux_functions, julia)->weber, row->weber);
         bool alias = *row->path == '#', layer = !strcmp(row->weber, "flatten");
-        if (layer) must_travel(wb_Flatten(), version);
+        if (layer) round_trip(wb_Flatten(), version);
         if (!f || alias || layer) continue;
-        const wb_layer *l = must_travel(wb_layer_from_function(f), version);
+        const wb_layer *l = round_trip(wb_layer_from_function(f), version);
         assert_memory_equal(wb__layer_option(l->type, l->options, "f"), &f, sizeof f);
         if (!row->elements) continue;
-        l = must_travel(wb_Dense(2, 2, f), version);
+        l = round_trip(wb_Dense(2, 2, f), version);
         assert_true(((const wb_Dense_options *)l->options)->activation == f);
     }
     for (const wb__flux_name *row = wb__flux_connections; row->path; row++) {
@@ -240,7 +270,7 @@ TEST(every_function)
         wb_layer *both[2] = {wb_Parallel(f, wb_Dense(2, 2), wb_Dense(2, 2)),
                              wb_SkipConnection(wb_Dense(2, 2), f)};
         for (int i = 0; i < 2; i++) {
-            const wb_layer *l = must_travel(both[i], row->elements ? 1300 : 1200);
+            const wb_layer *l = round_trip(both[i], row->elements ? 1300 : 1200);
             memcpy(&known, wb__layer_option(l->type, l->options, "connection"), sizeof known);
             assert_true(known == f);
         }
@@ -253,17 +283,20 @@ static void is_counted(wb_tensor *x, int64_t place, double value)
 {
     if (!x) fail_msg("%s", wb_error());
     const float *v = wb_data(x);
-    if (v[place] != (float)value) fail_msg("%s: number %lld is %g, not %g", wb_describe(x), (long long)place, v[place], value);
+    if (v[place] != (float)value)
+        fail_msg("%s: number %lld is %g, not %g", wb_describe(x), (long long)place, v[place],
+                 value);
 }
 
-/* Into a model that exists go the kernels that make its convolutions do what those of the file
- * do. */
+/* wb_load_state flips the kernels where the model's convolution has .flip and that of the file has
+ * not, or the reverse, so that both compute the same. */
 TEST(kernels_into_either_kind)
 {
     needs_reading();
-    wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true), *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
-    wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2), *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}),
-                                                                                              grouped);
+    wb_layer *plain = wb_Conv(2, 4, {3, 2}, .no_bias = true),
+             *flip = wb_Conv(2, 4, {3, 2}, .no_bias = true, .flip = true);
+    wb_layer *grouped = wb_Conv(2, 4, {3, 2}, .no_bias = true, .groups = 2),
+             *twice = wb_Chain(grouped, wb_Conv(4, 2, {1}), grouped);
     wb_tensor *x = wb_randn(2, 2, 9, 8);
     for (int k = 0; k < 4; k++) {
         wb_layer *from = k & 1 ? flip : plain, *into = k & 1 ? plain : flip;
@@ -271,7 +304,8 @@ TEST(kernels_into_either_kind)
         must_save("kernels.bson", from, NULL, k & 2);
         if (wb_load_state(in_folder("kernels.bson"), into)) fail_msg("%s", wb_error());
         same_answer(&(sample){.name = "kernels", .model = from, .x = x}, into);
-        is_counted(wb_get(into, "weight"), 0, (double)((const float *)wb_data(wb_get(from, "weight")))[5]);
+        is_counted(wb_get(into, "weight"), 0,
+                   (double)((const float *)wb_data(wb_get(from, "weight")))[5]);
     }
     wb_each_tensor(twice, randomise, NULL);
     must_save("kernels.bson", twice, NULL, false);
@@ -280,11 +314,12 @@ TEST(kernels_into_either_kind)
     same_answer(&(sample){.name = "twice", .model = twice, .x = x}, loaded("kernels.bson"));
 }
 
-/* Real files: to safetensors and to BSON again, in both forms. */
+/* Real files are saved as safetensors, and then as BSON again, as structs and as a state. */
 TEST(real_files)
 {
     needs_reading();
-    const char *names[] = {"juliacon2020-model_conv.bson", "arcaman07-dense.bson", "psuskin-model.bson"};
+    const char *names[] = {"juliacon2020-model_conv.bson", "arcaman07-dense.bson",
+                           "psuskin-model.bson"};
     int found = 0;
     for (size_t i = 0; i < WB__COUNT(names); i++) {
         char path[1024];
@@ -296,7 +331,8 @@ TEST(real_files)
         wb_layer *second = loaded("real.safetensors");
         wb_each_tensor(first, same_bits_in, second);
         for (int structs = 0; structs < 2; structs++) {
-            if (wb_save(in_folder("real.bson"), second, .structs = structs)) fail_msg("%s", wb_error());
+            if (wb_save(in_folder("real.bson"), second, .structs = structs))
+                fail_msg("%s", wb_error());
             reference("compare", in_folder("real.bson"), "1610", in_folder("real.safetensors"));
             wb_layer *third = loaded("real.bson");
             wb_each_tensor(first, same_bits_in, third);
@@ -310,7 +346,7 @@ TEST(real_files)
     if (!found) skip();
 }
 
-/* ---- documents that others wrote ------------------------------------------------------------- */
+/* ---- documents of BSON.jl -------------------------------------------------------------------- */
 
 static wb_layer *made(const char *name)
 {
@@ -318,8 +354,8 @@ static wb_layer *made(const char *name)
     return loaded("made.bson");
 }
 
-/* Numbers there are i/8 in Julia's order: element (row, column) of a matrix of r rows is (row +
- * r column)/8. */
+/* bson_reference.py makes these files.  Element (row, column) of a matrix with r rows is
+ * (row + r column)/8. */
 TEST(documents_of_bson_jl)
 {
     needs_reading();
@@ -327,7 +363,8 @@ TEST(documents_of_bson_jl)
     assert_ptr_equal(wb_get(l, "layers.0.weight"), wb_get(l, "layers.1.weight"));
     is_counted(wb_get(l, "layers.0.weight"), 1, 3 / 8.0);       /* first row, second column */
     is_counted(wb_get(l, "layers.1.bias"), 0, 5 / 8.0);
-    assert_true(((const wb_Dense_options *)wb_layer_at(l, "layers.1")->options)->activation == wb_relu);
+    const wb_Dense_options *dense = wb_layer_at(l, "layers.1")->options;
+    assert_true(dense->activation == wb_relu);
 
     const wb_Conv_options *o = made("conv")->options;
     assert_true(o->flip && o->in == 1 && o->out == 2 && o->kernel[1] == 2 && o->kernel[2] == 3);

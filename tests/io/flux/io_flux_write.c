@@ -1,5 +1,5 @@
 /* Files that wb_save writes for Flux, read by bson_reference.py, which shares no code with the
- * library, applies BSON.jl's rules and has the structs of Flux's versions. io_flux_travel.c
+ * library, applies BSON.jl's rules and has the structs of Flux's versions.  io_flux_travel.c
  * tests every layer. */
 #include "flux_files.h"
 
@@ -11,22 +11,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what stands where ----------------------------------------------------------------------- */
+/* ---- fields and values ----------------------------------------------------------------------- */
 
-/* Numbers 0, 1, 2, ...: whoever reads the file with them in hand can see the order. */
+/* Fills a tensor with 0, 1, 2, ..., so that the order of its elements in a file is known. */
 static int count_up(wb_tensor *x, const char *path, void *ctx)
 {
     return wb_assign(x, wb_reshape_array(wb_arange(wb_size(x), WB_F32), wb_ndim(x), x->dims));
 }
 
-TEST(what_stands_where)
+TEST(fields_and_values)
 {
-    wb_layer *m = wb_Chain(wb_Conv(1, 1, {2, 1}, wb_relu, .flip = true, .pad = {1, 2, 3, 4}, .stride = {5, 6}),
-                           wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
+    wb_layer *m = wb_Chain(
+        wb_Conv(1, 1, {2, 1}, wb_relu, .flip = true, .pad = {1, 2, 3, 4}, .stride = {5, 6}),
+        wb_Flatten(), wb_Dense(3, 2, wb_sigmoid, .no_bias = true), wb_softmax);
     assert_int_equal(wb_each_tensor(m, count_up, NULL), 0);
     must_save("order.bson", m, NULL, true);
-    /* sha256 of the bytes of 0f0, 1f0; of 0f0; and of 0f0, 3f0, 1f0, 4f0, 2f0, 5f0, a matrix by
-     * its columns */
+    /* An array's line ends with the first digits of the sha256 of its bytes: of the Float32 numbers
+     * 0, 1; of 0; and of 0, 3, 1, 4, 2, 5, the columns of a matrix. */
     const char *structs = "model Flux.Chain\n"
                           "model.layers.0 Flux.Conv\n"
                           "model.layers.0.σ function NNlib.relu\n"
@@ -57,7 +58,8 @@ TEST(what_stands_where)
                          "model.layers.2.σ ()\n"
                          "model.layers.3 ()\n";
     assert_string_equal(reference("list", in_folder("order.bson"), "1499", "model"), values);
-    assert_non_null(strstr(reference("list", in_folder("order.bson"), "1499", "weber"), "\"layer\":\"Chain\""));
+    assert_non_null(
+        strstr(reference("list", in_folder("order.bson"), "1499", "weber"), "\"layer\":\"Chain\""));
 }
 
 static wb_tensor *full(double value, wb_dtype dtype, int ndim, int64_t n)
@@ -67,11 +69,12 @@ static wb_tensor *full(double value, wb_dtype dtype, int ndim, int64_t n)
 
 TEST(trees_and_dtypes)
 {
-    static const char *const names[] = {"none", "f32", "bytes", "picture", "i8", "i32", "i64", "truth", "half", "scalar",
-                                        "nil", "inner"};
-    void *values[] = {WB_NONE, wb_ones(2, 3), full(7, WB_U8, 1, 5), full(7, WB_U8, 2, 5), full(-3, WB_I8, 1, 2),
-                      full(-3, WB_I32, 1, 2), full(-3, WB_I64, 1, 2), full(1, WB_BOOL, 1, 3), full(0.5, WB_F16, 1, 2),
-                      wb_scalar(2), wb_zeros(0, 4), wb_tuple(wb_ones(1), wb_Dense(1, 1))};
+    static const char *const names[] = {"none", "f32", "bytes", "picture", "i8", "i32", "i64",
+                                        "truth", "half", "scalar", "nil", "inner"};
+    void *values[] = {WB_NONE, wb_ones(2, 3), full(7, WB_U8, 1, 5), full(7, WB_U8, 2, 5),
+                      full(-3, WB_I8, 1, 2), full(-3, WB_I32, 1, 2), full(-3, WB_I64, 1, 2),
+                      full(1, WB_BOOL, 1, 3), full(0.5, WB_F16, 1, 2), wb_scalar(2), wb_zeros(0, 4),
+                      wb_tuple(wb_ones(1), wb_Dense(1, 1))};
     wb_tree *t = wb_named_tuple(WB__COUNT(names), names, values);
     if (!t) fail_msg("%s", wb_error());
     for (int structs = 0; structs < 2; structs++) {
@@ -82,13 +85,15 @@ TEST(trees_and_dtypes)
                                "model.i8 Array{Int8,1} 2 ", "model.i32 Array{Int32,1} 2 ",
                                "model.i64 Array{Int64,1} 2 ", "model.truth Array{Bool,1} 3 ",
                                "model.half Array{Float16,1} 2 ", "model.scalar Array{Float32,0}  ",
-                               "model.nil Array{Float32,2} 4x0 ", "model.inner.0 Array{Float32,1} 1 ",
+                               "model.nil Array{Float32,2} 4x0 ",
+                               "model.inner.0 Array{Float32,1} 1 ",
                                "model.inner.1.weight Array{Float32,2} 1x1 "};
         for (size_t i = 0; i < WB__COUNT(lines); i++)
             if (!strstr(listed, lines[i])) fail_msg("\"%s\" is not in\n%s", lines[i], listed);
         assert_true(structs == (strstr(listed, "model.inner.1 Flux.Dense\n") != NULL));
     }
-    wb_layer *bf16 = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .dtype = WB_BF16), wb_BatchNorm(2, .dtype = WB_BF16));
+    wb_layer *bf16 = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2, .dtype = WB_BF16),
+                              wb_BatchNorm(2, .dtype = WB_BF16));
     assert_int_equal(save("bf16.bson", bf16, NULL, false), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "wb_to", ".safetensors");
     assert_true(HAS_LINE(wb_error(), "\"layers.1.weight\"", "[2,2] bf16"));
@@ -96,11 +101,12 @@ TEST(trees_and_dtypes)
     assert_int_not_equal(access(in_folder("bf16.bson"), F_OK), 0);
 }
 
-/* One array for a tie, wherever it stands; but a matrix that stands in a Dense and in an
- * Embedding is two, since there it is by columns and here by rows. */
+/* A tied tensor is one array in the file.  Only a matrix that a Dense and an Embedding share is
+ * written twice, since Flux has it by columns in one and by rows in the other. */
 TEST(ties)
 {
-    wb_layer *shared = wb_Dense(4, 4), *m = wb_Chain(wb_Embedding(4, 4), shared, wb_Dense(4, 4), shared);
+    wb_layer *shared = wb_Dense(4, 4),
+             *m = wb_Chain(wb_Embedding(4, 4), shared, wb_Dense(4, 4), shared);
     assert_int_equal(wb_each_tensor(m, randomise, NULL), 0);
     assert_int_equal(wb_tie(m, "layers.2.bias", "layers.1.bias"), 0);
     assert_int_equal(wb_tie(m, "layers.1.weight", "layers.0.weight"), 0);
@@ -119,8 +125,7 @@ TEST(ties)
     reference("loadmodel", in_folder("ties-structs.bson"), in_folder("ties-state.bson"), "1610");
 }
 
-/* What a cell begins with is its own until Flux 0.14; the reference reader calls it zero
- * elsewhere. */
+/* Flux's cells have an initial state until version 0.14; saving one for a later version fails. */
 TEST(initial_states)
 {
     needs_reading();
@@ -144,12 +149,13 @@ TEST(initial_states)
     must_save("initial.bson", models[0], "0.14", true);
     const char *listed = reference("list", in_folder("initial.bson"), "1499", NULL);
     const char *lines[] = {"model Flux.Recur\n", "model.cell.state0.0 Array{Float32,2} 3x1 ",
-                           "model.cell.state0.1 Array{Float32,2} 3x1 ", "model.state.1 Array{Float32,2} 3x1 "};
+                           "model.cell.state0.1 Array{Float32,2} 3x1 ",
+                           "model.state.1 Array{Float32,2} 3x1 "};
     for (size_t i = 0; i < WB__COUNT(lines); i++)
         if (!strstr(listed, lines[i])) fail_msg("\"%s\" is not in\n%s", lines[i], listed);
 }
 
-/* The reader that checks everything does refuse. */
+/* bson_reference.py refuses files with one changed name and truncated files. */
 TEST(the_reader_is_strict)
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_relu), wb_BatchNorm(2));
@@ -159,8 +165,8 @@ TEST(the_reader_is_strict)
     assert_non_null(text);
     reference("list", in_folder("strict.bson"), "1610", NULL);
     static const struct { const char *from, *to; } changes[] = {
-        {"#relu", "#relv"}, {"Float32", "Float64"}, {"BatchNorm", "LayerNorm"}, {"Tuple", "Tuplf"}, {"datatype", "datatypf"},
-        {"struct", "strudt"}, {"params", "parbms"}, {"array", "arrby"}};
+        {"#relu", "#relv"}, {"Float32", "Float64"}, {"BatchNorm", "LayerNorm"}, {"Tuple", "Tuplf"},
+        {"datatype", "datatypf"}, {"struct", "strudt"}, {"params", "parbms"}, {"array", "arrby"}};
     for (size_t i = 0; i < WB__COUNT(changes); i++) {
         char *copy = wb__alloc((size_t)n);
         memcpy(copy, text, (size_t)n);
@@ -176,7 +182,7 @@ TEST(the_reader_is_strict)
     }
     assert_int_equal(wb__file_write(in_folder("broken.bson"), text, n - 1), 0);
     refused_by_reference("broken.bson", "1610");
-    refused_by_reference("strict.bson", "1199");            /* BatchNorm had 8 fields */
+    refused_by_reference("strict.bson", "1199");            /* BatchNorm has 8 fields there */
     wb__free(text);
 }
 
@@ -189,9 +195,10 @@ TEST(refusals)
 {
     wb_name_function("own", own);
     wb_name_connection("join", join);
-    wb_layer *m = wb_Chain(wb_Dense(2, 2, own), wb_Dense(2, 2, wb_softmax), wb_LSTM(2, 2, .last = true),
-                           wb_Chain(wb_MultiHeadAttention(2, 1, .causal = true)), wb_Dropout(0.1, .axes = WB_INTS(0)),
-                           wb_SkipConnection(wb_Dense(2, 2), join), own);
+    wb_layer *m = wb_Chain(
+        wb_Dense(2, 2, own), wb_Dense(2, 2, wb_softmax), wb_LSTM(2, 2, .last = true),
+        wb_Chain(wb_MultiHeadAttention(2, 1, .causal = true)), wb_Dropout(0.1, .axes = WB_INTS(0)),
+        wb_SkipConnection(wb_Dense(2, 2), join), own);
     if (!m) fail_msg("%s", wb_error());
     assert_int_equal(save("refused.bson", m, "0.16", true), WB_ERROR_ARGUMENT);
     assert_true(HAS_FACTS(wb_error(), "Flux", "0.16"));
@@ -203,7 +210,7 @@ TEST(refusals)
     assert_true(HAS_LINE(wb_error(), "\"layers.4\"", "Dropout", "axis", "0"));
     assert_true(HAS_LINE(wb_error(), "\"layers.5\"", "connection", "join"));
     assert_true(HAS_LINE(wb_error(), "\"layers.6\"", "function", "own"));
-    must_save("refused.bson", m, "0.16", false);        /* a state has no functions */
+    must_save("refused.bson", m, "0.16", false);        /* a state contains no functions */
 
     wb_layer *d = wb_Dense(1, 1);
     const char *wrong[] = {"0.8", "0.17", "1.0", "0.16.", "0.16.x", "16", "", "0.16.100", "0.-9"};
@@ -216,22 +223,26 @@ TEST(refusals)
     const char *keys[] = {"", "_backrefs", "weber", "\xff"};
     for (size_t i = 0; i < WB__COUNT(keys); i++) {
         wb_save_options o = {.size = sizeof o, .key = keys[i]};
-        if (*keys[i]) assert_int_equal(wb__flux_save(in_folder("no.bson"), d, &o), WB_ERROR_ARGUMENT);
+        if (*keys[i])
+            assert_int_equal(wb__flux_save(in_folder("no.bson"), d, &o), WB_ERROR_ARGUMENT);
     }
     assert_int_not_equal(access(in_folder("no.bson"), F_OK), 0);
     wb_save_options o = {.size = sizeof o, .key = "größe"};
     assert_int_equal(wb__flux_save(in_folder("key.bson"), d, &o), 0);
     assert_non_null(strstr(reference("list", in_folder("key.bson"), "1610", NULL), "größe.weight"));
-    assert_int_equal(save("no.bson", wb_Chain(wb_named("\xfftext", wb_Dense(1, 1))), NULL, true), WB_ERROR_ARGUMENT);
+    assert_int_equal(save("no.bson", wb_Chain(wb_named("\xfftext", wb_Dense(1, 1))), NULL, true),
+                     WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "UTF-8");
-    assert_int_not_equal(wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
+    assert_int_not_equal(
+        wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
 }
 
-/* Of addresses alone: what is refused is not read. */
+/* A tensor of 2 GiB is refused before it is read: here, its memory is not readable. */
 TEST(too_large)
 {
     const int64_t n = (int64_t)1 << 29;
-    void *at = mmap(NULL, (size_t)n * 4, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mmap(NULL, (size_t)n * 4, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+                    0);
     if (at == MAP_FAILED) {
         printf("SKIP: no 2 GiB of addresses\n");
         skip();
@@ -270,12 +281,12 @@ static void same_file(const char *a, const char *b)
     wb__free(y);
 }
 
-/* Matrices of several parts of 1 MiB, tall and wide. */
+/* Tall and wide matrices, which are copied from the device in several parts of 1 MiB. */
 TEST(from_any_device)
 {
     wb_scope *scope = wb_scope_open();
-    wb_layer *m = wb_Chain(wb_Dense(3, 400001), wb_Dense(400001, 3), wb_Conv(4, 4, {3}, .groups = 2),
-                           wb_Dense(700, 900), wb_LSTM(2, 2));
+    wb_layer *m = wb_Chain(wb_Dense(3, 400001), wb_Dense(400001, 3),
+                           wb_Conv(4, 4, {3}, .groups = 2), wb_Dense(700, 900), wb_LSTM(2, 2));
     if (!m || wb_each_tensor(m, randomise, NULL)) fail_msg("%s", wb_error());
     wb_layer *far = wb_to(m, far_device());
     if (!far) fail_msg("%s", wb_error());
@@ -306,7 +317,8 @@ static void every_fault(const char *what, void (*fail_at)(int64_t), wb_layer *m,
         wb__free(text);
         if (!status) break;
         if (!wb_error()[0]) fail_msg("%s %lld failed without a message", what, (long long)n);
-        if (!old) same_file("old.bson", "whole.bson");      /* only the folder was not made durable */
+        /* Where the new file is there, only the folder's fsync failed. */
+        if (!old) same_file("old.bson", "whole.bson");
     }
     same_file("old.bson", "whole.bson");
     assert_true(n > 5);
@@ -317,7 +329,8 @@ static void every_fault(const char *what, void (*fail_at)(int64_t), wb_layer *m,
 TEST_IN_SCOPE(faults)
 {
     wb_layer *shared = wb_Dense(4, 4, wb_relu);
-    wb_layer *m = wb_Chain(wb_Conv(4, 4, {2}, .groups = 2), wb_BatchNorm(4), shared, shared, wb_LSTM(4, 4));
+    wb_layer *m = wb_Chain(wb_Conv(4, 4, {2}, .groups = 2), wb_BatchNorm(4), shared, shared,
+                           wb_LSTM(4, 4));
     wb_layer *far = wb_to(m, far_device());
     if (!m || !far) fail_msg("%s", wb_error());
     for (int structs = 0; structs < 2; structs++) {
@@ -348,8 +361,9 @@ TEST(layouts)
 TEST(utf8)
 {
     const char *good[] = {"", "a", "ä", "€", "😀", "\xf4\x8f\xbf\xbf"};
-    const char *bad[] = {"\x80", "\xc0\x80", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf",
-                         "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82", "a\xff"};
+    const char *bad[] = {"\x80", "\xc0\x80", "\xc3", "\xe0\x9f\xbf", "\xed\xa0\x80",
+                         "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80", "\xe2\x82",
+                         "a\xff"};
     for (size_t i = 0; i < WB__COUNT(good); i++) assert_true(wb__is_utf8(good[i]));
     for (size_t i = 0; i < WB__COUNT(bad); i++) assert_false(wb__is_utf8(bad[i]));
 }
