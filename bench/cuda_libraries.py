@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Prints folders, with colons between, in which this Python's packages have those of NVIDIA's libraries that the system
-does not find: for LD_LIBRARY_PATH.  Nothing where nothing is missing, or nothing is there."""
+"""Prints a value for LD_LIBRARY_PATH: the folders of NVIDIA's libraries in this Python's packages.
+
+A library that the system's loader finds is left out.  Prints an empty line if no library is missing
+or no package has one of those that are missing.
+"""
 import ctypes
 import importlib.util
 from pathlib import Path
 
-WANTED = {"libnvrtc": ("13", "12"), "libcublasLt": ("13", "12"), "libcudnn": ("9",)}
+LIBRARIES = {"libnvrtc": ("13", "12"), "libcublasLt": ("13", "12"), "libcudnn": ("9",)}
 
 
-def is_here(name, versions):
+def is_found(name, versions):
     for version in versions:
         try:
             ctypes.CDLL(f"{name}.so.{version}")
@@ -27,5 +30,6 @@ def folder_of(name, versions):
     return None
 
 
-missing = [item for item in WANTED.items() if not is_here(*item)]
-print(":".join(dict.fromkeys(folder for folder in (folder_of(*item) for item in missing) if folder)))
+missing = [item for item in LIBRARIES.items() if not is_found(*item)]
+folders = [folder_of(*item) for item in missing]
+print(":".join(dict.fromkeys(filter(None, folders))))

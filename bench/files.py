@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Saving and loading 500 MB of weights, beside dd on the same disk in the same run.
+"""Measures saving and loading 500 MB of weights beside dd on the same disk, in the same run.
 
     bench/files.py [--folder FOLDER] [--mb 500] [--rounds 7] [--build build] [--json FILE]
 
-Each round writes with dd (conv=fdatasync, into a new file, as savings are), saves in every format, and reads from a cold
-cache: with dd (iflag=direct), with dd through the cache, and with wb_load or wb_checkpoint_load; every one in a process of
-its own, in an order that turns round from one round to the next.  Savings end when the file is durable under its
-name.  Medians are compared; a ratio of 0.5 is half the disk's speed.  BSON and what else this build cannot
-write is left out, with a word.
+Each round first writes: with dd (conv=fdatasync, into a new file, as wb_save does) and by saving
+in every format.  Then it reads from a cold cache: with dd (iflag=direct), with dd through the
+cache, and with wb_load or wb_checkpoint_load.  Each measurement is a process of its own.  The order
+of the measurements is reversed from one round to the next.  The time of a save ends when the file
+is durable under its name.  The table shows medians; a ratio of 0.5 is half the speed of dd.  A
+format that this build cannot write, such as BSON without libbson, is left out with a message.
 """
 import argparse
 import json
@@ -20,20 +21,21 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {"safetensors": "m.safetensors", "BSON": "m.bson", "NPZ": "m.npz", "checkpoint": "c.safetensors"}
+FILES = {"safetensors": "m.safetensors", "BSON": "m.bson", "NPZ": "m.npz",
+         "checkpoint": "c.safetensors"}
 READS = {"safetensors": "load", "BSON": "load", "checkpoint": "resume"}
 LC = dict(os.environ, LC_ALL="C")
 
 
 def dd(*words):
-    """Bytes a second, as dd says."""
+    """Runs dd; the bytes per second that it reports."""
     run = subprocess.run(["dd", *words], capture_output=True, text=True, check=True, env=LC)
     size, seconds = re.search(r"(\d+) bytes.*copied, ([0-9.e-]+) s", run.stderr).groups()
     return int(size) / float(seconds)
 
 
 class Side:
-    """One thing that is measured, and what it gave."""
+    """One measured program and its rates in bytes per second, one for each round."""
 
     def __init__(self, name, run):
         self.name, self.run, self.rates = name, run, []
@@ -43,20 +45,22 @@ class Side:
 
 
 def sides(program, folder, mb):
-    """Yardsticks and savings in the order of a round: files must be there before they are read."""
+    """The sides that write and those that read, which read the files of the former."""
     count = round(mb * 1e6 / (1 << 20))
 
-    def bench(what, file):
+    def bench(command, file):
         def run():
-            out = subprocess.run([program, what, str(folder / file), str(mb)], capture_output=True, text=True, check=True)
-            said = json.loads(out.stdout)
-            if not said["right"]:
-                raise ValueError(f"{file} is of another format")
-            return said["bytes"] / said["seconds"]
+            done = subprocess.run([program, command, str(folder / file), str(mb)],
+                                  capture_output=True, text=True, check=True)
+            report = json.loads(done.stdout)
+            if not report["right"]:
+                raise ValueError(f"{file} has another format")
+            return report["bytes"] / report["seconds"]
         return run
 
     def dd_write():
-        rate = dd("if=/dev/zero", f"of={folder / 'dd.new'}", "bs=1M", f"count={count}", "conv=fdatasync")
+        rate = dd("if=/dev/zero", f"of={folder / 'dd.new'}", "bs=1M", f"count={count}",
+                  "conv=fdatasync")
         (folder / "dd.new").replace(folder / "dd")
         return rate
 
@@ -70,7 +74,7 @@ def sides(program, folder, mb):
     for name, file in FILES.items():
         writes.append(Side(name, bench("checkpoint" if name == "checkpoint" else "save", file)))
     reads = [Side("dd", dd_read("iflag=direct")), Side("dd, through the cache", dd_read())]
-    reads += [Side(name, bench(what, FILES[name])) for name, what in READS.items()]
+    reads += [Side(name, bench(command, FILES[name])) for name, command in READS.items()]
     return writes, reads
 
 
@@ -83,7 +87,8 @@ def measure(writes, reads, rounds):
                 try:
                     side.rates.append(side.run())
                 except (subprocess.CalledProcessError, ValueError) as e:
-                    print(f"{side.name} is left out: {getattr(e, 'stderr', None) or e}", file=sys.stderr)
+                    print(f"{side.name} is left out: {getattr(e, 'stderr', None) or e}",
+                          file=sys.stderr)
                     side.rates = None
 
 
@@ -95,12 +100,14 @@ def table(title, part):
             print(f"{side.name:24}{side.rate() / 1e6:8.0f}{side.rate() / disk:8.2f}   "
                   + " ".join(f"{r / 1e6:.0f}" for r in side.rates))
     print()
-    return [{"what": title, "side": s.name, "rate": s.rate(), "ratio": s.rate() / disk, "rates": s.rates} for s in part if s.rates]
+    return [{"what": title, "side": s.name, "rate": s.rate(), "ratio": s.rate() / disk,
+             "rates": s.rates} for s in part if s.rates]
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", default=None, help="on the disk that is measured")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--folder", default=None, help="a folder on the disk that is measured")
     parser.add_argument("--mb", type=float, default=500)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--build", default=str(ROOT / "build"))
@@ -108,11 +115,13 @@ def main():
     given = parser.parse_args()
     program = Path(given.build) / "bench" / "file_bench"
     if not program.exists():
-        sys.exit(f"{program} is not there: build with -DWEBER_BENCH=ON")
-    with tempfile.TemporaryDirectory(prefix="weber-files-", dir=given.folder or given.build) as folder:
+        sys.exit(f"{program} does not exist: build with -DWEBER_BENCH=ON")
+    parent = given.folder or given.build
+    with tempfile.TemporaryDirectory(prefix="weber-files-", dir=parent) as folder:
         writes, reads = sides(program, Path(folder), given.mb)
         measure(writes, reads, given.rounds)
-    print(f"{given.mb:.0f} MB, {given.rounds} rounds, medians; {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}\n")
+    print(f"{given.mb:.0f} MB, {given.rounds} rounds, medians; {os.cpu_count()} processors, "
+          f"load {os.getloadavg()[0]:.1f}\n")
     rows = table("saved", writes) + table("loaded from cold", reads)
     if given.json:
         Path(given.json).write_text("".join(json.dumps(row) + "\n" for row in rows))

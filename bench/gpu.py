@@ -1,25 +1,31 @@
 #!/usr/bin/env python3
-"""Weber on a GPU beside PyTorch and JAX, in one run with a limit of time; and whether it does what it is held to.
+"""Measures Weber on a GPU beside PyTorch and JAX within a time limit, and checks its goals.
 
-    bench/gpu.py [--device CUDA] [--minutes 8] [--rows W2,W5,G1:bf16] [--sides weber-compiled,torch-graph]
-                 [--rounds 3] [--seconds 0.3] [--name NAME] [--out FOLDER] [--resume] [--checks W3,W5]
-                 [--parts all|bandwidth|none] [--slice 2|3] [--cache FOLDER]
+    bench/gpu.py [--device CUDA] [--minutes 8] [--rows W2,W5,G1:bf16]
+                 [--sides weber-compiled,torch-graph] [--rounds 3] [--seconds 0.3] [--name NAME]
+                 [--out FOLDER] [--resume] [--checks W3,W5] [--parts all|bandwidth|none]
+                 [--slice 2|3] [--cache FOLDER]
 
-Writes FOLDER/NAME.json and FOLDER/NAME.md after every measurement, so that a run cut short leaves what it has.
-Everything is: losses beside the CPU's and whether two runs are equal bit for bit (checks); copy bandwidth, an
-elementwise chain and matrix products beside PyTorch's (parts); and the rows, one workload in one dtype each.
+Writes FOLDER/NAME.json and FOLDER/NAME.md after every measurement, so that a run that is cut short
+keeps its results.  It measures three things:
 
-A side of a row is a process that makes itself ready and then measures for as long as it is told (--hold of
-weber_bench, torch_twin.py, jax_twin.py).  Weber's come first, alone; the others make themselves ready side by side, so
-their first steps are not timed fairly and not shown; then all measure in turn, each round in the opposite order to the
-last.  Of large workloads (G1, G2) one other side at a time measures, in turn with weber-compiled, and is ended.
+  checks   whether losses agree with the CPU's, and whether two deterministic runs agree bit for bit
+  parts    copy bandwidth, an elementwise chain and matrix products, beside PyTorch's
+  rows     workloads, each in one dtype
 
-A row gets its share of the minutes that are left, but 45 s (large ones 90) while there are any.  Sides that would not
-fit are dropped, from the end of their list (torch-compile first), sides that are not ready in time are ended, and rows
-that no time is left for are left out; what was dropped is said.  --resume keeps what the JSON file has and does the rest.
+A side of a row is a process (weber_bench, torch_twin.py or jax_twin.py with --hold) that prepares
+itself and then measures for each number of seconds that it reads.  Weber's sides prepare first,
+alone.  The other sides prepare at the same time, so their first steps are neither timed nor shown.
+Then the sides measure in turn; each round reverses the order of the round before.  In rows of large
+workloads (G1, G2) only one of the other sides runs at a time: it measures in turn with
+weber-compiled and is then ended.
+
+Each row gets its share of the remaining minutes, but at least 45 s (90 s for large workloads) while
+time remains.  Sides that need more time than is left are dropped, from the end of the list of
+sides; sides that are not ready in time are ended; rows for which no time is left are left out.  The
+report lists what was dropped.  --resume keeps the results of the JSON file and measures the rest.
 """
 import argparse
-import json
 import signal
 import sys
 import time
@@ -29,29 +35,35 @@ from gpu_report import Report, compare_losses
 from gpu_sides import Machine, Trouble, Warming
 
 HERE = Path(__file__).resolve().parent
-ROWS = ["W2", "W3", "W5", "G1:bf16", "W1", "W4a", "W6", "W4b", "G2:bf16", "G2:tf32"]    # most wanted first
-SIDES = ["weber-compiled", "weber", "torch-graph", "torch-compile-graph", "torch-eager", "jax", "torch-compile"]
-READY = {"torch-graph": 12, "torch-eager": 12, "torch-compile-graph": 25, "torch-compile": 25, "jax": 20}    # seconds
-LARGE = ("G1", "G2")                    # these take twice as long
+# The most important rows first.
+ROWS = ["W2", "W3", "W5", "G1:bf16", "W1", "W4a", "W6", "W4b", "G2:bf16", "G2:tf32"]
+SIDES = ["weber-compiled", "weber", "torch-graph", "torch-compile-graph", "torch-eager", "jax",
+         "torch-compile"]
+# Seconds that a side needs to prepare itself.
+READY = {"torch-graph": 12, "torch-eager": 12, "torch-compile-graph": 25, "torch-compile": 25,
+         "jax": 20}
+LARGE = ("G1", "G2")                    # workloads that take twice as long
 SLICES = {2: {"rows": "W2,W3,W5,W1,W4a,W6,W4b"},
           3: {"rows": "G1:bf16,G2:bf16,G2:tf32,G1:tf32", "checks": "", "parts": "none"}}
-SLOW = "torch-compile-graph"            # the side that is long to compile
-LEAST = 45                              # seconds that a row gets while there are any
-ROOMY = 120e9                           # bytes of device memory that hold a first step of every side at once
+SLOW = "torch-compile-graph"            # the side that takes longest to compile
+LEAST = 45                              # seconds that a row gets at least while time remains
+LARGE_MEMORY = 120e9                    # bytes of device memory that hold all sides at once
 
 
 def expected(side, options, large):
-    """Seconds that a side by itself keeps its row."""
-    return (READY.get(side.replace("-nhwc", ""), 20) + 6 * options.seconds * options.rounds) * (2 if large else 1)
+    """The seconds that a side adds to its row."""
+    ready = READY.get(side.replace("-nhwc", ""), 20)
+    return (ready + 6 * options.seconds * options.rounds) * (2 if large else 1)
 
 
-def sides_of(workload, wanted):
-    """The sides of a row; convolutions also (G2: only) with channels last where PyTorch computes them."""
+def sides_of(workload, requested):
+    """The sides of a row.  Convolutions of PyTorch run in channels_last too, in G2 only so."""
     if workload == "G2":
-        return [side + "-nhwc" if side.startswith("torch") else side for side in wanted]
+        return [side + "-nhwc" if side.startswith("torch") else side for side in requested]
     if workload.startswith("W4"):
-        return [*wanted, *(side + "-nhwc" for side in wanted if side in ("torch-graph", "torch-compile-graph"))]
-    return list(wanted)
+        both_layouts = ("torch-graph", "torch-compile-graph")
+        return [*requested, *(side + "-nhwc" for side in requested if side in both_layouts)]
+    return list(requested)
 
 
 def median(values):
@@ -60,7 +72,7 @@ def median(values):
 
 
 def summary(rows):
-    """What a side's measurements come to."""
+    """One dict of figures from the measurements of a side: medians and maxima."""
     result = {key: rows[0].get(key) for key in ("side", "batch", "parameters", "first_loss")}
     result["runs"] = len(rows)
     for key in ("step_us", "step_us_p10", "host_us", "tokens_per_s", "samples_per_s"):
@@ -78,18 +90,20 @@ def summary(rows):
 
 
 class Row:
-    """One workload in one dtype on all sides."""
+    """One workload in one dtype, measured on all sides."""
     def __init__(self, name, machine, options, report, warming):
         self.workload, _, dtype = name.partition(":")
         self.dtype = dtype or "f32"
-        self.name, self.machine, self.options, self.report, self.warming = name, machine, options, report, warming
+        self.name, self.machine, self.options = name, machine, options
+        self.report, self.warming = report, warming
         self.large = self.workload in LARGE
         self.figures, self.kept, self.cut = {}, {}, False
         if self.large and options.resume:
-            self.kept = {side: report.data["rows"][name][side] for side in report.kept(name, options.rounds)}
+            self.kept = {side: report.data["rows"][name][side]
+                         for side in report.kept(name, options.rounds)}
 
-    def drop(self, side, why):
-        self.report.dropped(self.name, side, why)
+    def drop(self, side, reason):
+        self.report.dropped(self.name, side, reason)
 
     def start(self, side):
         try:
@@ -99,7 +113,7 @@ class Row:
             return None
 
     def ready(self, process, end):
-        """The side that runs in `process`, or None and the reason told."""
+        """Waits until the process is ready and returns it; or drops its side and returns None."""
         if not process:
             return None
         try:
@@ -110,19 +124,22 @@ class Row:
             return None
 
     def begin(self, sides, end):
-        """Starts sides together; gives those back that become ready."""
-        return [process for process in [self.start(side) for side in sides] if self.ready(process, end)]
+        """Starts all sides, then returns the processes that become ready."""
+        started = [self.start(side) for side in sides]
+        return [process for process in started if self.ready(process, end)]
 
     def rounds(self, processes, end):
-        """Measures in turn; a side that fails is left out from there on."""
+        """Measures the processes in turn.  A side that fails is dropped."""
         processes = list(processes)
         for number in range(self.options.rounds):
             if number and time.monotonic() > end:
-                self.report.note(f"{self.name}: {number} of {self.options.rounds} rounds, for want of time")
+                self.report.note(f"{self.name}: {number} of {self.options.rounds} rounds: the time "
+                                 "was over")
                 return
             for process in processes[::1 if number % 2 == 0 else -1]:
                 try:
-                    figures = process.measure(self.options.seconds, max(end, time.monotonic() + 30))
+                    limit = max(end, time.monotonic() + 30)
+                    figures = process.measure(self.options.seconds, limit)
                     self.figures.setdefault(process.side, []).append(figures)
                     new = {side: summary(rows) for side, rows in self.figures.items()}
                     self.report.row(self.name, {**self.kept, **new})
@@ -132,19 +149,20 @@ class Row:
                     process.stop()
 
     def all_at_once(self, ours, others, end):
-        """Small workloads."""
+        """Measures a small workload: all sides stay in memory."""
         running = self.begin(ours, end)
         with self.warming:
             running += self.begin(others, end - 10)
         self.rounds(running, end)
 
     def one_by_one(self, ours, others, end):
-        """Large workloads: the first of our sides stays, the others come and go."""
+        """Measures a large workload: Weber's first side beside one other side at a time."""
         stays = self.begin(ours[:1], end)
         coming = [side for side in ours[1:] + others if side not in self.kept]
-        together = self.machine.memory > ROOMY
+        together = self.machine.memory > LARGE_MEMORY
         if together:
-            waiting = {process.side: process for process in [self.start(side) for side in coming] if process}
+            started = [self.start(side) for side in coming]
+            waiting = {process.side: process for process in started if process}
         for side in coming:
             if time.monotonic() > end:
                 self.cut = True
@@ -171,7 +189,8 @@ class Row:
                 self.drop(side, missing)
             elif alone > allowance - spent:
                 self.cut = self.large
-                self.drop(side, f"it needs about {alone:.0f} s; {max(0, allowance - spent):.0f} s were left for it")
+                left = max(0, allowance - spent)
+                self.drop(side, f"it needs about {alone:.0f} s; {left:.0f} s were left for it")
             else:
                 others.append(side)
                 spent += 6 * self.options.seconds * self.options.rounds
@@ -183,21 +202,23 @@ class Row:
 
 
 def check_losses(machine, report, workloads):
-    """Losses of 50 steps beside the CPU's in f32 and in f64, and two deterministic runs beside each other."""
+    """Compares 50 losses with the CPU's in f32 and f64, and two deterministic runs."""
     for workload in workloads:
         try:
             cpu, gpu = machine.losses(workload, "CPU"), machine.losses(workload, machine.device)
             exact = machine.losses(workload, "CPU", "f64")
-            report.check("losses " + workload, compare_losses(cpu["losses"], gpu["losses"], exact["losses"]))
-            one, two = (machine.losses(workload, machine.device, deterministic=True) for _ in range(2))
+            comparison = compare_losses(cpu["losses"], gpu["losses"], exact["losses"])
+            report.check("losses " + workload, comparison)
+            one, two = (machine.losses(workload, machine.device, deterministic=True)
+                        for _ in range(2))
             same = one["losses"] == two["losses"] and one["bits"] == two["bits"]
             report.check("bits " + workload, {"same": same, "bits": [one["bits"], two["bits"]]})
-        except (Trouble, TypeError) as trouble:         # TypeError: a loss that is not finite is null
+        except (Trouble, TypeError) as trouble:         # TypeError: a loss is null (not finite)
             report.check("losses " + workload, {"trouble": str(trouble)})
 
 
 def measure_parts(machine, report, products):
-    """Copies, a chain and products: Weber's and PyTorch's, twice in turn, the better of each."""
+    """Measures Weber's and PyTorch's copies, chain and products twice in turn; keeps the better."""
     best = {}
     missing = machine.missing("torch")
     if missing:
@@ -215,39 +236,42 @@ def measure_parts(machine, report, products):
 
 
 def read_options():
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     description=__doc__)
     parser.add_argument("--device", default="CUDA")
     parser.add_argument("--minutes", type=float, default=8)
     parser.add_argument("--rows", "--workloads", default=",".join(ROWS))
     parser.add_argument("--sides", default=",".join(SIDES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3)
-    parser.add_argument("--name", help="of the files; the device's unless said")
+    parser.add_argument("--name", help="the name of the result files; default: the device's")
     parser.add_argument("--out", default=str(HERE / "results"))
     parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--checks", default="W3,W5", help="of which workloads losses are compared")
+    parser.add_argument("--checks", default="W3,W5", help="the workloads whose losses are compared")
     parser.add_argument("--parts", default="all", choices=["all", "bandwidth", "none"])
     parser.add_argument("--slice", type=int, choices=sorted(SLICES))
-    parser.add_argument("--cache", help="a folder for what the others compile")
+    parser.add_argument("--cache", help="a folder for the kernels that PyTorch and JAX compile")
     parser.add_argument("--build", default=str(HERE.parent / "build"))
     parser.add_argument("--peer", action="append", default=[], metavar="SIDE=COMMAND",
-                        help="a side more, or another program for one: it gets --workload, --dtype and --hold")
+                        help="adds a side, or runs another program for a side, with the options "
+                             "--workload, --dtype and --hold")
     known, _ = parser.parse_known_args()
     parser.set_defaults(**SLICES.get(known.slice, {}))
     options = parser.parse_args()
     options.resume = options.resume or options.slice is not None
     options.sides = [side for side in options.sides.split(",") if side]
-    options.sides += [side for side in (peer.partition("=")[0] for peer in options.peer) if side not in options.sides]
+    added = [peer.partition("=")[0] for peer in options.peer]
+    options.sides += [side for side in added if side not in options.sides]
     return options
 
 
 def compiled_ahead(options, machine):
-    """(side, workload, dtype) of the next slice's slow sides, where this is the second and they are here."""
+    """In slice 2: the (side, workload, dtype) of slice 3 whose compilation begins now; else []."""
     if options.slice != 2 or SLOW not in options.sides:
         return []
     names = [name.partition(":") for name in SLICES[3]["rows"].split(",")]
-    return [(side, workload, dtype) for workload, _, dtype in names for side in sides_of(workload, [SLOW])
-            if not machine.missing(side)]
+    return [(side, workload, dtype) for workload, _, dtype in names
+            for side in sides_of(workload, [SLOW]) if not machine.missing(side)]
 
 
 def measure_rows(options, machine, report, warming, end):
@@ -265,7 +289,7 @@ def measure_rows(options, machine, report, warming, end):
 
 
 class Ended(Exception):
-    """By a signal."""
+    """A signal ends this program."""
 
 
 def end_now(number, _):

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""The training workloads of weber_bench.c on JAX: W1 to W6 and G1; the same flags, the same JSON line, side "jax".
+"""One training workload of the benchmark on JAX: the options and the JSON of weber_bench.c.
 
-    jax_twin.py --workload W3 [--seconds 2] [--dtype f32|tf32|bf16] [--batch N] [--length N] [--hold]
+    jax_twin.py --workload W3 [--seconds 2] [--dtype f32|tf32|bf16] [--batch N] [--length N]
+                [--hold]
 
-Plain JAX, on its default device: the whole step is one jitted function whose parameters and optimiser state are
-donated, so that they are updated in place.  bf16: parameters and optimiser state in f32, computing in bf16, losses and
-norms in f32; causal attention by cuDNN where it is bf16 and on a GPU.  The loss is read and the device waited for at
-the end of a block of steps.  See workloads.h for what the workloads are.  --hold: a line when it is ready, then a line
-of figures for each line with a number of seconds; compiling, which tries algorithms, belongs to the first of them.
+workloads.h lists the workloads; W1 to W6 and G1 are implemented here.  The side is named "jax".
+
+Plain JAX on its default device.  The whole step is one jitted function; parameters and optimiser
+state are donated, so that they are updated in place.  bf16: parameters and optimiser state are f32,
+the model computes in bf16, losses and norms in f32; causal attention in bf16 on a GPU is cuDNN's.
+Only the last step of a block reads the loss and waits for the device.
+
+--hold: prints a line when it is ready; then, for each line with a number of seconds that it reads,
+prints a line of figures.  The first measurement begins with the compilation, which measures
+algorithms.
 """
 import argparse
 import json
@@ -20,8 +26,9 @@ options = argparse.ArgumentParser()
 options.add_argument("--workload", required=True)
 options.add_argument("--seconds", type=float, default=2)
 options.add_argument("--dtype", default="f32", choices=["f32", "tf32", "bf16"])
-options.add_argument("--batch", type=int, default=0, help="0: the workload's own")
-options.add_argument("--length", type=int, default=0, help="tokens a sequence")
+options.add_argument("--batch", type=int, default=0, help="samples per batch; 0: as in workloads.h")
+options.add_argument("--length", type=int, default=0,
+                     help="tokens per sequence; 0: as in workloads.h")
 options.add_argument("--hold", action="store_true")
 options = options.parse_args()
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -31,12 +38,13 @@ import jax.numpy as jnp                                 # noqa: E402
 from jax import lax, nn                                 # noqa: E402
 
 on_gpu = jax.default_backend() == "gpu"
-jax.config.update("jax_default_matmul_precision", "highest" if options.dtype == "f32" else "tensorfloat32")
+precision = "highest" if options.dtype == "f32" else "tensorfloat32"
+jax.config.update("jax_default_matmul_precision", precision)
 COMPUTE = jnp.bfloat16 if options.dtype == "bf16" else jnp.float32
 draws = iter(jax.random.split(jax.random.PRNGKey(1), 4096))
 
 
-# ---- layers: parameters are lists and dicts of arrays, applied by functions ----------------------------------------
+# ---- layers: lists and dicts of parameter arrays, and functions that apply them ------------------
 
 def low(x):
     return x.astype(COMPUTE)
@@ -79,11 +87,12 @@ def channels(n):
 
 
 def batch_norm(p, x, running):
-    """The result, and the running statistics as they are afterwards."""
+    """The result and the new running statistics."""
     wide = x.astype(jnp.float32)
     mean, var = wide.mean((0, 2, 3)), wide.var((0, 2, 3))
     count = x.size / x.shape[1]
-    moved = {"mean": 0.9 * running["mean"] + 0.1 * mean, "var": 0.9 * running["var"] + 0.1 * var * count / (count - 1)}
+    moved = {"mean": 0.9 * running["mean"] + 0.1 * mean,
+             "var": 0.9 * running["var"] + 0.1 * var * count / (count - 1)}
     scale = p["scale"] * lax.rsqrt(var + 1e-5)
     return low(wide * scale[:, None, None] + (p["bias"] - mean * scale)[:, None, None]), moved
 
@@ -95,7 +104,8 @@ def layer_norm(p, x):
     return low((wide - mean) * lax.rsqrt(var + 1e-5) * p["scale"] + p["bias"])
 
 
-# ---- models: (parameters, state that is no parameter, function of both and x giving scores and state) ---------------
+# ---- models: (parameters, state, function(parameters, state, x) -> (scores, new state)) ----------
+# The state is what a step changes without a gradient: the running statistics of batch norms.
 
 def plain(parameters, function):
     return parameters, (), lambda p, s, x: (function(p, x), s)
@@ -134,47 +144,53 @@ def vgg():
 def resnet20():
     widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
     pairs = list(zip(widths, widths[1:]))
-    parameters = {"stem": conv(3, 16, 3, False), "norm": channels(16), "head": dense(64, 10), "blocks": [
-        {"one": conv(a, b, 3, False), "norm": channels(b), "two": conv(b, b, 3, False), "last": channels(b)}
-        for a, b in pairs]}
-    state = [{"mean": jnp.zeros(n), "var": jnp.ones(n)} for n in [16] + [b for _, b in pairs for _ in range(2)]]
+    parameters = {"stem": conv(3, 16, 3, False), "norm": channels(16), "head": dense(64, 10)}
+    parameters["blocks"] = [{"one": conv(a, b, 3, False), "norm": channels(b),
+                             "two": conv(b, b, 3, False), "last": channels(b)} for a, b in pairs]
+    norms = [16] + [b for _, b in pairs for _ in range(2)]
+    state = [{"mean": jnp.zeros(n), "var": jnp.ones(n)} for n in norms]
 
     def run(p, s, x):
         x, first = batch_norm(p["norm"], convolve(p["stem"], x, pad=1), s[0])
         x, moved = nn.relu(x), [first]
         for k, (block, (a, b)) in enumerate(zip(p["blocks"], pairs)):
-            y, one = batch_norm(block["norm"], convolve(block["one"], x, 1 if a == b else 2, 1), s[1 + 2 * k])
-            y, two = batch_norm(block["last"], convolve(block["two"], nn.relu(y), pad=1), s[2 + 2 * k])
+            y = convolve(block["one"], x, 1 if a == b else 2, 1)
+            y, one = batch_norm(block["norm"], y, s[1 + 2 * k])
+            y = convolve(block["two"], nn.relu(y), pad=1)
+            y, two = batch_norm(block["last"], y, s[2 + 2 * k])
             if a != b:
-                x = jnp.pad(x[:, :, ::2, ::2], ((0, 0), ((b - a) // 2, (b - a) // 2), (0, 0), (0, 0)))
+                more = (b - a) // 2
+                x = jnp.pad(x[:, :, ::2, ::2], ((0, 0), (more, more), (0, 0), (0, 0)))
             x, moved = nn.relu(x + y), moved + [one, two]
         return linear(p["head"], x.mean((2, 3))), moved
     return parameters, state, run
 
 
 def attend(q, k, v):
-    """[n, t, heads, size] each"""
+    """Causal attention; q, k, v and the result are [n, t, heads, size]."""
     if on_gpu and COMPUTE == jnp.bfloat16:
         return nn.dot_product_attention(q, k, v, is_causal=True, implementation="cudnn")
     return nn.dot_product_attention(q, k, v, is_causal=True)
 
 
-def gpt(letters=65, length=128, width=128, heads=4, blocks=4):
-    parameters = {"letters": small(letters, width), "places": small(length, width), "norm": channels(width), "blocks": [
-        {"before": channels(width), "project": dense(width, 3 * width), "join": dense(width, width),
-         "middle": channels(width), "up": dense(width, 4 * width), "down": dense(4 * width, width)}
-        for _ in range(blocks)]}
+def gpt(vocabulary=65, length=128, width=128, heads=4, blocks=4):
+    parameters = {"tokens": small(vocabulary, width), "positions": small(length, width),
+                  "norm": channels(width)}
+    parameters["blocks"] = [
+        {"before": channels(width), "project": dense(width, 3 * width),
+         "join": dense(width, width), "middle": channels(width), "up": dense(width, 4 * width),
+         "down": dense(4 * width, width)} for _ in range(blocks)]
 
     def run(p, x):
         n, t = x.shape
-        y = low(p["letters"])[x] + low(p["places"])[:t]
+        y = low(p["tokens"])[x] + low(p["positions"])[:t]
         for block in p["blocks"]:
-            q, k, v = (part.reshape(n, t, heads, -1)
-                       for part in jnp.split(linear(block["project"], layer_norm(block["before"], y)), 3, axis=-1))
+            projected = linear(block["project"], layer_norm(block["before"], y))
+            q, k, v = (part.reshape(n, t, heads, -1) for part in jnp.split(projected, 3, axis=-1))
             y = y + linear(block["join"], attend(q, k, v).reshape(n, t, width))
             wide = nn.gelu(linear(block["up"], layer_norm(block["middle"], y)), approximate=True)
             y = y + linear(block["down"], wide)
-        return (layer_norm(p["norm"], y) @ low(p["letters"]).T).reshape(n * t, -1)
+        return (layer_norm(p["norm"], y) @ low(p["tokens"]).T).reshape(n * t, -1)
     return plain(parameters, run)
 
 
@@ -194,7 +210,7 @@ def lstm(inner=64, width=128):
                   "head": dense(width, 10)}, run)
 
 
-# ---- rules: (state to begin with, function giving parameters and state) ---------------------------------------------
+# ---- rules: (function(parameters) -> state, function(parameters, state, gradients) -> both) ------
 
 def adam(rate, decay=0.0):
     def update(p, state, gradients):
@@ -202,7 +218,10 @@ def adam(rate, decay=0.0):
         m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state["m"], gradients)
         v = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, state["v"], gradients)
         a, b = 1 - 0.9 ** t, 1 - 0.999 ** t
-        p = jax.tree.map(lambda p, m, v: p - rate * (m / a / (jnp.sqrt(v / b) + 1e-8) + decay * p), p, m, v)
+
+        def moved(p, m, v):
+            return p - rate * (m / a / (jnp.sqrt(v / b) + 1e-8) + decay * p)
+        p = jax.tree.map(moved, p, m, v)
         return p, {"m": m, "v": v, "t": t}
     zeros = lambda p: jax.tree.map(jnp.zeros_like, p)           # noqa: E731
     return lambda p: {"m": zeros(p), "v": zeros(p), "t": jnp.float32(0)}, update
@@ -215,7 +234,7 @@ def momentum(rate=0.01, rho=0.9):
     return lambda p: jax.tree.map(jnp.zeros_like, p), update
 
 
-WORKLOADS = {           # model, shape of x, classes of the data, rule
+WORKLOADS = {           # model, shape of x, number of classes, rule
     "W1": (lambda: mlp(2, 3, 2, activation=jnp.tanh), (64, 2), 2, adam(1e-2)),
     "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, adam(1e-3)),
     "W3": (lenet, (64, 1, 28, 28), 10, adam(1e-3)),
@@ -226,13 +245,13 @@ WORKLOADS = {           # model, shape of x, classes of the data, rule
     "G1": (lambda: gpt(50304, 1024, 768, 12, 12), (16, 1024), 50257, adam(3e-4, 0.01)),
 }
 if options.workload not in WORKLOADS:
-    sys.exit(f"{options.workload} is not written for JAX")
+    sys.exit(f"{options.workload} is not implemented for JAX")
 make, shape, classes, (begin, update) = WORKLOADS[options.workload]
 tokens = options.workload in ("W5", "G1")
 shape = (options.batch or shape[0], *((options.length or shape[1],) if tokens else shape[1:]))
 BATCHES = 8
-head = {"workload": options.workload, "side": "jax", "device": jax.devices()[0].platform, "dtype": options.dtype,
-        "threads": 0, "batch": shape[0], "version": jax.__version__}
+head = {"workload": options.workload, "side": "jax", "device": jax.devices()[0].platform,
+        "dtype": options.dtype, "threads": 0, "batch": shape[0], "version": jax.__version__}
 
 
 def loss_of(p, s, x, y):
@@ -252,13 +271,14 @@ step = jax.jit(step, donate_argnums=(0, 1, 2))
 
 
 def prepare():
-    """Everything but the compiling, which comes with the first step."""
+    """Creates model, state and batches.  The first step compiles."""
     global apply, parameters, state, moments, batches
     parameters, state, apply = make()
     moments = begin(parameters)
     if tokens:
         xs = [jax.random.randint(next(draws), shape, 0, classes) for _ in range(BATCHES)]
-        ys = [jax.random.randint(next(draws), (shape[0] * shape[1],), 0, classes) for _ in range(BATCHES)]
+        ys = [jax.random.randint(next(draws), (shape[0] * shape[1],), 0, classes)
+              for _ in range(BATCHES)]
     else:
         xs = [jax.random.normal(next(draws), shape) for _ in range(BATCHES)]
         ys = [jax.random.randint(next(draws), shape[:1], 0, classes) for _ in range(BATCHES)]
@@ -287,7 +307,7 @@ def block_of(count):
 
 
 def host_us():
-    """Microseconds that one step keeps the host, from a device at rest."""
+    """Microseconds of the host for one step on an idle device: the median of up to 51 steps."""
     took, begun = [], clock()
     while len(took) < 51 and (len(took) < 5 or clock() < begun + 0.2):
         jax.block_until_ready(parameters)
@@ -318,10 +338,14 @@ def measure(seconds, warm):
         times.append((clock() - t) / block)
     times.sort()
     median = times[len(times) // 2]
-    row = dict(head, step_us=round(median * 1e6, 2), step_us_p10=round(times[len(times) // 10] * 1e6, 2),
-               host_us=round(host_us(), 2), first_loss=finite(first_loss), last_loss=finite(last_loss),
+    row = dict(head, step_us=round(median * 1e6, 2),
+               step_us_p10=round(times[len(times) // 10] * 1e6, 2), host_us=round(host_us(), 2),
+               first_loss=finite(first_loss), last_loss=finite(last_loss),
                steps=len(times) * block)
-    row["tokens_per_s" if tokens else "samples_per_s"] = round((shape[0] * shape[1] if tokens else shape[0]) / median, 1)
+    if tokens:
+        row["tokens_per_s"] = round(shape[0] * shape[1] / median, 1)
+    else:
+        row["samples_per_s"] = round(shape[0] / median, 1)
     held = jax.devices()[0].memory_stats() or {}
     if "peak_bytes_in_use" in held:
         row["peak_gpu_mb"] = round(held["peak_bytes_in_use"] / 2**20, 2)

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Copies and products as speed_bench.c measures them, on PyTorch, whose products are cuBLASLt's.  One JSON line.
+"""Measures copies and matrix products with PyTorch, in the way of speed_bench.c.
 
-    torch_parts.py [cuda|cpu [PRODUCTS [MIB]]]        cuda, all, 1024
+    torch_parts.py [cuda|cpu [PRODUCTS [MIB]]]        defaults: cuda, all products, 1024 MiB
+
+PRODUCTS 0 skips the products.  On a GPU PyTorch computes them with cuBLASLt.  Prints one line of
+JSON: GB/s of the copy, TFLOP/s of each product.
 """
 import json
 import sys
@@ -12,12 +15,13 @@ import torch
 device = sys.argv[1] if len(sys.argv) > 1 else "cuda"
 mib = int(sys.argv[3]) if len(sys.argv) > 3 else 1024
 wait = torch.cuda.synchronize if device == "cuda" else lambda: None
-SHAPES = [("bf16", 8192, 8192, 8192), ("bf16", 4096, 4096, 4096), ("bf16", 16384, 3072, 768), ("bf16", 16384, 768, 3072),
-          ("bf16", 16384, 50304, 768), ("tf32", 8192, 8192, 8192), ("f32", 4096, 4096, 4096), ("f32", 64, 256, 784)]
+SHAPES = [("bf16", 8192, 8192, 8192), ("bf16", 4096, 4096, 4096), ("bf16", 16384, 3072, 768),
+          ("bf16", 16384, 768, 3072), ("bf16", 16384, 50304, 768), ("tf32", 8192, 8192, 8192),
+          ("f32", 4096, 4096, 4096), ("f32", 64, 256, 784)]
 
 
 def time_of(call):
-    """Seconds a call: the least of five blocks of about 50 ms, after three that warm up."""
+    """Seconds per call: the least of five blocks of about 50 ms, after three blocks of warm-up."""
     best, calls = 1e30, 1
     for k in range(8):
         begun = time.perf_counter()
@@ -40,7 +44,8 @@ def copy():
 
 def product(dtype, m, n, k):
     torch.set_float32_matmul_precision("highest" if dtype == "f32" else "high")
-    x, y = (torch.randn(rows, k, device=device).to(torch.bfloat16 if dtype == "bf16" else torch.float32) for rows in (m, n))
+    stored = torch.bfloat16 if dtype == "bf16" else torch.float32
+    x, y = (torch.randn(rows, k, device=device).to(stored) for rows in (m, n))
     return round(2e-12 * m * n * k / time_of(lambda: x @ y.T), 3)
 
 

@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
-"""The workloads of weber_bench.c on PyTorch: the same flags, the same JSON line, side "torch" or "torch-MODE".
+"""One workload of the benchmark on PyTorch: the options and the line of JSON of weber_bench.c.
 
     torch_twin.py --workload W3 [--threads 1] [--seconds 2] [--batch N] [--length N] [--hold]
-                  [--device cuda] [--mode eager|compile|graph|compile-graph] [--dtype f32|tf32|bf16] [--channels-last]
+                  [--device cuda] [--mode eager|compile|graph|compile-graph]
+                  [--dtype f32|tf32|bf16] [--channels-last]
 
-A training step is forward, loss, gradient, update on one of a few batches made beforehand; an inference is forward.
-On the CPU: float32, eager mode, optimisers with foreach, which is the faster of the two there, and the loss is read
-(item()) at every step.  Works with PyTorch 1.13 and 2.  See workloads.h for what the workloads are.
+workloads.h lists the workloads.  A training step computes forward pass, loss, gradient and update
+on one of a few batches created beforehand; an inference step computes the forward pass.  The side
+is named "torch" on the CPU in eager mode, else "torch-MODE".  Works with PyTorch 1.13 and 2.
 
-On a GPU (PyTorch 2): fused optimisers, cuDNN's benchmark mode, TF32 only where --dtype is not f32, autocast for bf16;
-the loss is read and the device waited for at the end of a block of steps.  compile: model and loss by torch.compile;
-graph: the whole step as one CUDA graph; compile-graph: both.  --hold: a line when it is ready, then a line of figures
-for each line with a number of seconds; settling (benchmark mode, capture) belongs to the first of them, so that sides
-which share a device do not disturb each other's choices.
+On the CPU: float32; optimisers with foreach, which is faster there; each step reads the loss.
+
+On a GPU (PyTorch 2): fused optimisers, cuDNN's benchmark mode, TF32 unless --dtype is f32, autocast
+for bf16; only the last step of a block reads the loss and waits for the device.  Modes: compile
+compiles model and loss with torch.compile, graph replays the whole step as one CUDA graph,
+compile-graph does both.
+
+--hold: prints a line when it is ready; then, for each line with a number of seconds that it reads,
+prints a line of figures.  The first measurement begins with the choice of algorithms by cuDNN and
+the capture of the graph, so that sides which share a device do not disturb each other's choices.
 """
 import argparse
 import json
@@ -27,10 +33,12 @@ options.add_argument("--workload", required=True)
 options.add_argument("--threads", type=int, default=1)
 options.add_argument("--seconds", type=float, default=2)
 options.add_argument("--device", default="cpu", type=str.lower)
-options.add_argument("--mode", default="eager", choices=["eager", "compile", "graph", "compile-graph"])
+options.add_argument("--mode", default="eager", choices=[
+    "eager", "compile", "graph", "compile-graph"])
 options.add_argument("--dtype", default="f32", choices=["f32", "tf32", "bf16"])
-options.add_argument("--batch", type=int, default=0, help="0: the workload's own")
-options.add_argument("--length", type=int, default=0, help="tokens a sequence")
+options.add_argument("--batch", type=int, default=0, help="samples per batch; 0: as in workloads.h")
+options.add_argument("--length", type=int, default=0,
+                     help="tokens per sequence; 0: as in workloads.h")
 options.add_argument("--channels-last", action="store_true")
 options.add_argument("--hold", action="store_true")
 options = options.parse_args()
@@ -58,8 +66,8 @@ def mlp(*sizes, activation=nn.ReLU):
 
 
 def lenet():
-    return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), *mlp(256, 120, 84, 10))
+    return nn.Sequential(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5),
+                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), *mlp(256, 120, 84, 10))
 
 
 def vgg():
@@ -77,13 +85,13 @@ class Residual(nn.Module):
         super().__init__()
         self.new = outer - inner
         stride = 2 if self.new else 1
-        self.way = nn.Sequential(
+        self.body = nn.Sequential(
             nn.Conv2d(inner, outer, 3, stride, 1, bias=False), nn.BatchNorm2d(outer), nn.ReLU(),
             nn.Conv2d(outer, outer, 3, 1, 1, bias=False), nn.BatchNorm2d(outer))
 
     def forward(self, x):
-        y = self.way(x)
-        if self.new:                                    # every other pixel, zeros for the new channels
+        y = self.body(x)
+        if self.new:    # every second pixel; zeros for the new channels
             x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.new // 2, self.new // 2))
         return F.relu(x + y)
 
@@ -91,15 +99,15 @@ class Residual(nn.Module):
 def resnet20():
     widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
     blocks = [Residual(a, b) for a, b in zip(widths, widths[1:])]
-    return nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(), *blocks,
-                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+                         *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
 class Bottleneck(nn.Module):
     def __init__(self, inner, width, stride):
         super().__init__()
         outer = 4 * width
-        self.way = nn.Sequential(
+        self.body = nn.Sequential(
             nn.Conv2d(inner, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
             nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
             nn.Conv2d(width, outer, 1, bias=False), nn.BatchNorm2d(outer))
@@ -107,7 +115,7 @@ class Bottleneck(nn.Module):
             nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
 
     def forward(self, x):
-        return F.relu(self.way(x) + self.shortcut(x))
+        return F.relu(self.body(x) + self.shortcut(x))
 
 
 def resnet50():
@@ -117,8 +125,9 @@ def resnet50():
             width = 64 << stage
             blocks.append(Bottleneck(inner, width, 2 if stage and not number else 1))
             inner = 4 * width
-    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-                         *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+    return nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+                         nn.MaxPool2d(3, 2, 1), *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(2048, 1000))
 
 
 class Block(nn.Module):
@@ -129,11 +138,13 @@ class Block(nn.Module):
         self.join, self.middle = nn.Linear(width, width), nn.LayerNorm(width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         if not hasattr(F, "scaled_dot_product_attention"):
-            self.register_buffer("hidden", torch.ones(length, length, dtype=torch.bool).triu(1), persistent=False)
+            mask = torch.ones(length, length, dtype=torch.bool).triu(1)
+            self.register_buffer("hidden", mask, persistent=False)
 
     def attend(self, x):
         n, t, width = x.shape
-        q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2) for part in self.project(x).split(width, dim=2))
+        q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2)
+                   for part in self.project(x).split(width, dim=2))
         if hasattr(F, "scaled_dot_product_attention"):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         else:
@@ -147,17 +158,17 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, letters=65, length=128, width=128, heads=4, blocks=4):
+    def __init__(self, vocabulary=65, length=128, width=128, heads=4, blocks=4):
         super().__init__()
-        self.letters, self.places = nn.Embedding(letters, width), nn.Embedding(length, width)
-        for table in (self.letters, self.places):
+        self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        for table in (self.tokens, self.positions):
             nn.init.normal_(table.weight, std=0.02)
         self.blocks = nn.Sequential(*(Block(width, heads, length) for _ in range(blocks)))
         self.norm = nn.LayerNorm(width)
 
     def forward(self, x):
-        y = self.letters(x) + self.places.weight[:x.shape[1]]
-        return F.linear(self.norm(self.blocks(y)), self.letters.weight)
+        y = self.tokens(x) + self.positions.weight[:x.shape[1]]
+        return F.linear(self.norm(self.blocks(y)), self.tokens.weight)
 
 
 class Recurrent(nn.Module):
@@ -170,7 +181,8 @@ class Recurrent(nn.Module):
 
 
 ADAM, ADAMW, SGD = torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD
-WORKLOADS = {           # model, shape of x, classes of the data, rule and its numbers (None: inference), batches
+# Model, shape of x, number of classes, (optimiser, its options) or None for inference, batches.
+WORKLOADS = {
     "W1": (lambda: mlp(2, 3, 2, activation=nn.Tanh), (64, 2), 2, (ADAM, {"lr": 1e-2}), 8),
     "W2": (lambda: mlp(784, 256, 10), (64, 784), 10, (ADAM, {"lr": 1e-3}), 8),
     "W3": (lenet, (64, 1, 28, 28), 10, (ADAM, {"lr": 1e-3}), 8),
@@ -180,7 +192,8 @@ WORKLOADS = {           # model, shape of x, classes of the data, rule and its n
     "W6": (Recurrent, (32, 50, 64), 10, (ADAM, {"lr": 1e-3}), 8),
     "W7a": (lambda: mlp(784, 256, 10), (1, 784), 10, None, 8),
     "W7b": (lenet, (1, 1, 28, 28), 10, None, 8),
-    "G1": (lambda: GPT(50304, 1024, 768, 12, 12), (16, 1024), 50257, (ADAMW, {"lr": 3e-4, "weight_decay": 0.01}), 8),
+    "G1": (lambda: GPT(50304, 1024, 768, 12, 12), (16, 1024), 50257,
+           (ADAMW, {"lr": 3e-4, "weight_decay": 0.01}), 8),
     "G2": (resnet50, (128, 3, 224, 224), 1000, (SGD, {"lr": 0.01, "momentum": 0.9}), 2),
 }
 make, shape, classes, rule, BATCHES = WORKLOADS[options.workload]
@@ -210,10 +223,10 @@ captures = options.mode.endswith("graph") and on_gpu
 if options.mode.startswith("compile"):
     loss_of = torch.compile(loss_of)
 if rule:
-    ways = {"fused": True} if on_gpu else {"foreach": True}
+    variant = {"fused": True} if on_gpu else {"foreach": True}
     if captures and rule[0] is not SGD:
-        ways["capturable"] = True
-    optimiser = rule[0](model.parameters(), **ways, **rule[1])
+        variant["capturable"] = True
+    optimiser = rule[0](model.parameters(), **variant, **rule[1])
 
     def compute(x, y):
         optimiser.zero_grad(set_to_none=True)
@@ -230,7 +243,7 @@ else:
 
 
 class Captured:
-    """The whole step as one CUDA graph; batches are copied to where it reads them."""
+    """The whole step as one CUDA graph, which reads copies of the batches in its own tensors."""
     def __init__(self):
         self.x, self.y = xs[0].clone(), ys[0].clone()
         aside = torch.cuda.Stream()
@@ -262,7 +275,7 @@ def wait():
 
 
 def block_of(count):
-    """Steps; on a GPU the loss of the last is read, elsewhere each is."""
+    """Runs `count` steps.  Reads the loss of the last on a GPU, of each on the CPU."""
     global steps, last_loss
     for k in range(count):
         result = runner(xs[steps % BATCHES], ys[steps % BATCHES])
@@ -273,7 +286,7 @@ def block_of(count):
 
 
 def settle():
-    """Lets cuDNN choose by trying, on a device that nobody else uses now; captures."""
+    """Lets cuDNN choose its algorithms by trial and captures the graph, on an idle device."""
     global runner
     if on_gpu:
         torch.backends.cudnn.benchmark = True
@@ -286,7 +299,7 @@ def settle():
 
 
 def host_us():
-    """Microseconds that one step keeps the host, from a device at rest."""
+    """Microseconds of the host for one step on an idle device: the median of up to 51 steps."""
     global steps
     took, begun = [], clock()
     while len(took) < 51 and (len(took) < 5 or clock() < begun + 0.2):
@@ -300,7 +313,7 @@ def host_us():
 
 
 def age():
-    """Seconds since the process began: by whoever started it, else by the kernel, to 10 ms."""
+    """Seconds since the process started: from BENCH_STARTED_AT, else from /proc (to 10 ms)."""
     if "BENCH_STARTED_AT" in os.environ:
         return time.clock_gettime(time.CLOCK_MONOTONIC) - float(os.environ["BENCH_STARTED_AT"])
     with open("/proc/self/stat") as f:
@@ -323,7 +336,7 @@ def measure(seconds, warm):
     while clock() < begun + warm or steps < before + 5:
         block_of(1)
     block = max(1, int(0.02 / ((clock() - begun) / (steps - before))))
-    if on_gpu:                                          # without the waits they are shorter
+    if on_gpu:              # the steps above waited one by one: a block of steps is faster
         begun = clock()
         block_of(block)
         block = max(1, int(0.02 / ((clock() - begun) / block)))
@@ -337,29 +350,36 @@ def measure(seconds, warm):
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults
     times.sort()
     median = times[len(times) // 2]
-    row = dict(head, step_us=round(median * 1e6, 2), step_us_p10=round(times[len(times) // 10] * 1e6, 2))
-    row["tokens_per_s" if tokens else "samples_per_s"] = round((shape[0] * shape[1] if tokens else shape[0]) / median, 1)
+    row = dict(head, step_us=round(median * 1e6, 2),
+               step_us_p10=round(times[len(times) // 10] * 1e6, 2))
+    if tokens:
+        row["tokens_per_s"] = round(shape[0] * shape[1] / median, 1)
+    else:
+        row["samples_per_s"] = round(shape[0] / median, 1)
     if on_gpu:
         row["peak_gpu_mb"] = round(torch.cuda.max_memory_allocated() / 2**20, 2)
         row["host_us"] = round(host_us(), 2)
-    row.update(peak_mb=round(peak_mb(), 1), first_step_ms=round(first_step * 1e3, 1), first_loss=finite(first_loss),
-               last_loss=finite(last_loss), faults_a_step=round(faults / (len(times) * block), 3),
-               steps=len(times) * block)
+    row.update(peak_mb=round(peak_mb(), 1), first_step_ms=round(first_step * 1e3, 1),
+               first_loss=finite(first_loss), last_loss=finite(last_loss),
+               faults_a_step=round(faults / (len(times) * block), 3), steps=len(times) * block)
     if not options.hold:
-        row["checksum"] = finite(sum(p.detach().double().abs().sum().item() for p in model.parameters()))
+        sums = (p.detach().double().abs().sum().item() for p in model.parameters())
+        row["checksum"] = finite(sum(sums))
     return row
 
 
 side = "torch" if options.mode == "eager" and not on_gpu else "torch-" + options.mode
 head = {"workload": options.workload, "side": side + ("-nhwc" if options.channels_last else ""),
-        "device": options.device, "dtype": options.dtype, "threads": options.threads, "batch": shape[0],
-        "parameters": sum(p.numel() for p in model.parameters()), "version": torch.__version__}
+        "device": options.device, "dtype": options.dtype, "threads": options.threads,
+        "batch": shape[0], "parameters": sum(p.numel() for p in model.parameters()),
+        "version": torch.__version__}
 block_of(1)
 first_loss, first_step = last_loss, age()
 if options.hold:
     if on_gpu:
         torch.cuda.empty_cache()
-    print(json.dumps(dict(head, ready=True, first_step_ms=round(first_step * 1e3, 1))), flush=True)
+    ready = dict(head, ready=True, first_step_ms=round(first_step * 1e3, 1))
+    print(json.dumps(ready), flush=True)
     settled = False
     for line in sys.stdin:
         if not settled:

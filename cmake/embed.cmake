@@ -1,5 +1,5 @@
-# FROM, a text file, as a C array of characters NAME in the file TO, ended by 0.  The files that it
-# includes are in FOLDER.
+# Writes the text of the file FROM as a C array NAME of characters, ended by 0, into the file TO.
+# Each #include "FILE" of the text is replaced by the contents of FOLDER/FILE.
 file(READ ${FROM} hex HEX)
 file(STRINGS ${FROM} includes REGEX "^#include \"")
 foreach(line IN LISTS includes)
@@ -9,6 +9,8 @@ foreach(line IN LISTS includes)
     string(REPLACE "${line}0a" "${text}" hex "${hex}")
 endforeach()
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," bytes "${hex}")
-string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" bytes "${bytes}")
+string(REPEAT "0x..," 16 line)
+string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
 get_filename_component(from ${FROM} NAME)
-file(WRITE ${TO} "/* Made from ${from}. */\nextern const char ${NAME}[];\nconst char ${NAME}[] = {\n${bytes}0};\n")
+file(WRITE ${TO} "/* Made from ${from}. */\nextern const char ${NAME}[];\n"
+     "const char ${NAME}[] = {\n${bytes}0};\n")

@@ -1,7 +1,9 @@
-"""What must not compile, beside its like that must: traps.py INCLUDE COMPILER...
+"""Tests that calls with misplaced arguments do not compile.  traps.py INCLUDE COMPILER...
 
-Each trap is an argument that would go to the wrong option.  It is refused without any warning being asked for; its twin
-compiles without a warning, with all of them asked for.  Compilers whose name has "++" are given the rows of C++."""
+Each trap is a call whose argument would set the wrong option.  The compiler must refuse it without
+options for warnings.  Beside it are similar calls that must compile with warnings as errors.  A
+compiler whose name contains "++" gets the rows of CXX, the others those of C and NAMED.
+"""
 import re
 import shutil
 import subprocess
@@ -39,7 +41,7 @@ C = [  # must fail, must compile
     ("wb_checkpoint_keep(p, NULL, 3, true);", "wb_checkpoint_keep(p, NULL, 3); wb_checkpoint_keep(p, NULL, .best = true);"),
     ("wb_ConvTranspose(1, 6, 5, wb_relu);", "wb_ConvTranspose(1, 6, {5}, wb_relu, .outpad = {1, 0});"),
 ]
-# A wrong argument, and what the first line of the compiler's error names; beside it what compiles.
+# A wrong call, a pattern that the first error of the compiler must match, and calls that compile.
 NAMED = [
     ("wb_gradient(x, 3);", "gradient_takes_a_tensor_layer_or_tree|tensor_layer_or_tree_expected", "wb_gradient(x, wb_gradient(x, m));"),
     ("wb_keep(3);", "takes_an_object_of_the_library|wb_object_expected", "wb_keep(wb_keep(x)); wb_keep(m); wb_keep(s);"),
@@ -103,9 +105,9 @@ def compiles(compiler, include, body, *flags):
 
 
 def misnamed(compiler, include, body, names):
-    """the first line of an error that names none of these; or None"""
-    ok, said = compiles(compiler, include, body)
-    first = next((line for line in said.split("\n") if "error" in line), "")
+    """None if the first error matches the pattern `names`; else that error."""
+    ok, errors = compiles(compiler, include, body)
+    first = next((line for line in errors.split("\n") if "error" in line), "")
     return None if not ok and re.search(names, first) else first or "no error"
 
 
@@ -117,22 +119,24 @@ def main(include, *compilers):
             if compiles(compiler, include, bad)[0]:
                 wrong += 1
                 print(f"{compiler}: compiles: {bad}")
-            ok, said = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic",
-                                  "-Wno-missing-field-initializers", "-Werror")   # clang: .axes = {1}
+            ok, errors = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic",
+                                  # clang reports `.axes = {1}` otherwise
+                                  "-Wno-missing-field-initializers", "-Werror")
             if not ok:
                 wrong += 1
-                print(f"{compiler}: does not compile: {good}\n{said}")
+                print(f"{compiler}: does not compile: {good}\n{errors}")
         for bad, names, good in () if "++" in compiler else NAMED:
             looked += 1
             first = misnamed(compiler, include, bad, names)
-            ok, said = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow",
-                                "-Wno-missing-field-initializers", "-Werror")
+            ok, errors = compiles(compiler, include, good, "-Wall", "-Wextra", "-Wpedantic",
+                                  "-Wconversion", "-Wshadow", "-Wno-missing-field-initializers",
+                                  "-Werror")
             wrong += first is not None or not ok
             if first is not None:
                 print(f"{compiler}: {bad} {first}")
             if not ok:
-                print(f"{compiler}: does not compile: {good}\n{said}")
-    print(f"{looked} pairs, {wrong} wrong")
+                print(f"{compiler}: does not compile: {good}\n{errors}")
+    print(f"{looked} pairs, {wrong} failed")
     return 1 if wrong or not looked else 0
 
 

@@ -3,11 +3,13 @@
 
     check_example.py SOURCE.c PROGRAM
 
-The expected lines stand below "Prints:", three blanks in.  "..." stands for any text within a line, and alone on
-a line for any number of lines.  A line "Tested with: NAME=value argument ..." gives the small settings of a
-test; {source} in it is the folder of the example, {shared} that of the real data: WEBER_SHARED/data, else
-../shared/data beside the project; where a path below it is missing, the example is skipped.  The program runs in an
-empty folder.
+The expected lines follow the line "Prints:" of that comment and are indented by three blanks.
+"..." matches any text within a line; alone on a line it matches any number of lines.
+
+A line "Tested with: NAME=value argument ..." has the environment variables and arguments of the
+test.  In them {source} is the folder of the example, and {shared} the folder of the real data:
+WEBER_SHARED/data, else ../shared/data beside the project.  If a path in {shared} does not exist the
+example is skipped.  The program runs in an empty folder.
 """
 import os
 import re
@@ -18,7 +20,7 @@ from pathlib import Path
 
 
 def read_head(source):
-    """(expected lines, settings) from the first comment"""
+    """(expected lines, words of "Tested with:") of the first comment"""
     head = source.read_text().split("*/", 1)[0].split("\n")
     lines = [re.sub(r"^\s*(/\*| \*) ?", "", line).rstrip() for line in head]
     settings, expected, inside = "", [], False
@@ -40,17 +42,19 @@ def read_head(source):
 
 
 def pattern(expected):
+    """A regular expression that matches the expected output."""
     parts = []
     for line in expected:
         if line == "...":
             parts.append(r"(?:[^\n]*\n)*?")
         else:
-            parts.append(r"[^\n]*?".join(re.escape(piece) for piece in line.split("...")) + r"[ ]*\n")
+            texts = [re.escape(text) for text in line.split("...")]
+            parts.append(r"[^\n]*?".join(texts) + r"[ ]*\n")
     return re.compile("".join(parts) + r"\Z")
 
 
 def first_difference(expected, printed):
-    """The number of the expected line up to which the output agrees."""
+    """The number of expected lines at the beginning that the output agrees with."""
     for n in range(len(expected), 0, -1):
         if re.compile(pattern(expected[:n]).pattern[:-2]).match(printed):
             return n
@@ -64,8 +68,9 @@ def main():
     arguments = []
     shared = Path(environment.get("WEBER_SHARED", source.parents[2] / "shared")) / "data"
     for word in settings:
-        if "{shared}" in word and not Path(word.replace("{shared}", str(shared))).exists():
-            print(f"SKIP: no {word.replace('{shared}', str(shared))} (set WEBER_SHARED to the folder that holds data/)")
+        path = word.replace("{shared}", str(shared))
+        if "{shared}" in word and not Path(path).exists():
+            print(f"SKIP: {path} does not exist (WEBER_SHARED names the folder of data/)")
             return 77
         word = word.replace("{source}", str(source.parent)).replace("{shared}", str(shared))
         name, equals, value = word.partition("=")
@@ -74,17 +79,18 @@ def main():
         else:
             arguments.append(word)
     with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([str(program), *arguments], cwd=folder, env=environment, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, check=False)
+        run = subprocess.run([str(program), *arguments], cwd=folder, env=environment,
+                             capture_output=True, check=False)
     printed = run.stdout.decode(errors="replace")
     printed = "".join(line.rstrip() + "\n" for line in printed.splitlines())
     good = run.returncode == 0 and pattern(expected).match(printed)
     if not good:
         n = first_difference(expected, printed)
         print(printed + run.stderr.decode(errors="replace"))
-        print(f"exit status {run.returncode}; the output agrees with the first {n} of {len(expected)} expected lines")
+        print(f"exit status {run.returncode}; the output agrees with the first {n} of "
+              f"{len(expected)} expected lines")
         if n < len(expected):
-            print(f"then was expected: {expected[n]}")
+            print(f"the next expected line: {expected[n]}")
     print(f"[{'       OK' if good else '  FAILED '} ] {source.stem}")
     return 0 if good else 1
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Counts what ctest ran: individual cmocka tests, and one for each other program.
+"""Counts the tests of ctest: each cmocka test, and one test for each other program.
 
     count_tests.py BUILD_FOLDER...
 
-Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Lists what failed, with the output around it, and what
-was skipped and why: a test says "SKIP: reason" before it skips.  A program that died, timed out or failed
-without a failed test counts as one failure more.  Last line: "N passed, N failed[, N skipped]"; the exit status
-is 1 if anything failed, a build has no results, or nothing ran.
+Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Prints the tests that failed, with the last
+lines of their output, and the tests that were skipped, with the reason: a test prints "SKIP:
+reason" before it skips.  A program that crashed, timed out or failed without a failed test counts
+as one failure.  The last line is "N passed, N failed[, N skipped]".  The exit status is 1 if a test
+failed, a build has no results, or no test ran.
 """
 import re
 import sys
@@ -19,20 +20,20 @@ TAIL = 60
 
 
 def read_program(case):
-    """(passed, failed, skipped) of one ctest entry: names, names, (name, reason) pairs; and its output"""
+    """(passed names, failed names, skipped (name, reason), output) of one entry of ctest"""
     name, status = case.get("name"), case.get("status")
     output = case.findtext("system-out") or ""
     passed, failed, skipped = [], [], []
     reason, last_run = "", ""
-    in_summary = False                      # cmocka lists failures again below its tally
+    in_summary = False                      # cmocka lists failures again in its summary
     for line in output.splitlines():
         if line.startswith("[==========]"):
             in_summary = "run" in line
         if TALLY.match(line):
             in_summary = True
-        said = re.match(r"(?:.*\s)?SKIP: (.*)", line)
-        if said:
-            reason = said.group(1).strip()
+        skip = re.match(r"(?:.*\s)?SKIP: (.*)", line)
+        if skip:
+            reason = skip.group(1).strip()
         begun = re.match(r"\[ RUN\s+\] (\S+)", line)
         if begun:
             in_summary, last_run, reason = False, begun.group(1), ""
@@ -55,7 +56,7 @@ def read_program(case):
         elif status != "fail":
             failed.append(f"{name} (not run)")
     if status == "fail" and not failed:
-        failed.append(f"{name} (died{' in ' + last_run if last_run else ''}: {failure(case)})")
+        failed.append(f"{name} (crashed{' in ' + last_run if last_run else ''}: {failure(case)})")
     return passed, failed, skipped, output
 
 
@@ -73,21 +74,22 @@ def main():
         if results.exists():
             for case in ET.parse(results).getroot().iter("testcase"):
                 passed, failed, skipped, output = read_program(case)
-                counts = [counts[0] + len(passed), counts[1] + len(failed), counts[2] + len(skipped)]
+                counts = [
+                    counts[0] + len(passed), counts[1] + len(failed), counts[2] + len(skipped)]
                 for test in failed:
                     print(f"FAILED  {folder}: {test}")
                 if failed:
                     lines = output.splitlines()
                     print("\n".join("    " + line for line in lines[-TAIL:]))
-                for test, why in skipped:
-                    reasons.setdefault(why, []).append(f"{folder}: {test}")
+                for test, reason in skipped:
+                    reasons.setdefault(reason, []).append(f"{folder}: {test}")
         else:
             counts[1] = 1
-            print(f"FAILED  {folder}: did not build, or ctest did not run")
+            print(f"FAILED  {folder}: the build failed, or ctest did not run")
         print(f"{folder:12s} {counts[0]:6d} passed {counts[1]:4d} failed {counts[2]:4d} skipped")
         total = [a + b for a, b in zip(total, counts)]
-    for why, tests in reasons.items():
-        print(f"SKIPPED {len(tests)}: {why}")
+    for reason, tests in reasons.items():
+        print(f"SKIPPED {len(tests)}: {reason}")
         for test in tests:
             print(f"    {test}")
     skipped = f", {total[2]} skipped" if total[2] else ""

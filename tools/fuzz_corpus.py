@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the corpora that fuzzing begins with, a folder a target, by hand and from real files.
+"""Makes the corpora of the fuzz tests: a folder of files for each target.
 
     fuzz_corpus.py FOLDER [--weber build/weber]
 
-What is made by hand is small and has every kind of thing that the format has.  From the folder of real data (WEBER_SHARED/data,
-else ../shared/data beside the project), where there is one, come files of up to 128 KiB and the beginnings of larger ones.  With --weber, a few of them are also converted into each other by
-the library's own writers.  The same files give the same corpora.
+The files made by hand are small; together they contain each construct of their format.  If there is
+a folder of real data (WEBER_SHARED/data, else ../shared/data beside the project), its files of up
+to 128 KiB and the beginnings of larger ones are added.  With --weber, some of the files are
+converted into other formats by the library and added.  The same input files give the same corpora.
 """
 import argparse
 import gzip
@@ -21,11 +22,7 @@ from pathlib import Path
 LARGEST = 128 << 10
 
 
-# ---- BSON, as BSON.jl writes Julia's values ----------------------------------------------------------
-
-class Int(int):
-    """An integer that is to be an int64, as Julia's are."""
-
+# ---- BSON files of Julia's values, in the form of BSON.jl ----------------------------------------
 
 def element(key, value):
     name = key.encode() + b"\0"
@@ -69,7 +66,8 @@ def floats(*dims, dtype="Float32"):
     for d in dims:
         n *= d
     width = {"Float32": "f", "Float64": "d", "Int64": "q"}[dtype]
-    values = struct.pack(f"<{n}{width}", *[(7 * i % 11 - 5) / 2 if width != "q" else i for i in range(n)])
+    numbers = [(7 * i % 11 - 5) / 2 if width != "q" else i for i in range(n)]
+    values = struct.pack(f"<{n}{width}", *numbers)
     return {"tag": "array", "type": kind("Core", dtype), "size": list(dims), "data": values}
 
 
@@ -79,7 +77,8 @@ def tuple_(*values):
 
 def named(names, *values):
     names = tuple_(*({"tag": "symbol", "name": n} for n in names))
-    return {"tag": "struct", "type": kind("Core", "NamedTuple", params=[names, kind("Core", "Tuple")]), "data": list(values)}
+    named_tuple = kind("Core", "NamedTuple", params=[names, kind("Core", "Tuple")])
+    return {"tag": "struct", "type": named_tuple, "data": list(values)}
 
 
 def backref(i):
@@ -87,38 +86,55 @@ def backref(i):
 
 
 def bson_files():
-    relu, same, sigma = function("NNlib.#relu"), function("Main.Base.#identity"), function("NNlib.#σ")
+    relu, sigma = function("NNlib.#relu"), function("NNlib.#σ")
+    same = function("Main.Base.#identity")
     dense = julia("Flux.Dense", floats(2, 3), floats(2), relu)
-    conv = julia("Flux.Conv", relu, floats(3, 3, 1, 2), floats(2), tuple_(1, 1), tuple_(1, 1, 1, 1), tuple_(1, 1), 1)
-    old_conv = julia("Flux.Conv", same, floats(2, 2, 1, 1), floats(1), tuple_(1, 1), tuple_(0, 0), tuple_(1, 1))
+    conv = julia("Flux.Conv", relu, floats(3, 3, 1, 2), floats(2), tuple_(1, 1),
+                 tuple_(1, 1, 1, 1), tuple_(1, 1), 1)
+    old_conv = julia("Flux.Conv", same, floats(2, 2, 1, 1), floats(1), tuple_(1, 1),
+                     tuple_(0, 0), tuple_(1, 1))
     pool = julia("Flux.MaxPool", tuple_(2, 2), tuple_(0, 0, 0, 0), tuple_(2, 2), params=[2, 4])
-    closure = {"tag": "struct", "type": {"tag": "jl_anonymous", "typename": {"tag": "struct", "type": kind("Core", "TypeName"),
-               "data": [{"tag": "symbol", "name": "#7#8"}]}, "params": []}, "data": []}
-    norm = julia("Flux.BatchNorm", same, floats(2), floats(2), floats(2), floats(2), 1e-5, 0.1, True, True, None, 2)
+    type_name = {"tag": "struct", "type": kind("Core", "TypeName"),
+                 "data": [{"tag": "symbol", "name": "#7#8"}]}
+    closure = {"tag": "struct",
+               "type": {"tag": "jl_anonymous", "typename": type_name, "params": []}, "data": []}
+    norm = julia("Flux.BatchNorm", same, floats(2), floats(2), floats(2), floats(2), 1e-5, 0.1,
+                 True, True, None, 2)
     drop = julia("Flux.Dropout", 0.5, julia("Base.Colon"), None)
-    lstm = julia("Flux.LSTMCell", floats(8, 3), floats(8, 2), floats(8), tuple_(floats(2, 1), floats(2, 1)))
+    lstm_state = tuple_(floats(2, 1), floats(2, 1))
+    lstm = julia("Flux.LSTMCell", floats(8, 3), floats(8, 2), floats(8), lstm_state)
     gru = julia("Flux.GRUCell", floats(6, 3), floats(6, 2), floats(6), floats(2, 1))
-    rnn = julia("Flux.RNNCell", function("Base.#tanh"), floats(2, 3), floats(2, 2), floats(2), floats(2, 1))
+    rnn = julia("Flux.RNNCell", function("Base.#tanh"), floats(2, 3), floats(2, 2), floats(2),
+                floats(2, 1))
 
     def chain(*layers):
         return julia("Flux.Chain", tuple_(*layers))
     yield "chain", {"model": chain(dense, julia("Flux.Dense", floats(1, 2), False, sigma))}
-    yield "conv", {"model": chain(conv, pool, norm, closure, julia("Flux.Dense", floats(2, 8), floats(2), same), drop,
+    last = julia("Flux.Dense", floats(2, 8), floats(2), same)
+    yield "conv", {"model": chain(conv, pool, norm, closure, last, drop,
                                   function("NNlib.#softmax"))}
     yield "old", {"model": julia("Flux.Chain", [old_conv, function("MLUtils.#flatten")])}
     yield "named", {"model": julia("Flux.Chain", named(["first", "second"], dense, drop))}
-    yield "recurrent", {"model": chain(julia("Flux.Recur", lstm, tuple_(floats(2, 1), floats(2, 1))),
+    yield "recurrent", {"model": chain(julia("Flux.Recur", lstm, lstm_state),
                                        julia("Flux.Recur", gru, floats(2, 1)), rnn)}
     yield "skip", {"net": julia("Flux.SkipConnection", dense, function("Base.#+"))}
-    yield "parallel", {"net": julia("Flux.Parallel", function("Base.#vcat"), tuple_(dense, dense)), "epoch": 3, "loss": 0.5}
+    yield "parallel", {"net": julia("Flux.Parallel", function("Base.#vcat"), tuple_(dense, dense)),
+                       "epoch": 3, "loss": 0.5}
     yield "shared", {"_backrefs": [floats(2, 2), julia("Flux.Dense", backref(1), floats(2), relu)],
-                     "model": chain(backref(2), backref(2), julia("Flux.Dense", backref(1), floats(2), same))}
-    yield "cycle", {"_backrefs": [backref(2), backref(1), [backref(3), backref(3)]], "model": tuple_(backref(1), backref(3))}
-    yield "state", {"model": named(["layers"], tuple_(named(["weight", "bias", "σ"], floats(2, 3), floats(2), tuple_())))}
-    yield "params", {"weights": [floats(3, 2), floats(3), floats(1, 3, dtype="Float64"), floats(2, dtype="Int64")]}
-    yield "unknown", {"model": chain(julia("Main.Controller", dense, floats(2), "text", 3), julia("Flux.GroupNorm", 1, floats(2)))}
-    yield "gpu", {"model": julia("Flux.Dense", julia("CuArrays.CuArray", 1, [2, 3]), floats(2), relu)}
-    yield "tracked", {"model": julia("Flux.Dense", julia("Flux.Tracker.TrackedArray", None, floats(2, 3), floats(2, 3)), floats(2), same)}
+                     "model": chain(backref(2), backref(2),
+                                    julia("Flux.Dense", backref(1), floats(2), same))}
+    yield "cycle", {"_backrefs": [backref(2), backref(1), [backref(3), backref(3)]],
+                    "model": tuple_(backref(1), backref(3))}
+    state = named(["weight", "bias", "σ"], floats(2, 3), floats(2), tuple_())
+    yield "state", {"model": named(["layers"], tuple_(state))}
+    yield "params", {"weights": [floats(3, 2), floats(3), floats(1, 3, dtype="Float64"),
+                                 floats(2, dtype="Int64")]}
+    yield "unknown", {"model": chain(julia("Main.Controller", dense, floats(2), "text", 3),
+                                     julia("Flux.GroupNorm", 1, floats(2)))}
+    on_gpu = julia("CuArrays.CuArray", 1, [2, 3])
+    yield "gpu", {"model": julia("Flux.Dense", on_gpu, floats(2), relu)}
+    tracked = julia("Flux.Tracker.TrackedArray", None, floats(2, 3), floats(2, 3))
+    yield "tracked", {"model": julia("Flux.Dense", tracked, floats(2), same)}
     yield "empty", {}
     deep = dense
     for _ in range(40):
@@ -126,7 +142,7 @@ def bson_files():
     yield "deep", {"model": deep}
 
 
-# ---- the others ----------------------------------------------------------------------------------------
+# ---- other formats -------------------------------------------------------------------------------
 
 def safetensors(header, data, spaces=0):
     text = (header if isinstance(header, str) else json.dumps(header)).encode() + b" " * spaces
@@ -138,53 +154,70 @@ def tensor(dtype, shape, begin, end):
 
 
 def safetensors_files():
-    dense = {"version": 1, "model": {"layer": "Chain", "parts": [{"name": "0", "layer": "Dense", "options": {"in": 2, "out": 3}}]}}
-    tied = {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"}, "model": {"layer": "Chain", "parts": [
-        {"name": "0", "layer": "Dense", "options": {"in": 2, "out": 2}}, {"name": "1", "layer": "Dense", "options": {"in": 2, "out": 2}}]}}
+    def layer(name, inner, outer):
+        return {"name": name, "layer": "Dense", "options": {"in": inner, "out": outer}}
+
+    dense = {"version": 1, "model": {"layer": "Chain", "parts": [layer("0", 2, 3)]}}
+    tied = {"version": 1, "ties": {"layers.1.weight": "layers.0.weight"},
+            "model": {"layer": "Chain", "parts": [layer("0", 2, 2), layer("1", 2, 2)]}}
     data = struct.pack("<9f", *range(9))
     yield "model", safetensors({"__metadata__": {"format": "weber", "weber": json.dumps(dense)},
-                                "layers.0.weight": tensor("F32", [3, 2], 0, 24), "layers.0.bias": tensor("F32", [3], 24, 36)}, data)
+                                "layers.0.weight": tensor("F32", [3, 2], 0, 24),
+                                "layers.0.bias": tensor("F32", [3], 24, 36)}, data)
     yield "tied", safetensors({"__metadata__": {"format": "weber", "weber": json.dumps(tied)},
-                               "layers.0.weight": tensor("F32", [2, 2], 0, 16), "layers.0.bias": tensor("F32", [2], 16, 24),
+                               "layers.0.weight": tensor("F32", [2, 2], 0, 16),
+                               "layers.0.bias": tensor("F32", [2], 16, 24),
                                "layers.1.bias": tensor("F32", [2], 24, 32)}, data[:32])
-    yield "torch", safetensors({"__metadata__": {"format": "pt"}, "0.weight": tensor("F16", [2, 2], 0, 8), "0.bias": tensor("BF16", [2], 8, 12),
-                                "1.num_batches_tracked": tensor("I64", [], 12, 20)}, data[:20], spaces=3)
-    types = [("F64", 8), ("I64", 8), ("U64", 8), ("F32", 4), ("I32", 4), ("U32", 4), ("I16", 2), ("U16", 2), ("F8_E4M3", 1), ("I8", 1),
-             ("U8", 1), ("BOOL", 1)]
+    yield "torch", safetensors({"__metadata__": {"format": "pt"},
+                                "0.weight": tensor("F16", [2, 2], 0, 8),
+                                "0.bias": tensor("BF16", [2], 8, 12),
+                                "1.num_batches_tracked": tensor("I64", [], 12, 20)},
+                               data[:20], spaces=3)
+    types = [("F64", 8), ("I64", 8), ("U64", 8), ("F32", 4), ("I32", 4), ("U32", 4), ("I16", 2),
+             ("U16", 2), ("F8_E4M3", 1), ("I8", 1), ("U8", 1), ("BOOL", 1)]
     header, end = {}, 0
     for name, width in types:
         header[name.lower()] = tensor(name, [1, 2], end, end + 2 * width)
         end += 2 * width
     yield "types", safetensors(header, bytes(i % 2 for i in range(end)))
-    checkpoint = {"version": 1, "epoch": 3, "random": ["17", "4096"], "loader": ["3", "0", "9", "0"], "rule": [{"name": "Adam", "eta": "0.001"}],
+    checkpoint = {"version": 1, "epoch": 3, "random": ["17", "4096"],
+                  "loader": ["3", "0", "9", "0"], "rule": [{"name": "Adam", "eta": "0.001"}],
                   "slots": [{"path": "weight", "steps": 51}]}
-    yield "checkpoint", safetensors({"__metadata__": {"format": "weber", "weber_checkpoint": json.dumps(checkpoint)},
-                                     "model.weight": tensor("F32", [2], 0, 8), "state.weight.0": tensor("F32", [2], 8, 16)}, data[:16])
-    yield "empty", safetensors({"a": tensor("F32", [0, 5], 0, 0), "b\u00e9\"": tensor("F32", [], 0, 4)}, data[:4])
+    metadata = {"format": "weber", "weber_checkpoint": json.dumps(checkpoint)}
+    yield "checkpoint", safetensors({"__metadata__": metadata,
+                                     "model.weight": tensor("F32", [2], 0, 8),
+                                     "state.weight.0": tensor("F32", [2], 8, 16)}, data[:16])
+    yield "empty", safetensors({"a": tensor("F32", [0, 5], 0, 0),
+                                "b\u00e9\"": tensor("F32", [], 0, 4)}, data[:4])
     yield "none", safetensors("{}", b"")
-    # The model of fuzz_safetensors.c by PyTorch's names.
-    shapes = {"0.weight": [1, 1, 1, 1], "0.bias": [1], "2.weight": [1], "2.bias": [1], "2.running_mean": [1], "2.running_var": [1],
-              "3.in_proj_weight": [3, 1], "3.out_proj.weight": [1, 1], "r.weight_ih_l0": [3, 1], "r.weight_hh_l0": [3, 1],
+    # The model of fuzz_safetensors.c with PyTorch's names.
+    shapes = {"0.weight": [1, 1, 1, 1], "0.bias": [1], "2.weight": [1], "2.bias": [1],
+              "2.running_mean": [1], "2.running_var": [1], "3.in_proj_weight": [3, 1],
+              "3.out_proj.weight": [1, 1], "r.weight_ih_l0": [3, 1], "r.weight_hh_l0": [3, 1],
               "r.bias_ih_l0": [3], "r.bias_hh_l0": [3]}
     header, end = {}, 0
     for name, shape in shapes.items():
         header[name] = tensor("F32", shape, end, end + 4 * max(shape))
         end += 4 * max(shape)
     header["2.num_batches_tracked"] = tensor("I64", [], end, end + 8)
-    yield "modules", safetensors({"__metadata__": {"format": "pt"}, **header}, struct.pack("<%df" % (end // 4 + 2), *[1] * (end // 4 - 3), *[0] * 5))
+    values = struct.pack("<%df" % (end // 4 + 2), *[1] * (end // 4 - 3), *[0] * 5)
+    yield "modules", safetensors({"__metadata__": {"format": "pt"}, **header}, values)
 
 
 def npy(descr, shape, data, fortran=False, version=1):
     text = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}"
     length = 10 + 2 * (version > 1)
     text += " " * (-(length + len(text) + 1) % 64) + "\n"
-    return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(text)) + text.encode() + data
+    size = struct.pack("<H" if version == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes([version, 0]) + size + text.encode() + data
 
 
 def npy_files():
-    for descr, width in (("<f4", 4), ("<f8", 8), ("<f2", 2), ("|i1", 1), ("|u1", 1), ("|b1", 1), ("<i4", 4), ("<i8", 8), ("<i2", 2),
-                         ("<u2", 2), ("<u4", 4), (">f4", 4), ("<c8", 8)):
-        yield descr.strip("<>|") + ("_big" if descr[0] == ">" else ""), npy(descr, (2, 3), bytes(range(6 * width)))
+    for descr, width in (("<f4", 4), ("<f8", 8), ("<f2", 2), ("|i1", 1), ("|u1", 1), ("|b1", 1),
+                         ("<i4", 4), ("<i8", 8), ("<i2", 2), ("<u2", 2), ("<u4", 4), (">f4", 4),
+                         ("<c8", 8)):
+        name = descr.strip("<>|") + ("_big" if descr[0] == ">" else "")
+        yield name, npy(descr, (2, 3), bytes(range(6 * width)))
     yield "fortran", npy("<f4", (2, 3, 2), bytes(48), fortran=True, version=2)
     yield "scalar", npy("<f8", (), bytes(8), version=3)
     yield "vector", npy("<i4", (4,), bytes(16))
@@ -200,39 +233,54 @@ def archive(members, method):
 
 
 def npz_files():
-    members = [("weight.npy", npy("<f4", (2, 3), bytes(24))), ("layers.0.bias.npy", npy("<f8", (2,), bytes(16))), ("n.npy", npy("<i8", (), bytes(8)))]
+    members = [("weight.npy", npy("<f4", (2, 3), bytes(24))),
+               ("layers.0.bias.npy", npy("<f8", (2,), bytes(16))),
+               ("n.npy", npy("<i8", (), bytes(8)))]
     yield "stored", archive(members, zipfile.ZIP_STORED)
     yield "deflated", archive(members, zipfile.ZIP_DEFLATED)
-    yield "large", archive([("zeros.npy", npy("<f4", (4096,), bytes(16384)))], zipfile.ZIP_DEFLATED)
-    yield "other", archive([("readme.txt", b"text"), ("a/b.npy", npy("|u1", (1,), b"\1"))], zipfile.ZIP_STORED)
+    large = [("zeros.npy", npy("<f4", (4096,), bytes(16384)))]
+    yield "large", archive(large, zipfile.ZIP_DEFLATED)
+    other = [("readme.txt", b"text"), ("a/b.npy", npy("|u1", (1,), b"\1"))]
+    yield "other", archive(other, zipfile.ZIP_STORED)
     yield "twice", archive([members[0]], zipfile.ZIP_STORED).replace(b"weight", b"WEIGHT", 1)
     yield "none", archive([], zipfile.ZIP_STORED)
 
 
 def idx_files():
     for code, width in ((8, 1), (9, 1), (11, 2), (12, 4), (13, 4), (14, 8)):
-        yield f"type{code}", bytes([0, 0, code, 2]) + struct.pack(">2I", 2, 3) + bytes(range(6 * width))
-    yield "packed", gzip.compress(bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 4, 4) + bytes(32), mtime=0)
+        head = bytes([0, 0, code, 2]) + struct.pack(">2I", 2, 3)
+        yield f"type{code}", head + bytes(range(6 * width))
+    images = bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 4, 4) + bytes(32)
+    yield "packed", gzip.compress(images, mtime=0)
     yield "scalar", bytes([0, 0, 13, 0]) + bytes(4)
 
 
 TEXTS = {
     "csv": {
-        "numbers": b"1,2,3\n4,5.5,-6e3\n", "header": b"a,b,label\n1,2,0\n3,4,1\n", "quoted": b'"x ""y""","2"\n"1",2\n', "crlf": b"1;2\r\n3;4\r\n",
-        "blank": b"1,2\n\n,\n# no\n3,4", "names": b"sepal,kind\n5.1,setosa\n4.9,virginica\n", "wide": b",".join(b"%d" % i for i in range(300)) + b"\n",
+        "numbers": b"1,2,3\n4,5.5,-6e3\n",
+        "header": b"a,b,label\n1,2,0\n3,4,1\n",
+        "quoted": b'"x ""y""","2"\n"1",2\n',
+        "crlf": b"1;2\r\n3;4\r\n",
+        "blank": b"1,2\n\n,\n# no\n3,4",
+        "names": b"sepal,kind\n5.1,setosa\n4.9,virginica\n",
+        "wide": b",".join(b"%d" % i for i in range(300)) + b"\n",
     },
     "toml": {
-        "preferences": b'[Flux]\ngpu_backend = "CUDA"\n', "nested": b'[a]\nb = "c"\n[a.d."e f"]\nx = [1, 2, [3]]\ny = {z = 1, w.v = true}\n',
-        "texts": b'a = """one\\\n  two \\u00e9"""\nb = \'\'\'raw\'\'\'\nc = "\\t\\"\\U0001F600"\n', "tables": b'[[p]]\nn = 1\n[[p]]\nn = 2\n[p.q]\n',
-        "numbers": b'a = 1_000\nb = 0xff\nc = 0b1\nd = -1.5e-3\ne = inf\nf = nan\ng = 1979-05-27T07:32:00Z\nh = 07:32:00.5\n',
+        "preferences": b'[Flux]\ngpu_backend = "CUDA"\n',
+        "nested": b'[a]\nb = "c"\n[a.d."e f"]\nx = [1, 2, [3]]\ny = {z = 1, w.v = true}\n',
+        "texts": b'a = """one\\\n  two \\u00e9"""\nb = \'\'\'raw\'\'\'\n'
+                 b'c = "\\t\\"\\U0001F600"\n',
+        "tables": b'[[p]]\nn = 1\n[[p]]\nn = 2\n[p.q]\n',
+        "numbers": b'a = 1_000\nb = 0xff\nc = 0b1\nd = -1.5e-3\ne = inf\nf = nan\n'
+                   b'g = 1979-05-27T07:32:00Z\nh = 07:32:00.5\n',
         "comments": b'# one\na = 1 # two\r\n\n"quoted key" = 1\na.b.c = 3\n',
     },
 }
 
 
-# ---- the whole -----------------------------------------------------------------------------------------
+# ---- the corpora ---------------------------------------------------------------------------------
 
-def place(folder, target, name, data):
+def add(folder, target, name, data):
     to = folder / target
     to.mkdir(parents=True, exist_ok=True)
     (to / name).write_bytes(data)
@@ -240,60 +288,67 @@ def place(folder, target, name, data):
 
 def real_files(folder, data):
     for path in sorted((data / "flux-models").glob("*.bson")):
-        place(folder, "bson", "real-" + path.stem, path.read_bytes()[:LARGEST])
+        add(folder, "bson", "real-" + path.stem, path.read_bytes()[:LARGEST])
     for path in sorted((data / "mnist-t10k").glob("*.gz")):
         whole = gzip.decompress(path.read_bytes())
         n = 20
         each = (len(whole) - 8) // 10000 if whole[3] == 1 else 28 * 28
         head = whole[:4] + struct.pack(">I", n) + whole[8:4 + 4 * whole[3]]
-        place(folder, "idx", "real-" + path.stem, head + whole[4 + 4 * whole[3]:][:n * each])
-        place(folder, "idx", "real-cut-" + path.stem, path.read_bytes()[:4096])
-    for path, name in ((data / "digits/iris.csv", "iris"), (data / "digits/digits.csv.gz", "digits")):
+        add(folder, "idx", "real-" + path.stem, head + whole[4 + 4 * whole[3]:][:n * each])
+        add(folder, "idx", "real-cut-" + path.stem, path.read_bytes()[:4096])
+    tables = ((data / "digits/iris.csv", "iris"), (data / "digits/digits.csv.gz", "digits"))
+    for path, name in tables:
         if path.exists():
             text = path.read_bytes()
-            lines = (gzip.decompress(text) if path.suffix == ".gz" else text).splitlines(keepends=True)
-            place(folder, "csv", "real-" + name, b"".join(lines[:40]))
+            text = gzip.decompress(text) if path.suffix == ".gz" else text
+            lines = text.splitlines(keepends=True)
+            add(folder, "csv", "real-" + name, b"".join(lines[:40]))
 
 
 def converted(folder, weber):
-    """What the library's own writers make of the small models by hand."""
+    """Adds the conversions of small files into other formats by the library."""
     made = folder / "made"
     made.mkdir(exist_ok=True)
-    sources = [folder / "safetensors/model", folder / "safetensors/tied", folder / "bson/chain", folder / "bson/recurrent",
-               folder / "npy/f4"]
+    sources = [folder / "safetensors/model", folder / "safetensors/tied", folder / "bson/chain",
+               folder / "bson/recurrent", folder / "npy/f4"]
     for source in sources:
         for ending in ("safetensors", "bson", "npz", "npy"):
             to = made / f"x.{ending}"
-            run = subprocess.run([str(weber), "convert", str(source), str(to)], capture_output=True, check=False)
+            run = subprocess.run([str(weber), "convert", str(source), str(to)],
+                                 capture_output=True, check=False)
             if run.returncode == 0:
-                place(folder, ending, f"made-{source.parent.name}-{source.name}", to.read_bytes())
+                add(folder, ending, f"made-{source.parent.name}-{source.name}", to.read_bytes())
             to.unlink(missing_ok=True)
     made.rmdir()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
     for target in ("bson", "safetensors", "npy", "npz", "idx", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
-        place(options.folder, "bson", name, document(fields))
-    for target, files in (("safetensors", safetensors_files), ("npy", npy_files), ("npz", npz_files), ("idx", idx_files)):
+        add(options.folder, "bson", name, document(fields))
+    for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
+                          ("npz", npz_files), ("idx", idx_files)):
         for name, data in files():
-            place(options.folder, target, name, data)
+            add(options.folder, target, name, data)
     for target, files in TEXTS.items():
         for name, data in files.items():
-            place(options.folder, target, name, data)
-    data = Path(os.environ.get("WEBER_SHARED", Path(__file__).resolve().parents[2] / "shared")) / "data"
+            add(options.folder, target, name, data)
+    shared = Path(os.environ.get("WEBER_SHARED", Path(__file__).resolve().parents[2] / "shared"))
+    data = shared / "data"
     if data.is_dir():
         real_files(options.folder, data)
     if options.weber:
         converted(options.folder, options.weber)
     for target in sorted(path for path in options.folder.iterdir() if path.is_dir()):
         files = list(target.iterdir())
-        print(f"{target.name}: {len(files)} files, {sum(path.stat().st_size for path in files)} bytes")
+        size = sum(path.stat().st_size for path in files)
+        print(f"{target.name}: {len(files)} files, {size} bytes")
 
 
 main()

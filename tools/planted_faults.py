@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The tests are tested: each fault of the table is planted in a copy of the tree, alone, and the tests named beside it
-must fail.
+"""Tests the tests: plants each fault of the table alone in a copy of the sources, and checks that
+one of the tests named beside it fails.
 
     planted_faults.py [--only N,N...] [--list] [--build FOLDER]
 
-A fault is one textual replacement, which must apply exactly once: a table that no longer fits the code is a failure.
-Prints a row for each; the exit status is 1 if a fault survives, does not apply or does not compile.  The copy is built
-without oneDNN, so that Weber's own kernels and pool are what is tested.  Takes some minutes: part of ./run test --all.
+A fault replaces a text that must occur exactly once: a row that no longer fits the sources is a
+failure.  Prints a line for each fault.  The exit status is 1 if a fault survives, cannot be planted
+or does not compile.  The copy is built without oneDNN, so that Weber's own kernels and thread pool
+are tested.  It takes some minutes and is part of ./run test --all.
 """
 import argparse
 import os
@@ -24,129 +25,131 @@ WINDOWS = "engine_windows"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
-CUDA_GRAPH = "cuda_graph"                           # on the double
-ORDER, RECORDED, ROOM = "runtime_commands", "runtime_graph", "runtime_memory"       # on a driver in memory
-FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING want an OpenCL driver
+CUDA_GRAPH = "cuda_graph"                           # runs on the double of CUDA
+# These run on a driver in memory.
+ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
+FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
 
-# what is wrong; the file; the text; what stands there instead; tests that must see it (one is enough)
+# The fault; the file; the text; its replacement; the tests of which at least one must fail.
+# A test is "NAME[@DEVICE] [OPTION...]".
 TABLE = [
-    ("the gradient of a running sum runs the same way", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
+    ("cumsum's gradient runs in the same direction", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
      [ROWS]),
-    ("a running sum forgets what its roundings lost", "src/backend/cpu/cpu_cumsum.c", "*c = lost - (total - sum);", "*c = lost - lost;", [ROWS]),
-    ("a sign in a gradient row", "src/ops/ops.def", "-x,                                      NEG(g))",
+    ("cumsum drops its rounding errors", "src/backend/cpu/cpu_cumsum.c", "*c = lost - (total - sum);", "*c = lost - lost;", [ROWS]),
+    ("neg's gradient has the wrong sign", "src/ops/ops.def", "-x,                                      NEG(g))",
      "-x,                                      g)", [ROWS]),
-    ("a gradient rule of the wrong function", "src/ops/ops.def", "MUL(g, SUB(NUM(1), SQUARE(y))))", "MUL(g, SUB(NUM(1), y)))", [ROWS]),
-    ("the gradient to the second operand of div", "src/ops/ops.def", "NEG(DIV(MUL(g, x), SQUARE(y))))", "NEG(DIV(MUL(g, x), y)))", [ROWS]),
-    ("a comparison that is not strict", "src/ops/ops.def", "WB_COMPARE(lt,  NUMBERS, x < y)", "WB_COMPARE(lt,  NUMBERS, x <= y)", [ROWS]),
-    ("NaN loses a maximum", "src/ops/ops.def", "(x >= y || x != x ? x : y),", "(x >= y ? x : y),", [ROWS]),
-    ("a permutation undone the wrong way", "src/engine/ops/shape.c", "back[node->attr[i]] = i;", "back[i] = node->attr[i];", [GRAPH]),
-    ("a slice's gradient one off", "src/engine/ops/shape.c", "node->attr[i] - (node->dims[i] - 1)", "node->attr[i] - node->dims[i]", [GRAPH]),
-    ("softmax's gradient without its sum", "src/engine/ops/softmax.c", "wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)",
+    ("tanh's gradient without the square", "src/ops/ops.def", "MUL(g, SUB(NUM(1), SQUARE(y))))", "MUL(g, SUB(NUM(1), y)))", [ROWS]),
+    ("div's gradient to its second operand without the square", "src/ops/ops.def", "NEG(DIV(MUL(g, x), SQUARE(y))))", "NEG(DIV(MUL(g, x), y)))", [ROWS]),
+    ("lt is true for equal operands", "src/ops/ops.def", "WB_COMPARE(lt,  NUMBERS, x < y)", "WB_COMPARE(lt,  NUMBERS, x <= y)", [ROWS]),
+    ("maximum drops NaN", "src/ops/ops.def", "(x >= y || x != x ? x : y),", "(x >= y ? x : y),", [ROWS]),
+    ("permute's gradient permutes in the same direction", "src/engine/ops/shape.c", "back[node->attr[i]] = i;", "back[i] = node->attr[i];", [GRAPH]),
+    ("a slice's gradient is one element off", "src/engine/ops/shape.c", "node->attr[i] - (node->dims[i] - 1)", "node->attr[i] - node->dims[i]", [GRAPH]),
+    ("softmax's gradient has a maximum in place of the sum", "src/engine/ops/softmax.c", "wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)",
      "wb__reduce(WB__OP_max, wb_mul(g, node), last, true)", [PRODUCT, GRAPH]),
     ("normalise's gradient without the mean of g", "src/engine/ops/normalise.c", "wb_sub(wb_sub(g, wb__mean(g, mask, true)), along)",
      "wb_sub(g, along)", [PRODUCT]),
-    ("a broadcast axis is not summed", "src/engine/ops/reduce.c", "if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask",
+    ("a broadcast axis of size 1 is not summed", "src/engine/ops/reduce.c", "if (i < lead || (dims[i - lead] == 1 && g->dims[i] != 1)) mask",
      "if (i < lead) mask", [ROWS, GRAPH]),
-    ("a slice starts one late", "src/engine/ops/shape.c", "starts[a] = from;", "starts[a] = from + (from > 0 && to < n);", [SHAPE, GRAPH]),
-    ("a flip keeps its start", "src/engine/ops/shape.c", "starts[a] = WB__MAX(x->dims[a] - 1, 0);", "starts[a] = WB__MAX(x->dims[a] - 1, 0) / 2;", [SHAPE]),
+    ("a slice starts one element late", "src/engine/ops/shape.c", "starts[a] = from;", "starts[a] = from + (from > 0 && to < n);", [SHAPE, GRAPH]),
+    ("a flip starts in the middle", "src/engine/ops/shape.c", "starts[a] = WB__MAX(x->dims[a] - 1, 0);", "starts[a] = WB__MAX(x->dims[a] - 1, 0) / 2;", [SHAPE]),
     ("padding on the other side", "src/engine/ops/concat.c", "starts[a] = before;", "starts[a] = after;", [SHAPE, GRAPH]),
-    ("a reduction over equal axes only merged with the outer mask", "src/engine/plan/ir.c",
+    ("two merged reductions reduce only the axes of the first", "src/engine/plan/ir.c",
      "mask | (unsigned)ir->attrs[p.attr])", "(unsigned)ir->attrs[p.attr])", [GRAPH, SHAPE]),
-    ("two slices composed without the step", "src/engine/plan/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),
-    ("a fold met once a column", "src/engine/plan/spaces.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x)", "is_per_row(g, x)", [GRAPH]),
-    ("a value of two variables set aside before it is made", "src/engine/plan/programs.c", "\n           m->placement->role[m->values->base[x]].write < 0;", "\n           true;", [SEMANTICS]),
+    ("a slice of a slice ignores the step", "src/engine/plan/ir.c", "ir->attrs[p.attr + i] + step * attr[i];", "ir->attrs[p.attr + i] + attr[i];", [GRAPH, SHAPE]),
+    ("a sum over the whole space reads a per-row value once per row", "src/engine/plan/spaces.c", "(v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x)", "is_per_row(g, x)", [GRAPH]),
+    ("a value computed in place in another variable is copied too early", "src/engine/plan/programs.c", "\n           m->placement->role[m->values->base[x]].write < 0;", "\n           true;", [SEMANTICS]),
     ("a bias of the wrong column", "src/backend/cpu/product/gemm.c", "g.bias = shift(g.bias, j0, size);", "g.bias = shift(g.bias, 0, size);", ["cpu_lib"]),
-    ("a pool of nothing is not dense", "src/backend/cpu/cpu_library.c", "size *= WB__MAX(v->dims[axis], 1);", "size *= v->dims[axis];",
+    ("a pool without elements is not dense", "src/backend/cpu/cpu_library.c", "size *= WB__MAX(v->dims[axis], 1);", "size *= v->dims[axis];",
      [PRODUCT, "graph_fuzz --seeds 6000"]),
-    ("a slice of what is broadcast is moved", "src/engine/plan/values.c", "bool whole = p->dims[i] == 1;",
+    ("a slice is taken of a broadcast axis", "src/engine/plan/values.c", "bool whole = p->dims[i] == 1;",
      "bool whole = p->dims[i] == 1 && s->dims[lead + i] == 1;", ["graph_fuzz --seeds 6000"]),
-    ("a bias is read as if its numbers were side by side", "src/engine/plan/library.c", ".strides = {v->strides[v->ndim - from_end]}",
+    ("a bias is read as if it were contiguous", "src/engine/plan/library.c", ".strides = {v->strides[v->ndim - from_end]}",
      ".strides = {from_end > 0}", ["engine_places"]),
-    ("an extreme over no points of a row's value", "src/engine/plan/spaces.c", " && has_points(g) &&", " && (has_points(g) || true) &&", ["engine_values"]),
+    ("a maximum over a space without elements reads a per-row value", "src/engine/plan/spaces.c", " && has_points(g) &&", " && (has_points(g) || true) &&", ["engine_values"]),
     ("a sum of bytes does not wrap in its kernel", "src/backend/cpu/tile/plan.c", "in->op == WB__OP_sum && wb__is_narrow(in)",
      "in->op == WB__OP_max && wb__is_narrow(in)", ["engine_values", "cpu_tile"]),
-    ("a count does not wrap in its kernel", "src/backend/cpu/tile/plan.c", "in->kind == WB__IOTA && wb__is_narrow(in)",
+    ("an iota does not wrap in its kernel", "src/backend/cpu/tile/plan.c", "in->kind == WB__IOTA && wb__is_narrow(in)",
      "in->kind == WB__LOAD && wb__is_narrow(in)", ["engine_values", "cpu_tile"]),
     ("a tiny negative double is NaN in 16 bits", "src/base/numbers/formulas.h", "past = d < 0 ?", "past = f < 0 ?", ["cpu_tile_rows", ROWS]),
-    ("no places beyond i32 are refused", "src/engine/ops/reduce.c", "x->dims[a] - 1 > INT32_MAX", "x->dims[a] - 1 > INT64_MAX - 1", [SHAPE]),
-    ("a number that does not fit beside integers", "src/engine/ops/elementwise.c", "return back == v;", "return back == v || true;",
+    ("argmax accepts an axis whose indices do not fit into i32", "src/engine/ops/reduce.c", "x->dims[a] - 1 > INT32_MAX", "x->dims[a] - 1 > INT64_MAX - 1", [SHAPE]),
+    ("a number that an integer dtype cannot represent is accepted", "src/engine/ops/elementwise.c", "return back == v;", "return back == v || true;",
      ["engine_values"]),
-    ("the arena gives memory back a step early", "src/engine/plan/arena.c", "if (allocation >= 0) a->lifetimes[allocation].last_use = step;", "if (allocation >= 0) a->lifetimes[allocation].last_use = a->lifetimes[allocation].last_use < 0 ? step : step - 1;", [GRAPH]),
-    ("a bias that waits for its reader is not made for a product", "src/engine/plan/groups.c",
+    ("the arena frees memory one step early", "src/engine/plan/arena.c", "if (allocation >= 0) a->lifetimes[allocation].last_use = step;", "if (allocation >= 0) a->lifetimes[allocation].last_use = a->lifetimes[allocation].last_use < 0 ? step : step - 1;", [GRAPH]),
+    ("a deferred bias is not computed before its product", "src/engine/plan/groups.c",
      "if (p->bias >= 0) end_deferral(f, f->values->base[p->bias]);", "(void)end_deferral;", ["engine_places"]),
-    ("what stands beside a product has no memory of its own", "src/engine/plan/arena.c", "        use(a, d->aux.allocation, i);\n        use(a, d->sums.allocation, i);\n", "", ["engine_absorb"]),
-    ("values that wait are not counted where a device wants smaller kernels", "src/engine/plan/groups.c",
+    ("further results of a product have no memory of their own", "src/engine/plan/arena.c", "        use(a, d->aux.allocation, i);\n        use(a, d->sums.allocation, i);\n", "", ["engine_absorb"]),
+    ("deferred values are not counted if a device limits the size of kernels", "src/engine/plan/groups.c",
      "    if (count_below(f, v) > f->attempt->most_values ||\n        !deferred_fit(", "    if (!deferred_fit(",
      ["device_room"]),
-    ("a table by one line is replaced by a string", "src/base/toml.c", "    if (n->kind >= WB__AT_INLINE)\n        return wb__toml_fail(t, n->key_at, \"%s.%s is",
+    ("an inline table is replaced by a string", "src/base/toml.c", "    if (n->kind >= WB__AT_INLINE)\n        return wb__toml_fail(t, n->key_at, \"%s.%s is",
      "    if (n->kind >= WB__AT_IMPLICIT)\n        return wb__toml_fail(t, n->key_at, \"%s.%s is", ["toml"]),
-    ("a second gradient of attention without its rows' sums", "src/engine/ops/attention.c",
+    ("a second gradient of attention without the sums of rows", "src/engine/ops/attention.c",
      "return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));", "return wb_mul(p, x);", [PRODUCT]),
-    ("attention's gradient of the keys for that of the values", "src/engine/ops/attention.c",
+    ("attention's gradient of the keys is that of the values", "src/engine/ops/attention.c",
      "add_result(m, g, WB__OP_attention_dk, wb__ir_in(&m->values->ir, v, 1));", "add_result(m, g, WB__OP_attention_dv, wb__ir_in(&m->values->ir, v, 1));",
      ["engine_absorb"]),
-    ("a query sees the key behind it", "src/backend/gpu/kernels/attention.k", "(key) <= (query) + shift))", "(key) <= (query) + shift + 1))",
+    ("a query sees the key after it", "src/backend/gpu/kernels/attention.k", "(key) <= (query) + shift))", "(key) <= (query) + shift + 1))",
      ["gpu_attention"]),
-    ("every slice begins where its tensor does", "src/engine/request.c", ".at = slice.at,", ".at = 0,", [WINDOWS]),
-    ("a slice's start is part of its plan", "src/engine/request.c", "for (int i = in_place ? x->ndim : 0; i", "for (int i = 0; i", [WINDOWS]),
-    ("windows over what the same plan writes", "src/engine/leaf_slice.c", "    if (wb__overwritten(w->base)) return false;\n", "", [WINDOWS]),
-    ("a window of descending places begins at its last element", "src/engine/leaf_slice.c",
+    ("every slice begins at the start of its tensor", "src/engine/request.c", ".at = slice.at,", ".at = 0,", [WINDOWS]),
+    ("the start of a slice is part of its plan", "src/engine/request.c", "for (int i = in_place ? x->ndim : 0; i", "for (int i = 0; i", [WINDOWS]),
+    ("a slice is read in place though its plan writes the tensor", "src/engine/leaf_slice.c", "    if (wb__overwritten(w->base)) return false;\n", "", [WINDOWS]),
+    ("a flipped slice begins at its last element", "src/engine/leaf_slice.c",
      "return step > 0 ? n - 1 - span : n - 1;", "return step > 0 ? 0 : n - 1;", [WINDOWS]),
-    ("a recording forgets where its windows are", "src/engine/compiled/compile.c", ".at = q->leaves[i].at};", ".at = 0};", [WINDOWS]),
-    ("a window's place in bytes, not elements", "src/backend/gpu/gpu.c", "offsets[l->origins[i].buffer] / l->origins[i].size",
+    ("a recording forgets the offsets of its slices", "src/engine/compiled/compile.c", ".at = q->leaves[i].at};", ".at = 0};", [WINDOWS]),
+    ("a slice's offset is in bytes, not in elements", "src/backend/gpu/gpu.c", "offsets[l->origins[i].buffer] / l->origins[i].size",
      "offsets[l->origins[i].buffer]", [WRITTEN, WINDOWS + "@OpenCL"]),
-    ("a graph of CUDA's without the places of windows", "src/backend/gpu/runtime/graph.c", "m->at + (at->offsets ? at->offsets[i] : 0)", "m->at",
+    ("a graph of CUDA ignores the offsets of slices", "src/backend/gpu/runtime/graph.c", "m->at + (at->offsets ? at->offsets[i] : 0)", "m->at",
      [WINDOWS + "@CUDA"]),
     ("an update is lost", "src/engine/evaluate.c", "    t->pending[t->n_pending++] = wb__ref(a);", "    if (t->n_pending < 3) t->pending[t->n_pending++] = wb__ref(a);", [SEMANTICS]),
     ("a stale version is bound", "src/engine/tensor.h", "return x->op == WB__OP_variable ? x->current : x;", "return x->op == WB__OP_variable ? x->live : x;", [SEMANTICS, GRAPH]),
-    ("a sink that reads an overwritten version is forgotten", "src/engine/evaluate.c", "if (!status && reads == (READS | VERSIONS)) status",
+    ("an unconsumed result that reads an overwritten version is not computed", "src/engine/evaluate.c", "if (!status && reads == (READS | VERSIONS)) status",
      "if (!status && reads > (READS | LOST | VERSIONS)) status", [SEMANTICS]),
-    ("functions hand out all that they make", "src/engine/scope.c", "if (!s || !still_inside(t, &f)) return;", "if (!s || !still_inside(t, &f) || s->n) return;", [LOOPS, SCOPES]),
-    ("what a function of the program made is dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [LOOPS, SCOPES]),
-    ("a step's end forgets what the next one goes on using", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && is_held(x))",
+    ("functions of the library leave their intermediate results in the scope", "src/engine/scope.c", "if (!s || !still_inside(t, &f)) return;", "if (!s || !still_inside(t, &f) || s->n) return;", [LOOPS, SCOPES]),
+    ("the results of a function of the program are dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [LOOPS, SCOPES]),
+    ("the end of a step forgets the tensors that the next step uses", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && is_held(x))",
      "if (!reads[i] && !is_made(x) && handed(x))", [LOOPS, SCOPES]),
     ("old steps keep their graphs", "src/engine/automatic.c", "if (x->storage || p[i].state & LOST) cut(x, &p[i]);", "if (!x->storage && !p[i].state) cut(x, &p[i]);", [LOOPS, SCOPES]),
-    ("a rescue overwrites what work is built on", "src/engine/automatic.c", "if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);",
+    ("an evaluation overwrites versions that unconsumed results read", "src/engine/automatic.c", "if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);",
      "if (!t->pending[i]) status = wb__keep_version(t->pending[i]->variable);", [LOOPS, SCOPES]),
-    ("what was kept is not computed", "src/engine/scope.c", "if (!round) add_kept(s, &list);", "if (round > 1) add_kept(s, &list);", [LOOPS, SCOPES]),
-    ("what was read keeps its graph beyond its scope", "src/engine/scope.c", "return !x->storage || x->n_in;", "return !x->storage;", [LOOPS, SCOPES]),
+    ("tensors that survive their scope are not computed", "src/engine/scope.c", "if (!round) add_kept(s, &list);", "if (round > 1) add_kept(s, &list);", [LOOPS, SCOPES]),
+    ("a computed tensor keeps its graph beyond its scope", "src/engine/scope.c", "return !x->storage || x->n_in;", "return !x->storage;", [LOOPS, SCOPES]),
     ("an impossible write stays pending", "src/engine/evaluate.c", "mine.request.refused && !pending_is_lost(t)",
      "(mine.request.refused || pending_is_lost(t))", [LOOPS, SCOPES]),
-    ("what has nothing to lose is past_n at for ever", "src/engine/evaluate.c", "if (x->variable) reads |= VERSIONS;", "reads |= VERSIONS;", [LOOPS, SCOPES]),
+    ("unconsumed results that read no version are searched each time", "src/engine/evaluate.c", "if (x->variable) reads |= VERSIONS;", "reads |= VERSIONS;", [LOOPS, SCOPES]),
     ("a gradient that is used twice is lost", "src/engine/automatic.c", "if (x->flags & WB__PENDING) return x->variable && x->variable->current != x;",
      "if (x->flags & WB__PENDING) return false;", [LOOPS, SCOPES]),
-    ("statistics of the data only grow", "src/engine/automatic.c", "if (good && order.n > MOST_OF_STEPS) {", "if (!good) {", [LOOPS, SCOPES]),
-    ("what is retained is lost when a loss is read", "src/engine/tensor.c", "(bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED",
+    ("running statistics keep a growing graph", "src/engine/automatic.c", "if (good && order.n > MOST_OF_STEPS) {", "if (!good) {", [LOOPS, SCOPES]),
+    ("a retained result is lost when a loss is read", "src/engine/tensor.c", "(bound->flags & (WB__IS_UNCONSUMED | WB__HELD)) == WB__IS_UNCONSUMED",
      "bound->flags & WB__IS_UNCONSUMED", [LOOPS, SCOPES]),
-    ("a scope inside a step keeps the steps", "src/engine/automatic.c", "while (s && s->outer) s = s->outer;", "if (s && s->outer) return;", [LOOPS, SCOPES]),
-    ("mapped gradients lose their guard", "src/tree/branch.c", "t->loss = wb__ref(from->loss);", "t->loss = NULL;", ["optim_rules"]),
-    ("lists keep their holes", "src/engine/scope.c", "s->holes < FEW_HOLES || 2 * s->holes < s->n", "s->holes >= 0", [LOOPS, SCOPES]),
-    ("a freed object looks alive", "src/engine/object.c", "    ((wb__object *)object)->class = &wb__freed_class;\n", "", [LOOPS, SCOPES]),
+    ("a scope inside a step keeps the graphs of old steps", "src/engine/automatic.c", "while (s && s->outer) s = s->outer;", "if (s && s->outer) return;", [LOOPS, SCOPES]),
+    ("mapped gradients lose their finite-loss guard", "src/tree/branch.c", "t->loss = wb__ref(from->loss);", "t->loss = NULL;", ["optim_rules"]),
+    ("lists of objects are never compacted", "src/engine/scope.c", "s->holes < FEW_HOLES || 2 * s->holes < s->n", "s->holes >= 0", [LOOPS, SCOPES]),
+    ("a freed object has the class of a live one", "src/engine/object.c", "    ((wb__object *)object)->class = &wb__freed_class;\n", "", [LOOPS, SCOPES]),
     ("a freed object does not know its scope", "src/engine/freed.c", "f->scope = wb__this_thread()->closing;", "f->scope = 0;", [CHECK]),
     ("the queue of freed objects has no bound", "src/engine/freed.c", "while (queue.bytes > QUEUE_BYTES) leave_queue();", "", [CHECK]),
     ("an index equal to the bound passes", "src/engine/check.c", "value < 0 || value >= bound", "value < 0 || value > bound", [CHECK]),
     ("dropout without its scale", "src/engine/ops/source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
-    ("a replay draws the same again", "src/engine/compiled/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
-    ("the last failure of a recording counts, not the first", "src/engine/compiled/recording.c", "    if (r->failed) return;\n", "", [CALLS]),
+    ("a replay draws the same random numbers again", "src/engine/compiled/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
+    ("the last failure of a recording is reported, not the first", "src/engine/compiled/recording.c", "    if (r->failed) return;\n", "", [CALLS]),
     ("a recording whose function called wb_seed is kept", "src/engine/compiled/compile.c",
      'if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);', "(void)seedings;", [CALLS]),
-    ("what a recorded function retains is computed once", "src/engine/compiled/recording.c",
+    ("a tensor that a recorded function retains is not an error", "src/engine/compiled/recording.c",
      "if (first == n || r->scope || r->failed) return 0;", "if (n >= 0) return 0;", [CALLS]),
-    ("a recording does not see another mode", "src/engine/compiled/recording.c", "if (n->read && *n->at != n->before)",
+    ("a recording does not notice another mode", "src/engine/compiled/recording.c", "if (n->read && *n->at != n->before)",
      "if (n->read && n->counts && *n->at != n->before)", [CHANGES]),
-    ("a recording does not see a replaced child", "src/tree/fmap.c", "    if (old != x) wb__setting_count(&of->replaced);\n", "    (void)of;\n", [CHANGES]),
-    ("a recording does not see a frozen parameter", "src/optim/update.c", "wb__setting_read(u->state, &slot->frozen)", "slot->frozen", [CHANGES]),
-    ("parameters whose steps differ share a step's numbers", "src/optim/update.c",
+    ("a recording does not notice a replaced child", "src/tree/fmap.c", "    if (old != x) wb__setting_count(&of->replaced);\n", "    (void)of;\n", [CHANGES]),
+    ("a recording does not notice a frozen parameter", "src/optim/update.c", "wb__setting_read(u->state, &slot->frozen)", "slot->frozen", [CHANGES]),
+    ("parameters with different step counts share the numbers of a step", "src/optim/update.c",
      "if (c->stepped[i] == STEPPED_ALIKE && steps != before) return false;", "(void)before;", [CHANGES]),
-    ("a mode that a recorded function sets is set once", "src/engine/compiled/recording.c",
+    ("a mode that a recorded function sets is not set by replays", "src/engine/compiled/recording.c",
      "if (r->noted[i].set) change(r->noted[i].at, r->noted[i].after);", "(void)r->noted[i];", [CHANGES]),
-    ("what was made before a recording is computed at each replay", "src/engine/compiled/compile.c",
+    ("values from before a recording are computed again by each replay", "src/engine/compiled/compile.c",
      "order.node[n_captured++] = x;", "(void)x;", [CHANGES]),
     ("a number as an input keeps its first value", "src/engine/compiled/compile.c", "if (n->hook == OF_INPUT) to->f", "if (!n) to->f", [CHANGES]),
-    ("a recording serves another default device", "src/engine/compiled/compile.c", "r->default_device == wb_default_device() &&", "", [CHANGES]),
-    ("a recording made outside wb_withgradient serves inside", "src/engine/compiled/compile.c", "r->training == (t->training > 0);",
+    ("a recording is replayed with another default device", "src/engine/compiled/compile.c", "r->default_device == wb_default_device() &&", "", [CHANGES]),
+    ("a recording made outside wb_withgradient is replayed inside", "src/engine/compiled/compile.c", "r->training == (t->training > 0);",
      "(t->training >= 0);", [CHANGES]),
-    ("a recorded function within another is replayed while that is recorded", "src/engine/compiled/compile.c",
+    ("a recorded function is replayed while its caller is recorded", "src/engine/compiled/compile.c",
      "    if (t->recording) return call_inside(c, n_in, in, n_out, out);\n", "    if (0) return call_inside(c, n_in, in, n_out, out);\n", [CHANGES]),
     ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i] != NOT_STEPPED;", "steps += 0 * c->stepped[i];", [COMPILE]),
     ("a frozen parameter's gradient is computed with the update", "src/optim/update.c", "wb__unconsumed_remove(g);", "(void)g;", ["optim_frozen"]),
@@ -155,158 +158,158 @@ TABLE = [
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),
     ("Adam's second moment is of g, not g^2", "src/optim/rules.c", "s->g, number[3], true)", "s->g, number[3], false)", ["optim_rules"]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
-    ("a gradient walk hides that memory ran out", "src/engine/gradient/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
+    ("a gradient ignores that memory ran out", "src/engine/gradient/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
     ("a convolution padded on the wrong side", "src/engine/ops/conv.c", "memcpy(a->pad, s->pad + 1, sizeof a->pad);",
      "for (int i = 0; i < 4; i++) a->pad[i] = s->pad[1 + (i ^ 1)];", [PRODUCT]),
-    ("strides and dilations exchanged", "src/engine/ops/conv.c", "memcpy(a->dilation, s->dilation + 1, sizeof a->dilation);",
+    ("strides and dilations are exchanged", "src/engine/ops/conv.c", "memcpy(a->dilation, s->dilation + 1, sizeof a->dilation);",
      "memcpy(a->dilation, s->stride + 1, sizeof a->dilation);", [PRODUCT]),
     ("a list in braces ends at its first zero", "src/base/options.c", "from[2 * marks + 1] == WB_GIVEN_)", "from[2 * marks + 1] == WB_GIVEN_ && from[2 * marks])",
      ["api_misuse", "nn_show"]),
-    ("a list that a program wrote itself is believed", "src/base/options.c", "if (from[i] && from[i] != WB_GIVEN_)", "if (from[i] == WB_GIVEN_ - 1)", ["api_misuse"]),
-    ("an output padding is forgotten", "src/engine/ops/conv.c", "reach + outpad[i];", "reach;", [PRODUCT]),
-    ("a bias behind a data gradient begins anew in every chunk", "src/backend/cpu/conv/conv_epilogue.c", "[(at + i) % c]",
+    ("a list written by the program itself is not checked", "src/base/options.c", "if (from[i] && from[i] != WB_GIVEN_)", "if (from[i] == WB_GIVEN_ - 1)", ["api_misuse"]),
+    ("an output padding is ignored", "src/engine/ops/conv.c", "reach + outpad[i];", "reach;", [PRODUCT]),
+    ("a bias after a data gradient starts again in every chunk", "src/backend/cpu/conv/conv_epilogue.c", "[(at + i) % c]",
      "[i % c]", ["cpu_lib"]),
-    ("a mean over the wrong count", "src/engine/ops/reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];\n    wb_dtype",
+    ("a mean divides by the wrong count", "src/engine/ops/reduce.c", "if (mask >> i & 1) n *= (double)x->dims[i];\n    wb_dtype",
      "if (mask >> i & 1) n = (double)x->dims[i];\n    wb_dtype", [SHAPE]),
     ("the caller does not wait for the pool", "src/base/parallel.c", "atomic_load(&pool.state) & INSIDE; spins++", "spins < 0; spins++", ["base_core", COMPILE, "cpu_lib"]),
-    ("why a backend cannot be used is forgotten", "src/device/registry.c",
+    ("the reason for which a backend cannot be used is forgotten", "src/device/registry.c",
      "        snprintf(state[row].reason, WB__REASON_BYTES, \"%s\", wb_error());\n    }", "    }", [REGISTRY]),
-    ("a backend starts at every question", "src/device/registry.c", "if (state[row].condition == NOT_STARTED) start(row);",
+    ("a backend starts at every query", "src/device/registry.c", "if (state[row].condition == NOT_STARTED) start(row);",
      "if (state[row].condition != WORKS) start(row);", [REGISTRY]),
-    ("a question leaves its error behind", "src/device/registry.c", "state[row].n ? \"\" : state[row].reason);\n    wb__error_restore(&kept);",
+    ("a query changes the error", "src/device/registry.c", "state[row].n ? \"\" : state[row].reason);\n    wb__error_restore(&kept);",
      "state[row].n ? \"\" : state[row].reason);", [REGISTRY]),
-    ("the last device asked for is the one chosen", "src/device/select.c", "return list.device[ordinal];",
+    ("wb_get_device returns the last device that was requested", "src/device/select.c", "return list.device[ordinal];",
      "return remembered = list.device[ordinal];", [REGISTRY]),
     ("shutting down stops no backend", "src/device/registry.c", "if (state[i].started) state[i].backend->stop();",
      "(void)0;", [REGISTRY]),
-    ("the CPU's preference is not obeyed", "src/device/select.c", "if (prefers_cpu()) return NULL;", "if (0) return NULL;", [PREFERENCES]),
-    ("the farthest preferences win", "src/device/preference.c", "if (p->exists) return 0;\n        if (is_there",
+    ("a preference for the CPU is ignored", "src/device/select.c", "if (prefers_cpu()) return NULL;", "if (0) return NULL;", [PREFERENCES]),
+    ("the preferences of the farthest folder win", "src/device/preference.c", "if (p->exists) return 0;\n        if (is_there",
      "if (p->exists && !strrchr(folder + 1, '/')) return 0;\n        if (is_there", [PREFERENCES]),
-    ("the preference is read again", "src/device/preference.c", "was_read = e != WB_ERROR_MEMORY;", "was_read = false;", [PREFERENCES]),
-    ("a line is added at the end of the file", "src/base/toml.c", "n->end - 1 : n->insert_at;",
+    ("the preferences are read again", "src/device/preference.c", "was_read = e != WB_ERROR_MEMORY;", "was_read = false;", [PREFERENCES]),
+    ("a key is inserted at the end of the file", "src/base/toml.c", "n->end - 1 : n->insert_at;",
      "n->end - 1 : t->bytes;", ["toml"]),
-    ("a table may be opened twice", "src/base/toml.c", "if (!several && before != WB__AT_IMPLICIT)", "if (0)", ["toml"]),
+    ("a table may be defined twice", "src/base/toml.c", "if (!several && before != WB__AT_IMPLICIT)", "if (0)", ["toml"]),
     ("tensors of two devices are mixed", "src/engine/tensor.c", "if (first && !wb__one_device(", "if (first && 0 && !wb__one_device(", [MOVE]),
-    ("a plan serves every device", "src/engine/request.c", "*w++ = (uint64_t)(uintptr_t)device;", "*w++ = 0;", [MOVE]),
-    ("what the host read is not read again", "src/engine/evaluate.c", "        wb__storage_written(s);\n        wb__set_storage(a, wb__storage_ref(s), 0);",
+    ("a plan is used for every device", "src/engine/request.c", "*w++ = (uint64_t)(uintptr_t)device;", "*w++ = 0;", [MOVE]),
+    ("a value that the host has read is not updated", "src/engine/evaluate.c", "        wb__storage_written(s);\n        wb__set_storage(a, wb__storage_ref(s), 0);",
      "        wb__set_storage(a, wb__storage_ref(s), 0);", [MOVE, STATE, TRAINING]),
-    ("gradients end at a move", "src/engine/move.c", "if (wanted[0]) out[0] = wb__tensor_to(", "if (wanted[0] && !node) out[0] = wb__tensor_to(", [MOVE]),
-    ("doubles go to a device without any", "src/engine/move.c", "else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;",
+    ("gradients end at wb_to", "src/engine/move.c", "if (wanted[0]) out[0] = wb__tensor_to(", "if (wanted[0] && !node) out[0] = wb__tensor_to(", [MOVE]),
+    ("f64 tensors are moved to a device without f64", "src/engine/move.c", "else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;",
      "else if (0) t = WB_F32;", [MOVE, DATA]),
-    ("what is there already is copied", "src/tree/move.c", "    if (!status) return object;", "    if (!status && !object) return object;", [MOVE]),
+    ("an object that is already on the device is copied", "src/tree/move.c", "    if (!status) return object;", "    if (!status && !object) return object;", [MOVE]),
     ("moments on the default device", "src/optim/state.c", "new_moment(slot, x->device)", "new_moment(slot, wb_default_device())", [STATE]),
-    ("a tree of partial sums without its barrier", "src/backend/gpu/fused_reduction_text.c",
+    ("a tree of partial results without its barrier", "src/backend/gpu/fused_reduction_text.c",
      "    wb__fuse_close(k);\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_close(k);\n}", "    wb__fuse_close(k);\n    wb__fuse_close(k);\n}",
      [FUSED, "gpu_fused_rows"]),
     ("a workspace begins at the arena's start", "src/backend/gpu/gpu.c", "put_word(to + l->workspace_at, workspace_at);", "put_word(to + l->workspace_at, 0);", [TRAINING]),
-    ("bf16 is cut off, not rounded", "src/base/numbers/formulas.h", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["base_dtype"]),
+    ("bf16 is truncated, not rounded", "src/base/numbers/formulas.h", "r = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;", "r = u >> 16;", ["base_dtype"]),
     ("the last of equal maxima gets the gradient", "src/backend/gpu/kernels/pool.k", "((x) > (m) || ((x) != (x) && (m) == (m)))", "((x) >= (m) || ((x) != (x) && (m) == (m)))", [WRITTEN]),
-    ("an argument of the last launch is kept", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", [ORDER]),
-    ("more memory than was allowed", "src/backend/gpu/runtime/memory.c", "const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool fits = true;", [ROOM]),
-    ("a kept kernel is believed", "src/backend/kernel_cache.c", "hash(0, all + front, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
-    ("a product is made before the bias that it adds", "src/engine/plan/patterns.c",
+    ("a launch keeps the argument of the launch before", "src/backend/gpu/runtime/kernel.c", "if (m->serial == p->address[i]) continue;", "if (p->address[i]) continue;", [ORDER]),
+    ("more memory is used than is allowed", "src/backend/gpu/runtime/memory.c", "const bool fits = c->used + c->cached + (int64_t)bytes <= c->limit;", "const bool fits = true;", [MEMORY]),
+    ("the checksum of a cached kernel is not compared", "src/backend/kernel_cache.c", "hash(0, all + front, (size_t)h.data_bytes) != h.checksum", "0", ["kernel_cache"]),
+    ("a product is computed before the bias that it adds", "src/engine/plan/patterns.c",
      "if (ready_at(f, with.bias) > p->value) with.made_at = x;", "", ["graph_fuzz --seeds 6000"]),
-    ("a factor is left out though a gradient still reads it", "src/engine/plan/patterns.c",
+    ("a factor is not computed though a gradient reads it", "src/engine/plan/patterns.c",
      "f->out->of[s.factor].unused = false;", "f->out->of[s.factor].unused |= false;", ["engine_absorb"]),
-    ("a sum beside a product that is made of the sum", "src/engine/plan/patterns.c",
+    ("a product computes a sum on which it depends", "src/engine/plan/patterns.c",
      "        if (with.made_at >= f->of[x].first_reader) continue;\n", "", ["engine_absorb"]),
-    ("a product whose rows are summed is made within a concat", "src/engine/plan/placement.c",
+    ("a product with sums of rows is computed within a concat", "src/engine/plan/placement.c",
      " &&\n           by->sums_of != WB__SUMS_OF_C;", ";", ["engine_absorb"]),
-    ("a bias's gradient beside the wrong operand", "src/engine/plan/patterns.c", "if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_A;", "if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_B;", ["engine_absorb"]),
-    ("a group taken in though another wants it before", "src/engine/plan/merge.c", "if (g >= 0 && g != a && g < b) return false;",
+    ("a bias's gradient is summed from the wrong operand", "src/engine/plan/patterns.c", "if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_A;", "if (is_matrix(m, &v, j, i)) return WB__SUMS_OF_B;", ["engine_absorb"]),
+    ("a group is merged into a later one though a group between them reads it", "src/engine/plan/merge.c", "if (g >= 0 && g != a && g < b) return false;",
      "if (g >= 0 && g != a && g < a) return false;", [GRAPH]),
-    ("what is made again reads what is not in memory", "src/engine/plan/groups.c", "if (g < 0 && !of[x].rematerialised) continue;", "if (g < 0) continue;",
+    ("a rematerialised value reads a value that is not in memory", "src/engine/plan/groups.c", "if (g < 0 && !of[x].rematerialised) continue;", "if (g < 0) continue;",
      [GRAPH + "@OpenCL --count 12"]),
-    ("an index is ranked behind itself", "src/backend/gpu/kernels/rows.k", "before += other == row && base + u < i;",
+    ("gather's gradient ranks an index after itself", "src/backend/gpu/kernels/rows.k", "before += other == row && base + u < i;",
      "before += other == row && base + u <= i;", [WRITTEN]),
     ("kernels do not wait for uploads", "src/backend/gpu/runtime/transfer.c", "if (wb__likely(m->uploaded <= d->awaited)) return 0;",
      "if (m->uploaded <= d->awaited || d) return 0;", [ORDER, RECORDED]),
     ("an upload does not wait for the kernels before it", "src/backend/gpu/runtime/transfer.c",
      "const int code = d->driver->wait_event(d, WB__GPU_UP, behind->event);", "const int code = behind ? 0 : 1;", [ORDER, RECORDED]),
-    ("a graph keeps its first numbers", "src/backend/gpu/runtime/table.c", "if (!t->n_targets) return 0;", "if (t) return 0;", [RECORDED]),
-    ("CUDA: a group of items takes the row before its own", "src/backend/gpu/runtime/table.c", "rows[middle].first <= blockIdx.x", "rows[middle].first < blockIdx.x",
+    ("a graph keeps the numbers of its first run", "src/backend/gpu/runtime/table.c", "if (!t->n_targets) return 0;", "if (t) return 0;", [RECORDED]),
+    ("CUDA: a thread block takes the row before its own", "src/backend/gpu/runtime/table.c", "rows[middle].first <= blockIdx.x", "rows[middle].first < blockIdx.x",
      [CUDA_GRAPH]),
-    ("a graph runs at other addresses", "src/backend/gpu/runtime/graph.c",
+    ("a graph runs with other addresses than it was made for", "src/backend/gpu/runtime/graph.c",
      "return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);", "return in->exec && g->s->n_buffers;", [RECORDED]),
-    ("results stay in a graph's own memory", "src/backend/gpu/runtime/graph.c",
+    ("results stay in the graph's own memory", "src/backend/gpu/runtime/graph.c",
      "if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);", "if (copying) status = 0;", [RECORDED]),
     ("too few instances of a graph for a loader's batches", "src/backend/gpu/runtime/graph.c", "INSTANCES = 16,", "INSTANCES = 4,", [RECORDED]),
     ("CUDA: a workspace is aligned to 64 bytes", "src/backend/backend.h", "WB__WORKSPACE_ALIGN = 1024", "WB__WORKSPACE_ALIGN = 64", ["cuda_libraries"]),
-    ("CUDA: what is declined is done without its epilogue", "src/backend/gpu/runtime/kernel.c", "status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step)",
+    ("CUDA: a declined step is computed without its epilogue", "src/backend/gpu/runtime/kernel.c", "status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step)",
      "status == WB_ERROR_INTERNAL && wb__step_is_special(step)", ["cuda_product"]),
-    ("an epilogue that no kernel has is let pass", "src/backend/gpu/library_product.c", "if (wb__step_is_special(s))\n        return wb__fail(WB_ERROR_INTERNAL",
+    ("a step with an epilogue that no kernel has is accepted", "src/backend/gpu/library_product.c", "if (wb__step_is_special(s))\n        return wb__fail(WB_ERROR_INTERNAL",
      "if (s->epilogue > 99)\n        return wb__fail(WB_ERROR_INTERNAL", ["cuda_product"]),
     ("a plan is kept without its declined steps", "src/engine/plan/prepare.c", "declined |= status != 0;", "declined |= status < 0;", ["engine_absorb"]),
-    ("a replay that is made again draws other numbers", "src/engine/compiled/compile.c", "if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);", "", ["engine_absorb"]),
+    ("a replay that is repeated draws other numbers", "src/engine/compiled/compile.c", "if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);", "", ["engine_absorb"]),
     ("CUDA: a library newer than the driver comes first", "src/backend/gpu/runtime/vendor.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
-    ("CUDA: an image that the driver refuses is the end", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code || !is_foreign(code))",
+    ("CUDA: an image that the driver refuses is an error", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code || !is_foreign(code))",
      ["cuda_versions"]),
-    ("cuBLASLt: a version that does not start is the last", "src/backend/gpu/runtime/vendor.c", "!l->version_fixed && open_next(l))",
+    ("cuBLASLt: only the first version is tried", "src/backend/gpu/runtime/vendor.c", "!l->version_fixed && open_next(l))",
      "l->version_fixed && open_next(l))", ["cuda_versions"]),
-    ("cuDNN of another CUDA than cuBLASLt's", "src/backend/cuda/dnn.c", "else if (beside && built != beside)", "else if (beside < 0)", ["cuda_versions"]),
+    ("cuDNN is loaded for another version of CUDA than cuBLASLt", "src/backend/cuda/dnn.c", "else if (beside && built != beside)", "else if (beside < 0)", ["cuda_versions"]),
     ("cuDNN: Winograd in full precision", "src/backend/cuda/dnn_conv.c", "if (!f32 || step->precision == WB__PRECISION_HIGHEST)", "if (!f32)", ["cuda_dnn"]),
-    ("cuDNN: attention has no more workspace than a convolution", "src/backend/cuda/dnn.h", "? WB__MAX(least, share) : least", "? WB__MIN(least, share) : least",
+    ("cuDNN: attention gets no more workspace than a convolution", "src/backend/cuda/dnn.h", "? WB__MAX(least, share) : least", "? WB__MIN(least, share) : least",
      ["cuda_dnn"]),
-    ("a piece of a space counts from its beginning", "src/backend/gpu/fused.c", "in->shift += in->scale * start;", "in->shift += 0;", [FUSED]),
+    ("a part of a space counts from its own beginning", "src/backend/gpu/fused.c", "in->shift += in->scale * start;", "in->shift += 0;", [FUSED]),
     ("cuBLASLt: sums of the other operand", "src/backend/cuda/lt_problem.c", "const bool of_rows = of_a == c_transposed;", "const bool of_rows = of_a != c_transposed;",
      ["cuda_product"]),
-    ("what was lent is written to", "src/engine/tensor.h",
+    ("lent memory is written", "src/engine/tensor.h",
      "if (wb__likely(!atomic_load_explicit(&variable->storage->lent, memory_order_relaxed))) return 0;", "if (variable) return 0;", ["io_dlpack"]),
-    ("a deleter is called for what was refused", "src/io/dlpack.c", "if (check(t, &in)) return NULL;", "if (check(t, &in)) return end_owner(&o), NULL;", ["io_dlpack"]),
-    ("members of an archive may be the same bytes", "src/io/numpy/npz.c", "s.comp_size > (uint64_t)a->m->bytes - held", "s.comp_size > (uint64_t)a->m->bytes", ["io_npz"]),
+    ("a deleter is called for a refused tensor", "src/io/dlpack.c", "if (check(t, &in)) return NULL;", "if (check(t, &in)) return end_owner(&o), NULL;", ["io_dlpack"]),
+    ("members of an archive may share bytes", "src/io/numpy/npz.c", "s.comp_size > (uint64_t)a->m->bytes - held", "s.comp_size > (uint64_t)a->m->bytes", ["io_npz"]),
     ("a member's checksum is not compared", "src/io/numpy/npz.c", "return member_end(f);", "return 0;", ["io_npz"]),
-    ("more is unpacked than was allowed", "src/io/numpy/npz.c", "got) > wb__unpack_limit())", "got) < 0)", ["io_npz"]),
+    ("more is decompressed than is allowed", "src/io/numpy/npz.c", "got) > wb__unpack_limit())", "got) < 0)", ["io_npz"]),
     ("a compressed file has no limit", "src/base/files/file.c", "r->gzip ? unpack_limit : pipe_limit", "pipe_limit", ["io_memory"]),
     ("a pipe has the limit of compressed files", "src/base/files/file.c", "r->gzip ? unpack_limit : pipe_limit", "unpack_limit", ["base_file", "io_npy"]),
-    ("a file is read on behind what its header asks for", "src/base/map.c", "wb__reader_fill(m->rest, n)", "wb__reader_fill(m->rest, INT64_MAX)", ["io_npy", "io_idx"]),
-    ("columns are taken for rows", "src/io/numpy/npy.c", "column_major = h->fortran && h->ndim > 1", "column_major = h->fortran && h->ndim > 2", ["io_npy"]),
+    ("a file is read beyond the data of its header", "src/base/map.c", "wb__reader_fill(m->rest, n)", "wb__reader_fill(m->rest, INT64_MAX)", ["io_npy", "io_idx"]),
+    ("columns are read as rows", "src/io/numpy/npy.c", "column_major = h->fortran && h->ndim > 1", "column_major = h->fortran && h->ndim > 2", ["io_npy"]),
     ("a producer's deleter is called twice", "src/io/dlpack.c", "    end_owner(o);\n    return x;", "    end_owner(o);\n    end_owner(o);\n    return x;",
      ["io_dlpack"]),
     ("a tensor's checksum is not compared", "src/io/safetensors/checksums.c", "if (sum != e->sum)", "if (sum != e->sum && !e->bytes)", ["checkpoints"]),
-    ("holes between tensors are let through", "src/io/safetensors/header.c", "if (t->begin == end) continue;", "if (t->begin >= end) continue;",
+    ("holes between tensors are accepted", "src/io/safetensors/header.c", "if (t->begin == end) continue;", "if (t->begin >= end) continue;",
      ["io_safetensors"]),
-    ("lenient is what strict should be", "src/io/model/load_state.c", "        if (!o->lenient)\n", "        if (!o->lenient && !m.lacking)\n", ["io_model"]),
-    ("what a '*' stands for is cut", "src/io/model/load_state.c", "(int)(m - 1), model, name + n - 1);", "(int)(m - 1), model, name + n);", ["io_model", "io_torch"]),
-    ("a kernel is not turned over", "src/io/model/load_state.c", "(wb__flip)(uintptr_t)*at != e->flip", "(wb__flip)(uintptr_t)*at == e->flip", ["io_flux_travel"]),
-    ("a GRU's second bias is not asked whether it is zero", "src/io/model/torch_names.c",
+    ("missing tensors are accepted without .lenient", "src/io/model/load_state.c", "        if (!o->lenient)\n", "        if (!o->lenient && !m.lacking)\n", ["io_model"]),
+    ("'*' loses the first character that it matches", "src/io/model/load_state.c", "(int)(m - 1), model, name + n - 1);", "(int)(m - 1), model, name + n);", ["io_model", "io_torch"]),
+    ("a kernel is not flipped", "src/io/model/load_state.c", "(wb__flip)(uintptr_t)*at != e->flip", "(wb__flip)(uintptr_t)*at == e->flip", ["io_flux_travel"]),
+    ("a GRU's second bias need not be zero", "src/io/model/torch_names.c",
      "row->zeros = row->x->dims[0] / other->unused;", "row->zeros = 0;",
      ["io_torch"]),
     ("Julia's sizes are not reversed", "src/io/flux/value.c", "for (int i = 0; i < a->ndim / 2; i++) {", "for (int i = 0; i < a->ndim / 4; i++) {",
      ["io_flux_read"]),
-    ("a Dense's weight is not turned", "src/io/flux/read_layers.c", "if (f->kind == WB__FIELD_MATRIX) wb__jl_transpose(&s->a);",
+    ("a Dense's weight is not transposed", "src/io/flux/read_layers.c", "if (f->kind == WB__FIELD_MATRIX) wb__jl_transpose(&s->a);",
      "if (f->kind == WB__FIELD_DEPTHWISE) wb__jl_transpose(&s->a);", ["io_flux_read"]),
     ("a field of Flux's table is another option", "src/io/flux/fields.c", 'FIELD("k", "window", PAIR)', 'FIELD("k", "stride", PAIR)',
      ["io_flux_travel"]),
     ("a type's parameters are in another order", "src/io/flux/fields.c", '"q_proj attn_drop out_proj"', '"q_proj out_proj attn_drop"',
      ["io_flux_travel"]),
-    ("a kernel of Flux's Conv is not known to be turned over", "src/io/flux/table.c", "kind == WB__FIELD_KERNEL ? WB__FLIP_NO", "kind != WB__FIELD_DEPTHWISE ? WB__FLIP_NO",
+    ("a kernel of Flux's Conv is not marked as flipped", "src/io/flux/table.c", "kind == WB__FIELD_KERNEL ? WB__FLIP_NO", "kind != WB__FIELD_DEPTHWISE ? WB__FLIP_NO",
      ["io_flux_travel"]),
     ("a back-reference is one off", "src/io/bson/bson.c", ".next = f->ref_at[k - 1]}", ".next = f->ref_at[k % f->n_refs]}", ["io_flux_read"]),
-    ("references to references without end", "src/io/bson/bson.c", "    f->unfold_left -= n;\n", "    f->unfold_left -= n ? 0 : n;\n", ["io_flux_hostile", "io_memory"]),
-    ("the best checkpoint goes with the old", "src/train/keep.c", "if ((i != best || !o->best) && wb__file_remove(k->files[i].path))",
+    ("references to references are followed without limit", "src/io/bson/bson.c", "    f->unfold_left -= n;\n", "    f->unfold_left -= n ? 0 : n;\n", ["io_flux_hostile", "io_memory"]),
+    ("the best checkpoint is removed with the old ones", "src/train/keep.c", "if ((i != best || !o->best) && wb__file_remove(k->files[i].path))",
      "if (i && wb__file_remove(k->files[i].path))", ["checkpoints"]),
-    ("the data start again from the front", "src/train/checkpoint.c", "if (!status && c->loader) status = wb__loader_restore(",
+    ("a resumed loader starts from the beginning", "src/train/checkpoint.c", "if (!status && c->loader) status = wb__loader_restore(",
      "if (!status && c->loader && !c->model) status = wb__loader_restore(", ["checkpoints", "train_loop"]),
     ("a checkpoint without its random counters", "src/train/checkpoint.c", "wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});",
      "wb__rng_set_state((wb__rng_state){r->random[0], 0});", ["checkpoints", "train_loop"]),
-    ("a scope counts WB_NONE", "src/engine/scope.c", "wb_scope *s = wb_is_none(object) ? NULL : current(", "wb_scope *s = current(",
+    ("WB_NONE is added to a scope", "src/engine/scope.c", "wb_scope *s = wb_is_none(object) ? NULL : current(", "wb_scope *s = current(",
      [LOOPS, SCOPES]),
     ("a batch function may wait for its own loader", "src/data/prefetcher.c", "{ return preparing == f; }", "{ return preparing == f && !f; }",
      ["data_unlabelled"]),
-    ("training goes on in a loader that was stopped", "src/train/train.c", "if (wb_loader_epoch(t->data) != running) break;",
+    ("training continues in a loader that was stopped", "src/train/train.c", "if (wb_loader_epoch(t->data) != running) break;",
      "if (running < 0) break;", ["train_loop"]),
-    ("a tie is frozen by its first place alone", "src/optim/state.c", "const char *p = s->paths[i].path;",
+    ("of a tied parameter only the first path is frozen", "src/optim/state.c", "const char *p = s->paths[i].path;",
      "const char *p = s->slots[s->paths[i].slot].path;", ["optim_rules"]),
     ("a loss that guards an update counts as consumed", "src/engine/evaluate.c", "if (x_waits) wb__unconsumed_add(t, x);",
      "(void)x_waits;", ["optim_rules"]),
-    ("of two guards the second alone is past_n at", "src/engine/evaluate.c", "wb_where(wb_isfinite(x), y, other)",
+    ("of two finite-loss guards only the second counts", "src/engine/evaluate.c", "wb_where(wb_isfinite(x), y, other)",
      "wb_where(wb_isfinite(y), y, other)", ["optim_rules"]),
     ("an opaque part has an empty gradient", "src/tree/walk.c", "->is_opaque) return WB_NONE;", "->is_opaque && !m) return WB_NONE;", ["tree_walk"]),
-    ("the first of two values for a tie is taken", "src/io/model/load_state.c", "else if (memcmp(a, b, bytes_of(l->x)))", "else if (a != b && !m)", ["io_model"]),
+    ("a tie takes the first of two different values", "src/io/model/load_state.c", "else if (memcmp(a, b, bytes_of(l->x)))", "else if (a != b && !m)", ["io_model"]),
     ("preferences are read from a pipe", "src/device/preference.c", "if (!S_ISREG(about.st_mode))", "if (S_ISDIR(about.st_mode))", [PREFERENCES]),
-    ("a zero hides the other sizes", "src/engine/check.c", "bound *= WB__MAX(dims[i], 1);", "bound *= dims[i];", ["limits"]),
-    ("a list of tensors is believed to be there", "src/engine/ops/concat.c", "if (n < 1 || !x) {", "if (n < 1) {", ["limits"]),
-    ("a tree may be nested without end", "src/tree/branch.c", "if (node->depth <= WB__MAX_DEPTH) return true;", "if (node) return true;", ["limits"]),
+    ("a size of zero hides the other sizes", "src/engine/check.c", "bound *= WB__MAX(dims[i], 1);", "bound *= dims[i];", ["limits"]),
+    ("a list of tensors may be NULL", "src/engine/ops/concat.c", "if (n < 1 || !x) {", "if (n < 1) {", ["limits"]),
+    ("a tree may have any depth", "src/tree/branch.c", "if (node->depth <= WB__MAX_DEPTH) return true;", "if (node) return true;", ["limits"]),
     ("kernels of several programs are merged", "src/engine/plan/segments.c", "gone[j - m->n_compute] || !same_program(&m->step[i], d)",
      "gone[j - m->n_compute]", [SEMANTICS, GRAPH]),
     ("no kernels are merged", "src/engine/plan/segments.c", "gone[j - m->n_compute] || !same_program(&m->step[i], d)",
@@ -315,74 +318,79 @@ TABLE = [
      [SEMANTICS, GRAPH, "optim_mixed_training"]),
     ("a key twice in an object of JSON", "src/io/json.c", "if (!strcmp(texts[i - 1], texts[i])) return texts[i];",
      "if (texts[i - 1] == texts[i]) return texts[i];", ["io_json"]),
-    ("room in JSON for values and not for keys", "src/io/json.c", "(*text == ',' || *text == ':' || ", "(*text == ',' || ",
+    ("the number of nodes of JSON does not include keys", "src/io/json.c", "(*text == ',' || *text == ':' || ", "(*text == ',' || ",
      ["io_json"]),
-    ("brackets in texts of JSON count as values' ends", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
+    ("an escaped quote ends a text of JSON", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
      "if (0) text++;", ["io_json"]),
-    ("a member's key is its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
+    ("a member's key is returned as its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
 ]
 
 
 def run(command, **more):
-    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False, **more)
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", check=False, **more)
 
 
 def program(test):
-    """NAME[@DEVICE] OPTION...: the program; on a device, tensors are there by default"""
+    """The program of a test NAME[@DEVICE] [OPTION...]; DEVICE becomes the default device."""
     return test.split()[0].partition("@")[0]
 
 
 class Copy:
-    """The tree and its build, in a folder of their own."""
+    """A copy of the sources and its build, in a folder of their own."""
 
     def __init__(self, folder):
         self.root, self.build = folder / "tree", folder / "build"
-        names = run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"]).stdout.split("\n")
-        for name in filter(None, names):
+        listing = run(["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard"])
+        for name in filter(None, listing.stdout.split("\n")):
             if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
 
     def configure(self):
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-        return run(["cmake", "-S", str(self.root), "-B", str(self.build), *generator, "-DCMAKE_BUILD_TYPE=Release", "-DWEBER_ONEDNN=OFF",
-                    "-DWEBER_EXAMPLES=OFF", "-DWEBER_BENCH=OFF", "-DWEBER_TESTS=ON"])
+        return run(["cmake", "-S", str(self.root), "-B", str(self.build), *generator,
+                    "-DCMAKE_BUILD_TYPE=Release", "-DWEBER_ONEDNN=OFF", "-DWEBER_EXAMPLES=OFF",
+                    "-DWEBER_BENCH=OFF", "-DWEBER_TESTS=ON"])
 
     def make(self, tests):
-        return run(["cmake", "--build", str(self.build), "-j", str(os.cpu_count() or 2), "--target", *tests])
+        return run(["cmake", "--build", str(self.build), "-j", str(os.cpu_count() or 2),
+                    "--target", *tests])
 
     def fails(self, test):
-        """how the test fails, or None"""
+        """A text that describes how the test fails, or None if it passes."""
         name, *options = test.split()
         name, _, device = name.partition("@")
+        double = self.build / "tests" / "vgpu"
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
-                           POCL_CACHE_DIR=str(self.build / "pocl"), VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(self.build / "tests" / "vgpu"),
-                           WEBER_CUDA_LIBRARY=str(self.build / "tests" / "vgpu" / "libcuda.so.1"))
+                           POCL_CACHE_DIR=str(self.build / "pocl"),
+                           VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(double),
+                           WEBER_CUDA_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
         try:
-            made = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
-            return test if made.returncode else None
+            done = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
+            return test if done.returncode else None
         except subprocess.TimeoutExpired:
             return test + ", which does not end within 300 s"
 
 
 def try_fault(copy, fault):
-    """caught by whom; or why not"""
+    """(the test that found the fault, ""), or (None, the reason)"""
     _, name, old, new, tests = fault
     path = copy.root / name
     text = path.read_text(encoding="utf-8")
     if text.count(old) != 1:
-        return None, f"applies {text.count(old)} times"
+        return None, f"CANNOT BE PLANTED: the text occurs {text.count(old)} times"
     path.write_text(text.replace(old, new), encoding="utf-8")
     try:
         made = copy.make([program(test) for test in tests])
         if made.returncode:
-            return None, "does not compile: " + made.stdout[-300:]
+            return None, "DOES NOT COMPILE: " + made.stdout[-300:]
         for test in tests:
-            how = copy.fails(test)
-            if how:
-                return how, ""
+            failure = copy.fails(test)
+            if failure:
+                return failure, ""
         return None, "SURVIVES " + ", ".join(tests)
     finally:
         path.write_text(text, encoding="utf-8")
@@ -390,18 +398,19 @@ def try_fault(copy, fault):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="numbers of faults, with commas between")
-    parser.add_argument("--list", action="store_true")
-    parser.add_argument("--build", help="a folder to keep between runs")
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="numbers of faults, separated by commas")
+    parser.add_argument("--list", action="store_true", help="only list the faults")
+    parser.add_argument("--build", help="a folder for the copy and its build, which is kept")
     options = parser.parse_args()
     chosen = [int(n) for n in options.only.split(",")] if options.only else range(len(TABLE))
     if options.list:
         for number in chosen:
-            print(f"{number:3} {TABLE[number][0]:62} {TABLE[number][1]}")
+            print(f"{number:3} {TABLE[number][0]:72} {TABLE[number][1]}")
         return 0
     folder = Path(options.build or tempfile.mkdtemp(prefix="weber-faults-"))
-    bad = 0
+    survivors = 0
     try:
         copy = Copy(folder)
         made = copy.configure()
@@ -413,17 +422,18 @@ def main():
             return 1
         for test in tests:
             if copy.fails(test):
-                print(f"{test} fails without any fault: nothing can be said")
+                print(f"{test} fails without any fault: no fault can be tested")
                 return 1
         for number in chosen:
-            by, why = try_fault(copy, TABLE[number])
-            bad += by is None
-            print(f"{number:3} {TABLE[number][0]:62} {'caught by ' + by if by else why}", flush=True)
+            test, reason = try_fault(copy, TABLE[number])
+            survivors += test is None
+            result = "caught by " + test if test else reason
+            print(f"{number:3} {TABLE[number][0]:72} {result}", flush=True)
     finally:
         if not options.build:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"{len(list(chosen)) - bad} of {len(list(chosen))} planted faults were caught")
-    return 1 if bad else 0
+    print(f"{len(list(chosen)) - survivors} of {len(list(chosen))} planted faults were caught")
+    return 1 if survivors else 0
 
 
 if __name__ == "__main__":

@@ -31,19 +31,19 @@ s/\bwb_clipgrad_with\b/wb_ClipGrad_with/g;
 s/\bwb_clipnorm_with\b/wb_ClipNorm_with/g;
 s/\bwb_rule_options\b/wb_Rule_options/g;
 
-# operations: wb_x_with takes wb_x_options (below wb_conv_options and wb_pool_options above)
+# operations: wb_x_with takes wb_x_options (after the lines for wb_conv_options and wb_pool_options)
 s/\bwb_conv_settings\b/wb_conv_options/g;
 s/\bwb_pool_settings\b/wb_pool_options/g;
 s/\bwb_csv_options\b/wb_load_csv_options/g;
 s/\bwb_loader_options\b/wb_dataloader_options/g;
 s/\bwb_keep_options\b/wb_checkpoint_keep_options/g;
 
-# lists of axes and of sizes are one type
+# lists of axes and lists of sizes have the same type
 s/\bWB_AXES\b/WB_INTS/g;
 s/\bwb_axes_of\b/wb_ints/g;
 s/\bwb_axes\b/wb_ints/g;
 
-# what takes an array where a macro takes a list
+# functions that take an array, beside macros that take a list
 s/\bwb_chain_of\b/wb_Chain_array/g;
 s/\bwb_parallel_of\b/wb_Parallel_array/g;
 s/\bwb_rule_chain_of\b/wb_OptimiserChain_array/g;
@@ -53,18 +53,18 @@ s/\bwb_at_index\b/wb_at_array/g;
 s/\bwb_eval_all\b/wb_eval_array/g;
 s/\bwb_call_many\b/wb_call_array/g;
 
-# one name for the macro and the function behind it
+# the macro and its function have the same name
 s/\bwb_SkipConnection_of\b/wb_SkipConnection/g;
 s/\bwb_withgradient_ctx\b/wb_withgradient/g;
 s/\bwb_functional_part\b/wb_functional/g;
 
-# what takes any object
+# functions that take any object
 s/\bwb_show_object\b/wb_object_show/g;
 s/\bwb_format_object\b/wb_object_format/g;
 s/\bwb_struct_of\b/wb_struct_typed/g;
 s/\bwb_struct_copy\b/wb_struct_get_typed/g;
 
-# 0 is 0
+# options where 0 means 0
 s/\bWB_ZERO\b/0/g;
 s/\bWB_NO_AHEAD\b/0/g;
 s/\bWB_NO_PAD\b/0/g;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Lint is tested by planting what it must find, one thing at a time, in a small project that is clean otherwise.
+"""Tests lint.py: plants one fault at a time in a small project that is clean otherwise.
 
-Prints a line a check, as cmocka does.
+lint.py must report each fault by its rule.  Prints one line for each check, as cmocka does.
 """
 import subprocess
 import sys
@@ -12,13 +12,23 @@ LINT = Path(__file__).resolve().parent / "lint.py"
 CLEAN = {
     "include/weber.h": "#ifndef W\n#define W\n/** one */\nint wb_one(void);\n#endif\n",
     "src/base/base.h": "void wb__free(void *p);\n",
-    "src/base/alloc.c": '#include "base/base.h"\n#include <stdlib.h>\nvoid wb__free(void *p) { free(p); }\n',
-    "src/engine/run.c": '#include "base/base.h"\nvoid wb__run(void *p) { wb__free(p); }    /* not free(p) */\n',
+    "src/base/alloc.c": '#include "base/base.h"\n#include <stdlib.h>\n'
+                        'void wb__free(void *p) { free(p); }\n',
+    "src/engine/run.c": '#include "base/base.h"\n'
+                        'void wb__run(void *p) { wb__free(p); }    /* not free(p) */\n',
     "src/nn/dense.c": '#include "engine/run.h"\n',
     "src/cli/main.c": "int main(void) { exit(0); }\n",
     "CMakeLists.txt": "project(x)\n",
+    # banned words outside of comments and docstrings
+    "tools/words.py": '"""A script."""\nname = "tenant"      # a name\n'
+                      'print("# the tenant", name)\n',
+    "run": "#!/bin/sh\necho tenant     # a name\n",
+    "tools/planted_faults.py": '"""Quotes lines."""\nTABLE = ["' + "x" * 120 + '"]\n',
+    # at most 100 columns
+    "tests/base/wide.c": "/* " + "x" * 94 + " */\n",
+    "tools/wide.py": "# " + "x" * 98 + "\n",
 }
-PLANTED = [     # what it is, the file, its text, the rule that must speak
+PLANTED = [     # the fault, the file, its text, the rule that must report it
     ("an include from above", "src/base/low.c", '#include "engine/tensor.h"\n', "floors"),
     ("an include of the floor beside", "src/nn/far.c", '#include "optim/rule.h"\n', "floors"),
     ("a folder on no floor", "src/attic/old.c", "int wb__old;\n", "floors"),
@@ -26,24 +36,51 @@ PLANTED = [     # what it is, the file, its text, the rule that must speak
     ("a vendor's name in a comment", "src/engine/fast.c", "/* as cuDNN does it */\n", "vendors"),
     ("601 lines", "src/engine/long.c", "int wb__x;\n" * 601, "size"),
     ("a line of 101 columns", "src/engine/wide.c", "/* " + "x" * 95 + " */\n", "size"),
-    ("a line of 131 columns in a test", "tests/engine/wide.c", "/* " + "x" * 125 + " */\n", "size"),
-    ("a line of 101 columns in a public header", "include/weber/wide.h", "/* " + "x" * 95 + " */\n", "size"),
-    ("a word that is not the field's", "include/weber/odd.h", "/* the tenant of the arena */\n", "words"),
+    ("a line of 101 columns in a test", "tests/base/wide.c", "/* " + "x" * 95 + " */\n", "size"),
+    ("a line of 101 columns in a public header", "include/weber/wide.h",
+     "/* " + "x" * 95 + " */\n", "size"),
+    ("a line of 101 columns in C++", "tests/consumer/wide.cpp", "// " + "x" * 98 + "\n", "size"),
+    ("a line of 101 columns in Python", "tools/wide.py", "# " + "x" * 99 + "\n", "size"),
+    ("a line of 101 columns in a script", "tests/wide.sh", "# " + "x" * 99 + "\n", "size"),
+    ("a line of 101 columns in ./run", "run", "# " + "x" * 99 + "\n", "size"),
+    ("a line of 101 columns in CMake", "tests/CMakeLists.txt", "# " + "x" * 99 + "\n", "size"),
+    ("a comment of 101 columns beside a table", "tools/planted_faults.py",
+     "# " + "x" * 99 + "\nTABLE = []\n", "size"),
+    ("a docstring of 101 columns beside a table", "tools/planted_faults.py",
+     '"""' + "x" * 95 + '"""\nTABLE = []\n', "size"),
+    ("blanks at the end of a line", "src/engine/blank.c", "int wb__x; \n", "size"),
+    ("blanks at the end of a line of Python", "tools/blank.py", "x = 1 \n", "size"),
+    ("a banned word in a header", "include/weber/odd.h", "/* a tenant of the arena */\n", "words"),
+    ("a banned word in a test", "tests/base/odd.c", "int x;    // what it says\n", "words"),
+    ("a banned word in a comment of Python", "tools/odd.py", "x = 1     # the tenant\n", "words"),
+    ("a banned word in a docstring of a file", "tools/odd.py",
+     '"""The arena.\n\nIts tenants.\n"""\n', "words"),
+    ("a banned word in a docstring of a function", "tools/odd.py",
+     'class A:\n    def f(self):\n        """The tenant."""\n', "words"),
+    ("a banned word in a comment of a script", "tests/odd.sh", "true    # the tenant\n", "words"),
+    ("a banned word in a comment of ./run", "run", "# the tenant\n", "words"),
+    ("a banned word in a comment of .ci/run", ".ci/run", "# the tenant\n", "words"),
+    ("a banned word in a comment of CMake", "cmake/odd.cmake", "# the tenant\n", "words"),
+    ("Python that cannot be parsed", "tools/odd.py", "x = (\n", "words"),
     ("a tab", "src/engine/tab.c", "\tint wb__x;\n", "size"),
+    ("a tab in a script", "tests/tab.sh", "\ttrue\n", "size"),
     ("malloc", "src/engine/heap.c", "void *wb__p(void) { return malloc(4); }\n", "memory"),
     ("free", "src/data/heap.c", "void wb__p(void *p) { free(p); }\n", "memory"),
     ("exit", "src/io/stop.c", "void wb__stop(void) { exit(1); }\n", "calm"),
     ("printf", "src/io/talk.c", 'void wb__talk(void) { printf("x"); }\n', "calm"),
     ("a mark of unfinished work", "src/io/later.c", "/* TO" + "DO: this */\n", "unfinished"),
     ("unsafe arithmetic", "CMakeLists.txt", "add_compile_options(-f" + "fast-math)\n", "flags"),
-    ("a header that needs another", "include/weber/bad.h", "/* x */\nsize_t wb_size_of(void);\n", "headers"),
-    ("a macro of C that C++ lacks", "include/weber/two.h", "#ifndef __cplusplus\n#define wb_two(x) 2\n#endif\n",
-     "languages"),
-    ("a declaration without a comment", "include/weber/mute.h", "WB_API int wb_mute(void);\n", "symbols"),
+    ("a header that needs another", "include/weber/bad.h",
+     "/* x */\nsize_t wb_size_of(void);\n", "headers"),
+    ("a macro of C without a form in C++", "include/weber/two.h",
+     "#ifndef __cplusplus\n#define wb_two(x) 2\n#endif\n", "languages"),
+    ("a declaration without a comment", "include/weber/mute.h",
+     "WB_API int wb_mute(void);\n", "symbols"),
 ]
 
 
 def findings(files, fast):
+    """The exit status of lint.py and its output, on a project of these files."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder) / name
@@ -55,16 +92,18 @@ def findings(files, fast):
 
 
 def main():
-    status, said = findings(CLEAN, False)
-    results = [("a clean project", status == 0, said)]
-    for what, name, text, rule in PLANTED:
-        status, said = findings({**CLEAN, name: text}, rule not in ("headers", "languages", "symbols"))
-        here = [line for line in said.splitlines() if line.startswith(f"{name}:") and f": {rule}: " in line]
-        results.append((what, status == 1 and bool(here), said))
-    for what, good, said in results:
+    status, output = findings(CLEAN, False)
+    results = [("a clean project", status == 0, output)]
+    for fault, name, text, rule in PLANTED:
+        fast = rule not in ("headers", "languages", "symbols")
+        status, output = findings({**CLEAN, name: text}, fast)
+        reported = [line for line in output.splitlines()
+                    if line.startswith(f"{name}:") and f": {rule}: " in line]
+        results.append((fault, status == 1 and len(reported) > 0, output))
+    for check, good, output in results:
         if not good:
-            print(said)
-        print(f"[{'       OK' if good else '  FAILED '} ] {what}")
+            print(output)
+        print(f"[{'       OK' if good else '  FAILED '} ] {check}")
     return 0 if all(good for _, good, _ in results) else 1
 
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs a build into an empty prefix, then builds and runs the C and the C++ program beside this file and
-# the README's against it, by find_package and by pkg-config.  Prints one line a check, as cmocka does.
+# Tests an installation.  Installs a build into an empty prefix; then builds and runs consumer.c and
+# consumer.cpp with find_package and with pkg-config, and the program of the README with pkg-config.
+# Prints one line for each check, as cmocka does.
 #
 #   check.sh BUILD_FOLDER THIS_FOLDER C_COMPILER CXX_COMPILER
 set -u
@@ -35,10 +36,10 @@ pc=$(dirname "$(find "$prefix" -name weber.pc)")
 PKG_CONFIG_PATH=$pc
 export PKG_CONFIG_PATH
 strict="-Wall -Wextra -pedantic -Werror"
-# the file was written for the prefix of the build; this is how pkg-config is told of another
+# weber.pc names the prefix of the build; the variables replace it by the empty prefix.
 pkg() { pkg-config --define-variable=prefix="$prefix" --define-variable=libdir="$(dirname "$pc")" \
     --define-variable=includedir="$prefix/include" "$@" weber; }
-# the flags are words to be split
+# The shell splits the flags into words.
 # shellcheck disable=SC2046,SC2086
 by_pkg_config() {
     "$cc" -std=c11 $strict "$here/consumer.c" -o "$work/c" $(pkg --cflags --libs) &&
@@ -50,7 +51,7 @@ export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx "$work/cxx"
 
-# the one installed library has the backends, in the command too, and links no vendor's library
+# The installed library and command have the backends and are not linked with a vendor's library.
 unset WEBER_BACKENDS
 has_backends() {
     "$prefix/bin/weber" devices >"$work/devices"
@@ -66,13 +67,17 @@ links_no_driver() {
         ! grep NEEDED "$work/needs" | grep -iE "opencl|cuda|nvrtc|cublas|cudnn|clblast" || return 1
     done
 }
-if grep -q "WEBER_CUDA:BOOL=ON" "$build/CMakeCache.txt" && grep -q "WEBER_OPENCL:BOOL=ON" "$build/CMakeCache.txt"; then
+cache=$build/CMakeCache.txt
+if grep -q "WEBER_CUDA:BOOL=ON" "$cache" && grep -q "WEBER_OPENCL:BOOL=ON" "$cache"; then
     check has_backends has_backends
 fi
 check links_no_driver links_no_driver
 
-# the program in the README, and what the README says that it prints
-block() { awk -v want="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == want' "$here/../../README.md"; }
+# The first block of the README is a program, the second its output.
+block() {
+    awk -v number="$1" '/^```/ { n += open ? 0 : 1; open = !open; next } open && n == number' \
+        "$here/../../README.md"
+}
 block 1 >"$work/readme.c"
 block 2 >"$work/expected"
 # shellcheck disable=SC2046,SC2086

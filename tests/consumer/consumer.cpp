@@ -64,9 +64,9 @@ int main()
         }
     wb_layer *copy = wb_save("consumer.safetensors", model) ? nullptr
                                                             : wb_load("consumer.safetensors");
-    double apart = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
+    double difference = wb_item(wb_sum(wb_abs(wb_sub(wb_call(model, x), wb_call(copy, x)))));
     std::remove("consumer.safetensors");
-    std::printf("%s: loss %.4f to %.4f, copy apart by %g: %s\n", wb_version(), first, last, apart,
-                wb_error());
-    return !(last < first / 2 && apart == 0);
+    std::printf("%s: loss %.4f to %.4f, the copy differs by %g: %s\n", wb_version(), first, last,
+                difference, wb_error());
+    return !(last < first / 2 && difference == 0);
 }

@@ -1,10 +1,19 @@
 #!/usr/bin/python3
-"""Makes nn.safetensors beside this file: what PyTorch (1.13) computes for layers, losses and rules.
+"""Writes nn.safetensors beside this file: results of PyTorch 1.13 for layers, losses and rules.
 
-Each case of a layer has x (or x0, x1, ...), the parameters "param.<path>", a weight r of each element of the result, the result
-y, and the gradients of sum(y r): "grad.<path>" and "grad_x0".  All is computed in double from numbers that are exact in f32.
-Run it again only to add cases: it is seeded, and its result is in the repository.  The file is written here by hand, from
-the description of the format, so that reading it tests the reader of this library too.
+A case of a layer NAME has these tensors:
+
+  NAME.x0, NAME.x1, ...      the inputs
+  NAME.param.PATH            the parameters
+  NAME.y                     the result
+  NAME.r                     a weight of each element of the result
+  NAME.grad_x0, ...          the gradients of sum(y r) to the inputs
+  NAME.grad.PATH             and to the parameters
+  NAME.after.PATH            the running statistics after the call
+
+All is computed in double from numbers that are exact in f32.  The numbers are drawn from a fixed
+seed, and the result is in the repository: run this program only to add cases.  It writes the file
+format itself, from the description of the format, so that the file also tests Weber's reader.
 """
 import json
 import pathlib
@@ -30,7 +39,7 @@ def keep(name, value, dtype=np.float32):
 
 
 def case(name, f, params, inputs, after=None):
-    """f(params, inputs) is the result; integers among the inputs have no gradient."""
+    """Adds a case with the result f(params, inputs); inputs of integers have no gradient."""
     leaves = {k: v.clone().requires_grad_() for k, v in params.items()}
     xs = [x.clone().requires_grad_() if x.is_floating_point() else x for x in inputs]
     y = f(leaves, xs)
@@ -68,12 +77,14 @@ def conv(**k):
 
 
 case("conv", conv(), {"weight": draw(4, 3, 3, 3), "bias": draw(4)}, [draw(2, 3, 6, 5)])
-case("conv_options", lambda p, x: torch.relu(conv(stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2)(p, x)),
+options = {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2), "groups": 2}
+case("conv_options", lambda p, x: torch.relu(conv(**options)(p, x)),
      {"weight": draw(4, 2, 3, 2), "bias": draw(4)}, [draw(2, 4, 7, 6)])
 case("conv_same", conv(padding="same"), {"weight": draw(2, 3, 4, 3)}, [draw(1, 3, 5, 5)])
 case("conv_flip", lambda p, x: F.conv2d(x[0], torch.flip(p["weight"], (2, 3)), p["bias"]),
      {"weight": draw(2, 1, 2, 3), "bias": draw(2)}, [draw(2, 1, 4, 5)])
-case("maxpool", lambda p, x: F.max_pool2d(x[0], (2, 3), stride=(2, 1), padding=(1, 1)), {}, [draw(2, 2, 5, 5)])
+case("maxpool", lambda p, x: F.max_pool2d(x[0], (2, 3), stride=(2, 1), padding=(1, 1)), {},
+     [draw(2, 2, 5, 5)])
 case("meanpool", lambda p, x: F.avg_pool2d(x[0], 2, stride=2, padding=1), {}, [draw(2, 2, 5, 5)])
 case("globalmax", lambda p, x: x[0].amax((2, 3), keepdim=True), {}, [draw(2, 3, 4, 3)])
 case("globalmean", lambda p, x: x[0].mean((2, 3), keepdim=True), {}, [draw(2, 3, 4, 3)])
@@ -86,7 +97,8 @@ def batchnorm(train, after):
     mean, var = stats["mean"].clone(), stats["var"].clone()
 
     def f(p, x):
-        y = F.batch_norm(x[0], mean, var, p["scale"], p["bias"], training=train, momentum=0.2, eps=1e-4)
+        y = F.batch_norm(x[0], mean, var, p["scale"], p["bias"], training=train, momentum=0.2,
+                         eps=1e-4)
         after["mean"], after["var"] = mean, var
         return torch.relu(y)
     return f
@@ -94,7 +106,8 @@ def batchnorm(train, after):
 
 for mode in ("train", "test"):
     after = {}
-    case("batchnorm_" + mode, batchnorm(mode == "train", after), affine, [draw(4, 3, 2, 5)], lambda: after)
+    case("batchnorm_" + mode, batchnorm(mode == "train", after), affine, [draw(4, 3, 2, 5)],
+         lambda: after)
     for k, v in stats.items():
         keep(f"batchnorm_{mode}.param.{k}", v)
 case("layernorm", lambda p, x: F.layer_norm(x[0], (3, 4), p["scale"], p["bias"], eps=1e-5),
@@ -114,7 +127,8 @@ def attention(heads, causal):
         if causal:
             s = s.masked_fill(~torch.ones(s.shape[2:], dtype=torch.bool).tril(), -np.inf)
         y = (s.softmax(3) @ v).transpose(1, 2)
-        return F.linear(y.reshape(y.shape[0], y.shape[1], -1), p["out_proj.weight"], p.get("out_proj.bias"))
+        return F.linear(y.reshape(y.shape[0], y.shape[1], -1), p["out_proj.weight"],
+                        p.get("out_proj.bias"))
     return f
 
 
@@ -128,7 +142,8 @@ def projections(dim, bias):
 
 
 case("attention_self", attention(2, True), projections(4, False), [draw(2, 3, 4)])
-case("attention_cross", attention(4, False), projections(8, True), [draw(2, 3, 8), draw(2, 5, 8), draw(2, 5, 8)])
+case("attention_cross", attention(4, False), projections(8, True),
+     [draw(2, 3, 8), draw(2, 5, 8), draw(2, 5, 8)])
 
 
 def recurrent(kind, hidden, last):
@@ -138,7 +153,8 @@ def recurrent(kind, hidden, last):
         zeros = torch.zeros(1, x[0].shape[0], hidden)
         weights = [p["weight_input"], p["weight_hidden"], p["bias"], torch.zeros(gates * hidden)]
         run = {"RNN": torch._VF.rnn_tanh, "LSTM": torch._VF.lstm, "GRU": torch._VF.gru}[kind]
-        y = run(x[0], (zeros, zeros) if kind == "LSTM" else zeros, weights, True, 1, 0.0, False, False, True)[0]
+        state = (zeros, zeros) if kind == "LSTM" else zeros
+        y = run(x[0], state, weights, True, 1, 0.0, False, False, True)[0]
         return y[:, -1] if last else y
     return f
 
@@ -146,21 +162,22 @@ def recurrent(kind, hidden, last):
 for kind, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3)):
     for last in (False, True):
         case(kind.lower() + ("_last" if last else ""), recurrent(kind, 3, last),
-             {"weight_input": draw(3 * gates, 2), "weight_hidden": draw(3 * gates, 3), "bias": draw(3 * gates)},
-             [draw(2, 4, 2)])
+             {"weight_input": draw(3 * gates, 2), "weight_hidden": draw(3 * gates, 3),
+              "bias": draw(3 * gates)}, [draw(2, 4, 2)])
 for kind, gates in (("RNN", 1), ("LSTM", 4), ("GRU", 3)):
     def cell(p, x, kind=kind, gates=gates):
         c = getattr(torch.nn, kind + "Cell")(2, 3)
-        names = {"weight_ih": p["weight_input"], "weight_hh": p["weight_hidden"], "bias_ih": p["bias"],
-                 "bias_hh": torch.zeros(3 * gates)}
+        names = {"weight_ih": p["weight_input"], "weight_hh": p["weight_hidden"],
+                 "bias_ih": p["bias"], "bias_hh": torch.zeros(3 * gates)}
         state = (x[1], x[2]) if kind == "LSTM" else x[1]
         y = torch.nn.utils.stateless.functional_call(c, names, (x[0], state))
         return y[0] if kind == "LSTM" else y
     case(kind.lower() + "_cell", cell,
-         {"weight_input": draw(3 * gates, 2), "weight_hidden": draw(3 * gates, 3), "bias": draw(3 * gates)},
+         {"weight_input": draw(3 * gates, 2), "weight_hidden": draw(3 * gates, 3),
+          "bias": draw(3 * gates)},
          [draw(4, 2)] + [draw(4, 3) for _ in range(2 if kind == "LSTM" else 1)])
 
-# ---- losses: of x0 and y, result y -------------------------------------------------------------------
+# ---- losses of x and target, with the result y ---------------------------------------------------
 
 eps = float(np.finfo(np.float32).eps)
 soft = draw(4, 3).softmax(1).float().double()
@@ -173,8 +190,10 @@ losses = {
     "huber": (draw(4, 3, scale=2), lambda x, y: F.huber_loss(x, y, delta=0.7)),
     "crossentropy": (soft, lambda x, y: -(y * (x + eps).log()).sum(1).mean()),
     "logitcrossentropy": (draw(4, 3, scale=3), lambda x, y: F.cross_entropy(x, y)),
-    "binarycrossentropy": (p01, lambda x, y: (-y * (x + eps).log() - (1 - y) * (1 - x + eps).log()).mean()),
-    "logitbinarycrossentropy": (draw(4, 3, scale=3), lambda x, y: F.binary_cross_entropy_with_logits(x, y)),
+    "binarycrossentropy": (
+        p01, lambda x, y: (-y * (x + eps).log() - (1 - y) * (1 - x + eps).log()).mean()),
+    "logitbinarycrossentropy": (
+        draw(4, 3, scale=3), lambda x, y: F.binary_cross_entropy_with_logits(x, y)),
 }
 for name, (x, f) in losses.items():
     x = x.clone().requires_grad_()
@@ -185,7 +204,7 @@ for name, (x, f) in losses.items():
     keep(f"loss_{name}.y", y)
     keep(f"loss_{name}.grad", x.grad)
 
-# ---- rules: five steps on two parameters, with gradients given --------------------------------------------
+# ---- rules: five steps on two parameters with given gradients ------------------------------------
 
 start = {"0": draw(3, 2), "1": draw(4)}
 steps = [{k: draw(*v.shape, scale=3) for k, v in start.items()} for _ in range(5)]
@@ -207,7 +226,8 @@ rules = {
     "AdamEps": (lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.9), eps=0.3), None),
     "AdamW": (lambda p: torch.optim.AdamW(p, lr=0.001, weight_decay=0.01), None),
     "WeightDecay": (lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=5e-4), None),
-    "ClipGrad": (lambda p: torch.optim.SGD(p, lr=0.1), lambda g: {k: v.clamp(-2, 2) for k, v in g.items()}),
+    "ClipGrad": (lambda p: torch.optim.SGD(p, lr=0.1),
+                 lambda g: {k: v.clamp(-2, 2) for k, v in g.items()}),
     "ClipNorm": (lambda p: torch.optim.Adam(p, lr=0.01), lambda g: clip_norm(g, 5.0)),
 }
 for name, (make, change) in rules.items():
@@ -221,13 +241,14 @@ for name, (make, change) in rules.items():
         for k in p:
             keep(f"rules.{name}.{i}.{k}", p[k])
 
-# ---- the file --------------------------------------------------------------------------------------
+# ---- the file ------------------------------------------------------------------------------------
 
 names = {"float32": "F32", "int32": "I32"}
 header, data = {"__metadata__": {"made_by": "make_golden.py"}}, b""
 for name in sorted(out):
     a = out[name]
-    header[name] = {"dtype": names[str(a.dtype)], "shape": list(a.shape), "data_offsets": [len(data), len(data) + a.nbytes]}
+    header[name] = {"dtype": names[str(a.dtype)], "shape": list(a.shape),
+                    "data_offsets": [len(data), len(data) + a.nbytes]}
     data += a.tobytes()
 text = json.dumps(header).encode()
 path = pathlib.Path(__file__).with_name("nn.safetensors")

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes tests/data/gpt.safetensors: a small GPT's initial weights and its losses over 100 steps of AdamW, by PyTorch.
+"""Writes tests/data/gpt.safetensors: the initial weights of a small GPT and its losses over 100
+steps of AdamW, computed by PyTorch 1.13 on one thread.
 
-    /usr/bin/python3 tests/golden/make_gpt.py        (PyTorch 1.13, one thread)
+    /usr/bin/python3 tests/golden/make_gpt.py
 
-2 layers, 2 heads, width 32, 32 places, 65 characters, batches of 4.  Pre-norm blocks, tanh gelu, no dropout, no weight
-shared.  The weights are f32 numbers, so f64 begins from the same ones; the text is a formula (`character`), in
-tests/gpt_golden.c too.
+The GPT has 2 layers, 2 heads, width 32, 32 positions, 65 characters and batches of 4; pre-norm
+blocks, the tanh form of gelu, no dropout and no shared weights.  The losses are computed in f32 and
+in f64 from the same initial weights, which are exact in f32.  The text is the formula `character`,
+which the test gpt_golden.c computes too.
 """
 import json
 import math
@@ -15,16 +17,18 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-LAYERS, HEADS, WIDTH, PLACES, VOCABULARY, BATCH, STEPS = 2, 2, 32, 32, 65, 4, 100
+LAYERS, HEADS, WIDTH, POSITIONS, VOCABULARY, BATCH, STEPS = 2, 2, 32, 32, 65, 4, 100
 
 
-def character(step, row, place):
-    return ((place * place + 7 * row + 3 * place + 5 * (step % 10)) * 31 // 8) % VOCABULARY
+def character(step, row, position):
+    value = position * position + 7 * row + 3 * position + 5 * (step % 10)
+    return (value * 31 // 8) % VOCABULARY
 
 
 def weights():
     torch.manual_seed(1)
-    made = {"token": torch.randn(VOCABULARY, WIDTH) * 0.1, "place": torch.randn(PLACES, WIDTH) * 0.1}
+    made = {"token": torch.randn(VOCABULARY, WIDTH) * 0.1,
+            "place": torch.randn(POSITIONS, WIDTH) * 0.1}
     for i in range(LAYERS):
         for name in ("q", "k", "v", "o"):
             made[f"{i}.{name}"] = torch.randn(WIDTH, WIDTH) / math.sqrt(WIDTH)
@@ -33,7 +37,8 @@ def weights():
         made[f"{i}.down"] = torch.randn(WIDTH, 4 * WIDTH) / math.sqrt(4 * WIDTH)
         made[f"{i}.down_bias"] = torch.zeros(WIDTH)
         for norm in ("norm1", "norm2"):
-            made[f"{i}.{norm}.scale"], made[f"{i}.{norm}.bias"] = torch.ones(WIDTH), torch.zeros(WIDTH)
+            made[f"{i}.{norm}.scale"] = torch.ones(WIDTH)
+            made[f"{i}.{norm}.bias"] = torch.zeros(WIDTH)
     made["norm.scale"], made["norm.bias"] = torch.ones(WIDTH), torch.zeros(WIDTH)
     made["head"] = torch.randn(VOCABULARY, WIDTH) / math.sqrt(WIDTH)
     return made
@@ -44,16 +49,18 @@ def loss_of(w, ids):
         return F.layer_norm(x, (WIDTH,), w[name + ".scale"], w[name + ".bias"])
 
     def heads(x):
-        return x.view(BATCH, PLACES, HEADS, WIDTH // HEADS).transpose(1, 2)
+        return x.view(BATCH, POSITIONS, HEADS, WIDTH // HEADS).transpose(1, 2)
 
-    mask = torch.tril(torch.ones(PLACES, PLACES, dtype=torch.bool))
+    mask = torch.tril(torch.ones(POSITIONS, POSITIONS, dtype=torch.bool))
     x = w["token"][ids[:, :-1]] + w["place"]
     for i in range(LAYERS):
         y = norm(x, f"{i}.norm1")
         q, k, v = (heads(F.linear(y, w[f"{i}.{name}"])) for name in "qkv")
-        a = (q @ k.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)).masked_fill(~mask, -math.inf).softmax(-1) @ v
-        x = x + F.linear(a.transpose(1, 2).reshape(BATCH, PLACES, WIDTH), w[f"{i}.o"])
-        y = F.gelu(F.linear(norm(x, f"{i}.norm2"), w[f"{i}.up"], w[f"{i}.up_bias"]), approximate="tanh")
+        scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
+        a = scores.masked_fill(~mask, -math.inf).softmax(-1) @ v
+        x = x + F.linear(a.transpose(1, 2).reshape(BATCH, POSITIONS, WIDTH), w[f"{i}.o"])
+        y = F.linear(norm(x, f"{i}.norm2"), w[f"{i}.up"], w[f"{i}.up_bias"])
+        y = F.gelu(y, approximate="tanh")
         x = x + F.linear(y, w[f"{i}.down"], w[f"{i}.down_bias"])
     logits = F.linear(norm(x, "norm"), w["head"])
     return F.cross_entropy(logits.reshape(-1, VOCABULARY), ids[:, 1:].reshape(-1))
@@ -64,7 +71,8 @@ def losses(start, dtype):
     rule = torch.optim.AdamW(w.values(), lr=3e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.1)
     seen = []
     for step in range(STEPS):
-        ids = torch.tensor([[character(step, r, p) for p in range(PLACES + 1)] for r in range(BATCH)])
+        ids = torch.tensor([[character(step, r, p) for p in range(POSITIONS + 1)]
+                            for r in range(BATCH)])
         rule.zero_grad()
         loss = loss_of(w, ids)
         loss.backward()
@@ -77,7 +85,8 @@ def save(path, tensors):
     header, data = {}, b""
     for name, t in tensors.items():
         raw = t.contiguous().numpy().tobytes()
-        header[name] = {"dtype": {torch.float32: "F32", torch.float64: "F64"}[t.dtype], "shape": list(t.shape),
+        dtype = {torch.float32: "F32", torch.float64: "F64"}[t.dtype]
+        header[name] = {"dtype": dtype, "shape": list(t.shape),
                         "data_offsets": [len(data), len(data) + len(raw)]}
         data += raw
     text = json.dumps(header).encode()
@@ -88,7 +97,8 @@ def save(path, tensors):
 def main():
     torch.set_num_threads(1)
     start = weights()
-    tensors = {"losses_f64": losses(start, torch.float64), "losses_f32": losses(start, torch.float32)}
+    tensors = {"losses_f64": losses(start, torch.float64),
+               "losses_f32": losses(start, torch.float32)}
     tensors.update(start)
     save(Path(__file__).resolve().parent.parent / "data" / "gpt.safetensors", tensors)
 

@@ -1,4 +1,4 @@
-"""NumPy and Weber hand each other arrays by DLPack: dlpack_numpy.py PATH-OF-LIBWEBER.SO"""
+"""NumPy and Weber exchange arrays by DLPack.  dlpack_numpy.py PATH-OF-LIBWEBER.SO"""
 import ctypes
 import gc
 import sys
@@ -6,8 +6,8 @@ import sys
 import numpy
 
 weber = ctypes.CDLL(sys.argv[1])
-for name in ("wb_from", "wb_to_dlpack", "wb_to_dlpack_unversioned", "wb_from_dlpack", "wb_from_dlpack_unversioned",
-             "wb_scope_open", "wb_data", "wb_variable"):
+for name in ("wb_from", "wb_to_dlpack", "wb_to_dlpack_unversioned", "wb_from_dlpack",
+             "wb_from_dlpack_unversioned", "wb_scope_open", "wb_data", "wb_variable"):
     getattr(weber, name).restype = ctypes.c_void_p
 weber.wb_error.restype = weber.wb_describe.restype = ctypes.c_char_p
 weber.wb_memory_used.restype = ctypes.c_int64
@@ -23,8 +23,8 @@ rename = ctypes.pythonapi.PyCapsule_SetName
 rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
-class Lent:
-    """What array libraries ask for: an object that gives a capsule."""
+class Exported:
+    """A tensor of Weber as an object that numpy.from_dlpack accepts."""
 
     def __init__(self, tensor, versioned):
         self.tensor, self.versioned = tensor, versioned
@@ -34,8 +34,8 @@ class Lent:
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         versioned = self.versioned and max_version is not None and max_version[0] >= 1
-        give = weber.wb_to_dlpack if versioned else weber.wb_to_dlpack_unversioned
-        m = give(ctypes.c_void_p(self.tensor))
+        export = weber.wb_to_dlpack if versioned else weber.wb_to_dlpack_unversioned
+        m = export(ctypes.c_void_p(self.tensor))
         assert m, weber.wb_error()
         self.name = b"dltensor_versioned" if versioned else b"dltensor"
         return new(m, self.name, None)
@@ -55,15 +55,15 @@ for versioned in (True, False):
     values = numpy.arange(6, dtype="f4").reshape(2, 3)
     dims = (ctypes.c_int64 * 2)(2, 3)
     x = weber.wb_from(values.ctypes.data_as(ctypes.c_void_p), F32, 2, dims)
-    lent = Lent(x, versioned)
-    y = numpy.from_dlpack(lent)
+    exported = Exported(x, versioned)
+    y = numpy.from_dlpack(exported)
     assert y.dtype == "f4" and y.shape == (2, 3) and (y == values).all()
     assert y.ctypes.data == weber.wb_data(ctypes.c_void_p(x))
-    if lent.name == b"dltensor_versioned":
+    if exported.name == b"dltensor_versioned":
         assert not y.flags.writeable
     close(s)
     weber.wb_shutdown()
-    assert (y == values).all()              # the scope is gone, the values are not
+    assert (y == values).all()              # the values are valid after the scope
     del y
     gc.collect()
 
@@ -79,11 +79,11 @@ for array in (values, values.T, values[:, 1:], numpy.array(2.5), numpy.zeros((0,
     for arguments in versions:
         capsule = array.__dlpack__(**arguments)
         name = b"dltensor_versioned" if arguments else b"dltensor"
-        take = weber.wb_from_dlpack if arguments else weber.wb_from_dlpack_unversioned
-        x = take(ctypes.c_void_p(pointer(capsule, name)))
+        convert = weber.wb_from_dlpack if arguments else weber.wb_from_dlpack_unversioned
+        x = convert(ctypes.c_void_p(pointer(capsule, name)))
         assert x, weber.wb_error()
         used = b"used_" + name
-        rename(capsule, used)               # the capsule no longer owns it
+        rename(capsule, used)               # the tensor now owns the array, not the capsule
         del capsule
         size = array.size * array.itemsize
         data = weber.wb_data(ctypes.c_void_p(x))

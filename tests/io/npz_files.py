@@ -1,5 +1,8 @@
-"""Archives for io_npz.c: `write FOLDER` makes some that are right and some that are not, `check FILE` reads one
-of Weber's.  With zipfile and struct alone; NumPy's own as well where it is installed."""
+"""NPZ archives for io_npz.c, made with zipfile and struct.
+
+    npz_files.py write FOLDER    writes valid and broken archives, and those of NumPy if installed
+    npz_files.py check FILE      reads an archive that Weber wrote, with zipfile and with NumPy
+"""
 import os
 import struct
 import sys
@@ -26,28 +29,32 @@ F4 = npy("'<f4'", "(2, 3)", six)
 
 def archive(path, members, method=zipfile.ZIP_STORED):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")         # two members of one name
+        warnings.simplefilter("ignore")         # two members with one name
         with zipfile.ZipFile(path, "w", method) as z:
             for name, data in members:
                 z.writestr(name, data)
 
 
 def changed(path, new, at, old, to):
-    """A copy with other bytes at each place `at` behind a header of a member."""
+    """Writes a copy with the bytes `to` in the place of `old` in all headers.
+
+    at: the offsets of the bytes from the start of a local and of a central header.
+    """
     data = bytearray(open(path, "rb").read())
     for signature, offset in ((b"PK\3\4", at[0]), (b"PK\1\2", at[1])):
-        place = data.find(signature)
-        while place >= 0:
-            assert data[place + offset:place + offset + len(old)] == old, (path, signature)
-            data[place + offset:place + offset + len(to)] = to
-            place = data.find(signature, place + 4)
+        start = data.find(signature)
+        while start >= 0:
+            assert data[start + offset:start + offset + len(old)] == old, (path, signature)
+            data[start + offset:start + offset + len(to)] = to
+            start = data.find(signature, start + 4)
     open(new, "wb").write(data)
 
 
 def directory_only(path, new, offset, to):
+    """Writes a copy with the bytes `to` at this offset of the last central header."""
     data = bytearray(open(path, "rb").read())
-    place = data.rfind(b"PK\1\2")
-    data[place + offset:place + offset + len(to)] = to
+    start = data.rfind(b"PK\1\2")
+    data[start + offset:start + offset + len(to)] = to
     open(new, "wb").write(data)
 
 
@@ -63,7 +70,8 @@ def write(folder):
                ("folder/", b"")]
     archive(at("stored.npz"), members)
     archive(at("deflated.npz"), members, zipfile.ZIP_DEFLATED)
-    others = [("f4.npy", F4), ("notes.txt", b"words"), ("big.npy", npy("'>f4'", "(1,)", b"\0\0\0\0")),
+    others = [("f4.npy", F4), ("notes.txt", b"words"), ("big.npy", npy(
+        "'>f4'", "(1,)", b"\0\0\0\0")),
               ("record.npy", npy("[('a', '<f4'), ('b]', '<i2', (2,))]", "(1,)", bytes(8))),
               ("object.npy", npy("'|O'", "(1,)", b"cos\nsystem\n")),
               ("nine.npy", npy("'|u1'", "(1, 1, 1, 1, 1, 1, 1, 1, 1)", b"\0")),
@@ -79,9 +87,10 @@ def write(folder):
     archive(at("short.npz"), [("a.npy", F4[:-4])])
     archive(at("long.npz"), [("a.npy", F4 + b"\0")])
     archive(at("wrong.npz"), [("a.npy", b"PK" + F4)])
-    archive(at("bomb.npz"), [("a.npy", npy("'|u1'", "(50000000,)", bytes(50000000)))], zipfile.ZIP_DEFLATED)
-    archive(at("bombs.npz"), [("%d.npy" % i, npy("'|u1'", "(4000000,)", bytes(4000000))) for i in range(12)],
+    archive(at("bomb.npz"), [("a.npy", npy("'|u1'", "(50000000,)", bytes(50000000)))],
             zipfile.ZIP_DEFLATED)
+    bombs = [("%d.npy" % i, npy("'|u1'", "(4000000,)", bytes(4000000))) for i in range(12)]
+    archive(at("bombs.npz"), bombs, zipfile.ZIP_DEFLATED)
     liar = npy("'|u1'", "(4000000000,)", b"\0" * 100)
     archive(at("liar.npz"), [("a.npy", liar)], zipfile.ZIP_DEFLATED)
     size = struct.pack("<I", len(liar) - 100 + 4000000000)
@@ -97,7 +106,8 @@ def write(folder):
         for i in range(70000):
             z.writestr("%d.npy" % i, npy("'|u1'", "()", bytes([i % 251])))
     if numpy:
-        values = {"x.y": numpy.arange(12, dtype="f4").reshape(3, 4), "bool": numpy.array([True, False]),
+        values = {"x.y": numpy.arange(12, dtype="f4").reshape(3, 4),
+                  "bool": numpy.array([True, False]),
                   "f": numpy.asfortranarray(numpy.arange(6, dtype="i8").reshape(2, 3))}
         numpy.savez(at("numpy.npz"), **values)
         numpy.savez_compressed(at("numpy-packed.npz"), **values)
@@ -105,7 +115,7 @@ def write(folder):
 
 
 def overlap(path):
-    """Many members, each of which is the same bytes of the file."""
+    """Writes an archive of 1,000 members that share the same bytes of the file."""
     data = npy("'|u1'", "(100000,)", bytes(100000))
     name = lambda i: b"%05d.npy" % i
     crc = zlib.crc32(data)
@@ -113,7 +123,8 @@ def overlap(path):
     out = b"PK\3\4" + head + b"\0\0" + name(0) + data
     start = len(out)
     for i in range(1000):
-        out += b"PK\1\2" + struct.pack("<H", 20) + head + struct.pack("<HHHHII", 0, 0, 0, 0, 0, 0) + name(i)
+        out += b"PK\1\2" + struct.pack("<H", 20) + head
+        out += struct.pack("<HHHHII", 0, 0, 0, 0, 0, 0) + name(i)
     out += b"PK\5\6" + struct.pack("<HHHHIIH", 0, 0, 1000, 1000, len(out) - start, start, 0)
     open(path, "wb").write(out)
 

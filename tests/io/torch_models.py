@@ -1,5 +1,12 @@
-"""PyTorch beside ours (io_reference.c): `both FOLDER` reads Weber's models there into the modules that they are, strictly,
-and compares results; then it writes modules of its own with what they compute."""
+"""Exchanges models between PyTorch and Weber, for io_reference.c.
+
+    torch_models.py both FOLDER
+
+For each model of MODELS: reads the weights NAME.weber.safetensors that Weber wrote into the same
+module of PyTorch, strictly, and compares its result with Weber's in NAME.data.safetensors.  Then
+writes the weights of a new module to NAME.torch.safetensors, and its input and result to
+NAME.result.safetensors.
+"""
 import os
 import sys
 
@@ -36,16 +43,19 @@ class Tied(nn.Sequential):
 
 def recurrent(kind, own_bias=False, **more):
     module = kind(4, 3, batch_first=True, **more)
-    if not own_bias and kind is nn.GRU:     # Weber's has no bias there without .hidden_bias
+    if not own_bias and kind is nn.GRU:     # Weber's GRU has this bias only with .hidden_bias
         with torch.no_grad():
             module.bias_hh_l0[6:] = 0
     return module
 
 
+# name: (module, shape of its input; None: class indices)
 MODELS = {
-    "mlp": (lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 7), nn.Tanh(), nn.Linear(7, 3)), (3, 5)),
-    "cnn": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.ReLU(), nn.BatchNorm2d(4), nn.MaxPool2d(2),
-                                  nn.Dropout(0.5), nn.Flatten(), nn.Linear(36, 3)), (2, 2, 6, 6)),
+    "mlp": (lambda: nn.Sequential(nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 7), nn.Tanh(),
+                                  nn.Linear(7, 3)), (3, 5)),
+    "cnn": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.ReLU(),
+                                  nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.Dropout(0.5),
+                                  nn.Flatten(), nn.Linear(36, 3)), (2, 2, 6, 6)),
     "tokens": (lambda: nn.Sequential(nn.Embedding(11, 8), nn.LayerNorm(8)), None),
     "tied": (Tied, None),
     "block": (Block, (3, 4)),
@@ -81,7 +91,8 @@ def both(folder):
             if parameter.ndim == 1 and not isinstance(module, nn.RNNBase):
                 nn.init.uniform_(parameter, -1, 1)
         x = torch.randint(0, 11, (2, 5), dtype=torch.int32) if shape is None else torch.randn(shape)
-        save_file({k: v.clone() for k, v in module.state_dict().items()}, path + ".torch.safetensors")
+        weights = {k: v.clone() for k, v in module.state_dict().items()}
+        save_file(weights, path + ".torch.safetensors")
         save_file({"x": x, "y": run(module, x).contiguous()}, path + ".result.safetensors")
     print(len(MODELS))
 

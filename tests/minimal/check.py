@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""cmocka and minimal/cmocka.c end tests alike.
+"""Tests that minimal/cmocka.c ends tests in the same way as cmocka.
 
     check.py OUTCOMES... [-- PROGRAM...]
 
-Each OUTCOMES is outcomes.c with one of the two: every test ends as its name says, and the exit status is the number of
-those that failed.  Each PROGRAM is an ordinary test program with minimal/cmocka.c: it passes.
+Each OUTCOMES is outcomes.c linked with cmocka or with minimal/cmocka.c: the first word of the name
+of each test is its required outcome, and the exit status is the number of tests that failed.  Each
+PROGRAM is an ordinary test program linked with minimal/cmocka.c, and passes.
 """
 import re
 import subprocess
 import sys
 
-WORDS = {"OK": "passes", "FAILED": "fails", "ERROR": "fails", "SKIPPED": "skipped"}
+OUTCOMES = {"OK": "passes", "FAILED": "fails", "ERROR": "fails", "SKIPPED": "skipped"}
 
 
 def run(program):
@@ -18,7 +19,10 @@ def run(program):
 
 
 def endings(program):
-    """(name, how) of each test in order; what stands below the tally is not looked at."""
+    """(names of the tests in order, {name: set of outcomes}, exit status) of a program.
+
+    The summary below the number of tests, which repeats the failures, is not read.
+    """
     done = run(program)
     lines = (done.stdout + "\n" + done.stderr).splitlines()
     begun = [line.split()[-1] for line in lines if re.match(r"\[ RUN +\] ", line)]
@@ -26,7 +30,7 @@ def endings(program):
     for line in done.stdout.split(" test(s) run.")[0].splitlines() + done.stderr.splitlines():
         hit = re.match(r"\[ +(OK|FAILED|ERROR|SKIPPED) +\] (\w+)$", line)
         if hit:
-            ended.setdefault(hit.group(2), set()).add(WORDS[hit.group(1)])
+            ended.setdefault(hit.group(2), set()).add(OUTCOMES[hit.group(1)])
     return begun, ended, done.returncode
 
 
@@ -40,9 +44,10 @@ for program in programs[:split]:
     fails = sum(test.startswith("fails") for test in begun)
     if len(begun) != 27 or status != fails:
         sys.exit(f"FAILED: {program}: {len(begun)} tests, exit status {status}; {fails} fail")
-    print(f"ok: {program}: {len(begun)} tests, {fails} fail as they should")
+    print(f"ok: {program}: {len(begun)} tests, {fails} fail as required")
 for program in programs[split + 1:]:
     done = run(program)
     if done.returncode or not re.search(r"^\[  PASSED  \] [1-9]\d* test", done.stdout, re.M):
-        sys.exit(f"FAILED: {program}: exit status {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        output = done.stdout[-2000:] + done.stderr[-2000:]
+        sys.exit(f"FAILED: {program}: exit status {done.returncode}\n{output}")
     print(f"ok: {program} passes")

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Kernel texts through every compiler that is here.  check.py FOLDER RTC
+"""Compiles the kernel texts with every compiler that is installed.  check.py FOLDER RTC
 
-FOLDER holds texts as tests/gpu/gpu_texts.c writes them (entry-hash.k, hash.k, .f64 before the .k where
-double is used), RTC is the program made of rtc.c.  Each text is compiled behind the prelude
+FOLDER contains the texts that tests/gpu/gpu_texts.c writes: ENTRY-HASH.k is a kernel written by
+hand, HASH.k a generated one; names that end in .f64.k are texts that use double.  RTC is the
+program compiled from rtc.c.  Each text is compiled together with the prelude:
 
-  as OpenCL C 1.2     by clang's front end
-  as CUDA             by NVRTC: all to PTX, one of each kernel to code for two architectures
-  as HIP              by hiprtc, one of each kernel and some generated ones
-  as Metal            by two stand-ins, for there is no compiler of Apple's: C++ for OpenCL, which knows
-                      address spaces, and plain C++ (strict/, plain/).  A pointer without its address
-                      space is refused as OpenCL C: C++ for OpenCL takes it for any.
+  as OpenCL C 1.2     with clang, without generating code
+  as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for two GPUs
+  as HIP              with hiprtc: one text of each kernel and some generated texts
+  as Metal            with two substitutes for Apple's compiler: C++ for OpenCL (strict/), which
+                      checks address spaces, and plain C++ (plain/).  A pointer without an address
+                      space is an error in OpenCL C only: C++ for OpenCL accepts it for every space.
 
-and a table says how many were compiled and how many failed; what is not here is skipped, and why.  The
-exit status is 1 if anything failed, or if nothing could be compiled at all.
+Prints a table with the number of texts that were compiled and that failed.  A compiler that is not
+installed is skipped with a reason.  The exit status is 1 if a text failed or if no text was
+compiled.
 """
 import glob
 import os
@@ -27,26 +29,29 @@ from shutil import which
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent.parent / "src"
 CORES = os.cpu_count() or 1
-# of what is written by hand; generated texts may hold more than they use
-WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter", "-Wno-unknown-pragmas"]
+# For texts written by hand; generated texts may define more than they use.
+WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-unused-parameter",
+            "-Wno-unknown-pragmas"]
 CUDA_LIBRARIES = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
-# hiprtc is a library of its own from ROCm 6 on, and inside the runtime before
+# Since ROCm 6 hiprtc is a library of its own; before, it was part of the runtime.
 HIP_LIBRARIES = ["libhiprtc.so.7", "libhiprtc.so.6", "libamdhip64.so.5"]
 
 
 class Text:
     def __init__(self, path):
         self.f64 = path.name.endswith(".f64.k")
-        self.entry = path.name.split("-")[0] if "-" in path.name else None      # None: generated
+        # The name of the kernel; None for generated texts.
+        self.entry = path.name.split("-")[0] if "-" in path.name else None
         self.body = path.read_text()
         self.path = None
 
 
 def read_texts(folder):
-    """Each text once, with the prelude, in FOLDER/whole; launches of one step share theirs."""
+    """Writes each different text once, with the prelude, to FOLDER/whole; returns the texts."""
     prelude = (SOURCE / "backend/gpu/prelude.k").read_text()
     formulas = (SOURCE / "base/numbers/formulas.h").read_text()
-    prelude = prelude.replace('#include "base/numbers/formulas.h"\n', formulas)     # as cmake/embed.cmake does
+    # cmake/embed.cmake does the same
+    prelude = prelude.replace('#include "base/numbers/formulas.h"\n', formulas)
     whole = folder / "whole"
     whole.mkdir(exist_ok=True)
     texts = {}
@@ -59,7 +64,8 @@ def read_texts(folder):
     return list(texts.values())
 
 
-# As src/backend/gpu/runtime/table.c has it: the kernel becomes a function, called for one row of a table.
+# The wrapper of src/backend/gpu/runtime/table.c, which calls a kernel as a function for one row of
+# a table of arguments.
 WRAPPER = """
 typedef struct {{ u64 at[{n}]; {type} a; uint first; }} wb_row;
 extern "C" __global__ void wb_table(const wb_row *rows, uint n)
@@ -71,7 +77,7 @@ extern "C" __global__ void wb_table(const wb_row *rows, uint n)
 
 
 def as_tables(texts, folder):
-    """Generated texts, each with what calls it for the rows of a table."""
+    """Generated texts with WRAPPER, which calls their kernel for the rows of a table."""
     tables = []
     folder.mkdir(exist_ok=True)
     for text in texts:
@@ -90,19 +96,20 @@ def as_tables(texts, folder):
 
 
 def sample(texts):
-    """One text of each kernel and line of choices that are not a dtype, and a few generated ones."""
+    """One text of each kernel and combination of options except dtypes; four generated ones."""
     seen, few = {}, []
     for text in texts:
         if text.entry is None:
             few.append(text)
         else:
-            choices = re.findall(r"^#define (?:CONV_\w+|POOL_\w+|SIMPLE|TILE|BLOCK|PER \d+)$",
+            options = re.findall(r"^#define (?:CONV_\w+|POOL_\w+|SIMPLE|TILE|BLOCK|PER \d+)$",
                                  text.body, re.M)
-            seen.setdefault((text.entry, *choices), text)
+            seen.setdefault((text.entry, *options), text)
     return list(seen.values()) + few[:4]
 
 
 class Row:
+    """A row of the table: a language, a compiler and a target."""
     def __init__(self, language, compiler, target):
         self.names = (language, compiler, target)
         self.good, self.bad, self.skipped, self.seconds = 0, [], None, 0.0
@@ -110,14 +117,15 @@ class Row:
 
 def with_clang(row, clang, options, texts):
     def one(text):
-        run = subprocess.run([clang, *options, *(WARNINGS if text.entry else ["-w"]), "-fsyntax-only", str(text.path)],
+        warnings = WARNINGS if text.entry else ["-w"]
+        run = subprocess.run([clang, *options, *warnings, "-fsyntax-only", str(text.path)],
                              capture_output=True, text=True, check=False)
         return text, run.returncode, run.stderr
 
     with ThreadPoolExecutor(CORES) as pool:
-        for text, code, words in pool.map(one, texts):
+        for text, code, messages in pool.map(one, texts):
             if code:
-                row.bad.append((text.path.name, words))
+                row.bad.append((text.path.name, messages))
             else:
                 row.good += 1
 
@@ -145,11 +153,12 @@ def with_rtc(row, rtc, library, prefix, options, texts):
 
 
 def usable(rtc, names, prefix, folders):
-    """The first of the libraries that can be opened and has the functions, or why there is none."""
+    """(the first library that rtc can open, None), or (None, the reason)"""
     reasons = []
     for name in names:
         for path in [name, *(p for f in folders for p in sorted(glob.glob(f"{f}/{name}")))]:
-            run = subprocess.run([rtc, path, prefix, "--"], capture_output=True, text=True, check=False)
+            run = subprocess.run([rtc, path, prefix, "--"], capture_output=True, text=True,
+                                 check=False)
             if run.returncode == 0:
                 return path, None
             reasons.append(run.stdout.strip() or f"{path} ended the process")
@@ -157,10 +166,11 @@ def usable(rtc, names, prefix, folders):
 
 
 def clang_of(least):
+    """The name of an installed clang of version `least` or later, or None."""
     for name in ["clang-15", "clang", *(f"clang-{v}" for v in range(22, 13, -1))]:
         if which(name):
-            words = subprocess.run([name, "--version"], capture_output=True, text=True, check=False).stdout
-            version = re.search(r"version (\d+)", words)
+            run = subprocess.run([name, "--version"], capture_output=True, text=True, check=False)
+            version = re.search(r"version (\d+)", run.stdout)
             if version and int(version.group(1)) >= least:
                 return name
     return None
@@ -180,7 +190,7 @@ def run_all(texts, rtc):
         row.seconds = time.monotonic() - began
 
     few = sample(texts)
-    some = few + [t for t in texts if t.entry is None][4:24]        # this compiler is the slowest
+    some = few + [t for t in texts if t.entry is None][4:24]        # hiprtc is the slowest compiler
     single = [t for t in texts if not t.f64]
     clang = clang_of(14)
     missing = None if clang else "no clang of 14 or later"
@@ -189,15 +199,17 @@ def run_all(texts, rtc):
     add("OpenCL C", clang or "clang", "1.2", missing, with_clang, clang,
         ["-x", "cl", "-cl-std=CL1.2", *target], texts)
 
-    library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc", ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])
+    library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc",
+                             ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])
     options = ["--fmad=false", "-default-device", "-w"]
     for arch, which_texts in ("compute_80", texts), ("sm_80", few), ("sm_90", few):
-        add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc, library,
-            "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
+        add("CUDA", "NVRTC", "PTX" if arch.startswith("compute") else arch, reason, with_rtc, rtc,
+            library, "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
     tables = as_tables(texts, texts[0].path.parent / "tables")
     for arch, which_texts in ("compute_80", tables), ("sm_90", tables[:12]):
-        add("CUDA", "NVRTC", "tables, " + ("PTX" if arch.startswith("compute") else arch), reason, with_rtc,
-            rtc, library, "nvrtc", [f"--gpu-architecture={arch}", *options], which_texts)
+        code = "PTX" if arch.startswith("compute") else arch
+        add("CUDA", "NVRTC", "tables, " + code, reason, with_rtc, rtc, library, "nvrtc",
+            [f"--gpu-architecture={arch}", *options], which_texts)
 
     library, reason = usable(rtc, HIP_LIBRARIES, "hiprtc", ["/opt/rocm/lib"])
     for arch, which_texts in ("gfx90a", some), ("gfx906", few), ("gfx1030", few):
@@ -205,9 +217,9 @@ def run_all(texts, rtc):
             [f"--offload-arch={arch}", "-ffp-contract=off", "-w"], which_texts)
 
     metal = ["-D__METAL_VERSION__=240", "-Wno-unknown-attributes", "-Wno-ignored-attributes"]
-    add("Metal", clang or "clang", "strict stand-in", missing, with_clang, clang,
+    add("Metal", clang or "clang", "C++ for OpenCL", missing, with_clang, clang,
         ["-x", "cl", "-cl-std=clc++2021", *target, "-I", str(HERE / "strict"), *metal], single)
-    add("Metal", clang or "clang", "C++ stand-in", missing, with_clang, clang,
+    add("Metal", clang or "clang", "plain C++", missing, with_clang, clang,
         ["-x", "c++", "-std=c++17", "-nostdinc++", "-I", str(HERE / "plain"), *metal], single)
     return rows
 
@@ -218,7 +230,7 @@ def main():
         return 2
     texts = read_texts(Path(sys.argv[1]))
     written = sum(t.entry is not None for t in texts)
-    print(f"{written} texts of written kernels, {len(texts) - written} generated")
+    print(f"{written} texts of kernels written by hand, {len(texts) - written} generated texts")
     rows = run_all(texts, sys.argv[2])
     print(f"{'language':10}{'compiler':12}{'for':18}{'compiled':>9}{'failed':>8}{'seconds':>9}")
     for row in rows:
@@ -228,8 +240,8 @@ def main():
         else:
             print(f"{names}{row.good:9}{len(row.bad):8}{row.seconds:9.1f}")
     for row in rows:
-        for name, words in row.bad[:3]:
-            print(f"\n{' '.join(row.names)}: {name}\n" + "\n".join(words.splitlines()[:20]))
+        for name, messages in row.bad[:3]:
+            print(f"\n{' '.join(row.names)}: {name}\n" + "\n".join(messages.splitlines()[:20]))
     failed = any(row.bad for row in rows)
     done = all(row.good or row.skipped for row in rows) and any(row.good for row in rows)
     return 0 if texts and done and not failed else 1

@@ -1,6 +1,10 @@
 #!/bin/sh
-# Kernel texts through every compiler that is here: check.sh GPU_TEXTS FOLDER.  GPU_TEXTS is the built
-# tests/gpu_texts, which writes them; FOLDER gets them, the little compiler driver and the table.
+# Compiles the kernel texts with every compiler that is installed.
+#
+#   check.sh GPU_TEXTS FOLDER
+#
+# GPU_TEXTS is the program tests/gpu_texts of a build, which writes the texts.  FOLDER receives the
+# texts, the program rtc, which calls run-time compilers, and the table of results.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 rm -rf "$2/texts"

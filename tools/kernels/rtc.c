@@ -1,10 +1,11 @@
-/* Texts compiled by a vendor's run-time compiler, without a device.
+/* Compiles texts with a vendor's run-time compiler, without a device.
  *
  *   rtc LIBRARY PREFIX OPTION... -- FILE...
  *
- * NVRTC and hiprtc are twins: the same functions under another prefix ("nvrtc", "hiprtc").  Prints
- * "ok FILE", or "failed FILE" and the compiler's words behind a bar.  Exit status: 0 if all were
- * compiled, 1 if one was not, 3 if the library cannot be used.  One library a process. */
+ * PREFIX is "nvrtc" or "hiprtc": NVRTC and hiprtc have the same functions with these prefixes.
+ * Prints for each FILE "ok FILE", or "failed FILE" and the messages of the compiler, each line
+ * after "| ".  Exit status: 0 if all files were compiled, 1 if one failed, 3 if the library cannot
+ * be used. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +44,7 @@ static char *contents(const char *path)
     return text;
 }
 
-static int one(const char *path, int n, const char *const *options)
+static int compile_file(const char *path, int n, const char *const *options)
 {
     char *text = contents(path);
     program p = NULL;
@@ -51,11 +52,11 @@ static int one(const char *path, int n, const char *const *options)
     int status = !text || create(&p, text, path, 0, NULL, NULL) || compile(p, n, options);
     printf("%s %s\n", status ? "failed" : "ok", path);
     if (status && p && !log_size(p, &size) && size > 1) {
-        char *words = calloc(size + 1, 1);
-        if (words && !get_log(p, words))
-            for (char *line = strtok(words, "\n"); line; line = strtok(NULL, "\n"))
+        char *messages = calloc(size + 1, 1);
+        if (messages && !get_log(p, messages))
+            for (char *line = strtok(messages, "\n"); line; line = strtok(NULL, "\n"))
                 printf("| %s\n", line);
-        free(words);
+        free(messages);
     }
     if (p) destroy(&p);
     free(text);
@@ -82,7 +83,7 @@ int main(int argc, char **argv)
         || !find(library, argv[2], "DestroyProgram", &destroy))
         return 3;
     for (int i = first + 1; i < argc; i++) {
-        failed |= one(argv[i], first - 3, (const char *const *)argv + 3) != 0;
+        failed |= compile_file(argv[i], first - 3, (const char *const *)argv + 3) != 0;
         fflush(stdout);
     }
     return failed;

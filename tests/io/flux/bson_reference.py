@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""An independent reader of BSON.jl's files, for the tests: bytes, then BSON.jl's rules, then Flux's structs.
+"""An independent reader of BSON.jl's files for the tests: bytes, BSON.jl's rules, Flux's structs.
 
-It shares nothing with the library: its tables were written from Flux's sources, and it is stricter than
-BSON.jl where that cannot hurt (lengths, order of list names, types of fields).
+It shares no code with the library: its tables were written from Flux's sources.  It is stricter
+than BSON.jl in the lengths of documents, the names of list elements and the types of fields.
 
-  list FILE VERSION [KEY]          what the file holds, a line each
-  compare FILE VERSION SAFETENSORS [KEY]   the same arrays, bit for bit, under Weber's names
-  loadmodel STRUCTS STATE VERSION  Flux.loadmodel!(STRUCTS, STATE), and then the same as STRUCTS
-  all FILE                         the commands of a file, one a line; says which fail
-  make NAME FILE                   a document as BSON.jl writes it, of those in MADE
-VERSION: 0.16.10 is 1610.  Exit status 0, or 1 with the reason.
+  list FILE VERSION [KEY]                  prints the contents, one value per line
+  compare FILE VERSION SAFETENSORS [KEY]   compares the arrays with a safetensors file bit for bit,
+                                           by Weber's names
+  loadmodel STRUCTS STATE VERSION          does Flux.loadmodel!(STRUCTS, STATE) and checks that no
+                                           array of STRUCTS changes
+  all FILE                                 runs the commands in a file, one per line, and prints
+                                           those that fail
+  make NAME FILE                           writes a document of MADE in the form of BSON.jl
+
+VERSION is Flux's: 1610 is 0.16.10.  The exit status is 0, or 1 with a printed reason.
 """
 import hashlib
 import json
@@ -21,7 +25,7 @@ class Wrong(Exception):
     pass
 
 
-# ---- bytes ----------------------------------------------------------------------------------------
+# ---- bytes ---------------------------------------------------------------------------------------
 
 class Reader:
     def __init__(self, data):
@@ -29,7 +33,7 @@ class Reader:
 
     def take(self, n):
         if n < 0 or self.at + n > len(self.data):
-            raise Wrong(f'byte {self.at}: {n} bytes wanted, {len(self.data) - self.at} left')
+            raise Wrong(f'byte {self.at}: {n} bytes expected, {len(self.data) - self.at} left')
         self.at += n
         return self.data[self.at - n:self.at]
 
@@ -58,11 +62,12 @@ class Reader:
                     raise Wrong(f'byte {self.at}: "{name}" is element {len(items)} of a list')
                 items.append(self.value(kind))
             elif name in items:
-                raise Wrong(f'byte {self.at}: "{name}" twice')
+                raise Wrong(f'byte {self.at}: the name "{name}" occurs twice')
             else:
                 items[name] = self.value(kind)
         if self.at - begin != length:
-            raise Wrong(f'byte {begin}: a document of {self.at - begin} bytes says {length}')
+            size = self.at - begin
+            raise Wrong(f'byte {begin}: a document of {size} bytes with the length {length}')
         return items
 
     def value(self, kind):
@@ -72,7 +77,7 @@ class Reader:
             n = self.number('i')
             text = self.take(n)
             if n < 1 or text[-1]:
-                raise Wrong(f'byte {self.at}: a string without its zero')
+                raise Wrong(f'byte {self.at}: a string that does not end with zero')
             return text[:-1].decode('utf-8')
         if kind in (3, 4):
             return self.document(kind == 4)
@@ -84,7 +89,7 @@ class Reader:
         if kind == 8:
             truth = self.number('B')
             if truth > 1:
-                raise Wrong(f'byte {self.at}: {truth} is no truth')
+                raise Wrong(f'byte {self.at}: {truth} is no boolean')
             return bool(truth)
         if kind == 10:
             return None
@@ -109,7 +114,7 @@ def parse(path):
     return top
 
 
-# ---- Julia's values -------------------------------------------------------------------------------
+# ---- Julia's values ------------------------------------------------------------------------------
 
 class Type:
     def __init__(self, path, params=()):
@@ -152,7 +157,9 @@ class Primitive:
 
     def __str__(self):
         form = {'Float32': 'f', 'Float16': 'e'}.get(self.type.name)
-        return f'{self.type} {struct.unpack("<" + form, self.data)[0]:.9g}' if form else str(self.type)
+        if not form:
+            return str(self.type)
+        return f'{self.type} {struct.unpack("<" + form, self.data)[0]:.9g}'
 
 
 class Array:
@@ -203,25 +210,27 @@ def typeof(v):
     return v.type
 
 
-# What `using Flux` makes reachable from Main, as far as files name it.
+# The names of files that are defined in Main after `using Flux`, by module.
 NNLIB = '''relu leakyrelu elu selu σ hardσ logσ softplus softsign swish mish gelu gelu_tanh gelu_erf
 relu6 hardtanh hardswish softshrink tanhshrink trelu lisht logcosh
 tanh_fast sigmoid_fast softmax logsoftmax'''.split()
 REACHABLE = {
-    ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String Tuple '
-               'NamedTuple Array Any'.split(),
-    ('Base',): ['Colon', 'Fix1'] + ['#' + f for f in 'identity tanh exp log log1p sin cos sqrt abs sign inv '
-                                    '+ - * / ^ max min vcat hcat'.split()],
+    ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String '
+               'Tuple NamedTuple Array Any'.split(),
+    ('Base',): ['Colon', 'Fix1'] + ['#' + f for f in 'identity tanh exp log log1p sin cos sqrt abs '
+                                    'sign inv + - * / ^ max min vcat hcat'.split()],
     ('Base', 'Broadcast'): ['#broadcast', 'BroadcastFunction'],
     ('Flux', 'NNlib'): ['#' + f for f in NNLIB],
     ('Flux', 'MLUtils'): ['#flatten'],
     ('Flux', 'Random'): ['TaskLocalRNG'],
-    ('Flux',): 'Chain Dense Diagonal Scale Conv ConvTranspose CrossCor MaxPool MeanPool GlobalMaxPool GlobalMeanPool '
-               'BatchNorm LayerNorm Dropout Embedding Recur RNN LSTM GRU RNNCell LSTMCell GRUCell '
-               'MultiHeadAttention Parallel SkipConnection #flatten'.split(),
+    ('Flux',): 'Chain Dense Diagonal Scale Conv ConvTranspose CrossCor MaxPool MeanPool '
+               'GlobalMaxPool GlobalMeanPool BatchNorm LayerNorm Dropout Embedding Recur RNN LSTM '
+               'GRU RNNCell LSTMCell GRUCell MultiHeadAttention Parallel SkipConnection '
+               '#flatten'.split(),
 }
 
-# Of each struct: since, before, parameters, fields with their declared types.  A lone letter is a parameter.
+# Rows of a struct: the first version, the first later version without the row, the type parameters,
+# and the fields with their declared types.  A type of one letter is a type parameter.
 ANY, INT, BOOL, MAYBE = 'Any', 'Int', 'Bool', 'Union{Bool,Nothing}'
 CONV_OLD = [('σ', 'F'), ('weight', 'A'), ('bias', 'V'), ('stride', ('N', INT)), ('pad', ('M', INT)),
             ('dilation', ('N', INT))]
@@ -258,8 +267,8 @@ FLUX = {
     'GlobalMaxPool': [(1100, 9999, '', [])], 'GlobalMeanPool': [(1100, 9999, '', [])],
     'BatchNorm': [(0, 1000, 'FVWN', NORM + [('active', BOOL)]),
                   (1000, 1200, 'FVWN', NORM + [('active', MAYBE)]),
-                  (1200, 9999, 'FVNW', NORM + [('affine', BOOL), ('track_stats', BOOL), ('active', MAYBE),
-                                               ('chs', INT)])],
+                  (1200, 9999, 'FVNW', NORM + [('affine', BOOL), ('track_stats', BOOL),
+                                               ('active', MAYBE), ('chs', INT)])],
     'LayerNorm': [(0, 1200, 'T', [('diag', 'Diagonal{T}')]),
                   (1200, 9999, 'FDTN', [('λ', 'F'), ('diag', 'D'), ('ϵ', 'T'), ('size', ('N', INT)),
                                         ('affine', BOOL)])],
@@ -272,9 +281,11 @@ FLUX = {
     'RNN': SEQUENCE, 'LSTM': SEQUENCE, 'GRU': SEQUENCE,
     'RNNCell': cells(True),
     'LSTMCell': cells(False),
-    'GRUCell': [(0, 1200, 'AV', CELL + [('h', 'V')])] + cells(False)[1:3] + [(1500, 9999, 'IHV', CELL2)],
+    'GRUCell': [(0, 1200, 'AV', CELL + [('h', 'V')])] + cells(False)[1:3] +
+               [(1500, 9999, 'IHV', CELL2)],
     'MultiHeadAttention': [(1315, 9999, 'PDQ', [('nheads', INT), ('q_proj', 'P'), ('k_proj', 'P'),
-                                                ('v_proj', 'P'), ('attn_drop', 'D'), ('out_proj', 'Q')])],
+                                                ('v_proj', 'P'), ('attn_drop', 'D'),
+                                                ('out_proj', 'Q')])],
     'Parallel': [(1200, 9999, 'FT', [('connection', 'F'), ('layers', 'T')])],
     'SkipConnection': [(0, 1204, '', [('layers', ANY), ('connection', ANY)]),
                        (1204, 9999, 'TF', [('layers', 'T'), ('connection', 'F')])],
@@ -284,6 +295,7 @@ OF_BASE = {('Base', 'Fix1'): (0, 9999, 'FX', [('f', 'F'), ('x', 'X')]),
 
 
 def layout(type, version):
+    """The row of a struct in a version of Flux, or None if it is not a struct of the tables."""
     if type.path in OF_BASE:
         return OF_BASE[type.path]
     if len(type.path) == 2 and type.path[0] == 'Flux':
@@ -312,11 +324,14 @@ def check_field(owner, bound, name, declared, value):
     else:
         ok = found == bound[declared]
     if not ok:
-        raise Wrong(f'{owner}: {name} is a {found}, declared as {bound.get(declared, declared)}')
+        raise Wrong(f'{owner}: {name} is a {found} and declared as {bound.get(declared, declared)}')
 
 
 class Raiser:
-    """BSON.jl's raise_recursive: references first, then tags."""
+    """Turns documents into Julia's values: first references, then tags.
+
+    BSON.jl does the same in raise_recursive.
+    """
 
     def __init__(self, top, version):
         self.refs, self.version = top.pop('_backrefs', []), version
@@ -331,37 +346,37 @@ class Raiser:
         if tag == 'backref':
             i = d['ref']
             if type(i) is not int or not 1 <= i <= len(self.refs):
-                raise Wrong(f'reference {i!r} of {len(self.refs)}')
+                raise Wrong(f'reference {i!r} to one of {len(self.refs)} values')
             self.used.add(i)
             return self(self.refs[i - 1])
         if id(d) not in self.raised:
             self.raised[id(d)] = self.tagged(tag, d), d
         return self.raised[id(d)][0]
 
-    def want(self, d, *names):
+    def fields(self, d, *names):
         if set(d) != {'tag', *names}:
-            raise Wrong(f'a {d["tag"]} with {sorted(d)}')
+            raise Wrong(f'a {d["tag"]} with the fields {sorted(d)}')
         return [d[name] for name in names]
 
     def tagged(self, tag, d):
         if tag is None:
             return {k: self(v) for k, v in d.items()}
         if tag == 'symbol':
-            return Symbol(*self.want(d, 'name'))
+            return Symbol(*self.fields(d, 'name'))
         if tag == 'tuple':
-            return Tuple(self(self.want(d, 'data')[0]))
+            return Tuple(self(self.fields(d, 'data')[0]))
         if tag == 'datatype':
-            return self.datatype(*self.want(d, 'name', 'params'))
+            return self.datatype(*self.fields(d, 'name', 'params'))
         if tag == 'array':
-            return self.array(*self.want(d, 'type', 'size', 'data'))
+            return self.array(*self.fields(d, 'type', 'size', 'data'))
         if tag == 'struct':
-            return self.struct(*self.want(d, 'type', 'data'))
+            return self.struct(*self.fields(d, 'type', 'data'))
         raise Wrong(f'tag {tag}')
 
     def datatype(self, name, params):
         path = tuple(name[1:] if name[0] == 'Main' and len(name) > 1 else name)
         if path[-1] not in REACHABLE.get(path[:-1], []):
-            raise Wrong(f'{".".join(path)} is not known after `using Flux`')
+            raise Wrong(f'{".".join(path)} is not defined after `using Flux`')
         params = [self(p) for p in params]
         return Type(path, [Names(p) if isinstance(p, Tuple) else p for p in params])
 
@@ -372,14 +387,14 @@ class Raiser:
             raise Wrong(f'an array of {element}')
         for dim in size:
             if type(dim) is not int or dim < 0:
-                raise Wrong(f'{dim!r} is no Int64 of a size')
+                raise Wrong(f'{dim!r} is not a valid size')
             n *= dim
         if n != len(data):
             raise Wrong(f'{element} {size}: {len(data)} bytes')
         if element.name == 'UInt8' and len(size) == 1:
-            raise Wrong('Vector{UInt8} is binary itself')
+            raise Wrong('a Vector{UInt8} must be binary data')
         if element.name == 'Bool' and max(data, default=0) > 1:
-            raise Wrong('a Bool that is neither 0 nor 1')
+            raise Wrong('a Bool is neither 0 nor 1')
         return Array(element, size, data)
 
     def struct(self, t, data):
@@ -407,7 +422,7 @@ class Raiser:
         for (name, declared), value in zip(row[3], fields):
             check_field(t, bound, name, declared, value)
         if t.name in ('RNN', 'LSTM', 'GRU') and bound.get('S', False) is not False:
-            raise Wrong(f'{t}: return_state')
+            raise Wrong(f'{t} with return_state')
         return Struct(t, fields)
 
 
@@ -416,11 +431,11 @@ def load(path, version):
     raiser = Raiser(top, version)
     values = {key: raiser(value) for key, value in top.items()}
     if len(raiser.used) != len(raiser.refs):
-        raise Wrong(f'{len(raiser.refs)} references, {len(raiser.used)} used')
+        raise Wrong(f'{len(raiser.used)} of {len(raiser.refs)} references are used')
     return values
 
 
-# ---- what it holds --------------------------------------------------------------------------------
+# ---- the contents of a file ----------------------------------------------------------------------
 
 def names_of(v, version):
     if isinstance(v, Struct):
@@ -435,11 +450,12 @@ def parts(v, version):
     return zip(names_of(v, version), v.fields if isinstance(v, Struct) else v)
 
 
-def word(t):
+def type_text(t):
     return f'function {t.path[-2]}.{t.name[1:]}' if t.name.startswith('#') else str(t)
 
 
 def lines(path, v, version):
+    """The lines of the command `list` for a value and its children."""
     if isinstance(v, bytes):
         v = Array(core('UInt8'), [len(v)], v)
     if isinstance(v, Array):
@@ -450,28 +466,31 @@ def lines(path, v, version):
     elif isinstance(v, (Tuple, Struct)):
         inner = list(parts(v, version))
         if isinstance(v, Struct) and v.type.name != 'NamedTuple':
-            yield f'{path} {word(v.type) if not inner else ".".join(v.type.path)}'
+            yield f'{path} {type_text(v.type) if not inner else ".".join(v.type.path)}'
         elif not inner:
             yield f'{path} ()'
         for name, x in inner:
             yield from lines(f'{path}.{name}', x, version)
     elif v is None or isinstance(v, (bool, int, float, str, Primitive)):
-        text = {None: 'nothing', True: 'true', False: 'false'}.get(v) if v is None or v is True or v is False \
-            else ':' + v if isinstance(v, Symbol) else str(v)
+        if v is None or v is True or v is False:
+            text = {None: 'nothing', True: 'true', False: 'false'}[v]
+        else:
+            text = ':' + v if isinstance(v, Symbol) else str(v)
         yield f'{path} {text}'
     else:
         raise Wrong(f'{path}: {typeof(v)}')
 
 
-# ---- Weber's names --------------------------------------------------------------------------------
+# ---- Weber's names -------------------------------------------------------------------------------
 
-RENAMED = {'W': 'weight', 'b': 'bias', 'γ': 'scale', 'β': 'bias', 'μ': 'mean', 'σ²': 'var', 'α': 'scale',
-           'Wi': 'weight_input', 'Wh': 'weight_hidden'}
-ABSENT = {'state0', 'state', 'init', 'h', 'c'}        # zeros that Weber does not keep
+RENAMED = {'W': 'weight', 'b': 'bias', 'γ': 'scale', 'β': 'bias', 'μ': 'mean', 'σ²': 'var',
+           'α': 'scale', 'Wi': 'weight_input', 'Wh': 'weight_hidden'}
+# Weber has no tensors for these fields; they must be zero.
+ABSENT = {'state0', 'state', 'init', 'h', 'c'}
 
 
 def transposed(a):
-    """The same matrix, row by row."""
+    """The matrix with its elements in row-major order."""
     width, (rows, columns) = WIDTH[a.element.name], a.dims
     each = [a.data[i:i + width] for i in range(0, len(a.data), width)]
     data = b''.join(each[j * rows + i] for i in range(rows) for j in range(columns))
@@ -479,7 +498,7 @@ def transposed(a):
 
 
 def arrays(v, version, path=()):
-    """Weber's path, and the array with the dimensions that are Weber's in reverse."""
+    """(Weber's path, the array) of each array; its sizes are Weber's in reverse order."""
     if isinstance(v, bytes):
         v = Array(core('UInt8'), [len(v)], v)
     if isinstance(v, Array):
@@ -501,6 +520,7 @@ def arrays(v, version, path=()):
 
 
 def safetensors(path):
+    """({name: array}, the description of the model) of a safetensors file of Weber's."""
     names = {'F64': 'Float64', 'F32': 'Float32', 'F16': 'Float16', 'I64': 'Int64', 'I32': 'Int32',
              'I8': 'Int8', 'U8': 'UInt8', 'BOOL': 'Bool'}
     with open(path, 'rb') as f:
@@ -511,13 +531,15 @@ def safetensors(path):
     held = {}
     for name, t in header.items():
         begin, end = t['data_offsets']
-        held[name] = Array(core(names[t['dtype']]), t['shape'][::-1], data[8 + n + begin:8 + n + end])
+        held[name] = Array(core(names[t['dtype']]), t['shape'][::-1],
+                           data[8 + n + begin:8 + n + end])
     for path, same in model.get('ties', {}).items():
         held[path] = held[same]
     return held, model.get('model', {})
 
 
-def turned(a):
+def flipped(a):
+    """The array with each kernel rotated by 180 degrees."""
     width, (w, h) = WIDTH[a.element.name], a.dims[:2]
     each = [a.data[i:i + width] for i in range(0, len(a.data), width)]
     out = []
@@ -540,21 +562,21 @@ def compare(path, version, other, key):
     for name, a in arrays(load(path, version)[key], version):
         if name not in held:
             if name.endswith('bias') and not any(a.data) and version < 1500:
-                continue                            # zeros for no bias
+                continue                            # old versions save zeros if there is no bias
             raise Wrong(f'{name} is not in the model')
         b = held[name]
         options = options_at(model, name)
-        flips = options.get('groups', 1) > 1 or 'outpad' in options     # ConvTranspose's alone
+        flips = options.get('groups', 1) > 1 or 'outpad' in options     # outpad: ConvTranspose
         if flips and not options.get('flip') and name.endswith('weight'):
-            b = turned(b)
+            b = flipped(b)
         if str(a.element) != str(b.element) or a.dims != b.dims or a.data != b.data:
             raise Wrong(f'{name}: {a.element} {a.dims} differs from {b.element} {b.dims}')
         found += 1
     if found != len(held):
-        raise Wrong(f'{found} arrays of {len(held)}')
+        raise Wrong(f'{found} of {len(held)} arrays are in the file')
 
 
-# ---- Flux.loadmodel! ------------------------------------------------------------------------------
+# ---- Flux.loadmodel! -----------------------------------------------------------------------------
 
 LEAVES_BEFORE_FUNCTORS_5 = {'MaxPool', 'MeanPool', 'GlobalMaxPool', 'GlobalMeanPool'}
 
@@ -589,7 +611,7 @@ def load_model(path, old, new, version, cache):
         at = f'{path}.{name}'
         if id(x) in cache:
             if isinstance(x, Array) and x.loaded != b[name].data:
-                raise Wrong(f'{at}: tied, but not equal')
+                raise Wrong(f'{at} is tied, but has other values')
         elif not children(x, version):
             if isinstance(x, Array):
                 cache[id(x)] = x
@@ -607,7 +629,7 @@ def check_loaded(structs, state, version):
             raise Wrong('an array of the state differs from the struct\'s')
 
 
-# ---- documents as BSON.jl writes them -------------------------------------------------------------
+# ---- documents as BSON.jl writes them ------------------------------------------------------------
 
 def encode(v):
     """(type, bytes) of a value: dicts, lists, numbers, text, bytes."""
@@ -630,7 +652,7 @@ def encode(v):
     return (3 if isinstance(v, dict) else 4), struct.pack('<i', len(body) + 4) + body
 
 
-# Old Julias name modules from Main, and put tags last.
+# Old versions of Julia write full module paths that begin with Main, and the tag as the last field.
 def jtype(name, *params):
     return {'params': list(params), 'name': name.split('.'), 'tag': 'datatype'}
 
@@ -666,7 +688,7 @@ def count(n, first=0):
 
 
 def made_shared():
-    """Two Dense layers with one weight; the types of the arrays are shared as well, as BSON.jl does it."""
+    """Two Dense layers that share a weight.  BSON.jl writes the types of arrays only once too."""
     dense = jtype('Flux.Dense', jtype('NNlib.#relu'), ref(1), ref(2))
     layers = [jstruct(dense, ref(3), ref(4), jfunction('NNlib.relu')),
               jstruct(dense, ref(3), jarray(count(3, 5), 3), jfunction('NNlib.relu'))]
@@ -676,7 +698,7 @@ def made_shared():
 
 
 def made_conv():
-    """A convolution of Flux 0.11, two by three, not square in anything."""
+    """A convolution of Flux 0.11 with a kernel of 3x2 and different options for both axes."""
     conv = jstruct(jtype('Flux.Conv', 2, 4, jtype('NNlib.#σ'), array_type(4), array_type(1)),
                    jfunction('NNlib.σ'), jarray(count(12), 3, 2, 1, 2), jarray(count(2), 2),
                    jtuple(1, 2), jtuple(1, 0, 0, 2), jtuple(1, 1))
@@ -684,11 +706,12 @@ def made_conv():
 
 
 def made_state():
-    """Flux.state of a Chain with a Dense and a BatchNorm, as 0.16 gives it."""
+    """Flux.state of a Chain with a Dense and a BatchNorm in Flux 0.16."""
     def named(**fields):
         names = jtuple(*[{'name': k, 'tag': 'symbol'} for k in fields])
         types = [jtype('Core.Any')] * len(fields)
-        return jstruct(jtype('Core.NamedTuple', names, jtype('Core.Tuple', *types)), *fields.values())
+        values = jtype('Core.Tuple', *types)
+        return jstruct(jtype('Core.NamedTuple', names, values), *fields.values())
     f32 = {'type': jtype('Core.Float32'), 'data': struct.pack('<f', 0.1), 'tag': 'struct'}
     dense = named(weight=jarray(count(6), 2, 3), bias=jarray(count(2, 1), 2), σ=jtuple())
     norm = named(**{'λ': jtuple(), 'β': jarray([1, 2], 2), 'γ': jarray([3, 4], 2),
@@ -698,7 +721,7 @@ def made_state():
 
 
 def made_recur():
-    """An LSTM of Flux 0.13 in its Recur, whose state is the cell's own initial one."""
+    """An LSTM of Flux 0.13 in a Recur whose state is the cell's initial state."""
     state = jtuple(ref(1), ref(2))
     cell = jstruct(jtype('Flux.LSTMCell', array_type(2), array_type(2), array_type(1),
                          jtype('Core.Tuple', array_type(2), array_type(2))),
