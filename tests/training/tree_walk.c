@@ -33,8 +33,8 @@ TEST(paths)
     REFUSED(wb_layer_at(m, "layers"), WB_ERROR_ARGUMENT, "layer_at", "\"layers\"", "tree", "layer");
     REFUSED(wb_get(NULL, "x"), WB_ERROR_ARGUMENT, "get:", "object", "NULL");
     REFUSED(wb_tuple(m, NULL), WB_ERROR_ARGUMENT, "tuple", "element", "1", "NULL");
-    REFUSED(wb_tuple_array(2, (void *[]){m, wb_Adam()}), WB_ERROR_ARGUMENT, "tuple", "element", "1", "rule", "tensors",
-            "trees");
+    REFUSED(wb_tuple_array(2, (void *[]){m, wb_Adam()}), WB_ERROR_ARGUMENT, "tuple", "element", "1",
+            "rule", "tensors", "trees");
     REFUSED(wb_named_tuple(2, (const char *[]){"a", "a"}, (void *[]){m, m}), WB_ERROR_ARGUMENT,
             "named_tuple", "elements", "\"a\"");
     REFUSED(wb_named_tuple(1, (const char *[]){"a.b"}, (void *[]){m}), WB_ERROR_ARGUMENT,
