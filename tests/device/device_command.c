@@ -43,7 +43,8 @@ TEST(test_table)
 TEST(test_each_trouble)
 {
     static const struct { const char *fake, *state, *why; } cases[] = {
-        {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your GPU."},
+        {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your "
+                              "GPU."},
         {"empty", "no device", "CUDA found no device. It needs an NVIDIA GPU, its driver, and "
                                "CUDA_VISIBLE_DEVICES not to hide it."},
         {"absent", "not built in", "CUDA: This Weber was built without the backend CUDA: cmake "
@@ -66,7 +67,8 @@ TEST(test_each_trouble)
                                  "process that uses it.");
             prints_row("    Another version of its driver may help.", "");
         }
-        assert_non_null(strstr(p.out, "\nCPU      works"));     /* the others are looked at all the same */
+        /* the trouble of one backend does not keep the others from the table */
+        assert_non_null(strstr(p.out, "\nCPU      works"));
     }
 }
 
@@ -94,7 +96,8 @@ TEST(test_verbose)
 /* Each backend is probed alone, independently of the environment. */
 TEST(test_alone)
 {
-    WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"), "devices");
+    WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"),
+               "devices");
     assert_int_equal(p.status, 0);
     assert_string_equal(process_text(folder, "t"), "ss");
 }
@@ -155,7 +158,8 @@ TEST(test_help)
         assert_string_equal(p.err, "");
         assert_non_null(strstr(p.out, i < 2 ? "weber show FILE" : wb_version()));
     }
-    static const char *const wrong[][2] = {{"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
+    static const char *const wrong[][2] = {
+        {"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         WEBER(NOTHING, wrong[i][0], wrong[i][1]);
         assert_int_equal(p.status, 2);

@@ -58,7 +58,7 @@ static int watched(const char *name, bool failing)
     return d ? step_on(d) : 4;
 }
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- what is logged -------------------------------------------------------------------------- */
 
 static const char *run(const char *topics, const char *backend, const char *how)
 {
@@ -72,7 +72,7 @@ static const char *run(const char *topics, const char *backend, const char *how)
 
 static void logs(const char *part)
 {
-    if (!strstr(p.err, part)) fail_msg("\"%s\" is not said:\n%s", part, p.err);
+    if (!strstr(p.err, part)) fail_msg("\"%s\" is not in the log:\n%s", part, p.err);
 }
 
 TEST(topics_of_the_cpu)

@@ -62,7 +62,7 @@ TEST(lent_and_updated)
 }
 
 static int deleted;
-static DLManagedTensorVersioned *below;         /* whose memory a struct of this test's stands on */
+static DLManagedTensorVersioned *below;         /* owns the memory that `made` refers to */
 static void count_deleted(DLManagedTensorVersioned *m)
 {
     deleted++;
@@ -71,13 +71,15 @@ static void count_deleted(DLManagedTensorVersioned *m)
 }
 
 static DLManagedTensorVersioned made;
-static DLManagedTensorVersioned *part_of(const wb_device *d, int64_t *shape, int64_t *strides, uint64_t offset)
+static DLManagedTensorVersioned *part_of(const wb_device *d, int64_t *shape, int64_t *strides,
+                                         uint64_t offset)
 {
     wb_scope *s = wb_scope_open();
     below = wb_to_dlpack(wb_reshape(wb_to(wb_arange(1024, WB_F32), d), 32, 32));
     assert_non_null(below);
     wb_scope_close(s);
-    made = (DLManagedTensorVersioned){.version = {1, 1}, .deleter = count_deleted, .dl_tensor = below->dl_tensor};
+    made = (DLManagedTensorVersioned){
+        .version = {1, 1}, .deleter = count_deleted, .dl_tensor = below->dl_tensor};
     made.dl_tensor.shape = shape;
     made.dl_tensor.strides = strides;
     made.dl_tensor.byte_offset += offset;
@@ -148,7 +150,7 @@ TEST(every_allocation_fails)
     }
 }
 
-/* Values stand after wb_shutdown, and what holds them ends later. */
+/* Exported values stay valid after wb_shutdown, and their holder can be deleted later. */
 TEST(lent_past_the_end)
 {
     for (int i = 0; i < n_devices; i++) {

@@ -18,8 +18,8 @@ static char path[64];
 static wb_layer *make_model(void)
 {
     wb_seed(3);
-    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_Flatten(), wb_Dense(32, 32),
-                           wb_Dense(32, 32), wb_Embedding(32, 3));
+    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_Flatten(),
+                           wb_Dense(32, 32), wb_Dense(32, 32), wb_Embedding(32, 3));
     if (!m || wb_tie(m, "layers.4.weight", "layers.3.weight")) fail_msg("%s", wb_error());
     return m;
 }
@@ -98,8 +98,10 @@ TEST(other_names_to_everywhere)
         wb_scope *s = wb_scope_open();
         wb_layer *make[2];
         for (int k = 0; k < 2; k++)
-            make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true), wb_MultiHeadAttention(4, 2, .bias = true), wb_GRU(2, 2));
-        if (wb_save(path, wb_to(make[0], places[i]), .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+            make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true),
+                               wb_MultiHeadAttention(4, 2, .bias = true), wb_GRU(2, 2));
+        if (wb_save(path, wb_to(make[0], places[i]), .names = WB_NAMES_TORCH))
+            fail_msg("%s", wb_error());
         for (int j = 0; j < n_places; j++) {
             wb_layer *there = wb_to(make[1], places[j]);
             if (wb_load_state(path, there, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
@@ -292,7 +294,8 @@ TEST(printing_works_everywhere)
         wb_free_text(want);
         wb_free_text(got);
         wb_layer *bad = wb_Dense(2, 2);                 /* what the guides' printing looks at */
-        assert_int_equal(wb_set(bad, "bias", wb_from((float[]){0, NAN}, WB_F32, 1, (int64_t[]){2})), 0);
+        wb_tensor *bias = wb_from((float[]){0, NAN}, WB_F32, 1, (int64_t[]){2});
+        assert_int_equal(wb_set(bad, "bias", bias), 0);
         got = wb_object_format(wb_to(bad, places[i]));
         assert_non_null(strstr(got, "NaN"));
         wb_free_text(got);
@@ -320,7 +323,7 @@ static void assert_whole_file(const char *old, int64_t n_old, wb_layer *saved)
 }
 
 /* The n-th call of the device, allocation or call for a file fails while saving and loading: the
- * old file stands or the new one, and the next time it works. */
+ * path then has the old file or the new one, whole, and the next attempt works. */
 static void failing_files(void (*fail_at)(int64_t), const char *what)
 {
     int failures = 0;

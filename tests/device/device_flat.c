@@ -8,7 +8,8 @@
 
 #include <unistd.h>
 
-enum { STEPS = 100, SETTLED = 2, INSTANCES = 16, BATCH = 16, BATCHES = 5, FEATURES = 96, CLASSES = 10 };
+enum { STEPS = 100, SETTLED = 2, INSTANCES = 16, BATCH = 16, BATCHES = 5 };
+enum { FEATURES = 96, CLASSES = 10 };
 enum { COPY = BATCH * FEATURES * 4 + 2048 };    /* of a batch, and what is rounded up */
 
 typedef struct { int64_t device[STEPS], host[STEPS]; } record;
@@ -106,11 +107,11 @@ TEST(training_by_the_library)
             wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), w.d);
             wb_opt_state *o = wb_setup(wb_Adam(), m);
-            if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? 0 : 2), o, .epochs = STEPS / BATCHES,
-                         .each = each, .ctx = &w))
+            wb_loader *l = make_loader(w.d, whole > 0, whole == 1 ? 0 : 2);
+            if (wb_train(loss_of, m, l, o, .epochs = STEPS / BATCHES, .each = each, .ctx = &w))
                 fail_msg("%s", wb_error());
-            /* the loader's thread gathers with a small plan, now and then at the same time as
-             * one here */
+            /* the loader's thread runs a small plan that gathers a batch, sometimes at the same
+             * time as a plan of this thread: 4096 bytes for it */
             check_flat(&w.r, whole == 2 ? 4096 : 0, w.d,
                        whole == 2 ? "data there, ahead" : whole ? "data there" : "loader moved");
             assert_int_equal(wb_scope_close(s), 0);

@@ -76,7 +76,8 @@ TEST(kept_batches_stay_what_they_are)
             int want[2][64], got[64], n = 0;
             wb_dataset *d = numbers(23);
             wb_loader *near = wb_dataloader(d, .batchsize = 4, .shuffle = true, .seed = 3), *l;
-            if (whole) l = wb_dataloader(wb_to(d, places[i]), .batchsize = 4, .shuffle = true, .seed = 3);
+            if (whole)
+                l = wb_dataloader(wb_to(d, places[i]), .batchsize = 4, .shuffle = true, .seed = 3);
             else l = wb_to(near, places[i]);
             for (int epoch = 0; epoch < 2; epoch++) {
                 epoch_on(places[0], near, want[epoch]);
@@ -101,7 +102,8 @@ TEST(batches_go_ahead_of_their_use)
 {
     for (int ahead = 1; ahead < 4; ahead++) {
         wb_scope *s = wb_scope_open();
-        wb_loader *l = wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
+        wb_loader *l =
+            wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
         far_forget();
         wb_batch b;
         assert_true(wb_loader_next(l, &b));
@@ -120,8 +122,9 @@ TEST(device_memory_is_flat)
     for (int whole = 0; whole < 2; whole++) {
         wb_scope *s = wb_scope_open();
         wb_dataset *d = numbers(250);
-        wb_loader *l = whole ? wb_dataloader(wb_to(d, far_device()), .batchsize = 20, .shuffle = true)
-                             : wb_to(wb_dataloader(d, .batchsize = 20, .shuffle = true), far_device());
+        wb_loader *l =
+            whole ? wb_dataloader(wb_to(d, far_device()), .batchsize = 20, .shuffle = true)
+                  : wb_to(wb_dataloader(d, .batchsize = 20, .shuffle = true), far_device());
         int64_t device = 0, host = 0;
         for (int epoch = 0; epoch < 60; epoch++) {
             WB_EACH_BATCH(b, l) assert_ptr_equal(wb_device_of(b.x), far_device());
@@ -157,7 +160,7 @@ TEST(functions_come_before_the_move)
     }
 }
 
-/* DataLoader(mapobs(gpu, data)), the long way to say gpu(DataLoader(data)). */
+/* DataLoader(mapobs(gpu, data)) in Flux, which gives the same batches as gpu(DataLoader(data)). */
 static int move_batch(wb_batch *b, void *ctx)
 {
     *b = wb_to(*b, (const wb_device *)ctx);
@@ -173,7 +176,8 @@ TEST(a_map_may_move_batches_itself)
         wb_dataset *m = wb_mapobs(d, move_batch, (void *)(uintptr_t)places[i]);
         epoch_on(places[0], wb_dataloader(d, .batchsize = 3, .shuffle = true, .seed = 2), want);
         assert_int_equal(
-            epoch_on(places[i], wb_dataloader(m, .batchsize = 3, .shuffle = true, .seed = 2), got), 11);
+            epoch_on(places[i], wb_dataloader(m, .batchsize = 3, .shuffle = true, .seed = 2), got),
+            11);
         assert_memory_equal(got, want, 11 * sizeof(int));
         assert_int_equal(wb_scope_close(s), 0);
     }
@@ -275,8 +279,9 @@ static wb_layer *trained(const wb_device *d, int style, const char *checkpoint)
     wb_seed(1);
     wb_layer *m = wb_to(wb_Dense(2, 1), d);
     wb_dataset *data = numbers(16);
-    wb_loader *l = style == 2 ? wb_dataloader(wb_to(data, d), .batchsize = 5, .shuffle = true, .seed = 9)
-                              : wb_dataloader(data, .batchsize = 5, .shuffle = true, .seed = 9);
+    wb_loader *l =
+        style == 2 ? wb_dataloader(wb_to(data, d), .batchsize = 5, .shuffle = true, .seed = 9)
+                   : wb_dataloader(data, .batchsize = 5, .shuffle = true, .seed = 9);
     if (style == 1) l = wb_to(l, d);
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     if (wb_train(style ? loss_of : moving_loss, m, l, o, .epochs = 4, .ctx = (void *)(uintptr_t)d,
@@ -294,7 +299,8 @@ TEST(three_ways_to_train)
             const float *want = wb_data(wb_get(trained(places[0], 1, NULL), "weight"));
             const float *got = wb_data(wb_get(trained(places[i], style, NULL), "weight"));
             for (int k = 0; k < 2; k++)
-                assert_true(same_bits(places[i]) ? got[k] == want[k] : fabsf(got[k] - want[k]) < 1e-5f);
+                assert_true(same_bits(places[i]) ? got[k] == want[k]
+                                                 : fabsf(got[k] - want[k]) < 1e-5f);
             assert_int_equal(wb_scope_close(s), 0);
         }
 }

@@ -70,7 +70,8 @@ static wb_rule *rule(int i)
     case 1: return wb_Momentum(.eta = 0.05);
     case 2: return wb_Adam(.eta = 0.02);
     default:
-        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(), wb_AdamW(.eta = 0.02));
+        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(),
+                                 wb_AdamW(.eta = 0.02));
     }
 }
 
@@ -125,7 +126,8 @@ TEST(the_one_that_was_moved_is_as_it_was)
     for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model(), *plain = make_model();
-        wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.1), m), *p = wb_setup(wb_Adam(.eta = 0.1), plain);
+        wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.1), m);
+        wb_opt_state *p = wb_setup(wb_Adam(.eta = 0.1), plain);
         for (int k = 0; k < 2; k++) step(o, m, k), step(p, plain, k);
         assert_int_equal(wb_freeze(o, "layers.1"), 0);
         wb_opt_state *moved = wb_to(o, places[i]);
@@ -238,7 +240,8 @@ TEST(a_state_elsewhere_is_an_error)
 
         /* and with the cures */
         assert_int_equal(wb_update(o, m, wb_to(g, wb_device_of(m))), 0);
-        assert_int_equal(wb_update(wb_to(o, wb_device_of(moved)), moved, wb_to(near, places[i])), 0);
+        assert_int_equal(wb_update(wb_to(o, wb_device_of(moved)), moved, wb_to(near, places[i])),
+                         0);
         wb_layer *next = wb_update_new(wb_to(o, places[i]), moved, g);
         assert_ptr_equal(wb_device_of(next), places[i]);
         assert_int_equal(wb_scope_close(s), 0);
@@ -293,7 +296,8 @@ TEST(recorded_steps_run_where_the_state_is)
         for (int k = 0; k < 4; k++) {
             wb_tensor *loss;
             wb_batch b = batch_on(places[i], k, WB_F32);
-            if (wb_call_compiled(c, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss) != 0) fail_msg("%s", wb_error());
+            if (wb_call_compiled(c, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss) != 0)
+                fail_msg("%s", wb_error());
             step(o, plain, k);
         }
         assert_same(plain, recorded_model, same_bits(places[i]));

@@ -57,7 +57,7 @@ TEST(test_found_upwards)
     process_file(folder, "a/LocalPreferences.toml", PREFERS("OpenCL"));     /* the nearest folder */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("OpenCL\n", "");
-    process_file(folder, "a/b/Project.toml", "");           /* a project of its own ends the search */
+    process_file(folder, "a/b/Project.toml", "");       /* a project of its own ends the search */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("none\n", "");
 }
@@ -106,7 +106,8 @@ TEST(test_preferred)
     local(PREFERS("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "using:AMDGPU", "get:verbose", "get", "gpu", "move");
     printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\nAMDGPUDevice(0): Test GPU 0\n"
-            "AMDGPUDevice(0): Test GPU 0\ngoes to AMDGPUDevice(0): Test GPU 0 3\n", USING("AMDGPU"));
+            "AMDGPUDevice(0): Test GPU 0\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
+            USING("AMDGPU"));
 }
 
 TEST(test_not_loaded)
@@ -124,8 +125,8 @@ TEST(test_not_loaded)
             NOT_LOADED("AMDGPU") NOT_LOADED("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "move", "move");
     printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
-            "[ Info: The AMDGPU functionality is being called but the backend AMDGPU must be loaded to "
-            "access it: wb_using(\"AMDGPU\").\n");
+            "[ Info: The AMDGPU functionality is being called but the backend AMDGPU must be "
+            "loaded to access it: wb_using(\"AMDGPU\").\n");
 }
 
 TEST(test_not_functional)
@@ -146,7 +147,8 @@ TEST(test_not_functional)
     SCRIPT(&p, folder, surroundings, "using:CUDA", "move", "move");
     printed("ok\nstays on CPUDevice() 3\nstays on CPUDevice() 3\n",
             "┌ Info: The CUDA function is being called but CUDA is not functional.\n"
-            "└ Defaulting back to the CPU. (No action is required if you want to run on the CPU).\n");
+            "└ Defaulting back to the CPU. (No action is required if you want to run on the "
+            "CPU).\n");
 }
 
 #define NOT_ALLOWED(name)                                                                \
@@ -213,7 +215,7 @@ TEST(test_not_a_file)
 {
     char out[1024], err[1024];
     const char *path = strdup(below("LocalPreferences.toml"));
-    for (int kind = 0; kind < 4; kind++) {              /* a folder, a pipe, what never ends, too much */
+    for (int kind = 0; kind < 4; kind++) {      /* a folder, a pipe, an endless file, a long one */
         if (kind == 0) make("LocalPreferences.toml");
         else if (kind == 1) assert_int_equal(mkfifo(path, 0600), 0);
         else if (kind == 2) assert_int_equal(symlink("/dev/zero", path), 0);
@@ -254,14 +256,16 @@ TEST(test_unset)
     SCRIPT(&p, folder, NOTHING, "unset");
     printed("ok\n", "┌ Info: No GPU backend is set.\n└ No need to do anything else.\n");
     assert_string_equal(written(), "");
-    local("# mine\n[Flux]\ngpu_backend = \"CUDA\"\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
+    local("# mine\n[Flux]\ngpu_backend = \"CUDA\"\nx = 1\n[MLDataDevices]\n"
+          "gpu_backend = 'Metal'\n");
     SCRIPT(&p, folder, NOTHING, "unset", "unset");
     char err[1024];
     snprintf(err, sizeof err, "┌ Info: The GPU backend of [Flux] is no longer set; it is now Metal "
              "by [MLDataDevices].\n" RESTART "[ Info: The GPU backend is set to Metal by "
              "[MLDataDevices], which is left alone: %s/LocalPreferences.toml.\n", folder);
     printed("ok\nok\n", err);
-    assert_string_equal(written(), "# mine\n[Flux]\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
+    assert_string_equal(written(),
+                        "# mine\n[Flux]\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
     local(PREFERS("CUDA"));
     SCRIPT(&p, folder, NOTHING, "unset");
     printed("ok\n", "┌ Info: The GPU backend of [Flux] is no longer set.\n" RESTART);

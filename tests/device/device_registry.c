@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
-#define BUILT_WITHOUT "This Weber was built without the backend CUDA: cmake -DWEBER_CUDA=ON builds it in."
+#define BUILT_WITHOUT \
+    "This Weber was built without the backend CUDA: cmake -DWEBER_CUDA=ON builds it in."
 
 static process p;
 
@@ -63,7 +64,8 @@ TEST(test_unknown_names)
 TEST(test_nothing_unasked)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one", "WEBER_DEBUG=load", "FAKE_TRACE=t"),
-           "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA", "at:CUDA:0");
+           "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA",
+           "at:CUDA:0");
     assert_non_null(strstr(p.err, "[ Info: Using backend: CPU.\n"));
     assert_null(strstr(p.err, "load: CUDA"));
     assert_string_equal(p.out, "no\nno\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\n"
@@ -109,8 +111,8 @@ TEST(test_not_built_in)
     SCRIPT(&p, folder, ENVIRONMENT("WEBER_BACKENDS=Metal"), "get", "why:Metal");
     printed("CPUDevice()\nwhy: This version of Weber comes without a backend for Metal; such a GPU "
             "can be used through its OpenCL driver: wb_using(\"OpenCL\").\n",
-            "[ Warning: WEBER_BACKENDS: This version of Weber comes without a backend for Metal; such "
-            "a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
+            "[ Warning: WEBER_BACKENDS: This version of Weber comes without a backend for Metal; "
+            "such a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
 }
 
 /* ---- loaded, but ----------------------------------------------------------------------------- */
@@ -248,8 +250,8 @@ TEST(test_order)
     printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\n", "[ Info: Using backend: AMDGPU.\n");
 }
 
-/* Remembered: another that is loaded later does not change it, until it is told to forget.  That
- * there is none is not remembered. */
+/* The device of the first call is kept: a backend that is loaded later does not change it until
+ * wb_reset_gpu_device.  The absence of a device is not kept. */
 TEST(test_gpu_device)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"), "gpu", "using:AMDGPU", "gpu",
@@ -290,7 +292,8 @@ TEST(test_moves)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=none,one"), "using:CUDA", "using:AMDGPU", "move",
            "log", "move");
-    printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
+    printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\n"
+            "goes to AMDGPUDevice(0): Test GPU 0 3\n",
             "");
 }
 

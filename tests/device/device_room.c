@@ -34,7 +34,8 @@ TEST(kernels_of_few_buffers)
         wb_scope *s = wb_scope_open();
         wb_set_default_device(far_device());
         wb_tensor *leaves[LEAVES];
-        for (int k = 0; k < LEAVES; k++) leaves[k] = wb_variable(wb_full_array(k + 1, WB_F32, 1, (int64_t[]){5}));
+        for (int k = 0; k < LEAVES; k++)
+            leaves[k] = wb_variable(wb_full_array(k + 1, WB_F32, 1, (int64_t[]){5}));
         assert_int_equal(wb_eval_array(LEAVES, leaves), 0);
         wb_tensor *chain = leaves[0], *pairs = wb_zeros(5);
         for (int k = 1; k < LEAVES; k++) chain = wb_add(chain, leaves[k]);
@@ -142,7 +143,8 @@ int main(void)
     setenv("WEBER_MEMORY_LIMIT", text, 1);
     far_limit(LIMIT);
     places[n_places++] = far_device();
-    if (!wb_using("OpenCL") && wb_functional("OpenCL")) places[n_places++] = wb_device_at("OpenCL", 0);
+    if (!wb_using("OpenCL") && wb_functional("OpenCL"))
+        places[n_places++] = wb_device_at("OpenCL", 0);
     else print_message("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
     wb_clear_error();
     wb_allow_scalar(true);

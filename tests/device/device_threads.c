@@ -145,12 +145,14 @@ static void train(const wb_device *d, double *losses)
     int32_t y[4 * STEPS];
     wb_scope *s = wb_scope_open();
     wb_seed(8);
-    wb_layer *m = wb_to(wb_Chain(wb_Dense(10, 12, wb_relu), wb_BatchNorm(12), wb_Dense(12, CLASSES)), d);
+    wb_layer *m = wb_to(
+        wb_Chain(wb_Dense(10, 12, wb_relu), wb_BatchNorm(12), wb_Dense(12, CLASSES)), d);
     for (size_t i = 0; i < WB__COUNT(x); i++) x[i] = sinf((float)i);
     for (int i = 0; i < 4 * STEPS; i++) y[i] = i % CLASSES;
-    wb_loader *l = wb_to(wb_dataloader(wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){4 * STEPS, 10}),
-                                                     wb_from(y, WB_I32, 1, (int64_t[]){4 * STEPS})),
-                                       .batchsize = 4, .shuffle = true, .seed = 2), d);
+    wb_dataset *data = wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){4 * STEPS, 10}),
+                                     wb_from(y, WB_I32, 1, (int64_t[]){4 * STEPS}));
+    wb_loader *l =
+        wb_to(wb_dataloader(data, .batchsize = 4, .shuffle = true, .seed = 2), d);
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     for (int epoch = 0, i = 0; epoch < 3; epoch++) {
         WB_EACH_BATCH(b, l) {
@@ -164,7 +166,7 @@ static void train(const wb_device *d, double *losses)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
-/* Whole epochs of numbers that tell which they are, moved to the device. */
+/* Whole epochs, moved to the device, of samples whose values are their indices. */
 static void *load_often(void *given)
 {
     job *j = given;
@@ -186,7 +188,8 @@ static void *load_often(void *given)
                 sum += y[i];
             }
         }
-        if (!j->wrong && (wb_loader_status(l) || sum != 59 * 60 / 2)) j->wrong = "not all of the data";
+        if (!j->wrong && (wb_loader_status(l) || sum != 59 * 60 / 2))
+            j->wrong = "not all of the data";
     }
     wb_scope_close(s);
     return NULL;

@@ -38,7 +38,8 @@ static int64_t size_of(const wb__view *v)
 
 static int64_t at(const wb__view *v, int64_t i, int64_t j, int64_t k, int64_t l)
 {
-    return v->offset + i * v->strides[0] + j * v->strides[1] + k * v->strides[2] + l * v->strides[3];
+    return v->offset + i * v->strides[0] + j * v->strides[1] + k * v->strides[2] +
+           l * v->strides[3];
 }
 
 /* A step's arrays, the step done with them; `made`: bits of the views that it makes. */
@@ -117,7 +118,8 @@ static const shape shapes[] = {
     {2, 8, 7, 7, 8, 3, 3, 1, 2, 2, 2, 8}, {3, 1, 6, 6, 5, 1, 1, 1, 0, 0, 1, 1},
     {1, 16, 5, 5, 1, 5, 5, 1, 0, 0, 1, 1}};
 
-static wb__view picture(wb_dtype t, int buffer, int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc)
+static wb__view picture(wb_dtype t, int buffer, int64_t n, int64_t c, int64_t h, int64_t w,
+                        bool nhwc)
 {
     wb__view v = {.dtype = t, .buffer = buffer, .ndim = 4, .offset = 16, .dims = {n, c, h, w},
                   .strides = {c * h * w, h * w, w, 1}};
@@ -161,7 +163,8 @@ static void by_loops(const shape *p, const arrays *r, double *made, double *size
                     const double vw = kind == WB__CONV_GRAD_WEIGHT ? 1 : value(r, 1, k, c, u, v);
                     const double vy = kind == WB__CONV_FORWARD ? 1 : value(r, 2, n, k, oh, ow);
                     const int64_t to = kind == WB__CONV_FORWARD ? at(y, n, k, oh, ow)
-                                     : kind == WB__CONV_GRAD_INPUT ? at(x, n, g, h, q) : at(w, k, c, u, v);
+                                     : kind == WB__CONV_GRAD_INPUT ? at(x, n, g, h, q)
+                                                                   : at(w, k, c, u, v);
                     made[to] += vx * vw * vy;
                     size[to] += fabs(vx * vw * vy);
                 }
@@ -232,7 +235,8 @@ static wb__step attention(wb_dtype dtype, int64_t n, int64_t h, int64_t t, int64
         const int64_t last = i == LSE ? 1 : width;
         wb__view v = {.dtype = i == LSE ? WB_F32 : dtype, .buffer = i, .ndim = 4,
                       .dims = {n, h, t, last}, .strides = {h * t * last, t * last, last, 1}};
-        if (packed && i != LSE) v.strides[0] = t * h * last, v.strides[1] = last, v.strides[2] = h * last;
+        if (packed && i != LSE)
+            v.strides[0] = t * h * last, v.strides[1] = last, v.strides[2] = h * last;
         s.views[i] = v;
     }
     return s;
@@ -412,8 +416,10 @@ TEST(test_left_to_ours)
 TEST(test_layouts)
 {
     static const struct { int c, k; wb_dtype dtype; int precision; bool nhwc; } list[] = {
-        {64, 64, WB_BF16, WB__PRECISION_HIGHEST, true}, {3, 64, WB_F16, WB__PRECISION_HIGHEST, true},
-        {20, 64, WB_BF16, WB__PRECISION_HIGHEST, false}, {64, 12, WB_F16, WB__PRECISION_HIGHEST, false},
+        {64, 64, WB_BF16, WB__PRECISION_HIGHEST, true},
+        {3, 64, WB_F16, WB__PRECISION_HIGHEST, true},
+        {20, 64, WB_BF16, WB__PRECISION_HIGHEST, false},
+        {64, 12, WB_F16, WB__PRECISION_HIGHEST, false},
         {64, 64, WB_F32, WB__PRECISION_HIGHEST, false}, {64, 12, WB_F32, WB__PRECISION_HIGH, true},
         {64, 10, WB_F32, WB__PRECISION_HIGH, false}};
     for (size_t i = 0; i < WB__COUNT(list); i++) {

@@ -65,7 +65,8 @@ TEST(test_functions)
     int different = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         const char *name = functions[i].name;
-        const bool structs = !strcmp(name, "cuMemPoolCreate") || !strcmp(name, "cuMemPoolSetAccess");
+        const bool structs =
+            !strcmp(name, "cuMemPoolCreate") || !strcmp(name, "cuMemPoolSetAccess");
         if (functions[i].same == !structs) continue;
         print_error("%s is declared otherwise in cuda.h or nvrtc.h\n", name);
         different++;

@@ -1,5 +1,5 @@
-/* The CUDA backend by itself, on the test double of the driver: what it says where there is no
- * driver, which devices there are, their memory, and copies. */
+/* The CUDA backend by itself, on the test double of the driver: its errors where there is no
+ * driver, its devices, their memory, and copies. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"

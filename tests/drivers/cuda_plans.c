@@ -1,7 +1,7 @@
-/* Every graph that the CUDA backend asks cuDNN for, finished by the real cuDNN for GPUs that are
- * not here: it makes plans from a device's properties.  (Plans of some engines are compiled at
- * run time and handed to the driver, for which a stand-in takes them.)  Nothing is run: results
- * are tested on the double of cuDNN. */
+/* Every graph that the CUDA backend builds for cuDNN, planned by the real cuDNN for GPUs that are
+ * not in this machine: it plans from a device's properties.  (Some engines compile at run time and
+ * load the result with the driver; a substitute for the driver accepts it.)  No plan is run:
+ * cuda_dnn.c tests results, on the double of cuDNN. */
 #include "test.h"
 
 #include "backend/cuda/dnn.h"
@@ -34,8 +34,9 @@ static wb__dnn_target target_of(int which)
     wb__dnn_target t = {.f = &dnn, .memory = devices[which].memory};
     assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
                                                  &t.properties), 0);
-    assert_int_equal(dnn.BackendSetAttribute(t.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                             CUDNN_TYPE_CHAR, (int64_t)strlen(text), text), 0);
+    const int json = CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
+    assert_int_equal(dnn.BackendSetAttribute(t.properties, json, CUDNN_TYPE_CHAR,
+                                             (int64_t)strlen(text), text), 0);
     assert_int_equal(dnn.BackendFinalize(t.properties), 0);
     return t;
 }
@@ -192,7 +193,7 @@ static wb__step attention(const heads *h, wb_dtype dtype, int kind, bool causal)
         wb__view v = {.dtype = lse ? WB_F32 : dtype, .ndim = 4, .dims = {h->n, n, t, lse ? 1 : d},
                       .strides = {n * t * d, t * d, d, 1}};
         if (lse) v.strides[0] = n * t, v.strides[1] = t, v.strides[2] = 1, v.strides[3] = 0;
-        else if (h->packed)     /* [N, T, 3, H, D]: q, k and v side by side, as one product made them */
+        else if (h->packed)     /* [N, T, 3, H, D]: one product computed q, k and v side by side */
             v.strides[0] = t * 3 * n * d, v.strides[1] = d, v.strides[2] = 3 * n * d;
         step.views[i] = v;
     }

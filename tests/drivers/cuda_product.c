@@ -320,9 +320,9 @@ TEST(test_behind_a_product)
         for (size_t t = 0; t < WB__COUNT(dtypes); t++)
             for (int turned = 0; turned < 4; turned++) {
                 if (dtypes[t] == WB_F64 && (list[i].aux || list[i].act == WB__OP_gelu)) continue;
-                run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33, .a_turned = turned & 1,
-                               .b_turned = turned & 2, .bias = list[i].bias, .act = list[i].act,
-                               .aux = list[i].aux},
+                run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33,
+                               .a_turned = turned & 1, .b_turned = turned & 2,
+                               .bias = list[i].bias, .act = list[i].act, .aux = list[i].aux},
                     list[i].impl);
             }
 }
@@ -349,7 +349,8 @@ TEST(test_beside_a_product)
             product p = {.dtype = dtypes[t], .m = 24, .n = 40, .k = 33, .a_turned = turned & 1,
                          .b_turned = turned & 2, .c_turned = turned & 4};
             if (p.dtype == WB_F64) continue;
-            for (p.sums = WB__SUMS_OF_A; p.sums <= WB__SUMS_OF_B; p.sums++) run(&p, "cuBLASLt sums");
+            for (p.sums = WB__SUMS_OF_A; p.sums <= WB__SUMS_OF_B; p.sums++)
+                run(&p, "cuBLASLt sums");
             if (p.c_turned) continue;
             p.sums = WB__SUMS_OF_C;
             p.act = WB__OP_gelu_slope, p.aux = WB__AUX_FACTOR;

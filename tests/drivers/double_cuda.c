@@ -229,7 +229,8 @@ TEST(items_know_their_places)
     unsigned got[3 * 2 * 2 * 24];
     for (int backward = 0; backward < 2; backward++) {
         setenv("VGPU_ORDER", backward ? "backward" : "forward", 1);
-        OK(cuLaunchKernel(kernel(0, "places"), 3, 2, 2, 4, 3, 2, 0, home, (void *[]){&x, &a}, NULL));
+        OK(cuLaunchKernel(kernel(0, "places"), 3, 2, 2, 4, 3, 2, 0, home, (void *[]){&x, &a},
+                          NULL));
         OK(cuMemcpyDtoHAsync_v2(got, x, sizeof got, home));
         for (unsigned i = 0; i < 12; i++)
             for (unsigned j = 0; j < 24; j++) assert_int_equal(got[i * 24 + j], i * 1000 + j);

@@ -1,5 +1,5 @@
-/* The OpenCL backend by itself: what it says where there is no driver, which devices there are,
- * their memory, and copies. */
+/* The OpenCL backend by itself: its errors where there is no driver, its devices, their memory,
+ * and copies. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"

@@ -1,5 +1,6 @@
-/* Products by CLBlast, which small ones never meet unless they are told to: every way in which
- * operands may lie, batches, what comes behind a product, and what is left to our own kernels. */
+/* Products by CLBlast, which this test also asks for small products, that otherwise use Weber's
+ * kernels: all layouts of the operands, batches, epilogues, and the products that CLBlast does not
+ * support. */
 #include "test.h"
 
 #include "row_value.h"
@@ -95,8 +96,9 @@ static void compare(const product *p, const wb__step *s, void *const *x)
     assert_int_equal(untouched, size_of(&v[2]) - inside);
 }
 
-/* Computes it; `impl` is who must have done it, `why` what must be said otherwise. */
-static void run(const product *p, const char *impl, const char *why)
+/* Computes the product and checks it; `impl` must be the kernel's implementation (NULL: any),
+ * `reason` the reason why no library computes it (NULL: there must be none). */
+static void run(const product *p, const char *impl, const char *reason)
 {
     const size_t element = wb__dtype_size(p->dtype);
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3 + p->bias, .epilogue = p->act,
@@ -122,7 +124,7 @@ static void run(const product *p, const char *impl, const char *why)
     wb__kernel *k = NULL;
     if (b->prepare(d, &s, &k)) fail_msg("%s", wb_error());
     if (impl) assert_string_equal(k->impl, impl);
-    if (why) assert_string_equal(k->reason, why);
+    if (reason) assert_string_equal(k->reason, reason);
     else assert_null(k->reason);
     void *workspace = b->allocate(d, k->workspace);
     const wb__number none = {.f = 0};

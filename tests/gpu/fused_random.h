@@ -60,8 +60,8 @@ static inline void draw_space(wb__space *s, int ndim, int outer, int rows)
 
 /* A dense view, its dimensions in any order in memory; broadcast along `flat`; sometimes backwards
  * or with gaps. */
-static inline void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t, const bool *flat,
-                      bool is_new, int buffer)
+static inline void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t,
+                             const bool *flat, bool is_new, int buffer)
 {
     int order[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) order[i] = i;
@@ -208,10 +208,11 @@ static inline void add_reduce_columns(program *p)
                        : op == WB__OP_sum ? p->bound[a] * (double)cols : p->bound[a];
     if (bound > 1e6) return;
     p->bound[p->f.n_instr] = bound;
+    const int reg = p->instr[a].reg;
     wb__instr *in =
-        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_PER_ROW,
-                        op == WB__OP_argmax ? WB_I32
-                        : op == WB__OP_sum  ? some_dtype(p->instr[a].reg) : whole_dtype(p->instr[a].reg));
+        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : reg, WB__LEVEL_PER_ROW,
+            op == WB__OP_argmax ? WB_I32
+            : op == WB__OP_sum  ? some_dtype(reg) : whole_dtype(reg));
     in->op = (uint16_t)op;
     in->a = a;
 }
@@ -335,9 +336,9 @@ static inline void fill(program *p, void **buffers)
 
 static inline void print_program(const program *p)
 {
-    static const char *kinds[] =
-        {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "reduce_columns", "reduce_rows",
-                                  "reduce_all", "store"};
+    static const char *kinds[] = {
+        "load", "number", "iota", "uniform", "gaussian", "row", "cast", "reduce_columns",
+        "reduce_rows", "reduce_all", "store"};
     static const char *regs[] = {"f32", "f64", "i32", "i64"}, *levels[] = {"one", "row", "full"};
     for (int s = 0; s < p->f.n_segments; s++) {
         const wb__space *sp = &p->spaces[s];

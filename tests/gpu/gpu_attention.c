@@ -43,7 +43,10 @@ typedef struct {
     int gap;
 } setting;
 
-static int64_t size_of(const wb__view *v) { return v->dims[0] * v->dims[1] * v->dims[2] * v->dims[3]; }
+static int64_t size_of(const wb__view *v)
+{
+    return v->dims[0] * v->dims[1] * v->dims[2] * v->dims[3];
+}
 
 static int64_t place(const wb__view *v, int64_t i)
 {
@@ -130,7 +133,8 @@ static void compare(const setting *s, const operand *p, int which, unsigned char
         const int64_t at = place(&p->view, i);
         const double x = get(p, got, at);
         if (!(fabs(x - p->want[i]) <= unit * (most + 0.01)))
-            fail_msg("%s %lld,%lld,%lldx%lld,%lld,%lld causal %d: element %lld of %d is %.9g, not %.9g",
+            fail_msg("%s %lld,%lld,%lldx%lld,%lld,%lld causal %d: "
+                     "element %lld of %d is %.9g, not %.9g",
                      wb_dtype_name(t), (long long)s->n, (long long)s->h, (long long)s->q,
                      (long long)s->k, (long long)s->d, (long long)s->e, s->causal, (long long)i,
                      which, x, p->want[i]);
@@ -166,7 +170,8 @@ static void check(setting s)
     }
     for (int64_t z = 0; z < s.n * s.h; z++) reference_head(&s, p, z, scale);
     run_twice(&s, &step, p, O, 2);
-    for (int64_t i = 0; i < size_of(&p[O].view); i++) put(&p[O], place(&p[O].view, i), p[O].want[i]);
+    for (int64_t i = 0; i < size_of(&p[O].view); i++)
+        put(&p[O], place(&p[O].view, i), p[O].want[i]);
     for (int64_t i = 0; i < size_of(&p[LSE].view); i++)
         put(&p[LSE], place(&p[LSE].view, i), p[LSE].want[i]);
     step.variant = WB__ATTENTION_GRAD;
@@ -188,7 +193,8 @@ TEST(sizes)
         for (int causal = 0; causal < 2; causal++) {
             const int64_t *l = list[i];
             if (causal && l[2] > l[3]) continue;
-            check((setting){WB_F32, l[0], l[1], l[2], l[3], l[4], l[5], causal, i % 2, i % 3 ? 0 : 4});
+            check((setting){WB_F32, l[0], l[1], l[2], l[3], l[4], l[5], causal, i % 2,
+                            i % 3 ? 0 : 4});
         }
 }
 

@@ -99,8 +99,8 @@ TEST(empty)
                 reduction_of(&h, WB__REDUCE_ALL, ops[o], x, out, views[0][o]);
                 views[1][o] = view_of(&h, WB_F32, 0, 1);
                 reduction_of(&h, WB__REDUCE_ROWS, ops[o], x, out, views[1][o]);
-                views[2][o] = store(&h, reduction_of(&h, WB__REDUCE_COLUMNS, ops[o], x, out, -1), WB_F32,
-                                    1, 0);
+                views[2][o] = store(&h, reduction_of(&h, WB__REDUCE_COLUMNS, ops[o], x, out, -1),
+                                    WB_F32, 1, 0);
             }
             store(&h, x, WB_F32, c, 1);
             for (int i = 0; i < h.f.n_views; i++)

@@ -96,8 +96,9 @@ static inline bool no_device(void)
 enum { MOST_MEMORIES = 160 };
 
 /* A program on a device; buffers are the host's, and come back. */
-static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fused *f, int n_buffers,
-                   void *const *buffers, const size_t *bytes, const wb__number *numbers)
+static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fused *f,
+                          int n_buffers, void *const *buffers, const size_t *bytes,
+                          const wb__number *numbers)
 {
     const wb__step step = {.kind = WB__STEP_FUSED, .fused = *f};
     void *memory[MOST_MEMORIES];
@@ -114,7 +115,8 @@ static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fu
     memset(rubbish, 0x7f, room);
     assert_int_equal(b->upload(d, workspace, 0, rubbish, room), 0);
     free(rubbish);
-    if (b->launch(d, k, memory, NULL, workspace, 128, numbers)) fail_msg("%s: %s", b->name, wb_error());
+    if (b->launch(d, k, memory, NULL, workspace, 128, numbers))
+        fail_msg("%s: %s", b->name, wb_error());
     for (int i = 0; i < n_buffers; i++) {
         assert_int_equal(b->download(d, buffers[i], memory[i], 0, bytes[i]), 0);
         b->release(d, memory[i], bytes[i] + 64);

@@ -81,8 +81,10 @@ static const char *text_of_step(const wb__step *s)
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
         for (int d = -1; d < v->ndim && at < sizeof text - 60; d++)
-            at += d < 0 ? (size_t)snprintf(text + at, sizeof text - at, " %s", wb_dtype_name(v->dtype))
-                        : (size_t)snprintf(text + at, sizeof text - at, "%s%lld/%lld", d ? "," : " ",
+            at += d < 0 ? (size_t)snprintf(text + at, sizeof text - at, " %s",
+                                           wb_dtype_name(v->dtype))
+                        : (size_t)snprintf(text + at, sizeof text - at, "%s%lld/%lld",
+                                           d ? "," : " ",
                                            (long long)v->dims[d], (long long)v->strides[d]);
     }
     return text;
@@ -124,7 +126,8 @@ static unsigned char *magnitudes(const wb__step *s, const buffer *b, int result)
     return memory[result];
 }
 
-static void compare(const wb__step *s, const buffer *b, int at, bool exact, const unsigned char *size)
+static void compare(const wb__step *s, const buffer *b, int at, bool exact,
+                    const unsigned char *size)
 {
     const bool f64 = b->type == WB_F64;
     const double sum = f64 ? 16 * 0x1p-52 : 16 * 0x1p-23;
@@ -215,7 +218,8 @@ static wb__view image(wb_dtype t, int64_t n, int64_t c, int64_t h, int64_t w, bo
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-enum { A_TURNED = 1, B_TURNED = 2, C_TURNED = 4, GAPS = 8, A_SHARED = 16, B_SHARED = 32, BIAS = 64 };
+enum { A_TURNED = 1, B_TURNED = 2, C_TURNED = 4, GAPS = 8 };
+enum { A_SHARED = 16, B_SHARED = 32, BIAS = 64 };
 
 static void product(wb_dtype t, int64_t outer, int64_t batch, int64_t m, int64_t n, int64_t k,
                     int how, wb__op act)
@@ -284,7 +288,8 @@ typedef struct {
     int64_t n, c, h, w, k, kh, kw, stride[2], dilation[2], pad[4], groups;
 } shape;
 
-static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layouts, bool bias, int act)
+static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layouts, bool bias,
+                        int act)
 {
     wb__step s = {.kind = WB__STEP_CONV, .variant = kind, .n_views = bias ? 4 : 3, .epilogue = act};
     const int64_t size[2] = {
@@ -299,7 +304,8 @@ static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layo
     s.views[1] = image(t, c->k, c->c / c->groups, c->kh, c->kw, false);
     s.views[2] = image(t, c->n, c->k, size[0], size[1], layouts & 2);
     s.views[3] = view_of(t, 1, kind == WB__CONV_GRAD_INPUT ? &c->c : &c->k, NULL, 0);
-    static const int result[] = {[WB__CONV_FORWARD] = 2, [WB__CONV_GRAD_INPUT] = 0, [WB__CONV_GRAD_WEIGHT] = 1};
+    static const int result[] = {
+        [WB__CONV_FORWARD] = 2, [WB__CONV_GRAD_INPUT] = 0, [WB__CONV_GRAD_WEIGHT] = 1};
     check(&s, result[kind], false);
 }
 
@@ -349,7 +355,8 @@ static void test_convolution_dtypes(void **unused)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-/* Equal values, so that the first maximum is told from others, and NaN here and there. */
+/* Few distinct values, so that a window has several equal maxima, of which the first must be found;
+ * and some NaN. */
 static void coarse(buffer *b, const void *context)
 {
     const wb__step *s = context;

@@ -123,7 +123,8 @@ TEST(products)
 
 TEST(convolutions)
 {
-    static const int64_t channels[][3] = {{1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
+    static const int64_t channels[][3] = {
+        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(channels); i++)
             for (int kind = 0; kind < 3; kind++) {
@@ -200,7 +201,7 @@ TEST(running_sums)
 
 TEST(attention)
 {
-    static const int64_t sizes[][4] = {     /* heads, places, depth, width of v; the last needs 64 bits */
+    static const int64_t sizes[][4] = { /* heads, length, depth, width of v; the last: 64 bits */
         {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
     for (size_t t = 0; t < 3; t++)
         for (size_t i = 0; i < WB__COUNT(sizes); i++) {
@@ -210,8 +211,9 @@ TEST(attention)
                 .kind = WB__STEP_ATTENTION, .variant = WB__ATTENTION_FORWARD, .n_views = 5,
                 .attention = {.scale = 0.125, .causal = i % 2},
                 .views = {VIEW(f, 0, 2, h, n, d), VIEW(f, 1, 2, h, n, d), VIEW(f, 2, 2, h, n, e),
-                          VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1), VIEW(f, 5, 2, h, n, e),
-                          VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d), VIEW(f, 8, 2, h, n, e)}};
+                          VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1),
+                          VIEW(f, 5, 2, h, n, e), VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d),
+                          VIEW(f, 8, 2, h, n, e)}};
             assert_int_equal(check(&s, false), 1);
             s.variant = WB__ATTENTION_GRAD;
             s.n_views = 9;

@@ -90,8 +90,8 @@ typedef struct {
 
 static int error(void) { return wb_error_code() ? (int)wb_error_code() : -1; }
 
-/* A device that does not start is no error for wb_get_device, which then means the CPU; for want of
- * memory it is tried again. */
+/* wb_get_device returns the CPU, without an error, where the device does not start; if the start
+ * failed for lack of memory, a second call tries again. */
 static int find(program *p)
 {
     if (wb_using(BACKEND)) return error();
@@ -109,7 +109,10 @@ static int build(program *p)
     return 0;
 }
 
-static int set_up(program *p) { return (p->o = wb_setup(wb_Adam(.eta = 0.01), p->m)) ? 0 : error(); }
+static int set_up(program *p)
+{
+    return (p->o = wb_setup(wb_Adam(.eta = 0.01), p->m)) ? 0 : error();
+}
 static int load(program *p) { return (p->l = make_loader(p->d)) ? 0 : error(); }
 
 /* Batch number p->step, also where an epoch broke off before it. */
@@ -243,7 +246,10 @@ static int64_t base;
 #ifndef TOLERANCE
 #define TOLERANCE 0
 #endif
-static bool is_near(double x, double wanted) { return fabs(x - wanted) <= TOLERANCE * fabs(wanted); }
+static bool is_near(double x, double wanted)
+{
+    return fabs(x - wanted) <= TOLERANCE * fabs(wanted);
+}
 
 static bool is_plain(const numbers *n)
 {
@@ -298,7 +304,7 @@ static void undisturbed(void)
     check_left("and then");
 }
 
-/* n from 1 on in equal strides, so that there are about as many as wanted. */
+/* The stride between the numbers of failing calls with which about this many of all calls fail. */
 static int64_t spread(int64_t all, int64_t wanted)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -168,7 +168,7 @@ static bool run_all(void)
                  WIFSIGNALED(status) ? "ended by signal %d" : "ended with status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         note_failure(shared->current[j], text);
-        if (!shared->current[j]) left--;        /* not while a program ran: leaks, say */
+        if (!shared->current[j]) left--;        /* no program ran: a leak at the end, for example */
         else pids[j] = start(j, until);
     }
     return true;

@@ -450,7 +450,7 @@ static bool gradient(const program *p, const instruction *s, const value *v, int
         return false;
     for (int i = 0; i < here; i++) {
         op_kind op = p->step[i].op;
-        /* how a gradient depends on what lies between is a matter of its formula */
+        /* the formula of a gradient decides how the gradient depends on the values between */
         if ((op == OP_GRADIENT || op == OP_JACOBIAN) && p->step[s->in[1]].op > OP_VARIABLE)
             return false;
         if (op == OP_ASSIGN) return false;

@@ -253,7 +253,8 @@ static void run_plain(const program *p, const value *want, verdict *v)
     for (int k = 0; good && k < p->n_wanted; k++)
         compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
     if (good) compare_variables(p, t, want, 0, v);
-    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v))
+        fail(v, 0, -1000, "closing the scope");
 }
 
 typedef struct { const program *p; wb_tensor **t; verdict *v; } recording;
@@ -313,7 +314,8 @@ static void run_compiled(const program *p, value *want, verdict *v)
         if (!v->failed) compare_variables(p, t, want, call, v);
     }
     for (int i = 0; i < p->n; i++) free(start[i]);
-    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v))
+        fail(v, 0, -1000, "closing the scope");
 }
 
 bool run_program(const program *p, verdict *v)

@@ -318,7 +318,7 @@ void two_devices(const char *name, const char *tag)
     }
 }
 
-/* The driver says that it has no more, while other sizes are cached: they go back. */
+/* The driver is out of memory while blocks of other sizes are cached: the cache frees them. */
 void cached_sizes_go_back(void)
 {
     const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;

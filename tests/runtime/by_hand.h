@@ -80,7 +80,7 @@ void keep_programs(const char *name, const char *value, const char *after);
 void cannot_be(test_step step, const char *const *facts);
 #define CANNOT_BE(step, ...) cannot_be(step, FACTS(__VA_ARGS__))
 
-/* ---- a plan: variable = n·in, in pieces; then out = n·(variable + 1), by way of the workspace  */
+/* ---- a plan: variable = n·in, in parts; then out = n·(variable + 1), through the workspace --- */
 
 enum { IN, VARIABLE, OUT, ARENA, BUFFERS };
 extern const wb__buffer kinds[BUFFERS];

@@ -87,7 +87,8 @@ static int use(things *t)
     for (int i = 0; i < N; i++)
         assert_true(y[i] == (i >= 10 && i < 20 ? 3 * (x[i] + 1) : x[i]));
     b->trim(d);
-    if ((e = b->upload(d, t->y, 0, x, BYTES)) || (e = b->wait(d)) || (e = b->wait(t->d[1]))) return e;
+    if ((e = b->upload(d, t->y, 0, x, BYTES)) || (e = b->wait(d)) || (e = b->wait(t->d[1])))
+        return e;
     return b->graph ? use_graph(t, x) : 0;
 }
 

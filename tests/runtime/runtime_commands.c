@@ -7,8 +7,8 @@
 
 /* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
 
-/* A process reads WEBER_DEBUG once, so in one of its own: the launch itself fails, and the error
- * says of what; a graph, which would not, is not made. */
+/* In a process of its own, since a process reads WEBER_DEBUG once.  With `sync` the launch itself
+ * fails, and its error describes the command; a graph could not do this, so none is made. */
 static int sync_goes_wrong(void)
 {
     setenv("WEBER_DEBUG", "sync", 1);
@@ -27,8 +27,8 @@ static int sync_goes_wrong(void)
     wb__graph *graph = NULL;
     if (b->graph(d, &s, &graph) != WB_ERROR_UNSUPPORTED) return 3;
     if (!b->launch(d, k, buffers, NULL, NULL, 0, &one)) return 4;
-    return HAS_FACTS(wb_error(), "memory:0", "sync", "LOST", "5", "copy", "[40000000] f32", "(test)",
-                     "kernel slow", "625000 x 1 x 1", "64 x 1 x 1")
+    return HAS_FACTS(wb_error(), "memory:0", "sync", "LOST", "5", "copy", "[40000000] f32",
+                     "(test)", "kernel slow", "625000 x 1 x 1", "64 x 1 x 1")
                ? 0
                : 5;
 }
@@ -165,9 +165,9 @@ TEST(programs_are_kept)
 
 /* ---- lost devices ---------------------------------------------------------------------------- */
 
-/* A kernel that leaves its memory ends the device for this process: that is said, again and
- * again, with the first cause; releases are harmless; the other device works; and so does this
- * one anew. */
+/* A kernel that accesses memory out of bounds makes the device unusable: each later call fails with
+ * the first cause; releases are harmless; the other device works; and so does this device after it
+ * is opened anew. */
 TEST(lost_device)
 {
     const wb_device *d = dev[0];

@@ -179,7 +179,8 @@ static void *work(void *argument)
     void *buffers[BUFFERS];
     float x[N], y[N];
     intptr_t wrong = 0;
-    for (int i = 0; i < BUFFERS; i++) wrong |= !(buffers[i] = b->allocate(shared.d, kinds[i].bytes));
+    for (int i = 0; i < BUFFERS; i++)
+        wrong |= !(buffers[i] = b->allocate(shared.d, kinds[i].bytes));
     for (int turn = 0; turn < 40 && !wrong; turn++) {
         const wb__number n = {.f = id + turn};
         fill(x, N, (float)(id * 10 + turn));

@@ -6,8 +6,8 @@ static const char *const codes[] = {"NOTHING", "NO_MEMORY", "FAILS", "NO_SUCH_NA
 
 /* ---- what there is --------------------------------------------------------------------------- */
 
-static const char *const kind_names[] = {"events", "programs", "kernels", "pinned blocks", "recordings",
-                                         "graphs", "blocks", "open devices"};
+static const char *const kind_names[] = {"events",     "programs", "kernels", "pinned blocks",
+                                         "recordings", "graphs",   "blocks",  "open devices"};
 static _Atomic int64_t alive[KINDS], wrong;
 static char first_wrong[200];
 
@@ -342,11 +342,11 @@ static void mark(queue *q, event *e)
     gpu_put(q, (command){.action = MARK, .ticket = e->last});
 }
 
-/* The event that a command makes, where it is wanted. */
+/* The event of a command, if the caller asks for it. */
 static void make_event(queue *q, void **wanted)
 {
     if (!wanted) return;
-    if (!gpu_driver.objects) is_wrong("an event is wanted");
+    if (!gpu_driver.objects) is_wrong("an event is asked for");
     *wanted = made(EVENTS, sizeof(event));
     mark(q, *wanted);
 }

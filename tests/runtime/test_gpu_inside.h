@@ -85,9 +85,9 @@ unsigned char *gpu_reach(uint64_t at, size_t from, size_t bytes);
 void gpu_drop_ticket(ticket *t);
 void gpu_drop_graph(graph *g);
 void gpu_put(queue *q, command c);
-/* Runs one command: of the queue that is wanted, or that it waits for, where the schedule is
- * lazy. */
-void gpu_run_one(queue *wanted);
+/* Runs one command.  With the lazy schedule it is a command of the queue `awaited`, or of a queue
+ * whose event that queue waits for. */
+void gpu_run_one(queue *awaited);
 void gpu_run_queue(queue *q);
 
 #endif

@@ -6,8 +6,9 @@
 unsigned char *gpu_reach(uint64_t at, size_t from, size_t bytes)
 {
     for (const block *m = gpu_memory; m; m = m->next) {
-        const size_t begins = gpu_driver.objects ? (uint64_t)(uintptr_t)m == at ? from : m->bytes + 1
-                                             : at + from - (uint64_t)(uintptr_t)m->data;
+        const size_t begins = !gpu_driver.objects ? at + from - (uint64_t)(uintptr_t)m->data
+                              : (uint64_t)(uintptr_t)m == at ? from
+                                                             : m->bytes + 1;
         if (begins <= m->bytes && bytes <= m->bytes - begins) return m->data + begins;
     }
     return NULL;
@@ -192,20 +193,21 @@ static int pick(int n)
     const char *how = gpu_variable("TEST_GPU_SCHEDULE");
     if (how && !strcmp(how, "latest")) return n - 1;
     if (!how || strncmp(how, "random", 6)) return (int)(++turn % (uint64_t)n);
-    state = (state ? state : strtoull(how + 7, NULL, 10)) * 6364136223846793005u + 1442695040888963407u;
+    state = (state ? state : strtoull(how + 7, NULL, 10)) * 6364136223846793005u +
+            1442695040888963407u;
     return (int)((state >> 33) % (uint64_t)n);
 }
 
-void gpu_run_one(queue *wanted)
+void gpu_run_one(queue *awaited)
 {
     queue *ready[2 * WB__GPU_QUEUES];
     int n = 0;
     const char *how = gpu_variable("TEST_GPU_SCHEDULE");
     if (how && !strcmp(how, "lazy"))
-        for (; n < 2 * WB__GPU_QUEUES && !is_ready(wanted); n++)
-            wanted = wanted->first->ticket->queue;
+        for (; n < 2 * WB__GPU_QUEUES && !is_ready(awaited); n++)
+            awaited = awaited->first->ticket->queue;
     if (how && !strcmp(how, "lazy")) {
-        run_first(wanted);
+        run_first(awaited);
         return;
     }
     for (int d = 0; d < 2; d++)
