@@ -36,7 +36,7 @@ TEST(test_table)
     assert_non_null(strstr(p.out, "CPU      works         0. "));
     prints_row("Metal: This version of Weber comes without a backend for Metal; such a GPU can be "
                "used through its OpenCL driver: wb_using(\"OpenCL\").", "");
-    assert_null(strstr(p.out, "\nCUDA: "));     /* nothing is missing */
+    assert_null(strstr(p.out, "\nCUDA: "));     /* no line about a missing library */
     prints_row("preference: none", "");
 }
 
@@ -133,7 +133,7 @@ TEST(test_backend)
     assert_true(is_like(p.err, expected));
 }
 
-/* A preference of a file found upwards commands no terminal. */
+/* Escape sequences in a preference, from a file of a folder above, do not reach the terminal. */
 TEST(test_escapes)
 {
     process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = 'C\x1b[2J\x1b]0;x\x07'\n");
@@ -168,7 +168,7 @@ TEST(test_help)
     }
 }
 
-/* What cannot be written is no success. */
+/* The exit status is not 0 if the output cannot be written. */
 TEST(test_full)
 {
     static const char *const commands[] = {"devices", "backend", "version", "help"};

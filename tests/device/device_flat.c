@@ -10,7 +10,7 @@
 
 enum { STEPS = 100, SETTLED = 2, INSTANCES = 16, BATCH = 16, BATCHES = 5 };
 enum { FEATURES = 96, CLASSES = 10 };
-enum { COPY = BATCH * FEATURES * 4 + 2048 };    /* of a batch, and what is rounded up */
+enum { COPY = BATCH * FEATURES * 4 + 2048 };    /* bytes of a batch, and for rounding up */
 
 typedef struct { int64_t device[STEPS], host[STEPS]; } record;
 
@@ -21,9 +21,9 @@ static int64_t held_of(const wb_device *d)
     return m.used + m.cached;
 }
 
-/* In the first steps the loader has time to prepare as much ahead as it will.  Small blocks that a
- * loader's thread took are kept by this one, which gives them back, in a list whose length is
- * bounded: they do not count. */
+/* Records the memory after step i.  The first steps pause so that the loader can prefetch as many
+ * batches as it may.  This thread frees the small blocks that the loader's thread allocated, and
+ * keeps them in a list of bounded length: the trim excludes them. */
 static void note(record *r, int i, const wb_device *d)
 {
     if (i < SETTLED) usleep(50000);
@@ -32,9 +32,10 @@ static void note(record *r, int i, const wb_device *d)
     r->host[i] = wb_memory_used();
 }
 
-/* The host's varies with the batches that are under way.  Where plans are one command and
- * batches come at more addresses than it has instances for, it takes memory for a copy of one,
- * once; when, depends on how the loader's thread and this one meet. */
+/* Host memory varies with the number of prefetched batches.  A plan that is one command has a
+ * bounded number of instances, one for each set of addresses.  When batches come at more addresses
+ * than that, it allocates memory for a copy of a batch, once, at a step that depends on the timing
+ * of the threads. */
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
     const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
@@ -167,7 +168,7 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
 {
     wb_memory m;
     wb_device_memory start, end;
-    wb__cache_clear();                  /* no arena of an earlier plan */
+    wb__cache_clear();                  /* frees the arenas of earlier plans */
     if (wb_memory_estimate(1, &x, &m)) fail_msg("%s", wb_error());
     if (wb_device_memory_of(d, &start)) fail_msg("%s", wb_error());
     assert_true(m.peak == m.arena + m.inputs + m.outputs && m.arena > 4096 && m.inputs > 4096);

@@ -33,7 +33,7 @@ TEST(every_dtype_there_and_back)
             wb_tensor *y = wb_to(x, devices[d], .dtype = WB_KEEP);
             if (!y) fail_msg("%s", wb_error());
             assert_ptr_equal(wb_device_of(y), devices[d]);
-            assert_ptr_equal(wb_to(y, devices[d]), y);          /* it is there: the same object */
+            assert_ptr_equal(wb_to(y, devices[d]), y);          /* already there: the same object */
             wb_tensor *next = wb_to(y, devices[(d + 1) % n_devices], .dtype = WB_KEEP);
             assert_true(!next || same_bits(next, x));   /* the next device may lack the dtype */
             wb_tensor *back = wb_cpu(y);
@@ -61,7 +61,7 @@ TEST(doubles_become_floats_on_a_gpu)
     if (n_devices == n_cpus) return;
     wb_tensor *y = wb_to(x, devices[n_cpus]);
     assert_int_equal(wb_dtype_of(y), WB_F32);
-    assert_int_equal(wb_dtype_of(wb_cpu(y)), WB_F32);           /* what was lost stays lost */
+    assert_int_equal(wb_dtype_of(wb_cpu(y)), WB_F32);           /* not F64 again */
     assert_true(wb_item(wb_sum(wb_cpu(y))) != wb_item(wb_sum(x)));
 }
 
@@ -92,7 +92,7 @@ TEST(mixing_is_an_error)
         assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
         FAILED(WB_ERROR_DEVICE, "wb_to");
         assert_int_equal(wb_assign(v, wb_to(y, devices[0])), 0);
-        /* numbers have no device */
+        /* scalars and constant tensors are not bound to a device */
         assert_true(same_bits(wb_cpu(wb_mul(y, wb_scalar(2))), wb_mul(x, wb_scalar(2))));
         assert_true(same_bits(wb_cpu(wb_add(y, wb_zeros(2, 3))), x));
         wb_tensor *counted = wb_mul(y, wb_astype(wb_arange(3, WB_I32), WB_F32));
@@ -111,7 +111,7 @@ TEST(a_number_that_was_read_still_fits_everywhere)
     }
 }
 
-/* And so does what was moved: it is as it was. */
+/* A move does not bind the original constant tensor to a device: it is still usable anywhere. */
 TEST(numbers_that_were_moved_still_fit_everywhere)
 {
     for (int d = 0; d < n_devices; d++) {
@@ -168,8 +168,8 @@ TEST(gradients_pass_through_moves)
     }
 }
 
-/* What is moved is also used where it was: the gradient that comes back is computed on the way,
- * among tensors that the walk has yet to pass. */
+/* A moved tensor is also used on its first device: the gradient's walk gets one contribution there
+ * and another through the move, which it passes before tensors that are older. */
 TEST(gradients_pass_beside_moves)
 {
     for (int d = 0; d < n_devices; d++) {
@@ -188,7 +188,8 @@ TEST(gradients_pass_beside_moves)
     }
 }
 
-/* Also one that depends on numbers alone, and was read before the update. */
+/* A gradient is on its parameter's device, even one that depends on constants alone and was read
+ * before the update. */
 TEST(gradients_are_beside_their_parameters)
 {
     for (int d = 0; d < n_devices; d++) {
@@ -249,7 +250,7 @@ TEST(recordings_belong_to_a_device)
     assert_true(same_bits(y, wb_exp(x)));
     assert_int_not_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
     FAILED(WB_ERROR_ARGUMENT, "to:", "wb_compile");
-    x = wb_to(x, devices[1]);               /* another recording, though the shape is the same */
+    x = wb_to(x, devices[1]);               /* the same shape, but recorded again for the device */
     assert_int_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
     assert_ptr_equal(wb_device_of(y), devices[1]);
 }
@@ -345,14 +346,14 @@ TEST(a_tree_on_two_devices_is_told)
     FAILED(WB_ERROR_DEVICE, "\"0\"", "cpu:0", "\"1.1\"", "cpu:1");
     wb_tree *one = wb_to(mixed, devices[1]);
     assert_ptr_equal(wb_device_of(one), devices[1]);
-    assert_ptr_equal(wb_get(one, "1.1"), y);                    /* was there: the same object */
+    assert_ptr_equal(wb_get(one, "1.1"), y);                    /* not moved: the same object */
     int outside = 5;
     wb_tree *opaque = wb_tuple(wb_opaque(&outside));
     assert_ptr_equal(wb_device_of(opaque), wb_cpu_device());
     assert_ptr_equal(wb_to(opaque, devices[1]), opaque);
 }
 
-/* Random trees, with ties, around the devices and back: equal, and tied where they were tied. */
+/* Random trees with ties are moved through all devices and back: values and ties are unchanged. */
 static uint64_t chance = 1;
 static int below(int n)
 {

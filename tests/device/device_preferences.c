@@ -17,7 +17,7 @@
 
 static process p;
 
-/* What the process printed: each text may have '*' in it (is_like). */
+/* Compares what the process printed with patterns, in which '*' matches any text (is_like). */
 static void printed(const char *out, const char *err)
 {
     if (!is_like(p.err, err)) assert_string_equal(p.err, err);
@@ -51,13 +51,13 @@ TEST(test_found_upwards)
     local(PREFERS("Metal"));
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("Metal\n", "");
-    process_file(folder, "JuliaLocalPreferences.toml", PREFERS("AMDGPU"));  /* wins in its folder */
+    process_file(folder, "JuliaLocalPreferences.toml", PREFERS("AMDGPU"));  /* first in a folder */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("AMDGPU\n", "");
     process_file(folder, "a/LocalPreferences.toml", PREFERS("OpenCL"));     /* the nearest folder */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("OpenCL\n", "");
-    process_file(folder, "a/b/Project.toml", "");       /* a project of its own ends the search */
+    process_file(folder, "a/b/Project.toml", "");       /* a project file ends the search */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("none\n", "");
 }
@@ -171,7 +171,7 @@ TEST(test_not_allowed)
             "access it: wb_using(\"CUDA\").\n");
 }
 
-/* The CPU may be preferred, and then no GPU is used though it is there. */
+/* With a preference for the CPU no GPU is used, although one works. */
 TEST(test_cpu_preferred)
 {
     local(PREFERS("CPU"));
@@ -282,7 +282,7 @@ TEST(test_keeps_the_rest)
                         "\r\n[Flux]   \r\n  gpu_backend=\"Metal\"# here\r\n[ 'a' ]\r\nx.y=0x1F");
 }
 
-/* Permissions are kept, and a link stays one. */
+/* Writing keeps the file's permissions, and a symbolic link remains a link. */
 TEST(test_keeps_the_file)
 {
     struct stat about;
@@ -300,7 +300,8 @@ TEST(test_keeps_the_file)
     assert_string_equal(process_text(folder, "real.toml"), PREFERS("Metal"));
 }
 
-/* To the file that was found, else beside the project's, else to the working directory. */
+/* The preference goes to the file that was found, else to one beside the project file, else to one
+ * in the working directory. */
 TEST(test_where_it_is_written)
 {
     make("a");
@@ -314,7 +315,7 @@ TEST(test_where_it_is_written)
     assert_string_equal(process_text(folder, "a/LocalPreferences.toml"), "");
 }
 
-/* Without any project above.  (Where the machine has one above /tmp, there is nothing to see.) */
+/* No folder above has a project.  (Skipped where a folder above /tmp has one.) */
 TEST(test_without_project)
 {
     static const char *const names[] = {"JuliaLocalPreferences.toml", "LocalPreferences.toml",
@@ -353,9 +354,9 @@ static void quiet(wb_log_level level, const char *text, void *context)
 {
 }
 
-/* In this process: every n-th allocation, then every n-th call for a file, fails once while the
- * preference is read and written.  The file is the old or the new one, whole; nothing is left
- * held; and the same again works. */
+/* In this process: the n-th allocation, or the n-th call for a file, fails while the preference is
+ * read and written, for each n.  The file is then the old or the new one, whole; nothing leaks; and
+ * the next attempt succeeds. */
 static void every_fault(void (*fail_at)(int64_t n), const char *what)
 {
     const int64_t held = wb_memory_used();

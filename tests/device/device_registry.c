@@ -131,8 +131,9 @@ TEST(test_no_device)
             "CUDA_VISIBLE_DEVICES not to hide it.\n", "");
 }
 
-/* Once, whatever is asked; again after wb_shutdown; stopped only if it was ever started, for
- * what was held at one wb_shutdown is to be given back at the next. */
+/* A backend starts once, whichever function needs it, and once more after wb_shutdown.  Each later
+ * wb_shutdown stops a backend that was ever started, since memory that the program held at the
+ * first one is released at the next. */
 TEST(test_starts_once)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "FAKE_TRACE=t"), "using:CUDA", "loaded:CUDA");
@@ -214,7 +215,7 @@ TEST(test_accessors)
     assert_int_equal(wb_device_memory_of(d, &m), 0);
     assert_int_equal(m.cached, 0);
 
-    const char *texts[8];               /* eight stay valid beside each other */
+    const char *texts[8];               /* the last eight texts stay valid */
     for (int i = 0; i < 8; i++) texts[i] = wb_device_describe(d);
     for (int i = 0; i < 8; i++) {
         assert_string_equal(texts[i], "CPUDevice()");
@@ -297,7 +298,7 @@ TEST(test_moves)
             "");
 }
 
-/* ---- a driver that is really there ----------------------------------------------------------- */
+/* ---- a real driver --------------------------------------------------------------------------- */
 
 /* PoCL creates as many devices as POCL_DEVICES lists. */
 TEST(test_real_devices)
@@ -323,7 +324,7 @@ TEST(test_real_devices)
     printed(expected, "[ Info: Using backend: OpenCL.\n");
 }
 
-/* ---- threads, a handler that asks again, memory ---------------------------------------------- */
+/* ---- threads, a log handler that calls the library, memory ----------------------------------- */
 
 enum { THREADS = 8 };
 
@@ -367,7 +368,7 @@ TEST(test_handler_asks)
     assert_true(answered);
 }
 
-/* Questions that never fail leave this thread's error as it was. */
+/* Functions that never fail do not change the thread's error. */
 TEST(test_error_stays)
 {
     wb__fail(WB_ERROR_SHAPE, "an earlier error");
@@ -383,8 +384,8 @@ TEST(test_error_stays)
     wb_clear_error();
 }
 
-/* Every allocation fails once: what cannot fail still answers, and the next question is answered as
- * if nothing had been. */
+/* Every allocation fails once: functions that never fail still return a result, and the next calls
+ * return the right one. */
 TEST(test_memory)
 {
     wb_shutdown();

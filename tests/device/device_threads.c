@@ -53,7 +53,7 @@ typedef struct {
     wb_layer *m;
     wb_compiled *compiled;              /* NULL: the model is called */
     float (*want)[13 * CLASSES];
-    const char *wrong;                  /* NULL: nothing */
+    const char *wrong;                  /* NULL: no error */
     char text[400];
 } job;
 
@@ -96,7 +96,7 @@ TEST(one_model_serves_many_threads)
 {
     static float want[INPUTS][13 * CLASSES];
     for (int k = 0; k < n_places; k++)
-        for (int known = 0; known < 2; known++) {       /* plans made by all at once; and found */
+        for (int known = 0; known < 2; known++) {       /* the plan: built at once; found */
             wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), places[k]);
             pthread_t thread[THREADS];
@@ -112,7 +112,7 @@ TEST(one_model_serves_many_threads)
         }
 }
 
-/* Calls of one recorded function, its first ones too. */
+/* Threads call one compiled function at the same time, and its first calls, which record, too. */
 TEST(one_recording_serves_many_threads)
 {
     static float want[INPUTS][13 * CLASSES];
@@ -222,7 +222,7 @@ int main(void)
 {
     setenv("WEBER_CPU_DEVICES", "2", 1);
     setenv("POCL_DEVICES", "pthread pthread", 1);
-    wb_set_threads(1);                  /* the bits of a sum depend on how many there are */
+    wb_set_threads(1);                  /* the bits of a sum depend on the number of threads */
     places[n_places++] = wb_device_at("CPU", 1);
     places[n_places++] = far_device();
     static const char *const names[] = {"CUDA", "OpenCL"};

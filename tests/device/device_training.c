@@ -15,7 +15,7 @@ static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, 10));
 }
 
-/* ten classes: a bright bar at a place of each, in noise */
+/* Images of ten classes: noise with a bright bar, whose position is the class. */
 static void draw_digits(int step, int n, float *x, int32_t *y)
 {
     uint32_t seed = 12345u + 977u * (uint32_t)step;
