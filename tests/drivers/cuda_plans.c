@@ -13,7 +13,7 @@ static wb__dnn_functions dnn;
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* From data sheets; the names of the members are cuDNN's. */
+/* Values of data sheets, under cuDNN's names. */
 #define PROPERTIES(version, name, processors, shared, l2, memory)                                  \
     "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"                   \
     "\"regsPerBlock\":65536,\"multiProcessorCount\":" #processors ",\"warpSize\":32,"              \
@@ -79,19 +79,20 @@ static int imprecise(const wb__step *s)
     return bits;
 }
 
-/* A plan must be there, of an engine that is precise enough; gives its workspace. */
+/* cuDNN must find a plan, of an engine that is precise enough; returns the plan's workspace. */
 static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const char *what)
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     wb__dnn_problem p;
     wb__dnn_plan plan;
     assert_non_null(g);
-    const char *why = wb__dnn_problem_of(step, &p);
-    if (why) fail_msg("%s: %s", what, why);
+    const char *reason = wb__dnn_problem_of(step, &p);
+    if (reason) fail_msg("%s: %s", what, reason);
     if (wb__dnn_plan_of(g, t, &p, &plan)) {
-        char said[512] = "";
-        dnn.GetLastErrorString(said, sizeof said);
-        fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status, said);
+        char detail[512] = "";
+        dnn.GetLastErrorString(detail, sizeof detail);
+        fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status,
+                 detail);
     }
     const size_t workspace = plan.workspace;
     assert_true(plan.engine >= 0 && workspace <= wb__dnn_max_workspace(t, &p));
@@ -130,7 +131,8 @@ static wb__step convolution(const shape *s, wb_dtype dtype, bool nhwc, int kind)
     return step;
 }
 
-/* All kinds, deterministic ones too; forward ones with a bias and what may follow it. */
+/* All kinds of convolutions, deterministic ones too; the forward one also with a bias and an
+ * epilogue. */
 static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, int precision,
                       bool nhwc, int last)
 {
@@ -216,11 +218,11 @@ static void attentions(int which)
                 snprintf(what, sizeof what, "attention [%d,%d,%d,%d] %s kind %d causal %d",
                          list[i].n, list[i].heads, list[i].length, list[i].width,
                          wb_dtype_name(dtype), kind, causal);
-                const size_t room = must_plan(&t, &step, what);
-                /* No more than a few numbers a row: the scores are nowhere in memory. */
+                const size_t bytes = must_plan(&t, &step, what);
+                /* a few numbers per row: the workspace does not contain the scores */
                 const size_t rows = (size_t)list[i].n * (size_t)list[i].heads *
                                     (size_t)(list[i].length + 127);
-                assert_true(room <= 4096 + rows * (size_t)(list[i].width + 63) * 4);
+                assert_true(bytes <= 4096 + rows * (size_t)(list[i].width + 63) * 4);
                 step.deterministic = true;
                 if (i == 1 || i == 4) must_plan(&t, &step, what);
             }
@@ -230,7 +232,7 @@ static void attentions(int which)
 TEST(test_attention_sm90) { attentions(0); }
 TEST(test_attention_sm80) { attentions(1); }
 
-/* ---- what is left to others ------------------------------------------------------------------ */
+/* ---- steps that cuDNN does not support ------------------------------------------------------- */
 
 TEST(test_declined)
 {
@@ -280,7 +282,7 @@ static bool open_library(void)
 
 int main(void)
 {
-    /* It answers for libcuda.so.1, whose name it has. */
+    /* cuDNN finds this library in place of libcuda.so.1, since it has that name */
     if (!dlopen(WB_TEST_LOADER, RTLD_NOW | RTLD_GLOBAL)) {
         print_error("%s\n", dlerror());
         return 1;

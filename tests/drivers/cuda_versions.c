@@ -1,5 +1,5 @@
-/* Drivers and libraries of CUDA 12 and 13 side by side, on doubles of both: which of them are used,
- * and what follows where one does not go with another.  Each case is a process of its own. */
+/* Drivers and libraries of CUDA 12 and 13 installed together, on doubles of both: which libraries
+ * are used, and what happens if two do not fit.  Each case runs in a child process. */
 #include "test.h"
 
 #include "process.h"
@@ -19,7 +19,7 @@
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
-/* Files in the folder where libraries are looked for: the name, and which double it is. */
+/* A file in the folder of libraries: its name, and the double to which it is a link. */
 typedef struct { const char *name; int major; const char *file; } library;
 #define NVRTC_12 {"libnvrtc.so.12", 12, "libnvrtc.so.12"}
 #define NVRTC_13 {"libnvrtc.so.13", 13, "libnvrtc.so.13"}
@@ -161,7 +161,8 @@ TEST(test_device_that_is_dropped)
                                 "--gpu-architecture=sm_70"}});
 }
 
-/* 12 does not know the device; what 13 makes is too new for the driver: PTX for an older device. */
+/* NVRTC 12 does not support the device, and the images of NVRTC 13 are too new for the driver: PTX
+ * for an older device is used. */
 TEST(test_device_too_new)
 {
     with(&(versions){.files = {NVRTC_12, NVRTC_13}, .driver = "12080", .arch = "120",
@@ -182,7 +183,7 @@ TEST(test_only_ptx)
     process_remove(folder);
 }
 
-/* Images of both kinds are kept: the next process compiles nothing. */
+/* Images of both kinds are cached on disk: the next process compiles nothing. */
 TEST(test_kept)
 {
     char folder[200];

@@ -33,8 +33,8 @@ static int end(void **state)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are
- * long, at an offset; turned: transposed in memory. */
+/* Batches of a (m x k) times b (k x n).  Operands begin at an offset and have gaps of `apart`
+ * elements between their rows; turned: transposed in memory. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
@@ -153,7 +153,7 @@ static void need_clblast(void)
 TEST(test_operands)
 {
     need_clblast();
-    for (int i = 0; i < 9; i++)                 /* the last in f64: each kind is compiled anew */
+    for (int i = 0; i < 9; i++)                 /* f64 once: each kind is compiled */
         run(&(product){.dtype = i & 8 ? WB_F64 : WB_F32, .batch = 1, .m = 37, .n = 19, .k = 23,
                        .a_turned = i & 1, .b_turned = i & 2, .apart = i & 4 ? 5 : 0,
                        .offset = i & 4 ? 11 : 0}, "CLBlast", NULL);
