@@ -29,7 +29,8 @@ static bool is_there(const char *file)
     return library;
 }
 
-/* A file with NVRTC's name that is another library is skipped; without a real one it is an error. */
+/* A file with NVRTC's name that is another library is skipped; if no other is found, this is an
+ * error. */
 TEST(no_compiler)
 {
     char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];

@@ -8,8 +8,8 @@
 
 #include "backend/gpu/gpu.h"
 
-/* Steps, chosen by wb__step.variant.  Buffers are 0 and 1, in f32; dims[0] of view 0 is how many
- * elements there are; number 0 is a factor. */
+/* Steps, selected by wb__step.variant: x is buffer 0 and y buffer 1, in f32; dims[0] of view 0 is
+ * the number of elements; run-time number 0 is the factor. */
 typedef enum {
     STEP_SCALE,         /* y = factor x */
     STEP_TWICE,         /* workspace = x + 1, then y = factor workspace: two launches */

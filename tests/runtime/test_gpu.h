@@ -28,18 +28,18 @@
 
 extern const wb__backend test_gpu;
 
-/* Calls of one of the driver's functions since gpu_forget; of all: NULL. */
+/* The number of calls of one of the driver's functions since gpu_forget; NULL: of all functions. */
 int64_t gpu_calls(const char *name);
 void gpu_forget(void);
-/* How many calls failed since it was last asked, and in `text` the first of them. */
+/* The number of calls that failed since the last query; `text`: the first of them. */
 int64_t gpu_failed(char text[200]);
-int64_t gpu_commands(void);             /* on the queues */
-int64_t gpu_blocks(void);               /* of the devices' memory that were not given back */
+int64_t gpu_commands(void);             /* the number of queued commands */
+int64_t gpu_blocks(void);               /* the number of blocks of device memory not freed */
 int64_t gpu_graphs(void);
 /* Runs a test with addresses, with objects, and with objects whose transfers are not staged; the
  * devices are those of by_hand.h. */
 void gpu_each(void (*test)(void));
-/* 0, or what is left and what was used wrongly, which is printed. */
+/* Returns the number of leaked objects and of wrong uses, which it prints. */
 int gpu_left(void);
 
 #endif

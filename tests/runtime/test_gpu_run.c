@@ -1,4 +1,4 @@
-/* The memory of test_gpu.h's devices, their kernels, and who runs next. */
+/* The memory of test_gpu.h's devices, their kernels, and their queues. */
 #include "test_gpu_inside.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static bool is_there(const unsigned char *data)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* An element of a kernel's buffer; one that is not in the device's memory ends the device. */
+/* An element of a kernel's buffer; an access out of bounds makes the device unusable. */
 static float *element(const launched *l, int buffer, uint64_t i)
 {
     static float nowhere;
@@ -75,7 +75,8 @@ static void run_groups(const launched *l, uint64_t first, uint64_t n)
     }
 }
 
-/* A table of rows, each with the addresses of the buffers, the struct and its first group. */
+/* One launch of a table of rows: each has its buffers' addresses, its arguments and its first
+ * group. */
 static void run_table(const launched *l)
 {
     typedef struct { uint64_t at[2]; test_args a; uint32_t first, unused; } row;
@@ -94,7 +95,7 @@ static void run_table(const launched *l)
     }
 }
 
-/* Words to their gpu_places, as table.c lists them. */
+/* Writes each word to its position, as table.c lists them. */
 static void run_put(const launched *l)
 {
     struct { uint32_t n, from, word, unused; } head;
@@ -154,7 +155,7 @@ void gpu_put(queue *q, command c)
 static void run_copy(const queue *q, const command *c)
 {
     if ((c->to != c->host && !is_there(c->to)) || (c->from != c->host && !is_there(c->from)))
-        q->device->fault = CODE_LOST;   /* or, where all calls fail, given back too early */
+        q->device->fault = CODE_LOST;   /* the memory is not allocated, or freed */
     else memmove(c->to, c->from, c->bytes);
 }
 
