@@ -1,5 +1,5 @@
-/* Fused programs drawn at random, for tests of what runs them.  Spaces and views are of all kinds;
- * numbers are small integers, so that results are exact and can be asked to be equal. */
+/* Random fused programs, for tests of the backends that run them.  Spaces and views are of all
+ * kinds; numbers are small integers, so that results are exact and must be equal. */
 #ifndef WB_TEST_FUSED_RANDOM_H
 #define WB_TEST_FUSED_RANDOM_H
 
@@ -58,8 +58,8 @@ static inline void draw_space(wb__space *s, int ndim, int outer, int rows)
     }
 }
 
-/* A dense view, its dimensions in any order in memory; broadcast along `flat`; sometimes backwards
- * or with gaps. */
+/* Draws a view: its dimensions are in any order in memory, with stride 0 along `flat`, sometimes
+ * with negative strides or with gaps. */
 static inline void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t,
                              const bool *flat, bool is_new, int buffer)
 {
@@ -131,8 +131,8 @@ static inline int add_load(program *p, bool row)
     return p->f.n_instr - 1;
 }
 
-/* An instruction whose value may be used, of register kind `reg` (-1: any) and level at most
- * `level`; -1 if none. */
+/* Picks an instruction as an operand, of register kind `reg` (-1: any) and level at most `level`;
+ * -1 if there is none. */
 static inline int pick(const program *p, int reg, int level)
 {
     for (int tries = 0; tries < 30; tries++) {
@@ -184,7 +184,7 @@ static inline void add_row(program *p)
     in->a = a, in->b = b, in->c = c;
 }
 
-/* A dtype whose values a register of this kind may hold, narrower ones too. */
+/* A dtype whose values a register of this kind can represent, also a narrower one. */
 static inline wb_dtype some_dtype(int reg)
 {
     static const wb_dtype integers[] = {WB_I32, WB_I8, WB_U8, WB_BOOL};
@@ -247,7 +247,7 @@ static inline void add_store(program *p)
     bool flat[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) flat[i] = row && i >= s->ndim - s->col_dims;
     int view = -1;
-    if (!row && chance(30)) {                   /* in place of something loaded */
+    if (!row && chance(30)) {                   /* overwrites a view that was loaded */
         const int l = (int)below(p->f.n_instr);
         if (p->instr[l].kind == WB__LOAD) {
             bool taken = false;
