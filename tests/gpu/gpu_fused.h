@@ -232,7 +232,8 @@ static inline void both(hand *h, const wb__number *numbers, checker *check)
     for (int i = 0; i < h->f.n_views; i++) free(was[i]), free(cpu[i]);
 }
 
-static inline void same_bits(const hand *h, int view, int64_t i, const void *cpu, const void *result)
+static inline void same_bits(const hand *h, int view, int64_t i, const void *cpu,
+                             const void *result)
 {
     const wb_dtype t = h->views[view].dtype;
     if (!memcmp(cpu, result, wb__dtype_size(t))) return;

@@ -41,7 +41,7 @@ static int64_t size_of(const instruction *s)
     return size;
 }
 
-/* f16 and bf16 are made of f32. */
+/* Leaves in f16 and bf16 are converted from f32. */
 static void print_leaf(FILE *f, const program *p, int i, int call)
 {
     static const char *const types[] = {"",       "float",   "double",  "float",   "float",
@@ -119,7 +119,8 @@ static void print_named(FILE *f, const char *name, const instruction *s, const c
     fprintf(f, "%s)", more);
 }
 
-/* The operations that are named as their rows in FUZZ_OPS are, with what follows the operands. */
+/* Prints the call of an operation that has the name of its row in FUZZ_OPS, with the arguments
+ * after the operands. */
 static void print_plain(FILE *f, const instruction *s)
 {
     char name[32], more[64] = "";
@@ -318,7 +319,7 @@ void print_program(FILE *f, const program *p, const verdict *v)
         for (int i = 0; i < p->n && p->way.free_some; i++)
             fprintf(f,
                     i ? ""
-                      : "    /* some tensors that no result is were freed here with wb_free */\n");
+                      : "    /* some tensors, no results, were freed here with wb_free */\n");
         for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++)
             fprintf(f, k ? ", t[%d]" : "    wb_eval(t[%d]", p->wanted[k]);
         if (p->way.n_first && p->n_wanted) fprintf(f, ");\n");

@@ -54,22 +54,22 @@ static void fail(verdict *v, int call, int result, const char *what)
     snprintf(v->text, sizeof v->text, "%s: %s", what, wb_error());
 }
 
-/* Copies x's values out as f32, or as they are; NULL where it fails. */
+/* Copies the values of x, f16 and bf16 as f32; NULL: this failed. */
 static void *values_of(wb_tensor *x, wb_dtype t)
 {
-    static double room[4096];
+    static double values[4096];
     wb_dtype stored = t == WB_F16 || t == WB_BF16 ? WB_F32 : t;
     if (stored != t) {
-        const void *half = wb_data(x);              /* rounded, as it is stored */
+        const void *half = wb_data(x);              /* evaluates x, so that it is rounded */
         if (!half && wb_size(x)) return NULL;
         x = wb_astype(x, WB_F32);
     }
     if (!x || wb_size(x) > 4096) return NULL;
-    return wb_copy_out(x, room, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : room;
+    return wb_copy_out(x, values, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : values;
 }
 
-/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed
- * for that, so may the assignments. */
+/* An evaluation may fail because a result needs the overwritten value of a variable; the
+ * assignments of this evaluation are then not done either. */
 static bool is_gone(const program *p, verdict *v)
 {
     for (int i = 0; i < p->n && !v->gone; i++)
@@ -158,7 +158,7 @@ static bool make_leaves(const program *p, wb_tensor **t, int call, bool variable
     return true;
 }
 
-/* The interpreter's values at a call; variables are as `start` has them. */
+/* The interpreter's values at a call; `start` has the values of the variables before it. */
 static bool interpret_call(const program *p, value *v, int call, element *const *start)
 {
     static program now;
@@ -272,7 +272,7 @@ static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *context)
     return p->n_wanted;
 }
 
-/* What the variables hold is where the interpreter goes on from. */
+/* Reads the library's values of the variables, with which the interpreter continues. */
 static bool read_variables(const program *p, wb_tensor *const *t, element **start)
 {
     for (int i = 0; i < p->n; i++) {

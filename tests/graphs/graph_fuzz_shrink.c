@@ -118,13 +118,13 @@ static bool without_assignments(program *p, test fails, verdict *v)
         if (i >= p->n || p->step[i].op != OP_ASSIGN) continue;
         program q;
         copy_program(&q, p);
-        q.step[i] = (instruction){.op = OP_FULL, .dtype = WB_F32};      /* which nothing needs */
+        q.step[i] = (instruction){.op = OP_FULL, .dtype = WB_F32};      /* no instruction uses it */
         any |= attempt(p, &q, fails, v);
     }
     return any;
 }
 
-/* Instruction i as a leaf with the values that it should have. */
+/* Replaces instruction i by a leaf with the interpreter's values. */
 static bool leaf_of(program *q, int i)
 {
     static value v[MOST_INSTRUCTIONS];
@@ -158,7 +158,7 @@ static bool instructions_to_leaves(program *p, test fails, verdict *v)
     return any;
 }
 
-/* Whoever uses instruction i uses one of its operands, or any earlier value. */
+/* The users of instruction i get one of its operands, or any earlier value, instead. */
 static bool shortcuts(program *p, test fails, verdict *v)
 {
     bool any = false;
@@ -216,7 +216,7 @@ static void resize_leaf(instruction *s, int64_t old, int64_t size, const int64_t
     s->data = data;
 }
 
-/* Every size `from` becomes `to`, in leaves and in whatever else has sizes. */
+/* Replaces every size `from` by `to`, in leaves and in other instructions with sizes. */
 static bool resize(program *p, int64_t from, int64_t to, test fails, verdict *v)
 {
     program q;
@@ -255,7 +255,7 @@ static bool smaller_sizes(program *p, test fails, verdict *v)
     return any;
 }
 
-/* Small whole numbers as data. */
+/* Replaces the data of leaves by small integers. */
 static bool simpler_data(program *p, test fails, verdict *v)
 {
     bool any = false;
