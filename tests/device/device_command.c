@@ -42,7 +42,7 @@ TEST(test_table)
 
 TEST(test_each_trouble)
 {
-    static const struct { const char *fake, *state, *why; } cases[] = {
+    static const struct { const char *fake, *state, *reason; } cases[] = {
         {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your "
                               "GPU."},
         {"empty", "no device", "CUDA found no device. It needs an NVIDIA GPU, its driver, and "
@@ -60,8 +60,8 @@ TEST(test_each_trouble)
         assert_int_equal(p.status, 0);
         assert_string_equal(p.err, "");
         prints_row("CUDA     ", cases[i].state);
-        if (cases[i].why) {
-            prints_row(cases[i].why, "");
+        if (cases[i].reason) {
+            prints_row(cases[i].reason, "");
         } else {
             prints_row("CUDA: ", "the process that probed it failed, and so would any "
                                  "process that uses it.");

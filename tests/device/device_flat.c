@@ -173,13 +173,13 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
     if (wb_device_memory_of(d, &start)) fail_msg("%s", wb_error());
     assert_true(m.peak == m.arena + m.inputs + m.outputs && m.arena > 4096 && m.inputs > 4096);
     if (wb_eval(x) || wb_device_memory_of(d, &end)) fail_msg("%s", wb_error());
-    const int64_t used = end.used - start.used, said = m.arena + m.outputs;
-    if (used < said || used > said + said / 8 + 512)
-        fail_msg("%s: %lld bytes estimated, %lld used", wb_device_describe(d), (long long)said,
+    const int64_t used = end.used - start.used, estimated = m.arena + m.outputs;
+    if (used < estimated || used > estimated + estimated / 8 + 512)
+        fail_msg("%s: %lld bytes estimated, %lld used", wb_device_describe(d), (long long)estimated,
                  (long long)used);
-    if (end.peak >= 0 && end.peak < start.used + said)
+    if (end.peak >= 0 && end.peak < start.used + estimated)
         fail_msg("%s: a peak of %lld bytes, %lld of them estimated", wb_device_describe(d),
-                 (long long)end.peak, (long long)said);
+                 (long long)end.peak, (long long)estimated);
     if (start.used < m.inputs)
         fail_msg("%s: inputs of %lld bytes are estimated, %lld are used in all",
                  wb_device_describe(d), (long long)m.inputs, (long long)start.used);

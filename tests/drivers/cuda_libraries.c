@@ -10,12 +10,12 @@
 /* ---- the log of dispatch --------------------------------------------------------------------- */
 
 static char logs[1 << 16];
-static int warnings, made_again;
+static int warnings, rebuilt;
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
     if (level >= WB_LOG_WARN && !warnings++) print_message("%s\n", text);
-    made_again += strstr(text, "plan: made again") != NULL;
+    rebuilt += strstr(text, "plan: made again") != NULL;
     if (strncmp(text, "dispatch:", 9)) return;
     const size_t at = strlen(logs), left = sizeof logs - at;
     snprintf(logs + at, left, "%s\n", text);
@@ -166,9 +166,9 @@ static void unreliable(const char *variable, int n_warnings)
 
 static void test_declined_products(void **state)
 {
-    made_again = 0;
+    rebuilt = 0;
     unreliable("VGPU_LT_DECLINES", 0);
-    assert_true(made_again > 10);
+    assert_true(rebuilt > 10);
 }
 
 static void test_declined_plans(void **state) { (void)state, unreliable("VGPU_DNN_DECLINES", 0); }
