@@ -119,7 +119,7 @@ typedef struct {
 typedef enum { FUZZ_OPS(FUZZ_ENUM) N_OPS } op_kind;
 #undef FUZZ_ENUM
 
-enum { MOST_INSTRUCTIONS = 64, MOST_OPERANDS = 6, MOST_PARAMETERS = 12, MOST_WANTED = 8 };
+enum { MOST_INSTRUCTIONS = 64, MOST_OPERANDS = 6, MOST_PARAMETERS = 12, MOST_RESULTS = 8 };
 
 typedef union { double v; int64_t i; } element;
 
@@ -145,7 +145,7 @@ typedef struct {
 
 typedef struct {
     uint64_t seed;
-    int n, n_wanted, wanted[MOST_WANTED];   /* the requested results, in their order */
+    int n, n_results, results[MOST_RESULTS];   /* the requested results, in their order */
     instruction step[MOST_INSTRUCTIONS];
     manner way;
 } program;

@@ -337,17 +337,17 @@ static void choose_results(program *p)
         for (int k = 0; k < p->step[i].n_in; k++) used[p->step[i].in[k]] = true;
     for (int i = 0; i < p->n; i++)
         if (p->step[i].op > OP_VARIABLE && p->step[i].op != OP_ASSIGN && !used[i]) may[n++] = i;
-    int most = (int)draw_between(1, MOST_WANTED);
-    p->n_wanted = 0;
-    while (n && p->n_wanted < most) {
+    int most = (int)draw_between(1, MOST_RESULTS);
+    p->n_results = 0;
+    while (n && p->n_results < most) {
         int k = (int)(draw_chance(3) ? n - 1 : draw_between(0, n - 1));
-        p->wanted[p->n_wanted++] = may[k];
+        p->results[p->n_results++] = may[k];
         memmove(may + k, may + k + 1, (size_t)(--n - k) * sizeof *may);
     }
-    for (int i = p->n_wanted - 1; i > 0; i--) {
-        int j = (int)draw_between(0, i), was = p->wanted[i];
-        p->wanted[i] = p->wanted[j];
-        p->wanted[j] = was;
+    for (int i = p->n_results - 1; i > 0; i--) {
+        int j = (int)draw_between(0, i), was = p->results[i];
+        p->results[i] = p->results[j];
+        p->results[j] = was;
     }
 }
 
@@ -356,7 +356,7 @@ static void choose_manner(program *p, bool device)
     manner *w = &p->way;
     bool recordable = true;
     *w = (manner){.threads = (int)draw_between(1, 2), .calls = 1};
-    w->n_first = draw_chance(2) ? p->n_wanted : (int)draw_between(0, p->n_wanted);
+    w->n_first = draw_chance(2) ? p->n_results : (int)draw_between(0, p->n_results);
     for (int i = 0; i < p->n; i++)
         recordable &= p->step[i].op != OP_LAYERNORM && p->step[i].op != OP_BATCHNORM &&
                       p->step[i].op != OP_JACOBIAN;
