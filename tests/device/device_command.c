@@ -36,14 +36,15 @@ TEST(test_table)
     assert_non_null(strstr(p.out, "CPU      works         0. "));
     prints_row("Metal: This version of Weber comes without a backend for Metal; such a GPU can be "
                "used through its OpenCL driver: wb_using(\"OpenCL\").", "");
-    assert_null(strstr(p.out, "\nCUDA: "));     /* nothing is missing */
+    assert_null(strstr(p.out, "\nCUDA: "));     /* no line about a missing library */
     prints_row("preference: none", "");
 }
 
 TEST(test_each_trouble)
 {
-    static const struct { const char *fake, *state, *why; } cases[] = {
-        {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your GPU."},
+    static const struct { const char *fake, *state, *reason; } cases[] = {
+        {"none", "no device", "CUDA driver not found: libfake.so.1. Install the driver of your "
+                              "GPU."},
         {"empty", "no device", "CUDA found no device. It needs an NVIDIA GPU, its driver, and "
                                "CUDA_VISIBLE_DEVICES not to hide it."},
         {"absent", "not built in", "CUDA: This Weber was built without the backend CUDA: cmake "
@@ -59,14 +60,15 @@ TEST(test_each_trouble)
         assert_int_equal(p.status, 0);
         assert_string_equal(p.err, "");
         prints_row("CUDA     ", cases[i].state);
-        if (cases[i].why) {
-            prints_row(cases[i].why, "");
+        if (cases[i].reason) {
+            prints_row(cases[i].reason, "");
         } else {
             prints_row("CUDA: ", "the process that probed it failed, and so would any "
                                  "process that uses it.");
             prints_row("    Another version of its driver may help.", "");
         }
-        assert_non_null(strstr(p.out, "\nCPU      works"));     /* the others are looked at all the same */
+        /* the trouble of one backend does not keep the others from the table */
+        assert_non_null(strstr(p.out, "\nCPU      works"));
     }
 }
 
@@ -94,7 +96,8 @@ TEST(test_verbose)
 /* Each backend is probed alone, independently of the environment. */
 TEST(test_alone)
 {
-    WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"), "devices");
+    WITH_FAKES(ENVIRONMENT("FAKES=two,one", "WEBER_BACKENDS=CUDA,AMDGPU", "FAKE_TRACE=t"),
+               "devices");
     assert_int_equal(p.status, 0);
     assert_string_equal(process_text(folder, "t"), "ss");
 }
@@ -130,7 +133,7 @@ TEST(test_backend)
     assert_true(is_like(p.err, expected));
 }
 
-/* A preference of a file found upwards commands no terminal. */
+/* Escape sequences in a preference, from a file of a folder above, do not reach the terminal. */
 TEST(test_escapes)
 {
     process_file(folder, "LocalPreferences.toml", "[Flux]\ngpu_backend = 'C\x1b[2J\x1b]0;x\x07'\n");
@@ -155,7 +158,8 @@ TEST(test_help)
         assert_string_equal(p.err, "");
         assert_non_null(strstr(p.out, i < 2 ? "weber show FILE" : wb_version()));
     }
-    static const char *const wrong[][2] = {{"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
+    static const char *const wrong[][2] = {
+        {"devices", "--loud"}, {"devices", "--wait"}, {"sing", NULL}};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {
         WEBER(NOTHING, wrong[i][0], wrong[i][1]);
         assert_int_equal(p.status, 2);
@@ -164,7 +168,7 @@ TEST(test_help)
     }
 }
 
-/* What cannot be written is no success. */
+/* The exit status is not 0 if the output cannot be written. */
 TEST(test_full)
 {
     static const char *const commands[] = {"devices", "backend", "version", "help"};

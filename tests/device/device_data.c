@@ -35,7 +35,7 @@ TEST(tensors_of_a_device_stay_there)
     for (int i = 1; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *x = wb_to(wb_ones(6, 2), places[i]), *v = wb_variable(x);
-        wb_dataset *d = wb_dataset_of(v, WB_NONE);      /* a variable may change: a copy, there */
+        wb_dataset *d = wb_dataset_of(v, WB_NONE);      /* a copy: a variable may change */
         assert_ptr_equal(wb_device_of(d), places[i]);
         assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(3))), 0);
         assert_true(wb_item(wb_sum(wb_dataset_x(d))) == 12);
@@ -63,7 +63,7 @@ TEST(views_stay_views)
         assert_ptr_equal(wb_to(there, places[i]), there);
         assert_memory_equal(wb_data(wb_dataset_y(there)), wb_data(wb_dataset_y(a)), 28);
         assert_memory_equal(wb_data(wb_dataset_x(there)), wb_data(wb_dataset_x(a)), 56);
-        /* views made there */
+        /* views are created on the device */
         wb_seed(4);
         wb_dataset *c, *e;
         assert_int_equal(wb_splitobs(wb_to(d, places[i]), 0.7, true, &c, &e), 0);
@@ -131,7 +131,7 @@ TEST_IN_SCOPE(dtypes)
     FAILED(WB_ERROR_UNSUPPORTED, "far:0", "f64");
     wb_clear_error();
 
-    /* the same of loaders, whose batches are made so */
+    /* the same for loaders: their batches have the dtype */
     wb_loader *l = wb_dataloader(d, .batchsize = 2);
     const struct { const wb_device *d; wb_dtype wanted, becomes; } all[] = {
         {places[1], 0, WB_F64}, {places[1], WB_F16, WB_F16}, {places[0], WB_F32, WB_F32},
@@ -189,7 +189,7 @@ TEST_IN_SCOPE(nothing_comes_to_the_host_meanwhile)
         for (int epoch = 0; epoch < 2; epoch++) WB_EACH_BATCH(b, l) assert_int_equal(b.n, 48);
         const far_counts c = far_count();
         assert_int_equal(c.downloads, 0);
-        assert_int_equal(c.up_bytes, shuffle ? 2 * 240 * 4 : 0);    /* the order alone */
+        assert_int_equal(c.up_bytes, shuffle ? 2 * 240 * 4 : 0);    /* only the order is uploaded */
         assert_int_equal(c.copies, shuffle ? 0 : 2 * 2 * 5);
     }
 }

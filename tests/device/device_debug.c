@@ -11,7 +11,7 @@
 static process p;
 static bool have_opencl;
 
-/* ---- the program that is watched ------------------------------------------------------------- */
+/* ---- the program whose log is read ----------------------------------------------------------- */
 
 static int step_on(const wb_device *d)
 {
@@ -27,8 +27,8 @@ static int step_on(const wb_device *d)
     return 0;
 }
 
-/* Every call of the driver's fails in turn, until the error is that of waiting for a kernel; or
- * until there are no more calls, and all works. */
+/* The first call of the driver fails, then only the second, and so on, until the error is one of
+ * waiting for a kernel, or until no call is left to fail and ten runs have succeeded. */
 static int fail_in_turn(void)
 {
     for (int n = 1, working = 0; working < 10; n++) {
@@ -58,7 +58,7 @@ static int watched(const char *name, bool failing)
     return d ? step_on(d) : 4;
 }
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- what is logged -------------------------------------------------------------------------- */
 
 static const char *run(const char *topics, const char *backend, const char *how)
 {
@@ -72,7 +72,7 @@ static const char *run(const char *topics, const char *backend, const char *how)
 
 static void logs(const char *part)
 {
-    if (!strstr(p.err, part)) fail_msg("\"%s\" is not said:\n%s", part, p.err);
+    if (!strstr(p.err, part)) fail_msg("\"%s\" is not in the log:\n%s", part, p.err);
 }
 
 TEST(topics_of_the_cpu)
@@ -109,7 +109,7 @@ TEST(topics_of_opencl)
     logs("plan: ");
     run("dispatch", "OpenCL", "");
     logs("[ Debug: dispatch: opencl:0: matmul   [2,3]");
-    logs("CLBlast");                    /* taken, or why not */
+    logs("CLBlast");                    /* the library that is used, or the reason it is not */
     assert_null(strstr(p.err, "KERNEL"));
     run("kernel", "OpenCL", "");
     logs("Debug: kernel: opencl:0: -cl-std=CL1.2");
@@ -117,7 +117,8 @@ TEST(topics_of_opencl)
     assert_null(strstr(p.err, "dispatch: "));
 }
 
-/* With it an error of the device's is that of the very kernel; without, nobody waits for one. */
+/* With `sync` each launch waits, so an error of the device names the kernel that caused it; without
+ * it no launch waits. */
 TEST(sync_waits_for_each_kernel)
 {
     if (!have_opencl) skip();

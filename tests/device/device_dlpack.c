@@ -26,7 +26,7 @@ static void is_sequence(wb_tensor *x, float first, float step)
 
 static bool takes(const wb_device *d) { return d->backend->adopt != NULL; }
 
-/* What a lent parameter holds, read through a tensor that was made of it before it was lent. */
+/* An exported parameter is updated: the exported memory keeps the old values. */
 TEST(lent_and_updated)
 {
     for (int i = 0; i < n_devices; i++) {
@@ -47,7 +47,7 @@ TEST(lent_and_updated)
         assert_ptr_equal(m->dl_tensor.data, data);
         now->deleter(now);
         if (takes(d)) {
-            wb_tensor *x = wb_from_dlpack(m);               /* and so back, which takes it over */
+            wb_tensor *x = wb_from_dlpack(m);               /* x owns m now */
             if (!x) fail_msg("%s", wb_error());
             assert_ptr_equal(wb_device_of(x), d);
             is_sequence(x, 0, 1);
@@ -62,7 +62,7 @@ TEST(lent_and_updated)
 }
 
 static int deleted;
-static DLManagedTensorVersioned *below;         /* whose memory a struct of this test's stands on */
+static DLManagedTensorVersioned *below;         /* owns the memory that `made` refers to */
 static void count_deleted(DLManagedTensorVersioned *m)
 {
     deleted++;
@@ -71,13 +71,15 @@ static void count_deleted(DLManagedTensorVersioned *m)
 }
 
 static DLManagedTensorVersioned made;
-static DLManagedTensorVersioned *part_of(const wb_device *d, int64_t *shape, int64_t *strides, uint64_t offset)
+static DLManagedTensorVersioned *part_of(const wb_device *d, int64_t *shape, int64_t *strides,
+                                         uint64_t offset)
 {
     wb_scope *s = wb_scope_open();
     below = wb_to_dlpack(wb_reshape(wb_to(wb_arange(1024, WB_F32), d), 32, 32));
     assert_non_null(below);
     wb_scope_close(s);
-    made = (DLManagedTensorVersioned){.version = {1, 1}, .deleter = count_deleted, .dl_tensor = below->dl_tensor};
+    made = (DLManagedTensorVersioned){
+        .version = {1, 1}, .deleter = count_deleted, .dl_tensor = below->dl_tensor};
     made.dl_tensor.shape = shape;
     made.dl_tensor.strides = strides;
     made.dl_tensor.byte_offset += offset;
@@ -96,13 +98,13 @@ TEST(taken_in_place_or_copied)
         if (!x) fail_msg("%s", wb_error());
         wb_tensor *y = wb_add(x, x);
         wb_object_free(x);
-        assert_int_equal(deleted, 0);                       /* y is still to be computed */
+        assert_int_equal(deleted, 0);                       /* y is not computed yet, and reads x */
         is_sequence(y, 128, 2);
         wb_scope_close(s);
         assert_int_equal(deleted, 1);
 
         s = wb_scope_open();
-        x = wb_from_dlpack(part_of(d, shape, NULL, 4));     /* such an address no kernel expects */
+        x = wb_from_dlpack(part_of(d, shape, NULL, 4));     /* misaligned for kernels: a copy */
         assert_int_equal(deleted, 1);
         is_sequence(x, 1, 1);
         shape[0] = 0;
@@ -148,7 +150,7 @@ TEST(every_allocation_fails)
     }
 }
 
-/* Values stand after wb_shutdown, and what holds them ends later. */
+/* Exported values stay valid after wb_shutdown, and their holder can be deleted later. */
 TEST(lent_past_the_end)
 {
     for (int i = 0; i < n_devices; i++) {

@@ -14,12 +14,12 @@ static const wb_device *places[MOST_PLACES];
 static int n_places;
 static char path[64];
 
-/* Parameters, running statistics, a tie, an embedding. */
+/* A model with parameters, running statistics, a tied weight and an embedding. */
 static wb_layer *make_model(void)
 {
     wb_seed(3);
-    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_Flatten(), wb_Dense(32, 32),
-                           wb_Dense(32, 32), wb_Embedding(32, 3));
+    wb_layer *m = wb_Chain(wb_Conv(1, 2, {3}, wb_relu), wb_BatchNorm(2), wb_Flatten(),
+                           wb_Dense(32, 32), wb_Dense(32, 32), wb_Embedding(32, 3));
     if (!m || wb_tie(m, "layers.4.weight", "layers.3.weight")) fail_msg("%s", wb_error());
     return m;
 }
@@ -77,7 +77,7 @@ static void same_file_from_everywhere(wb_names names)
         assert_no_mirrors(m);
         if (!i) want = contents(&n);
         else assert_same_file(want, n);
-        assert_int_equal(wb_save(path, wb_cpu(m), .names = names), 0);  /* as the guides ask for */
+        assert_int_equal(wb_save(path, wb_cpu(m), .names = names), 0);  /* as in Flux's guides */
         assert_same_file(want, n);
         assert_int_equal(wb_scope_close(s), 0);
     }
@@ -90,16 +90,18 @@ TEST(a_model_is_the_same_file_from_everywhere)
     same_file_from_everywhere(WB_NAMES_TORCH);
 }
 
-/* What PyTorch has in one tensor or the other way round is taken apart on the way, to any
- * device. */
+/* PyTorch has one tensor where Weber has several, or a transposed one: loading to any device splits
+ * or transposes them. */
 TEST(other_names_to_everywhere)
 {
     for (int i = 0; i < n_places; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *make[2];
         for (int k = 0; k < 2; k++)
-            make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true), wb_MultiHeadAttention(4, 2, .bias = true), wb_GRU(2, 2));
-        if (wb_save(path, wb_to(make[0], places[i]), .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
+            make[k] = wb_Chain(wb_Conv(1, 2, {2}, .flip = true),
+                               wb_MultiHeadAttention(4, 2, .bias = true), wb_GRU(2, 2));
+        if (wb_save(path, wb_to(make[0], places[i]), .names = WB_NAMES_TORCH))
+            fail_msg("%s", wb_error());
         for (int j = 0; j < n_places; j++) {
             wb_layer *there = wb_to(make[1], places[j]);
             if (wb_load_state(path, there, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
@@ -120,7 +122,7 @@ TEST(it_is_loaded_where_new_tensors_are_made)
             wb_layer *l = wb_load(path);
             if (!l) fail_msg("%s", wb_error());
             assert_int_equal(wb_save_npy(path, wb_get(l, "layers.3.weight")), 0);
-            wb_tensor *data = wb_load_npy(path);        /* data begin on the CPU */
+            wb_tensor *data = wb_load_npy(path);        /* on the CPU */
             wb_set_default_device(NULL);
             assert_false(wb_device_is_gpu(wb_device_of(data)));
             assert_ptr_equal(wb_device_of(l), places[j]);
@@ -195,8 +197,8 @@ TEST(what_was_trained_there_runs_here)
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/* Saved on one device after two steps, restored on another: the third step is the one that would
- * have been. */
+/* A checkpoint is saved on one device after two steps and restored on another: the third step has
+ * the same result as without the restart. */
 TEST_IN_SCOPE(training_goes_on_elsewhere)
 {
     wb_layer *plain = small_model();
@@ -260,7 +262,7 @@ TEST(arrays_are_the_same_file_from_everywhere)
     }
 }
 
-/* Three megabytes pass through a buffer of one. */
+/* An array of three megabytes is read through a buffer of one megabyte. */
 TEST_IN_SCOPE(large_ones_are_read_in_parts)
 {
     wb_tensor *x = wb_to(wb_rand(3 * 262144 + 5), far_device());
@@ -291,8 +293,9 @@ TEST(printing_works_everywhere)
         assert_no_mirrors(m);
         wb_free_text(want);
         wb_free_text(got);
-        wb_layer *bad = wb_Dense(2, 2);                 /* what the guides' printing looks at */
-        assert_int_equal(wb_set(bad, "bias", wb_from((float[]){0, NAN}, WB_F32, 1, (int64_t[]){2})), 0);
+        wb_layer *bad = wb_Dense(2, 2);                 /* printing reports NaN in parameters */
+        wb_tensor *bias = wb_from((float[]){0, NAN}, WB_F32, 1, (int64_t[]){2});
+        assert_int_equal(wb_set(bad, "bias", bias), 0);
         got = wb_object_format(wb_to(bad, places[i]));
         assert_non_null(strstr(got, "NaN"));
         wb_free_text(got);
@@ -320,7 +323,7 @@ static void assert_whole_file(const char *old, int64_t n_old, wb_layer *saved)
 }
 
 /* The n-th call of the device, allocation or call for a file fails while saving and loading: the
- * old file stands or the new one, and the next time it works. */
+ * path then has the old file or the new one, whole, and the next attempt works. */
 static void failing_files(void (*fail_at)(int64_t), const char *what)
 {
     int failures = 0;

@@ -8,8 +8,9 @@
 
 #include <unistd.h>
 
-enum { STEPS = 100, SETTLED = 2, INSTANCES = 16, BATCH = 16, BATCHES = 5, FEATURES = 96, CLASSES = 10 };
-enum { COPY = BATCH * FEATURES * 4 + 2048 };    /* of a batch, and what is rounded up */
+enum { STEPS = 100, SETTLED = 2, INSTANCES = 16, BATCH = 16, BATCHES = 5 };
+enum { FEATURES = 96, CLASSES = 10 };
+enum { COPY = BATCH * FEATURES * 4 + 2048 };    /* bytes of a batch, and for rounding up */
 
 typedef struct { int64_t device[STEPS], host[STEPS]; } record;
 
@@ -20,9 +21,9 @@ static int64_t held_of(const wb_device *d)
     return m.used + m.cached;
 }
 
-/* In the first steps the loader has time to prepare as much ahead as it will.  Small blocks that a
- * loader's thread took are kept by this one, which gives them back, in a list whose length is
- * bounded: they do not count. */
+/* Records the memory after step i.  The first steps pause so that the loader can prefetch as many
+ * batches as it may.  This thread frees the small blocks that the loader's thread allocated, and
+ * keeps them in a list of bounded length: the trim excludes them. */
 static void note(record *r, int i, const wb_device *d)
 {
     if (i < SETTLED) usleep(50000);
@@ -31,9 +32,10 @@ static void note(record *r, int i, const wb_device *d)
     r->host[i] = wb_memory_used();
 }
 
-/* The host's varies with the batches that are under way.  Where plans are one command and
- * batches come at more addresses than it has instances for, it takes memory for a copy of one,
- * once; when, depends on how the loader's thread and this one meet. */
+/* Host memory varies with the number of prefetched batches.  A plan that is one command has a
+ * bounded number of instances, one for each set of addresses.  When batches come at more addresses
+ * than that, it allocates memory for a copy of a batch, once, at a step that depends on the timing
+ * of the threads. */
 static void check_flat(const record *r, int64_t slack, const wb_device *d, const char *what)
 {
     const int settled = d->backend->graph ? SETTLED + INSTANCES : SETTLED;
@@ -106,11 +108,11 @@ TEST(training_by_the_library)
             wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), w.d);
             wb_opt_state *o = wb_setup(wb_Adam(), m);
-            if (wb_train(loss_of, m, make_loader(w.d, whole > 0, whole == 1 ? 0 : 2), o, .epochs = STEPS / BATCHES,
-                         .each = each, .ctx = &w))
+            wb_loader *l = make_loader(w.d, whole > 0, whole == 1 ? 0 : 2);
+            if (wb_train(loss_of, m, l, o, .epochs = STEPS / BATCHES, .each = each, .ctx = &w))
                 fail_msg("%s", wb_error());
-            /* the loader's thread gathers with a small plan, now and then at the same time as
-             * one here */
+            /* the loader's thread runs a small plan that gathers a batch, sometimes at the same
+             * time as a plan of this thread: 4096 bytes for it */
             check_flat(&w.r, whole == 2 ? 4096 : 0, w.d,
                        whole == 2 ? "data there, ahead" : whole ? "data there" : "loader moved");
             assert_int_equal(wb_scope_close(s), 0);
@@ -166,18 +168,18 @@ static void check_estimate(const wb_device *d, wb_tensor *x)
 {
     wb_memory m;
     wb_device_memory start, end;
-    wb__cache_clear();                  /* no arena of an earlier plan */
+    wb__cache_clear();                  /* frees the arenas of earlier plans */
     if (wb_memory_estimate(1, &x, &m)) fail_msg("%s", wb_error());
     if (wb_device_memory_of(d, &start)) fail_msg("%s", wb_error());
     assert_true(m.peak == m.arena + m.inputs + m.outputs && m.arena > 4096 && m.inputs > 4096);
     if (wb_eval(x) || wb_device_memory_of(d, &end)) fail_msg("%s", wb_error());
-    const int64_t used = end.used - start.used, said = m.arena + m.outputs;
-    if (used < said || used > said + said / 8 + 512)
-        fail_msg("%s: %lld bytes estimated, %lld used", wb_device_describe(d), (long long)said,
+    const int64_t used = end.used - start.used, estimated = m.arena + m.outputs;
+    if (used < estimated || used > estimated + estimated / 8 + 512)
+        fail_msg("%s: %lld bytes estimated, %lld used", wb_device_describe(d), (long long)estimated,
                  (long long)used);
-    if (end.peak >= 0 && end.peak < start.used + said)
+    if (end.peak >= 0 && end.peak < start.used + estimated)
         fail_msg("%s: a peak of %lld bytes, %lld of them estimated", wb_device_describe(d),
-                 (long long)end.peak, (long long)said);
+                 (long long)end.peak, (long long)estimated);
     if (start.used < m.inputs)
         fail_msg("%s: inputs of %lld bytes are estimated, %lld are used in all",
                  wb_device_describe(d), (long long)m.inputs, (long long)start.used);

@@ -39,7 +39,7 @@ TEST(a_loader_keeps_its_options)
         }
 }
 
-/* In the middle of an epoch: both go on with the batch that would have come next. */
+/* A loader is moved in the middle of an epoch: it and the original continue with the next batch. */
 TEST(a_loader_keeps_its_place)
 {
     for (int i = 1; i < n_places; i++) {
@@ -56,7 +56,7 @@ TEST(a_loader_keeps_its_place)
         assert_true(wb_loader_next(moved, &b) && b.index == 3);
         read_batch(b, some);
         assert_memory_equal(some, whole[1] + 12, 16);
-        assert_true(wb_loader_next(l, &b) && b.index == 3);         /* and so does the first */
+        assert_true(wb_loader_next(l, &b) && b.index == 3);         /* the original too */
         read_batch(b, got);
         assert_memory_equal(some, got, 16);
         assert_int_equal(wb_loader_stop(l) | wb_loader_stop(moved), 0);
@@ -64,19 +64,20 @@ TEST(a_loader_keeps_its_place)
     }
 }
 
-/* D6: all batches of two epochs, kept and read afterwards. */
+/* All batches of two epochs are kept and read afterwards. */
 TEST(kept_batches_stay_what_they_are)
 {
     for (int i = 1; i < n_places; i++)
-        for (int whole = 0; whole < 2; whole++) {       /* uploaded one by one; gathered there */
+        for (int whole = 0; whole < 2; whole++) {       /* uploaded; gathered on the device */
             wb_scope *s = wb_scope_open();
-            wb__cache_clear();                          /* plans hold memory of the device */
+            wb__cache_clear();                          /* plans own device memory */
             const int64_t held = far_held();
             wb_batch kept[12];
             int want[2][64], got[64], n = 0;
             wb_dataset *d = numbers(23);
             wb_loader *near = wb_dataloader(d, .batchsize = 4, .shuffle = true, .seed = 3), *l;
-            if (whole) l = wb_dataloader(wb_to(d, places[i]), .batchsize = 4, .shuffle = true, .seed = 3);
+            if (whole)
+                l = wb_dataloader(wb_to(d, places[i]), .batchsize = 4, .shuffle = true, .seed = 3);
             else l = wb_to(near, places[i]);
             for (int epoch = 0; epoch < 2; epoch++) {
                 epoch_on(places[0], near, want[epoch]);
@@ -101,7 +102,8 @@ TEST(batches_go_ahead_of_their_use)
 {
     for (int ahead = 1; ahead < 4; ahead++) {
         wb_scope *s = wb_scope_open();
-        wb_loader *l = wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
+        wb_loader *l =
+            wb_to(wb_dataloader(numbers(40), .batchsize = 4, .ahead = ahead), far_device());
         far_forget();
         wb_batch b;
         assert_true(wb_loader_next(l, &b));
@@ -109,7 +111,7 @@ TEST(batches_go_ahead_of_their_use)
         for (int k = 0; k < 5000 && far_count().uploads < want; k++) usleep(1000);
         assert_int_equal(far_count().uploads, want);
         usleep(20000);
-        assert_int_equal(far_count().uploads, want);    /* and no further */
+        assert_int_equal(far_count().uploads, want);    /* no batch beyond `ahead` */
         assert_int_equal(wb_loader_stop(l), 0);
         assert_int_equal(wb_scope_close(s), 0);
     }
@@ -120,21 +122,22 @@ TEST(device_memory_is_flat)
     for (int whole = 0; whole < 2; whole++) {
         wb_scope *s = wb_scope_open();
         wb_dataset *d = numbers(250);
-        wb_loader *l = whole ? wb_dataloader(wb_to(d, far_device()), .batchsize = 20, .shuffle = true)
-                             : wb_to(wb_dataloader(d, .batchsize = 20, .shuffle = true), far_device());
+        wb_loader *l =
+            whole ? wb_dataloader(wb_to(d, far_device()), .batchsize = 20, .shuffle = true)
+                  : wb_to(wb_dataloader(d, .batchsize = 20, .shuffle = true), far_device());
         int64_t device = 0, host = 0;
         for (int epoch = 0; epoch < 60; epoch++) {
             WB_EACH_BATCH(b, l) assert_ptr_equal(wb_device_of(b.x), far_device());
             if (epoch == 9) device = far_held(), host = wb_memory_used();
         }
         assert_int_equal(far_held(), device);
-        /* small blocks pass from the prefetcher's thread to this one, which keeps a bounded list */
+        /* this thread keeps small blocks of the prefetcher in a list of bounded length */
         assert_true(wb_memory_used() - host < 50 * 13 * 4096);
         assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
-/* Functions receive the batch on the host, and their result is moved. */
+/* Mapped functions receive the batch on the host, and the loader moves their result. */
 TEST(functions_come_before_the_move)
 {
     for (int i = 1; i < n_places; i++) {
@@ -157,7 +160,7 @@ TEST(functions_come_before_the_move)
     }
 }
 
-/* DataLoader(mapobs(gpu, data)), the long way to say gpu(DataLoader(data)). */
+/* DataLoader(mapobs(gpu, data)) in Flux, which gives the same batches as gpu(DataLoader(data)). */
 static int move_batch(wb_batch *b, void *ctx)
 {
     *b = wb_to(*b, (const wb_device *)ctx);
@@ -173,14 +176,15 @@ TEST(a_map_may_move_batches_itself)
         wb_dataset *m = wb_mapobs(d, move_batch, (void *)(uintptr_t)places[i]);
         epoch_on(places[0], wb_dataloader(d, .batchsize = 3, .shuffle = true, .seed = 2), want);
         assert_int_equal(
-            epoch_on(places[i], wb_dataloader(m, .batchsize = 3, .shuffle = true, .seed = 2), got), 11);
+            epoch_on(places[i], wb_dataloader(m, .batchsize = 3, .shuffle = true, .seed = 2), got),
+            11);
         assert_memory_equal(got, want, 11 * sizeof(int));
         assert_int_equal(wb_scope_close(s), 0);
     }
 }
 
-/* What is moved and where batches are has nothing to do with where new tensors are made, which
- * stays what it was, whatever fails. */
+/* The default device, on which new tensors are created, does not affect moves and batches, and no
+ * move, failed or not, changes it. */
 TEST(the_default_device_has_no_part_in_it)
 {
     for (int i = 0; i < n_places; i++)
@@ -264,7 +268,7 @@ static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
     return wb_mean(wb_square(wb_sub(wb_call(m, b.x), wb_div(y, wb_scalar(16)))));
 }
 
-/* Batch by batch, as the guides write it out. */
+/* The loss of a batch that the program moves itself, as in Flux's guides. */
 static wb_tensor *moving_loss(wb_layer *m, wb_batch b, void *ctx)
 {
     return loss_of(m, wb_to(b, (const wb_device *)ctx), ctx);
@@ -275,8 +279,9 @@ static wb_layer *trained(const wb_device *d, int style, const char *checkpoint)
     wb_seed(1);
     wb_layer *m = wb_to(wb_Dense(2, 1), d);
     wb_dataset *data = numbers(16);
-    wb_loader *l = style == 2 ? wb_dataloader(wb_to(data, d), .batchsize = 5, .shuffle = true, .seed = 9)
-                              : wb_dataloader(data, .batchsize = 5, .shuffle = true, .seed = 9);
+    wb_loader *l =
+        style == 2 ? wb_dataloader(wb_to(data, d), .batchsize = 5, .shuffle = true, .seed = 9)
+                   : wb_dataloader(data, .batchsize = 5, .shuffle = true, .seed = 9);
     if (style == 1) l = wb_to(l, d);
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     if (wb_train(style ? loss_of : moving_loss, m, l, o, .epochs = 4, .ctx = (void *)(uintptr_t)d,
@@ -285,7 +290,8 @@ static wb_layer *trained(const wb_device *d, int style, const char *checkpoint)
     return wb_cpu(m);
 }
 
-/* The three ways of the guides: batch by batch, the loader, all data first. */
+/* The three ways of Flux's guides: the program moves each batch, the loader moves them, or all data
+ * are moved first. */
 TEST(three_ways_to_train)
 {
     for (int i = 0; i < n_places; i++)
@@ -294,7 +300,8 @@ TEST(three_ways_to_train)
             const float *want = wb_data(wb_get(trained(places[0], 1, NULL), "weight"));
             const float *got = wb_data(wb_get(trained(places[i], style, NULL), "weight"));
             for (int k = 0; k < 2; k++)
-                assert_true(same_bits(places[i]) ? got[k] == want[k] : fabsf(got[k] - want[k]) < 1e-5f);
+                assert_true(same_bits(places[i]) ? got[k] == want[k]
+                                                 : fabsf(got[k] - want[k]) < 1e-5f);
             assert_int_equal(wb_scope_close(s), 0);
         }
 }
@@ -361,8 +368,8 @@ TEST(a_loader_elsewhere_is_an_error)
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* The n-th allocation, or call of the device, fails from the move through two epochs: an error, and
- * then the rest of the data as if nothing had been. */
+/* The n-th allocation, or call of the device, fails during the move and two epochs: this is an
+ * error, and the loader then returns the rest of the data unchanged. */
 static void failing_epochs(void (*fail_at)(int64_t), const char *what, bool whole, int ahead)
 {
     int failures = 0, want[32], got[32];

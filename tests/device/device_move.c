@@ -33,9 +33,9 @@ TEST(every_dtype_there_and_back)
             wb_tensor *y = wb_to(x, devices[d], .dtype = WB_KEEP);
             if (!y) fail_msg("%s", wb_error());
             assert_ptr_equal(wb_device_of(y), devices[d]);
-            assert_ptr_equal(wb_to(y, devices[d]), y);          /* it is there: the same object */
+            assert_ptr_equal(wb_to(y, devices[d]), y);          /* already there: the same object */
             wb_tensor *next = wb_to(y, devices[(d + 1) % n_devices], .dtype = WB_KEEP);
-            assert_true(!next || same_bits(next, x));           /* the next one may lack the dtype */
+            assert_true(!next || same_bits(next, x));   /* the next device may lack the dtype */
             wb_tensor *back = wb_cpu(y);
             assert_ptr_equal(wb_device_of(back), wb_cpu_device());
             assert_true(same_bits(back, x) && same_bits(y, x));
@@ -52,7 +52,8 @@ TEST(doubles_become_floats_on_a_gpu)
     wb_tensor *same = wb_to(x, devices[1]);
     assert_int_equal(wb_dtype_of(same), WB_F64);
     assert_int_equal(wb_dtype_of(wb_to(x, devices[1], .dtype = WB_F16)), WB_F16);
-    assert_int_equal(wb_dtype_of(wb_to(same, devices[1], .dtype = WB_F16)), WB_F16);    /* there already */
+    wb_tensor *again = wb_to(same, devices[1], .dtype = WB_F16);    /* there already: F64 */
+    assert_int_equal(wb_dtype_of(again), WB_F16);
     assert_null(wb_to(x, devices[1], .dtype = WB_I32));
     FAILED(WB_ERROR_DTYPE, "floating");
     wb_tensor *i = wb_from((int64_t[]){1, 2}, WB_I64, 1, (int64_t[]){2});
@@ -60,7 +61,7 @@ TEST(doubles_become_floats_on_a_gpu)
     if (n_devices == n_cpus) return;
     wb_tensor *y = wb_to(x, devices[n_cpus]);
     assert_int_equal(wb_dtype_of(y), WB_F32);
-    assert_int_equal(wb_dtype_of(wb_cpu(y)), WB_F32);           /* what was lost stays lost */
+    assert_int_equal(wb_dtype_of(wb_cpu(y)), WB_F32);           /* not F64 again */
     assert_true(wb_item(wb_sum(wb_cpu(y))) != wb_item(wb_sum(x)));
 }
 
@@ -91,7 +92,7 @@ TEST(mixing_is_an_error)
         assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
         FAILED(WB_ERROR_DEVICE, "wb_to");
         assert_int_equal(wb_assign(v, wb_to(y, devices[0])), 0);
-        /* numbers have no device */
+        /* scalars and constant tensors are not bound to a device */
         assert_true(same_bits(wb_cpu(wb_mul(y, wb_scalar(2))), wb_mul(x, wb_scalar(2))));
         assert_true(same_bits(wb_cpu(wb_add(y, wb_zeros(2, 3))), x));
         wb_tensor *counted = wb_mul(y, wb_astype(wb_arange(3, WB_I32), WB_F32));
@@ -110,11 +111,12 @@ TEST(a_number_that_was_read_still_fits_everywhere)
     }
 }
 
-/* And so does what was moved: it is as it was. */
+/* A move does not bind the original constant tensor to a device: it is still usable anywhere. */
 TEST(numbers_that_were_moved_still_fit_everywhere)
 {
     for (int d = 0; d < n_devices; d++) {
-        wb_tensor *x = wb_ones(3), *counted = wb_exp(wb_arange(3, WB_F32)), *in_a_tuple = wb_ones(3);
+        wb_tensor *x = wb_ones(3), *counted = wb_exp(wb_arange(3, WB_F32));
+        wb_tensor *in_a_tuple = wb_ones(3);
         wb_tensor *there = wb_to(x, devices[d]), *half = wb_to(x, devices[d], .dtype = WB_F16);
         wb_tensor *also = wb_to(counted, devices[d]);
         wb_tree *t = wb_to(wb_tuple(in_a_tuple), devices[d]);
@@ -141,7 +143,8 @@ TEST(numbers_in_use_belong_to_nobody)
         for (int e = 0; e < n_devices; e++) {
             wb_scope *s = wb_scope_open();
             wb_tensor *x = wb_ones(2, 3), *y = wb_add(x, x);
-            wb_tensor *here = wb_add(wb_to(wb_full_array(5, WB_F32, 2, (int64_t[]){2, 3}), devices[d]), y);
+            wb_tensor *fives = wb_full_array(5, WB_F32, 2, (int64_t[]){2, 3});
+            wb_tensor *here = wb_add(wb_to(fives, devices[d]), y);
             wb_tensor *there = wb_to(y, devices[e]);
             assert_ptr_equal(wb_device_of(here), devices[d]);
             assert_ptr_equal(wb_device_of(there), devices[e]);
@@ -165,8 +168,8 @@ TEST(gradients_pass_through_moves)
     }
 }
 
-/* What is moved is also used where it was: the gradient that comes back is computed on the way,
- * among tensors that the walk has yet to pass. */
+/* A moved tensor is also used on its first device: the gradient's walk gets one contribution there
+ * and another through the move, which it passes before tensors that are older. */
 TEST(gradients_pass_beside_moves)
 {
     for (int d = 0; d < n_devices; d++) {
@@ -185,7 +188,8 @@ TEST(gradients_pass_beside_moves)
     }
 }
 
-/* Also one that depends on numbers alone, and was read before the update. */
+/* A gradient is on its parameter's device, even one that depends on constants alone and was read
+ * before the update. */
 TEST(gradients_are_beside_their_parameters)
 {
     for (int d = 0; d < n_devices; d++) {
@@ -222,7 +226,8 @@ TEST(a_variable_by_itself_and_in_a_tuple)
         FAILED(WB_ERROR_ARGUMENT, "variable", "wb_variable");
         wb_tensor *g = wb_gradient(wb_sum(there), w);
         assert_true(g && wb_item(wb_sum(g)) == 3);
-        wb_tensor *also = wb_variable(there), *in_a_tuple = wb_get(wb_to(wb_tuple(w), devices[d]), "0");
+        wb_tensor *also = wb_variable(there);
+        wb_tensor *in_a_tuple = wb_get(wb_to(wb_tuple(w), devices[d]), "0");
         assert_int_equal(wb_assign(also, wb_zeros(3)), 0);
         assert_int_equal(wb_assign(in_a_tuple, wb_zeros(3)), 0);
         assert_true(wb_item(wb_sum(also)) == 0 && wb_item(wb_sum(in_a_tuple)) == 0);
@@ -245,7 +250,7 @@ TEST(recordings_belong_to_a_device)
     assert_true(same_bits(y, wb_exp(x)));
     assert_int_not_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
     FAILED(WB_ERROR_ARGUMENT, "to:", "wb_compile");
-    x = wb_to(x, devices[1]);               /* another recording, though the shape is the same */
+    x = wb_to(x, devices[1]);               /* the same shape, but recorded again for the device */
     assert_int_equal(wb_call_compiled(g, 1, &x, 1, &y), 0);
     assert_ptr_equal(wb_device_of(y), devices[1]);
 }
@@ -269,7 +274,8 @@ TEST(reading_single_elements)
 TEST(reading_again_after_an_update)
 {
     for (int d = 0; d < n_devices; d++) {
-        wb_tensor *v = wb_variable(wb_to(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}), devices[d]));
+        wb_tensor *start = wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2});
+        wb_tensor *v = wb_variable(wb_to(start, devices[d]));
         for (int step = 0; step < 3; step++) {
             const float *at = wb_data(v);
             assert_true(at && at[0] == (float)(1 + step) && at[1] == (float)(2 + step));
@@ -311,7 +317,7 @@ TEST(a_model_moves_whole)
         wb_layer *there = wb_to(m, devices[d]);
         if (!there) fail_msg("%s", wb_error());
         assert_ptr_not_equal(there, m);
-        assert_ptr_equal(wb_device_of(m), devices[0]);          /* the original stays where it was */
+        assert_ptr_equal(wb_device_of(m), devices[0]);      /* the original stays where it was */
         assert_ptr_equal(wb_device_of(there), devices[d]);
         assert_ptr_equal(wb_to(there, devices[d]), there);
         assert_ptr_equal(wb_get(there, "layers.4.bias"), wb_get(there, "layers.3.bias"));
@@ -340,14 +346,14 @@ TEST(a_tree_on_two_devices_is_told)
     FAILED(WB_ERROR_DEVICE, "\"0\"", "cpu:0", "\"1.1\"", "cpu:1");
     wb_tree *one = wb_to(mixed, devices[1]);
     assert_ptr_equal(wb_device_of(one), devices[1]);
-    assert_ptr_equal(wb_get(one, "1.1"), y);                    /* was there: the same object */
+    assert_ptr_equal(wb_get(one, "1.1"), y);                    /* not moved: the same object */
     int outside = 5;
     wb_tree *opaque = wb_tuple(wb_opaque(&outside));
     assert_ptr_equal(wb_device_of(opaque), wb_cpu_device());
     assert_ptr_equal(wb_to(opaque, devices[1]), opaque);
 }
 
-/* Random trees, with ties, around the devices and back: equal, and tied where they were tied. */
+/* Random trees with ties are moved through all devices and back: values and ties are unchanged. */
 static uint64_t chance = 1;
 static int below(int n)
 {
@@ -367,7 +373,8 @@ static void *random_tree(int depth, void **made, int *n_made)
     } else if (!below(4)) {
         object = wb_Dense(1 + below(4), 1 + below(4));
     } else {
-        static const wb_dtype dtypes[] = {WB_F32, WB_F16, WB_BF16, WB_I32, WB_I64, WB_U8, WB_I8, WB_BOOL};
+        static const wb_dtype dtypes[] = {WB_F32, WB_F16, WB_BF16, WB_I32,
+                                          WB_I64, WB_U8,  WB_I8,   WB_BOOL};
         unsigned char bytes[8 * 16];
         wb_dtype t = dtypes[below(8)];
         for (int i = 0; i < 8 * 16; i++) bytes[i] = (unsigned char)below(t == WB_BOOL ? 2 : 256);
@@ -456,15 +463,18 @@ TEST(one_evaluation_on_several_devices)
     for (int d = 1; d < n_devices; d++) {
         wb_scope *s = wb_scope_open();
         wb_tensor *a = wb_variable(wb_from((float[]){1, 2}, WB_F32, 1, (int64_t[]){2}));
-        wb_tensor *b = wb_variable(wb_to(wb_from((float[]){3, 4}, WB_F32, 1, (int64_t[]){2}), devices[d]));
+        wb_tensor *start = wb_from((float[]){3, 4}, WB_F32, 1, (int64_t[]){2});
+        wb_tensor *b = wb_variable(wb_to(start, devices[d]));
         assert_ptr_equal(wb_device_of(b), devices[d]);
         wb_tensor *old = wb_mul(b, wb_scalar(10));
-        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))) | wb_assign(b, wb_add(b, wb_scalar(1))), 0);
+        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))), 0);
+        assert_int_equal(wb_assign(b, wb_add(b, wb_scalar(1))), 0);
         wb_tensor *sum_a = wb_sum(a), *sum_b = wb_sum(b);
         assert_int_equal(wb_eval(sum_a, sum_b), 0);
         assert_true(wb_item(sum_a) == 5 && wb_item(sum_b) == 9 && wb_item(wb_sum(old)) == 70);
         wb_tensor *bad = wb_div(wb_sub(wb_sum(b), wb_sum(b)), wb_sub(wb_sum(b), wb_sum(b)));
-        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))) | wb_assign(b, wb_add(b, wb_scalar(1))), 0);
+        assert_int_equal(wb_assign(a, wb_add(a, wb_scalar(1))), 0);
+        assert_int_equal(wb_assign(b, wb_add(b, wb_scalar(1))), 0);
         assert_int_equal(wb__evaluate(1, &bad, bad), WB_ERROR_NUMBER);
         assert_true(wb_item(wb_sum(a)) == 5 && wb_item(wb_sum(b)) == 9);
         assert_int_equal(wb_scope_close(s), 0);

@@ -29,7 +29,7 @@ static wb_batch batch_on(const wb_device *d, int number, wb_dtype dtype)
     return wb_to(b, d);
 }
 
-/* One step where the model is. */
+/* One step on the device of the model. */
 static void step(wb_opt_state *s, wb_layer *m, int number)
 {
     wb_tree *g;
@@ -54,7 +54,7 @@ static void assert_same(wb_layer *a, wb_layer *b, bool bits)
     }
 }
 
-/* What it is but for its place. */
+/* The two states are equal except for their device. */
 static void assert_same_text(wb_opt_state *a, wb_opt_state *b)
 {
     char *s = wb_object_format(a), *t = wb_object_format(b);
@@ -70,7 +70,8 @@ static wb_rule *rule(int i)
     case 1: return wb_Momentum(.eta = 0.05);
     case 2: return wb_Adam(.eta = 0.02);
     default:
-        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(), wb_AdamW(.eta = 0.02));
+        return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(),
+                                 wb_AdamW(.eta = 0.02));
     }
 }
 
@@ -92,7 +93,7 @@ TEST(moments_stand_beside_their_parameters)
     }
 }
 
-/* Moved with its model between any two steps, it goes on as if nothing had been. */
+/* A state that moves with its model between any two steps continues with the same numbers. */
 TEST(training_goes_on_where_the_state_went)
 {
     for (int r = 0; r < 4; r++)
@@ -125,7 +126,8 @@ TEST(the_one_that_was_moved_is_as_it_was)
     for (int i = 1; i < n_paths; i++) {
         wb_scope *s = wb_scope_open();
         wb_layer *m = make_model(), *plain = make_model();
-        wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.1), m), *p = wb_setup(wb_Adam(.eta = 0.1), plain);
+        wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.1), m);
+        wb_opt_state *p = wb_setup(wb_Adam(.eta = 0.1), plain);
         for (int k = 0; k < 2; k++) step(o, m, k), step(p, plain, k);
         assert_int_equal(wb_freeze(o, "layers.1"), 0);
         wb_opt_state *moved = wb_to(o, places[i]);
@@ -134,7 +136,7 @@ TEST(the_one_that_was_moved_is_as_it_was)
         assert_int_equal(wb_adjust(moved, .eta = 0.5), 0);
         assert_true(moved->slots[2].frozen && !o->slots[2].frozen);
         assert_true(o->rule->parts[0].o.eta == 0.1 && moved->rule->parts[0].o.eta == 0.5);
-        step(moved, wb_to(m, places[i]), 7);            /* writes nothing of m or o */
+        step(moved, wb_to(m, places[i]), 7);            /* does not change m or o */
         step(o, m, 2), step(p, plain, 2);
         assert_same(m, plain, true);
         assert_same_text(o, p);
@@ -158,7 +160,7 @@ TEST(steps_under_way_move_with_it)
         assert_non_null(wb_withgradient(loss_of, m, batch_on(places[0], 0, WB_F32), &g));
         assert_int_equal(wb_update(o, m, g), 0);
         assert_int_equal(wb__evaluate(1, &nan, nan), WB_ERROR_NUMBER);
-        moved = wb_to(o, places[i]);                    /* that step was taken back */
+        moved = wb_to(o, places[i]);                    /* that step was undone */
         assert_int_equal(moved->slots[0].steps, 1);
         assert_int_equal(wb_scope_close(s), 0);
     }
@@ -195,7 +197,7 @@ TEST(dtypes_follow_the_parameters)
         assert_int_equal(wb_dtype_of(wb_get(there, "layers.0.bias")), WB_F32);
         step(f, there, 1);
         step(o, m, 1);
-        wb_opt_state *back = wb_cpu(f);                 /* what was lost stays lost */
+        wb_opt_state *back = wb_cpu(f);                 /* not F64 again */
         if (r) assert_int_equal(wb_dtype_of(back->slots[0].moments[0]), WB_F32);
         step(back, wb_cpu(there), 2);
         assert_null(wb_to(o, far_device(), .dtype = WB_KEEP));
@@ -236,9 +238,10 @@ TEST(a_state_elsewhere_is_an_error)
         assert_same(m, same, true);
         for (int k = 0; k < o->n; k++) assert_int_equal(o->slots[k].steps, 0);
 
-        /* and with the cures */
+        /* after the moves that the error proposes, the update succeeds */
         assert_int_equal(wb_update(o, m, wb_to(g, wb_device_of(m))), 0);
-        assert_int_equal(wb_update(wb_to(o, wb_device_of(moved)), moved, wb_to(near, places[i])), 0);
+        assert_int_equal(wb_update(wb_to(o, wb_device_of(moved)), moved, wb_to(near, places[i])),
+                         0);
         wb_layer *next = wb_update_new(wb_to(o, places[i]), moved, g);
         assert_ptr_equal(wb_device_of(next), places[i]);
         assert_int_equal(wb_scope_close(s), 0);
@@ -293,7 +296,8 @@ TEST(recorded_steps_run_where_the_state_is)
         for (int k = 0; k < 4; k++) {
             wb_tensor *loss;
             wb_batch b = batch_on(places[i], k, WB_F32);
-            if (wb_call_compiled(c, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss) != 0) fail_msg("%s", wb_error());
+            if (wb_call_compiled(c, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss) != 0)
+                fail_msg("%s", wb_error());
             step(o, plain, k);
         }
         assert_same(plain, recorded_model, same_bits(places[i]));
@@ -306,8 +310,8 @@ TEST(recorded_steps_run_where_the_state_is)
     }
 }
 
-/* The n-th allocation of the host, or call of the device, fails: an error, nothing left behind, and
- * the next time it works. */
+/* The n-th allocation on the host, or call of the device, fails: this is an error, nothing leaks,
+ * and the next attempt succeeds. */
 static void failing_moves(void (*fail_at)(int64_t), const char *what)
 {
     int failures = 0;

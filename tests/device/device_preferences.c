@@ -17,7 +17,7 @@
 
 static process p;
 
-/* What the process printed: each text may have '*' in it (is_like). */
+/* Compares what the process printed with patterns, in which '*' matches any text (is_like). */
 static void printed(const char *out, const char *err)
 {
     if (!is_like(p.err, err)) assert_string_equal(p.err, err);
@@ -51,13 +51,13 @@ TEST(test_found_upwards)
     local(PREFERS("Metal"));
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("Metal\n", "");
-    process_file(folder, "JuliaLocalPreferences.toml", PREFERS("AMDGPU"));  /* wins in its folder */
+    process_file(folder, "JuliaLocalPreferences.toml", PREFERS("AMDGPU"));  /* first in a folder */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("AMDGPU\n", "");
     process_file(folder, "a/LocalPreferences.toml", PREFERS("OpenCL"));     /* the nearest folder */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("OpenCL\n", "");
-    process_file(folder, "a/b/Project.toml", "");           /* a project of its own ends the search */
+    process_file(folder, "a/b/Project.toml", "");       /* a project file ends the search */
     SCRIPT(&p, below("a/b"), NOTHING, "preference");
     printed("none\n", "");
 }
@@ -106,7 +106,8 @@ TEST(test_preferred)
     local(PREFERS("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "using:CUDA", "using:AMDGPU", "get:verbose", "get", "gpu", "move");
     printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\nAMDGPUDevice(0): Test GPU 0\n"
-            "AMDGPUDevice(0): Test GPU 0\ngoes to AMDGPUDevice(0): Test GPU 0 3\n", USING("AMDGPU"));
+            "AMDGPUDevice(0): Test GPU 0\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
+            USING("AMDGPU"));
 }
 
 TEST(test_not_loaded)
@@ -124,8 +125,8 @@ TEST(test_not_loaded)
             NOT_LOADED("AMDGPU") NOT_LOADED("AMDGPU"));
     SCRIPT(&p, folder, BOTH, "move", "move");
     printed("stays on CPUDevice() 3\nstays on CPUDevice() 3\n",
-            "[ Info: The AMDGPU functionality is being called but the backend AMDGPU must be loaded to "
-            "access it: wb_using(\"AMDGPU\").\n");
+            "[ Info: The AMDGPU functionality is being called but the backend AMDGPU must be "
+            "loaded to access it: wb_using(\"AMDGPU\").\n");
 }
 
 TEST(test_not_functional)
@@ -146,7 +147,8 @@ TEST(test_not_functional)
     SCRIPT(&p, folder, surroundings, "using:CUDA", "move", "move");
     printed("ok\nstays on CPUDevice() 3\nstays on CPUDevice() 3\n",
             "┌ Info: The CUDA function is being called but CUDA is not functional.\n"
-            "└ Defaulting back to the CPU. (No action is required if you want to run on the CPU).\n");
+            "└ Defaulting back to the CPU. (No action is required if you want to run on the "
+            "CPU).\n");
 }
 
 #define NOT_ALLOWED(name)                                                                \
@@ -169,7 +171,7 @@ TEST(test_not_allowed)
             "access it: wb_using(\"CUDA\").\n");
 }
 
-/* The CPU may be preferred, and then no GPU is used though it is there. */
+/* With a preference for the CPU no GPU is used, although one works. */
 TEST(test_cpu_preferred)
 {
     local(PREFERS("CPU"));
@@ -213,7 +215,7 @@ TEST(test_not_a_file)
 {
     char out[1024], err[1024];
     const char *path = strdup(below("LocalPreferences.toml"));
-    for (int kind = 0; kind < 4; kind++) {              /* a folder, a pipe, what never ends, too much */
+    for (int kind = 0; kind < 4; kind++) {      /* a folder, a pipe, an endless file, a long one */
         if (kind == 0) make("LocalPreferences.toml");
         else if (kind == 1) assert_int_equal(mkfifo(path, 0600), 0);
         else if (kind == 2) assert_int_equal(symlink("/dev/zero", path), 0);
@@ -254,14 +256,16 @@ TEST(test_unset)
     SCRIPT(&p, folder, NOTHING, "unset");
     printed("ok\n", "┌ Info: No GPU backend is set.\n└ No need to do anything else.\n");
     assert_string_equal(written(), "");
-    local("# mine\n[Flux]\ngpu_backend = \"CUDA\"\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
+    local("# mine\n[Flux]\ngpu_backend = \"CUDA\"\nx = 1\n[MLDataDevices]\n"
+          "gpu_backend = 'Metal'\n");
     SCRIPT(&p, folder, NOTHING, "unset", "unset");
     char err[1024];
     snprintf(err, sizeof err, "┌ Info: The GPU backend of [Flux] is no longer set; it is now Metal "
              "by [MLDataDevices].\n" RESTART "[ Info: The GPU backend is set to Metal by "
              "[MLDataDevices], which is left alone: %s/LocalPreferences.toml.\n", folder);
     printed("ok\nok\n", err);
-    assert_string_equal(written(), "# mine\n[Flux]\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
+    assert_string_equal(written(),
+                        "# mine\n[Flux]\nx = 1\n[MLDataDevices]\ngpu_backend = 'Metal'\n");
     local(PREFERS("CUDA"));
     SCRIPT(&p, folder, NOTHING, "unset");
     printed("ok\n", "┌ Info: The GPU backend of [Flux] is no longer set.\n" RESTART);
@@ -278,7 +282,7 @@ TEST(test_keeps_the_rest)
                         "\r\n[Flux]   \r\n  gpu_backend=\"Metal\"# here\r\n[ 'a' ]\r\nx.y=0x1F");
 }
 
-/* Permissions are kept, and a link stays one. */
+/* Writing keeps the file's permissions, and a symbolic link remains a link. */
 TEST(test_keeps_the_file)
 {
     struct stat about;
@@ -296,7 +300,8 @@ TEST(test_keeps_the_file)
     assert_string_equal(process_text(folder, "real.toml"), PREFERS("Metal"));
 }
 
-/* To the file that was found, else beside the project's, else to the working directory. */
+/* The preference goes to the file that was found, else to one beside the project file, else to one
+ * in the working directory. */
 TEST(test_where_it_is_written)
 {
     make("a");
@@ -310,7 +315,7 @@ TEST(test_where_it_is_written)
     assert_string_equal(process_text(folder, "a/LocalPreferences.toml"), "");
 }
 
-/* Without any project above.  (Where the machine has one above /tmp, there is nothing to see.) */
+/* No folder above has a project.  (Skipped where a folder above /tmp has one.) */
 TEST(test_without_project)
 {
     static const char *const names[] = {"JuliaLocalPreferences.toml", "LocalPreferences.toml",
@@ -349,9 +354,9 @@ static void quiet(wb_log_level level, const char *text, void *context)
 {
 }
 
-/* In this process: every n-th allocation, then every n-th call for a file, fails once while the
- * preference is read and written.  The file is the old or the new one, whole; nothing is left
- * held; and the same again works. */
+/* In this process: the n-th allocation, or the n-th call for a file, fails while the preference is
+ * read and written, for each n.  The file is then the old or the new one, whole; nothing leaks; and
+ * the next attempt succeeds. */
 static void every_fault(void (*fail_at)(int64_t n), const char *what)
 {
     const int64_t held = wb_memory_used();

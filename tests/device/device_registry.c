@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
-#define BUILT_WITHOUT "This Weber was built without the backend CUDA: cmake -DWEBER_CUDA=ON builds it in."
+#define BUILT_WITHOUT \
+    "This Weber was built without the backend CUDA: cmake -DWEBER_CUDA=ON builds it in."
 
 static process p;
 
@@ -63,7 +64,8 @@ TEST(test_unknown_names)
 TEST(test_nothing_unasked)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one", "WEBER_DEBUG=load", "FAKE_TRACE=t"),
-           "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA", "at:CUDA:0");
+           "loaded:CUDA", "functional:CUDA", "get:verbose", "gpu", "move", "show:CUDA",
+           "at:CUDA:0");
     assert_non_null(strstr(p.err, "[ Info: Using backend: CPU.\n"));
     assert_null(strstr(p.err, "load: CUDA"));
     assert_string_equal(p.out, "no\nno\nCPUDevice()\nCPUDevice()\nstays on CPUDevice() 3\n"
@@ -109,8 +111,8 @@ TEST(test_not_built_in)
     SCRIPT(&p, folder, ENVIRONMENT("WEBER_BACKENDS=Metal"), "get", "why:Metal");
     printed("CPUDevice()\nwhy: This version of Weber comes without a backend for Metal; such a GPU "
             "can be used through its OpenCL driver: wb_using(\"OpenCL\").\n",
-            "[ Warning: WEBER_BACKENDS: This version of Weber comes without a backend for Metal; such "
-            "a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
+            "[ Warning: WEBER_BACKENDS: This version of Weber comes without a backend for Metal; "
+            "such a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
 }
 
 /* ---- loaded, but ----------------------------------------------------------------------------- */
@@ -129,8 +131,9 @@ TEST(test_no_device)
             "CUDA_VISIBLE_DEVICES not to hide it.\n", "");
 }
 
-/* Once, whatever is asked; again after wb_shutdown; stopped only if it was ever started, for
- * what was held at one wb_shutdown is to be given back at the next. */
+/* A backend starts once, whichever function needs it, and once more after wb_shutdown.  Each later
+ * wb_shutdown stops a backend that was ever started, since memory that the program held at the
+ * first one is released at the next. */
 TEST(test_starts_once)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "FAKE_TRACE=t"), "using:CUDA", "loaded:CUDA");
@@ -212,7 +215,7 @@ TEST(test_accessors)
     assert_int_equal(wb_device_memory_of(d, &m), 0);
     assert_int_equal(m.cached, 0);
 
-    const char *texts[8];               /* eight stay valid beside each other */
+    const char *texts[8];               /* the last eight texts stay valid */
     for (int i = 0; i < 8; i++) texts[i] = wb_device_describe(d);
     for (int i = 0; i < 8; i++) {
         assert_string_equal(texts[i], "CPUDevice()");
@@ -248,8 +251,8 @@ TEST(test_order)
     printed("ok\nok\nAMDGPUDevice(0): Test GPU 0\n", "[ Info: Using backend: AMDGPU.\n");
 }
 
-/* Remembered: another that is loaded later does not change it, until it is told to forget.  That
- * there is none is not remembered. */
+/* The device of the first call is kept: a backend that is loaded later does not change it until
+ * wb_reset_gpu_device.  The absence of a device is not kept. */
 TEST(test_gpu_device)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two,one"), "gpu", "using:AMDGPU", "gpu",
@@ -290,11 +293,12 @@ TEST(test_moves)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=none,one"), "using:CUDA", "using:AMDGPU", "move",
            "log", "move");
-    printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\ngoes to AMDGPUDevice(0): Test GPU 0 3\n",
+    printed("ok\nok\ngoes to AMDGPUDevice(0): Test GPU 0 3\n"
+            "goes to AMDGPUDevice(0): Test GPU 0 3\n",
             "");
 }
 
-/* ---- a driver that is really there ----------------------------------------------------------- */
+/* ---- a real driver --------------------------------------------------------------------------- */
 
 /* PoCL creates as many devices as POCL_DEVICES lists. */
 TEST(test_real_devices)
@@ -320,7 +324,7 @@ TEST(test_real_devices)
     printed(expected, "[ Info: Using backend: OpenCL.\n");
 }
 
-/* ---- threads, a handler that asks again, memory ---------------------------------------------- */
+/* ---- threads, a log handler that calls the library, memory ----------------------------------- */
 
 enum { THREADS = 8 };
 
@@ -364,7 +368,7 @@ TEST(test_handler_asks)
     assert_true(answered);
 }
 
-/* Questions that never fail leave this thread's error as it was. */
+/* Functions that never fail do not change the thread's error. */
 TEST(test_error_stays)
 {
     wb__fail(WB_ERROR_SHAPE, "an earlier error");
@@ -380,8 +384,8 @@ TEST(test_error_stays)
     wb_clear_error();
 }
 
-/* Every allocation fails once: what cannot fail still answers, and the next question is answered as
- * if nothing had been. */
+/* Every allocation fails once: functions that never fail still return a result, and the next calls
+ * return the right one. */
 TEST(test_memory)
 {
     wb_shutdown();

@@ -17,15 +17,15 @@ static int64_t used(const wb_device *d)
     return m.used;
 }
 
-/* x [rows, 256] through two products, whose results are both needed to the end. */
+/* Two products of x [rows, 256], whose results are both in memory until the end. */
 static wb_tensor *large(wb_tensor *x, wb_tensor *w)
 {
     wb_tensor *a = wb_matmul(x, w), *b = wb_matmul(a, w);
     return wb_add(wb_matmul(wb_tanh(b), w), wb_mul(a, b));
 }
 
-/* A device that refuses kernels of many buffers gets smaller ones, also of values that wait for a
- * reader. */
+/* On a device that limits the buffers of a kernel, plans have kernels of fewer buffers, also where
+ * a value would be computed inside the kernel of its reader. */
 TEST(kernels_of_few_buffers)
 {
     enum { LEAVES = 70 };
@@ -34,7 +34,8 @@ TEST(kernels_of_few_buffers)
         wb_scope *s = wb_scope_open();
         wb_set_default_device(far_device());
         wb_tensor *leaves[LEAVES];
-        for (int k = 0; k < LEAVES; k++) leaves[k] = wb_variable(wb_full_array(k + 1, WB_F32, 1, (int64_t[]){5}));
+        for (int k = 0; k < LEAVES; k++)
+            leaves[k] = wb_variable(wb_full_array(k + 1, WB_F32, 1, (int64_t[]){5}));
         assert_int_equal(wb_eval_array(LEAVES, leaves), 0);
         wb_tensor *chain = leaves[0], *pairs = wb_zeros(5);
         for (int k = 1; k < LEAVES; k++) chain = wb_add(chain, leaves[k]);
@@ -59,7 +60,7 @@ TEST(too_large_is_refused)
         wb_set_default_device(d);
         wb_tensor *w = wb_variable(wb_zeros(256, 256)), *x = wb_zeros(12288, 256);   /* 12 MiB */
         if (wb_eval(w, x)) fail_msg("%s", wb_error());
-        wb__cache_clear();                                  /* no arena of another plan */
+        wb__cache_clear();                                  /* frees other plans' arenas */
         const int64_t before = used(d), steps = wb_stats().steps;
         far_forget();
         wb_scope *inner = wb_scope_open();
@@ -67,11 +68,11 @@ TEST(too_large_is_refused)
         assert_int_equal(wb_assign(w, wb_add(w, wb_scalar(1))), 0);
         assert_int_equal(wb_eval(y), WB_ERROR_MEMORY);
         FAILED(WB_ERROR_MEMORY, "MiB", "evaluation", "parameters", "inputs", "12.2");
-        assert_int_equal(wb_stats().steps, steps);          /* nothing ran, nothing was taken */
+        assert_int_equal(wb_stats().steps, steps);          /* nothing ran or was allocated */
         assert_int_equal(used(d), before);
         assert_int_equal(far_count().launches, 0);
         wb_clear_error();
-        assert_true(wb_at(w, 3, 3) == 0);                   /* the write was taken back */
+        assert_true(wb_at(w, 3, 3) == 0);                   /* the assignment was undone */
         assert_int_equal(wb_scope_close(inner), 0);
         wb_tensor *part = large(wb_slice(x, 0, 0, 64), w);
         if (wb_eval(part)) fail_msg("%s", wb_error());
@@ -142,7 +143,8 @@ int main(void)
     setenv("WEBER_MEMORY_LIMIT", text, 1);
     far_limit(LIMIT);
     places[n_places++] = far_device();
-    if (!wb_using("OpenCL") && wb_functional("OpenCL")) places[n_places++] = wb_device_at("OpenCL", 0);
+    if (!wb_using("OpenCL") && wb_functional("OpenCL"))
+        places[n_places++] = wb_device_at("OpenCL", 0);
     else print_message("without OpenCL, since: %s\n", wb_why_not("OpenCL"));
     wb_clear_error();
     wb_allow_scalar(true);

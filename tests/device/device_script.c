@@ -34,7 +34,7 @@ static void print_memory(const wb_device *d)
                 (long long)m.total);
 }
 
-/* wb_gpu of a tensor: did it move, and where to. */
+/* Moves a tensor with wb_gpu and prints its device. */
 static void move(void)
 {
     wb_tensor *x = wb_from((float[]){1, 2, 3}, WB_F32, 1, (int64_t[]){3});

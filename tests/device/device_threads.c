@@ -53,7 +53,7 @@ typedef struct {
     wb_layer *m;
     wb_compiled *compiled;              /* NULL: the model is called */
     float (*want)[13 * CLASSES];
-    const char *wrong;                  /* NULL: nothing */
+    const char *wrong;                  /* NULL: no error */
     char text[400];
 } job;
 
@@ -96,7 +96,7 @@ TEST(one_model_serves_many_threads)
 {
     static float want[INPUTS][13 * CLASSES];
     for (int k = 0; k < n_places; k++)
-        for (int known = 0; known < 2; known++) {       /* plans made by all at once; and found */
+        for (int known = 0; known < 2; known++) {       /* the plan: built at once; found */
             wb_scope *s = wb_scope_open();
             wb_layer *m = wb_to(make_model(), places[k]);
             pthread_t thread[THREADS];
@@ -112,7 +112,7 @@ TEST(one_model_serves_many_threads)
         }
 }
 
-/* Calls of one recorded function, its first ones too. */
+/* Threads call one compiled function at the same time, and its first calls, which record, too. */
 TEST(one_recording_serves_many_threads)
 {
     static float want[INPUTS][13 * CLASSES];
@@ -145,12 +145,14 @@ static void train(const wb_device *d, double *losses)
     int32_t y[4 * STEPS];
     wb_scope *s = wb_scope_open();
     wb_seed(8);
-    wb_layer *m = wb_to(wb_Chain(wb_Dense(10, 12, wb_relu), wb_BatchNorm(12), wb_Dense(12, CLASSES)), d);
+    wb_layer *m = wb_to(
+        wb_Chain(wb_Dense(10, 12, wb_relu), wb_BatchNorm(12), wb_Dense(12, CLASSES)), d);
     for (size_t i = 0; i < WB__COUNT(x); i++) x[i] = sinf((float)i);
     for (int i = 0; i < 4 * STEPS; i++) y[i] = i % CLASSES;
-    wb_loader *l = wb_to(wb_dataloader(wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){4 * STEPS, 10}),
-                                                     wb_from(y, WB_I32, 1, (int64_t[]){4 * STEPS})),
-                                       .batchsize = 4, .shuffle = true, .seed = 2), d);
+    wb_dataset *data = wb_dataset_of(wb_from(x, WB_F32, 2, (int64_t[]){4 * STEPS, 10}),
+                                     wb_from(y, WB_I32, 1, (int64_t[]){4 * STEPS}));
+    wb_loader *l =
+        wb_to(wb_dataloader(data, .batchsize = 4, .shuffle = true, .seed = 2), d);
     wb_opt_state *o = wb_setup(wb_Adam(.eta = 0.01), m);
     for (int epoch = 0, i = 0; epoch < 3; epoch++) {
         WB_EACH_BATCH(b, l) {
@@ -164,7 +166,7 @@ static void train(const wb_device *d, double *losses)
     assert_int_equal(wb_scope_close(s), 0);
 }
 
-/* Whole epochs of numbers that tell which they are, moved to the device. */
+/* Whole epochs, moved to the device, of samples whose values are their indices. */
 static void *load_often(void *given)
 {
     job *j = given;
@@ -186,7 +188,8 @@ static void *load_often(void *given)
                 sum += y[i];
             }
         }
-        if (!j->wrong && (wb_loader_status(l) || sum != 59 * 60 / 2)) j->wrong = "not all of the data";
+        if (!j->wrong && (wb_loader_status(l) || sum != 59 * 60 / 2))
+            j->wrong = "not all of the data";
     }
     wb_scope_close(s);
     return NULL;
@@ -219,7 +222,7 @@ int main(void)
 {
     setenv("WEBER_CPU_DEVICES", "2", 1);
     setenv("POCL_DEVICES", "pthread pthread", 1);
-    wb_set_threads(1);                  /* the bits of a sum depend on how many there are */
+    wb_set_threads(1);                  /* the bits of a sum depend on the number of threads */
     places[n_places++] = wb_device_at("CPU", 1);
     places[n_places++] = far_device();
     static const char *const names[] = {"CUDA", "OpenCL"};

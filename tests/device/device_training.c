@@ -15,7 +15,7 @@ static wb_tensor *loss_of(wb_layer *m, wb_batch b, void *ctx)
     return wb_logitcrossentropy(wb_call(m, b.x), wb_onehotbatch(b.y, 10));
 }
 
-/* ten classes: a bright bar at a place of each, in noise */
+/* Images of ten classes: noise with a bright bar, whose position is the class. */
 static void draw_digits(int step, int n, float *x, int32_t *y)
 {
     uint32_t seed = 12345u + 977u * (uint32_t)step;
@@ -23,7 +23,8 @@ static void draw_digits(int step, int n, float *x, int32_t *y)
         y[i] = (i * 7 + step) % 10;
         for (int p = 0; p < 784; p++) {
             seed = seed * 1664525u + 1013904223u;
-            x[i * 784 + p] = (float)(seed >> 8) / (1 << 24) * 0.5f + (p / 28 / 2 == y[i] + 2 ? 0.5f : 0);
+            x[i * 784 + p] =
+                (float)(seed >> 8) / (1 << 24) * 0.5f + (p / 28 / 2 == y[i] + 2 ? 0.5f : 0);
         }
     }
 }
@@ -126,7 +127,8 @@ TEST(a_transformer_has_the_losses_of_the_cpu)
             if (wb_scope_close(s)) fail_msg("step %d: %s", i, wb_error());
         }
         if (d < 0) assert_true(want[STEPS - 1] < want[0] / 2);
-        print_message("%s: loss %.4f, at most %.2g apart from the CPU's\n", wb_device_describe(on), last, worst);
+        print_message("%s: loss %.4f, at most %.2g apart from the CPU's\n", wb_device_describe(on),
+                      last, worst);
         if (!(worst <= 1e-3)) fail_msg("%g", worst);
     }
 }

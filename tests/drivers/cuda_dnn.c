@@ -1,5 +1,5 @@
-/* Convolutions and attention by cuDNN, on its double: every kind, layout and dtype against plain
- * loops, what comes behind them, and what is left to our own kernels. */
+/* Convolutions and attention by cuDNN, on its double: every kind, layout and dtype compared with
+ * plain loops, their epilogues, and the steps that cuDNN does not support. */
 #include "test.h"
 
 #include "row_value.h"
@@ -38,10 +38,11 @@ static int64_t size_of(const wb__view *v)
 
 static int64_t at(const wb__view *v, int64_t i, int64_t j, int64_t k, int64_t l)
 {
-    return v->offset + i * v->strides[0] + j * v->strides[1] + k * v->strides[2] + l * v->strides[3];
+    return v->offset + i * v->strides[0] + j * v->strides[1] + k * v->strides[2] +
+           l * v->strides[3];
 }
 
-/* A step's arrays, the step done with them; `made`: bits of the views that it makes. */
+/* A step and its arrays on the host (x) and on the device. */
 typedef struct {
     const wb__step *s;
     void *x[9], *memory[9];
@@ -101,9 +102,9 @@ static void launch(arrays *r, const char *impl)
     b->destroy(d, k);
 }
 
-static void expect(double got, double want, double room, const char *what)
+static void expect(double got, double want, double tolerance, const char *what)
 {
-    if (!(fabs(got - want) <= room)) fail_msg("%s: %.9g, not %.9g", what, got, want);
+    if (!(fabs(got - want) <= tolerance)) fail_msg("%s: %.9g, not %.9g", what, got, want);
 }
 
 static double epsilon(wb_dtype t) { return t == WB_F32 ? 4e-6 : t == WB_F16 ? 2e-3 : 1.6e-2; }
@@ -117,7 +118,8 @@ static const shape shapes[] = {
     {2, 8, 7, 7, 8, 3, 3, 1, 2, 2, 2, 8}, {3, 1, 6, 6, 5, 1, 1, 1, 0, 0, 1, 1},
     {1, 16, 5, 5, 1, 5, 5, 1, 0, 0, 1, 1}};
 
-static wb__view picture(wb_dtype t, int buffer, int64_t n, int64_t c, int64_t h, int64_t w, bool nhwc)
+static wb__view picture(wb_dtype t, int buffer, int64_t n, int64_t c, int64_t h, int64_t w,
+                        bool nhwc)
 {
     wb__view v = {.dtype = t, .buffer = buffer, .ndim = 4, .offset = 16, .dims = {n, c, h, w},
                   .strides = {c * h * w, h * w, w, 1}};
@@ -141,7 +143,7 @@ static wb__step convolution(const shape *p, wb_dtype t, bool nhwc, int kind)
     return s;
 }
 
-/* What is made, by every product of two of the three. */
+/* Computes the result (made) and the sum of its terms' magnitudes (size) with plain loops. */
 static void by_loops(const shape *p, const arrays *r, double *made, double *size)
 {
     const wb__view *x = &r->s->views[0], *w = &r->s->views[1], *y = &r->s->views[2];
@@ -161,7 +163,8 @@ static void by_loops(const shape *p, const arrays *r, double *made, double *size
                     const double vw = kind == WB__CONV_GRAD_WEIGHT ? 1 : value(r, 1, k, c, u, v);
                     const double vy = kind == WB__CONV_FORWARD ? 1 : value(r, 2, n, k, oh, ow);
                     const int64_t to = kind == WB__CONV_FORWARD ? at(y, n, k, oh, ow)
-                                     : kind == WB__CONV_GRAD_INPUT ? at(x, n, g, h, q) : at(w, k, c, u, v);
+                                     : kind == WB__CONV_GRAD_INPUT ? at(x, n, g, h, q)
+                                                                   : at(w, k, c, u, v);
                     made[to] += vx * vw * vy;
                     size[to] += fabs(vx * vw * vy);
                 }
@@ -208,7 +211,7 @@ TEST(test_behind_convolutions)
     static const struct { wb__op op; const char *impl; } list[] = {
         {WB__OP_NONE, "cuDNN bias"}, {WB__OP_relu, "cuDNN bias relu"},
         {WB__OP_tanh, "cuDNN bias tanh"}, {WB__OP_sigmoid, "cuDNN bias sigmoid"},
-        {WB__OP_gelu, "cuDNN bias"}};           /* the last by a kernel of ours, in place */
+        {WB__OP_gelu, "cuDNN bias"}};           /* Weber's kernel computes gelu, in place */
     for (size_t i = 0; i < WB__COUNT(shapes); i++)
         for (size_t e = 0; e < WB__COUNT(list); e++) {
             wb__step s = convolution(&shapes[i], i & 1 ? WB_BF16 : WB_F32, i & 2, WB__CONV_FORWARD);
@@ -232,13 +235,14 @@ static wb__step attention(wb_dtype dtype, int64_t n, int64_t h, int64_t t, int64
         const int64_t last = i == LSE ? 1 : width;
         wb__view v = {.dtype = i == LSE ? WB_F32 : dtype, .buffer = i, .ndim = 4,
                       .dims = {n, h, t, last}, .strides = {h * t * last, t * last, last, 1}};
-        if (packed && i != LSE) v.strides[0] = t * h * last, v.strides[1] = last, v.strides[2] = h * last;
+        if (packed && i != LSE)
+            v.strides[0] = t * h * last, v.strides[1] = last, v.strides[2] = h * last;
         s.views[i] = v;
     }
     return s;
 }
 
-/* Softmax's row of query i; gives the log of the sum. */
+/* Computes the row of softmax of query i; returns the logarithm of the row's sum. */
 static double weights(const arrays *r, int64_t n, int64_t h, int64_t i, double *p)
 {
     const wb__step *s = r->s;
@@ -337,7 +341,8 @@ TEST(test_attention)
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-/* Of two engines the second is taken where the first has a note that a precision forbids. */
+/* cuDNN proposes two engines: the second is used if the first has a numerical note that the
+ * precision forbids. */
 TEST(test_precise_engines)
 {
     enum { WINOGRAD = 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD, FFT = 1 << CUDNN_NUMERICAL_NOTE_FFT,
@@ -357,7 +362,7 @@ TEST(test_precise_engines)
     assert_non_null(noted);
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (size_t n = 0; n < WB__COUNT(notes); n++) {
-            /* Of new sizes, so that plans are new. */
+            /* new sizes, so that a plan is built and not found */
             const shape p = {1, 4, 5 + (int)n, 6 + (int)i, 4, 3, 3, 1, 1, 1, 1, 1};
             wb__step s = convolution(&p, list[i].dtype, false, WB__CONV_FORWARD);
             s.precision = (uint8_t)list[i].precision;
@@ -398,7 +403,7 @@ TEST(test_large_workspaces)
     unsetenv("VGPU_MEMORY");
 }
 
-/* ---- what is left to ours -------------------------------------------------------------------- */
+/* ---- steps that cuDNN does not support ------------------------------------------------------- */
 
 TEST(test_left_to_ours)
 {
@@ -412,8 +417,10 @@ TEST(test_left_to_ours)
 TEST(test_layouts)
 {
     static const struct { int c, k; wb_dtype dtype; int precision; bool nhwc; } list[] = {
-        {64, 64, WB_BF16, WB__PRECISION_HIGHEST, true}, {3, 64, WB_F16, WB__PRECISION_HIGHEST, true},
-        {20, 64, WB_BF16, WB__PRECISION_HIGHEST, false}, {64, 12, WB_F16, WB__PRECISION_HIGHEST, false},
+        {64, 64, WB_BF16, WB__PRECISION_HIGHEST, true},
+        {3, 64, WB_F16, WB__PRECISION_HIGHEST, true},
+        {20, 64, WB_BF16, WB__PRECISION_HIGHEST, false},
+        {64, 12, WB_F16, WB__PRECISION_HIGHEST, false},
         {64, 64, WB_F32, WB__PRECISION_HIGHEST, false}, {64, 12, WB_F32, WB__PRECISION_HIGH, true},
         {64, 10, WB_F32, WB__PRECISION_HIGH, false}};
     for (size_t i = 0; i < WB__COUNT(list); i++) {

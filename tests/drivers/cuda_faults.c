@@ -13,7 +13,7 @@ TEST(once_from_disk)
 {
     without_graph = 0;
     fail_each(&calls, false, false, 100);
-    assert_true(without_graph > 4);     /* kernels were launched one by one */
+    assert_true(without_graph > 4);     /* plans whose kernels were launched one by one */
 }
 
 TEST(from_there_on)

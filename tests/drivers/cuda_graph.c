@@ -1,4 +1,4 @@
-/* Graphs of the CUDA backend, on the test double: what the driver is asked, and texts of tables. */
+/* Graphs of the CUDA backend, on the test double: the calls of the driver. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
@@ -17,18 +17,19 @@ TEST(calls_of_a_step)
     enum { STEPS = 20 };
     for (int i = 0; i < STEPS; i++) run(&m, buffers, i);
     assert_int_equal(count_calls("cuGraphLaunch"), STEPS);
-    assert_int_equal(count_calls("cuLaunchKernel"), STEPS);     /* the numbers */
+    assert_int_equal(count_calls("cuLaunchKernel"), STEPS);     /* writes the run-time numbers */
     assert_int_equal(count_calls("cuEventRecord"), STEPS);
     assert_int_equal(count_calls("cuStreamBeginCapture_v2"), 0);
     assert_int_equal(count_calls("cuMemAllocFromPoolAsync"), 0);
-    assert_int_equal(count_calls(NULL), 5 * STEPS);             /* and the context, twice */
+    assert_int_equal(count_calls(NULL), 5 * STEPS);             /* the context is set twice */
     run_right(&m, buffers, 5, 3);
     unmake(&m);
     release_all(dev[0], buffers);
     assert_int_equal(books().execs, 0);
 }
 
-/* The pieces of a step are one kernel: recorded are it and the two of the other step. */
+/* The parts of a step are one launch, so a run launches the kernel that writes the numbers, this
+ * one, and the two kernels of the other step. */
 TEST(pieces_are_one_kernel)
 {
     void *buffers[BUFFERS];

@@ -1,5 +1,5 @@
-/* The CUDA backend declares what it uses of the driver and of NVRTC itself: here every type, number
- * and function of src/backend/cuda/cu.h is compared with the toolkit's own headers. */
+/* The CUDA backend has its own declarations of the driver's and NVRTC's interfaces, in
+ * src/backend/cuda/cu.h: each type, number and function is compared with the toolkit's headers. */
 #include "test.h"
 
 #ifdef WB_TEST_CUDA_HEADERS
@@ -55,7 +55,8 @@ static const struct { const char *name; bool same; } functions[] = {
     {"nvrtcGetErrorString", SAME(((wb__nvrtc_functions *)0)->GetErrorString, nvrtcGetErrorString)},
 };
 
-/* These take structs of ours, which are compared above; all else about them is written here. */
+/* These functions have parameters that are structs of cu.h, which are compared above; here the rest
+ * of their types is. */
 #define IS(function, type) _Static_assert(_Generic(&(function), type: 1, default: 0), #function)
 IS(cuMemPoolCreate, CUresult (*)(CUmemoryPool *, const CUmemPoolProps *));
 IS(cuMemPoolSetAccess, CUresult (*)(CUmemoryPool, const CUmemAccessDesc *, size_t));
@@ -65,7 +66,8 @@ TEST(test_functions)
     int different = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         const char *name = functions[i].name;
-        const bool structs = !strcmp(name, "cuMemPoolCreate") || !strcmp(name, "cuMemPoolSetAccess");
+        const bool structs =
+            !strcmp(name, "cuMemPoolCreate") || !strcmp(name, "cuMemPoolSetAccess");
         if (functions[i].same == !structs) continue;
         print_error("%s is declared otherwise in cuda.h or nvrtc.h\n", name);
         different++;

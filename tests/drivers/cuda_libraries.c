@@ -1,39 +1,39 @@
-/* What a model's steps become on the doubles of CUDA: attention is cuDNN's, forwards and backwards;
- * products with what is behind and beside them are cuBLASLt's; convolutions are cuDNN's, channels
- * last; and the gradients are the CPU's, also where a library declines or refuses what it took. */
+/* The libraries that compute a model's steps, on the doubles of CUDA: cuDNN computes attention with
+ * its gradient, and convolutions, channels last; cuBLASLt computes products with epilogues and
+ * sums.  The gradients equal the CPU's, also if a library declines a step or its launch fails. */
 #include "test.h"
 
 #include "tests/doubles/cuda_double.h"
 #include "engine/request.h"
 #include "weber.h"
 
-/* ---- what was chosen ------------------------------------------------------------------------- */
+/* ---- the log of dispatch --------------------------------------------------------------------- */
 
-static char said[1 << 16];
-static int warnings, made_again;
+static char logs[1 << 16];
+static int warnings, rebuilt;
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
     if (level >= WB_LOG_WARN && !warnings++) print_message("%s\n", text);
-    made_again += strstr(text, "plan: made again") != NULL;
+    rebuilt += strstr(text, "plan: made again") != NULL;
     if (strncmp(text, "dispatch:", 9)) return;
-    const size_t at = strlen(said), room = sizeof said - at;
-    snprintf(said + at, room, "%s\n", text);
+    const size_t at = strlen(logs), left = sizeof logs - at;
+    snprintf(logs + at, left, "%s\n", text);
 }
 
 static int times(const char *what)
 {
     int n = 0;
-    for (const char *at = said; (at = strstr(at, what)); at += strlen(what)) n++;
+    for (const char *at = logs; (at = strstr(at, what)); at += strlen(what)) n++;
     return n;
 }
 
-static bool anything_goes;              /* a library may do less than it could */
+static bool anything_goes;              /* libraries need not compute all that they support */
 
-static void must_say(const char *what, int at_least)
+static void must_log(const char *what, int at_least)
 {
     if (anything_goes || times(what) >= at_least) return;
-    fail_msg("\"%s\" %d times, not %d; what was chosen:\n%s", what, times(what), at_least, said);
+    fail_msg("\"%s\" %d times, not %d; what was chosen:\n%s", what, times(what), at_least, logs);
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -48,7 +48,7 @@ static wb_tensor *input(int ndim, const int64_t *dims, const wb_device *d)
     return wb_variable(wb_to(wb_astype(x, WB_BF16), d));
 }
 
-/* The gradient of the sum of y's squares to x, as f32 on the CPU. */
+/* The gradient of the sum of y's squares with respect to x, as f32 on the CPU. */
 static const float *slopes(wb_tensor *y, wb_tensor *x)
 {
     wb_tensor *loss = wb_sum(wb_square(wb_astype(y, WB_F32)));
@@ -58,7 +58,7 @@ static const float *slopes(wb_tensor *y, wb_tensor *x)
     return at;
 }
 
-/* The same on both devices; `f` computes y from x and the model m. */
+/* Compares the results and gradients of both devices; `f` computes y from x and the model m. */
 static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int ndim,
                  const int64_t *dims)
 {
@@ -70,7 +70,7 @@ static void same(wb_layer *m, wb_tensor *(*f)(wb_layer *m, wb_tensor *x), int nd
     wb_layer *there = wb_to(m, gpu);
     wb_tensor *x = input(ndim, dims, cpu);
     const float *want = slopes(f(m, x), x);
-    said[0] = 0;
+    logs[0] = 0;
     x = input(ndim, dims, gpu);
     const float *got = slopes(f(there, x), x);
     for (int64_t i = 0; i < n; i++) {
@@ -85,11 +85,11 @@ static void test_attention(void **state)
     wb_scope *scope = wb_scope_open();
     wb_layer *m = wb_MultiHeadAttention(WIDTH, HEADS, .causal = true, .dtype = WB_BF16);
     same(m, wb_call, 3, (int64_t[]){N, T, WIDTH});
-    must_say("cuDNN flash", 2);
+    must_log("cuDNN flash", 2);
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
-/* With the gradients of its parameters, for a small step. */
+/* Returns the model's result, and records a small step along the gradients of its parameters. */
 static wb_tensor *with_gradients(wb_layer *m, wb_tensor *x)
 {
     wb_tensor *y = wb_call(m, x);
@@ -103,9 +103,9 @@ static void test_products(void **state)
     wb_layer *m = wb_Chain(wb_Dense(WIDTH, 4 * WIDTH, wb_gelu, .dtype = WB_BF16),
                            wb_Dense(4 * WIDTH, WIDTH, .dtype = WB_BF16));
     same(m, with_gradients, 2, (int64_t[]){N * T, WIDTH});
-    must_say("cuBLASLt bias gelu", 1);
-    must_say("cuBLASLt gelu-back", 1);
-    must_say("sums", 1);
+    must_log("cuBLASLt bias gelu", 1);
+    must_log("cuBLASLt gelu-back", 1);
+    must_log("sums", 1);
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
@@ -115,19 +115,19 @@ static void test_convolutions(void **state)
     wb_layer *m = wb_Chain(wb_Conv(8, 16, {3}, wb_relu, .dtype = WB_BF16),
                            wb_Conv(16, 8, {3}, .dtype = WB_BF16));
     same(m, with_gradients, 4, (int64_t[]){N, 8, 9, 9});
-    must_say("cuDNN bias relu", 1);
-    must_say("cuDNN", 5);
+    must_log("cuDNN bias relu", 1);
+    must_log("cuDNN", 5);
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
-/* ---- what a library cannot do after all ------------------------------------------------------ */
+/* ---- libraries that fail --------------------------------------------------------------------- */
 
 static wb_tensor *in_chain(wb_layer *m, wb_tensor *x)
 {
     return with_gradients(m, wb_matmul(x, wb_tanh(wb_transpose(x))));
 }
 
-/* Long sums, which are made in parts in a workspace, behind arenas of odd sizes. */
+/* Long sums, whose partial results are in a workspace after an arena of an odd size. */
 static void test_workspaces(void **state)
 {
     for (int64_t rows = 3; rows < 12; rows++) {
@@ -135,14 +135,14 @@ static void test_workspaces(void **state)
         wb_layer *m = wb_Chain(wb_Dense(rows, 2 * rows + 1, wb_tanh, .dtype = WB_BF16),
                                wb_Dense(2 * rows + 1, 7, .dtype = WB_BF16));
         same(m, in_chain, 2, (int64_t[]){rows, 96});
-        must_say("cuBLASLt", 1);
+        must_log("cuBLASLt", 1);
         assert_true(anything_goes || !warnings);
         assert_int_equal(wb_scope_close(scope), 0);
     }
 }
 
-/* Every n-th time: some of what was taken is declined when it is prepared, some refused at its
- * launch; nothing that was to be done with it is lost. */
+/* Every n-th step that a library supports fails, when it is prepared or when it is launched,
+ * whichever `variable` selects; the epilogues and sums of the step are then computed otherwise. */
 static void unreliable(const char *variable, int n_warnings)
 {
     static const char *const turns[] = {"1", "2", "3", "5", "7", "11"};
@@ -166,9 +166,9 @@ static void unreliable(const char *variable, int n_warnings)
 
 static void test_declined_products(void **state)
 {
-    made_again = 0;
+    rebuilt = 0;
     unreliable("VGPU_LT_DECLINES", 0);
-    assert_true(made_again > 10);
+    assert_true(rebuilt > 10);
 }
 
 static void test_declined_plans(void **state) { (void)state, unreliable("VGPU_DNN_DECLINES", 0); }
@@ -185,8 +185,8 @@ static int trained(wb_tensor *const *in, wb_tensor **out, void *context)
     return wb_update(all[1], m, wb_gradient(out[0], m)) ? -1 : 1;
 }
 
-/* Eight batches in turns: what a compiled step needs is there after twenty steps, and no batch is
- * copied. */
+/* A compiled step with eight batches in turn allocates nothing after twenty steps, and copies no
+ * batch. */
 static void test_flat_memory(void **state)
 {
     enum { BATCHES = 8, STEADY = 20, STEPS = 80 };
@@ -216,7 +216,8 @@ static void test_flat_memory(void **state)
     assert_int_equal(wb_scope_close(scope), 0);
 }
 
-/* What the program holds lives through wb_shutdown, and the backend with it, until the next one. */
+/* Objects that the program holds stay valid after wb_shutdown, and so does the backend, until the
+ * next wb_shutdown. */
 static void test_shutdowns(void **state)
 {
     wb_shutdown();

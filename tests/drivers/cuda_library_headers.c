@@ -1,6 +1,6 @@
-/* The CUDA backend declares what it uses of cuBLASLt and cuDNN itself: here every number, struct
- * and function of src/backend/cuda/lt_api.h and dnn_api.h is compared with the libraries' own
- * headers. */
+/* The CUDA backend has its own declarations of cuBLASLt's and cuDNN's interfaces
+ * (src/backend/cuda/lt_api.h and dnn_api.h): each number, struct and function is compared with the
+ * libraries' headers. */
 #include "test.h"
 
 #ifdef WB_TEST_CUDA_HEADERS

@@ -1,5 +1,5 @@
-/* The CUDA backend by itself, on the test double of the driver: what it says where there is no
- * driver, which devices there are, their memory, and copies. */
+/* The CUDA backend by itself, on the test double of the driver: its errors where there is no
+ * driver, its devices, their memory, and copies. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
@@ -21,7 +21,7 @@ TEST(nothing_there)
     assert_int_equal(CHILD(&wb__cu_backend, "VGPU_DEVICES", "0", "GPU"), 0);
 }
 
-/* A driver, and no library that is NVRTC. */
+/* True if this library can be opened. */
 static bool is_there(const char *file)
 {
     void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
@@ -29,7 +29,8 @@ static bool is_there(const char *file)
     return library;
 }
 
-/* A file that is no NVRTC is passed by; an error only where there is no other. */
+/* A file with NVRTC's name that is another library is skipped; if no other is found, this is an
+ * error. */
 TEST(no_compiler)
 {
     char folder[] = "/tmp/weber-no-nvrtc-XXXXXX", file[64];
@@ -44,7 +45,7 @@ TEST(no_compiler)
     assert_int_equal(unlink(file) | rmdir(folder), 0);
 }
 
-/* The driver reads the variable when it starts: in a process of its own. */
+/* Runs in a child process, since the driver reads the variable when it starts. */
 static int see_one(void)
 {
     setenv("CUDA_VISIBLE_DEVICES", "1", 1);
@@ -57,14 +58,14 @@ TEST(visible_devices) { assert_int_equal(in_child(see_one), 0); }
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Once it has started, a child of this process has no device. */
+/* The tests before run in children, which have no device once the driver has started here. */
 TEST(begins) { assert_int_equal(test_begin(&wb__cu_backend), 0); }
 
 TEST(devices)
 {
     two_devices("CUDA", "cuda");
     for (int i = 0; i < 2; i++) assert_true(memory_of(dev[i]).total > 0);
-    assert_int_equal(books().contexts, 0);      /* to look is not to open */
+    assert_int_equal(books().contexts, 0);      /* listing a device does not open it */
     assert_int_equal(b->part("NVRTC"), 1);
     assert_int_equal(b->part("no such part"), -1);
 }
@@ -101,7 +102,7 @@ TEST(copies_of_the_host) { transfers(); }
 
 TEST(copies_between_devices) { copies(); }
 
-/* Once more where no device reaches the other's memory, and on devices without pools. */
+/* The same where no device can access the other's memory, and on devices without memory pools. */
 TEST(poor_devices)
 {
     WORKS(restart("VGPU_PEERS", "0"));

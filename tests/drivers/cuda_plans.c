@@ -1,7 +1,7 @@
-/* Every graph that the CUDA backend asks cuDNN for, finished by the real cuDNN for GPUs that are
- * not here: it makes plans from a device's properties.  (Plans of some engines are compiled at
- * run time and handed to the driver, for which a stand-in takes them.)  Nothing is run: results
- * are tested on the double of cuDNN. */
+/* Every graph that the CUDA backend builds for cuDNN, planned by the real cuDNN for GPUs that are
+ * not in this machine: it plans from a device's properties.  (Some engines compile at run time and
+ * load the result with the driver; a substitute for the driver accepts it.)  No plan is run:
+ * cuda_dnn.c tests results, on the double of cuDNN. */
 #include "test.h"
 
 #include "backend/cuda/dnn.h"
@@ -13,7 +13,7 @@ static wb__dnn_functions dnn;
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* From data sheets; the names of the members are cuDNN's. */
+/* Values of data sheets, under cuDNN's names. */
 #define PROPERTIES(version, name, processors, shared, l2, memory)                                  \
     "{\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"                   \
     "\"regsPerBlock\":65536,\"multiProcessorCount\":" #processors ",\"warpSize\":32,"              \
@@ -34,8 +34,9 @@ static wb__dnn_target target_of(int which)
     wb__dnn_target t = {.f = &dnn, .memory = devices[which].memory};
     assert_int_equal(dnn.BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR,
                                                  &t.properties), 0);
-    assert_int_equal(dnn.BackendSetAttribute(t.properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                             CUDNN_TYPE_CHAR, (int64_t)strlen(text), text), 0);
+    const int json = CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION;
+    assert_int_equal(dnn.BackendSetAttribute(t.properties, json, CUDNN_TYPE_CHAR,
+                                             (int64_t)strlen(text), text), 0);
     assert_int_equal(dnn.BackendFinalize(t.properties), 0);
     return t;
 }
@@ -78,19 +79,20 @@ static int imprecise(const wb__step *s)
     return bits;
 }
 
-/* A plan must be there, of an engine that is precise enough; gives its workspace. */
+/* cuDNN must find a plan, of an engine that is precise enough; returns the plan's workspace. */
 static size_t must_plan(const wb__dnn_target *t, const wb__step *step, const char *what)
 {
     wb__dnn_graph *g = wb__alloc(sizeof *g);
     wb__dnn_problem p;
     wb__dnn_plan plan;
     assert_non_null(g);
-    const char *why = wb__dnn_problem_of(step, &p);
-    if (why) fail_msg("%s: %s", what, why);
+    const char *reason = wb__dnn_problem_of(step, &p);
+    if (reason) fail_msg("%s: %s", what, reason);
     if (wb__dnn_plan_of(g, t, &p, &plan)) {
-        char said[512] = "";
-        dnn.GetLastErrorString(said, sizeof said);
-        fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status, said);
+        char detail[512] = "";
+        dnn.GetLastErrorString(detail, sizeof detail);
+        fail_msg("%s: no plan: %s (%d) %s", what, g->call ? g->call : "no engine", g->status,
+                 detail);
     }
     const size_t workspace = plan.workspace;
     assert_true(plan.engine >= 0 && workspace <= wb__dnn_max_workspace(t, &p));
@@ -129,7 +131,8 @@ static wb__step convolution(const shape *s, wb_dtype dtype, bool nhwc, int kind)
     return step;
 }
 
-/* All kinds, deterministic ones too; forward ones with a bias and what may follow it. */
+/* All kinds of convolutions, deterministic ones too; the forward one also with a bias and an
+ * epilogue. */
 static void all_kinds(const wb__dnn_target *t, const shape *s, wb_dtype dtype, int precision,
                       bool nhwc, int last)
 {
@@ -192,7 +195,7 @@ static wb__step attention(const heads *h, wb_dtype dtype, int kind, bool causal)
         wb__view v = {.dtype = lse ? WB_F32 : dtype, .ndim = 4, .dims = {h->n, n, t, lse ? 1 : d},
                       .strides = {n * t * d, t * d, d, 1}};
         if (lse) v.strides[0] = n * t, v.strides[1] = t, v.strides[2] = 1, v.strides[3] = 0;
-        else if (h->packed)     /* [N, T, 3, H, D]: q, k and v side by side, as one product made them */
+        else if (h->packed)     /* [N, T, 3, H, D]: one product computed q, k and v side by side */
             v.strides[0] = t * 3 * n * d, v.strides[1] = d, v.strides[2] = 3 * n * d;
         step.views[i] = v;
     }
@@ -215,11 +218,11 @@ static void attentions(int which)
                 snprintf(what, sizeof what, "attention [%d,%d,%d,%d] %s kind %d causal %d",
                          list[i].n, list[i].heads, list[i].length, list[i].width,
                          wb_dtype_name(dtype), kind, causal);
-                const size_t room = must_plan(&t, &step, what);
-                /* No more than a few numbers a row: the scores are nowhere in memory. */
+                const size_t bytes = must_plan(&t, &step, what);
+                /* a few numbers per row: the workspace does not contain the scores */
                 const size_t rows = (size_t)list[i].n * (size_t)list[i].heads *
                                     (size_t)(list[i].length + 127);
-                assert_true(room <= 4096 + rows * (size_t)(list[i].width + 63) * 4);
+                assert_true(bytes <= 4096 + rows * (size_t)(list[i].width + 63) * 4);
                 step.deterministic = true;
                 if (i == 1 || i == 4) must_plan(&t, &step, what);
             }
@@ -229,7 +232,7 @@ static void attentions(int which)
 TEST(test_attention_sm90) { attentions(0); }
 TEST(test_attention_sm80) { attentions(1); }
 
-/* ---- what is left to others ------------------------------------------------------------------ */
+/* ---- steps that cuDNN does not support ------------------------------------------------------- */
 
 TEST(test_declined)
 {
@@ -279,7 +282,7 @@ static bool open_library(void)
 
 int main(void)
 {
-    /* It answers for libcuda.so.1, whose name it has. */
+    /* cuDNN finds this library in place of libcuda.so.1, since it has that name */
     if (!dlopen(WB_TEST_LOADER, RTLD_NOW | RTLD_GLOBAL)) {
         print_error("%s\n", dlerror());
         return 1;

@@ -1,6 +1,6 @@
-/* Products by cuBLASLt, on its double: every way in which operands may lie, batches, dtypes,
- * what comes behind a product and beside it, and what is left to our own kernels.  Every
- * descriptor is made by the real cuBLASLt too, where it is, which needs no GPU for that. */
+/* Products by cuBLASLt, on its double: all layouts of the operands, batches, dtypes, epilogues,
+ * sums, and the products that cuBLASLt does not support.  Where the real cuBLASLt is installed, it
+ * creates every descriptor too, for which it needs no GPU. */
 #include "test.h"
 
 #include "row_value.h"
@@ -13,7 +13,7 @@
 
 static const wb__backend *b;
 static const wb_device *d;
-static wb__lt_functions lt;             /* the real one's */
+static wb__lt_functions lt;             /* of the real cuBLASLt */
 static bool has_lt;
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -35,8 +35,8 @@ static void put(void *x, wb_dtype t, int64_t i, double value)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are
- * long, at an offset; turned: transposed in memory. */
+/* Batches of a (m x k) times b (k x n).  Operands begin at an offset and have gaps of `apart`
+ * elements between their rows; turned: transposed in memory. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
@@ -142,7 +142,7 @@ static void fetch(arrays *r)
         if (b->download(d, r->x[i], r->memory[i], 0, r->bytes[i])) fail_msg("%s", wb_error());
 }
 
-/* ---- what must come out ---------------------------------------------------------------------- */
+/* ---- the reference --------------------------------------------------------------------------- */
 
 static double epsilon(wb_dtype t)
 {
@@ -154,7 +154,7 @@ static void expect(double got, double want, double scale, const char *what)
     if (!(fabs(got - want) <= scale)) fail_msg("%s: %.9g, not %.9g", what, got, want);
 }
 
-/* a·b at one place, and the sum of its terms' sizes. */
+/* One element of a·b, and the sum of its terms' magnitudes. */
 static double dot(const product *p, const arrays *r, int64_t z, int64_t i, int64_t j, double *size)
 {
     double sum = 0;
@@ -198,13 +198,13 @@ static void compare(const product *p, const arrays *r)
         for (int64_t i = 0; i < p->m; i++)
             for (int64_t j = 0; j < p->n; j++, inside++) {
                 double size, sum = dot(p, r, z, i, j, &size), aux = 0;
-                const double room = epsilon(p->dtype) * 2 * size;
+                const double tolerance = epsilon(p->dtype) * 2 * size;
                 if (p->bias) sum += get(r->x[BIAS], p->dtype, p->offset + j);
                 if (p->aux == WB__AUX_OPERAND || p->aux == WB__AUX_FACTOR)
                     aux = get(r->x[AUX], p->dtype, at(&r->views[AUX], z, i, j));
-                if (p->aux == WB__AUX_OPERAND) expect(aux, sum, room, "aux");
-                expect(get(r->x[C], p->dtype, at(&r->views[C], z, i, j)), after(p, sum, aux), room,
-                       "c");
+                if (p->aux == WB__AUX_OPERAND) expect(aux, sum, tolerance, "aux");
+                expect(get(r->x[C], p->dtype, at(&r->views[C], z, i, j)), after(p, sum, aux),
+                       tolerance, "c");
             }
     const int64_t all = size_of(&r->views[C]);
     for (int64_t i = 0; i < all; i++) untouched += get(r->x[C], p->dtype, i) == -77;
@@ -212,7 +212,7 @@ static void compare(const product *p, const arrays *r)
     if (p->sums) compare_sums(p, r);
 }
 
-/* The real library takes every descriptor and every attribute of it. */
+/* The real library accepts every descriptor and all its attributes. */
 static void real_takes(const wb__step *s)
 {
     wb__lt_problem problem;
@@ -244,14 +244,14 @@ static void launch(const wb__step *s, arrays *r, const char *impl)
     b->destroy(d, k);
 }
 
-/* Computes it; `impl` is how it must have been done. */
+/* Computes the product and checks it; `impl` must be the kernel's implementation. */
 static void run(const product *p, const char *impl)
 {
     wb__step s = step_of(p);
     arrays r;
     real_takes(&s);
     fill(&r, &s);
-    if (p->aux == WB__AUX_MASK) {               /* the bits come from a product forwards */
+    if (p->aux == WB__AUX_MASK) {               /* a forward product computes the mask */
         wb__step forward = s;
         forward.aux_kind = WB__AUX_SIGNS;
         forward.sums_of = WB__SUMS_NONE;
@@ -287,7 +287,8 @@ TEST(test_batches)
                        .c_turned = i & 8}, "cuBLASLt");
 }
 
-/* Batches that share b and run on are one product: then epilogues that store something fit, too. */
+/* Batches that share b and are contiguous are one product, with which also epilogues that store a
+ * second result are possible. */
 TEST(test_batches_as_rows)
 {
     for (int i = 0; i < 2; i++) {
@@ -320,14 +321,15 @@ TEST(test_behind_a_product)
         for (size_t t = 0; t < WB__COUNT(dtypes); t++)
             for (int turned = 0; turned < 4; turned++) {
                 if (dtypes[t] == WB_F64 && (list[i].aux || list[i].act == WB__OP_gelu)) continue;
-                run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33, .a_turned = turned & 1,
-                               .b_turned = turned & 2, .bias = list[i].bias, .act = list[i].act,
-                               .aux = list[i].aux},
+                run(&(product){.dtype = dtypes[t], .m = 21, .n = 40, .k = 33,
+                               .a_turned = turned & 1, .b_turned = turned & 2,
+                               .bias = list[i].bias, .act = list[i].act, .aux = list[i].aux},
                     list[i].impl);
             }
 }
 
-/* cuBLASLt has none of them: it makes the product, and a kernel of ours the function in place. */
+/* cuBLASLt has no epilogue for these: it computes the product, and Weber's kernel the function, in
+ * place. */
 TEST(test_functions_of_ours)
 {
     static const wb__op acts[] = {WB__OP_sigmoid, WB__OP_tanh, WB__OP_swish, WB__OP_erf};
@@ -349,7 +351,8 @@ TEST(test_beside_a_product)
             product p = {.dtype = dtypes[t], .m = 24, .n = 40, .k = 33, .a_turned = turned & 1,
                          .b_turned = turned & 2, .c_turned = turned & 4};
             if (p.dtype == WB_F64) continue;
-            for (p.sums = WB__SUMS_OF_A; p.sums <= WB__SUMS_OF_B; p.sums++) run(&p, "cuBLASLt sums");
+            for (p.sums = WB__SUMS_OF_A; p.sums <= WB__SUMS_OF_B; p.sums++)
+                run(&p, "cuBLASLt sums");
             if (p.c_turned) continue;
             p.sums = WB__SUMS_OF_C;
             p.act = WB__OP_gelu_slope, p.aux = WB__AUX_FACTOR;
@@ -378,14 +381,14 @@ TEST(test_precision)
     }
 }
 
-static void declines(const product *p, const char *why)
+static void declines(const product *p, const char *expected)
 {
     wb__lt_problem problem;
     wb__lt_operands places;
     const wb__step s = step_of(p);
-    const char *said = wb__lt_problem_of(&s, &problem, &places);
-    assert_non_null(said);
-    assert_string_equal(said, why);
+    const char *reason = wb__lt_problem_of(&s, &problem, &places);
+    assert_non_null(reason);
+    assert_string_equal(reason, expected);
     assert_false(b->supports(d, &s));
 }
 
@@ -428,7 +431,7 @@ TEST(test_left_to_ours)
     b->destroy(d, k);
 }
 
-/* ---- beginning ------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
 static void open_real(void)
 {

@@ -1,5 +1,5 @@
 /* The CUDA backend by itself, on two devices of the test double: the order of commands, kernels and
- * what is wrong with them, programs that are kept, contexts, lost devices, threads, fork. */
+ * their errors, the cache of programs, contexts, lost devices, threads, fork. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
@@ -8,7 +8,7 @@
 
 /* ---- the order of commands ------------------------------------------------------------------- */
 
-/* In any order in which the double runs the streams, commands wait for their events. */
+/* In whichever order the double runs the streams, commands wait for their events. */
 TEST(commands_wait)
 {
     static const char *const schedules[] = {"round", "latest", "lazy", "random:1", "random:2"};
@@ -28,23 +28,23 @@ TEST(kernels_with_double) { f64_kernels(); }
 TEST(kernels_that_cannot_be)
 {
     CANNOT_BE(STEP_WRONG, "nvrtcCompileProgram");
-    CANNOT_BE(STEP_WRONG, "error");            /* the compiler's words */
+    CANNOT_BE(STEP_WRONG, "error");            /* from the compiler's message */
     CANNOT_BE(STEP_WIDE, "scale", "16777216");
     CANNOT_BE(STEP_NAMELESS, "cuModuleGetFunction", "CUDA_ERROR_NOT_FOUND", "500", "nothing");
-    forget_calls();                             /* a missing name is a wrong use to the double */
+    forget_calls();                             /* the double counts the missing name as an error */
 }
 
-/* Compiled once a device and text; the next process finds the image; one that the driver refuses
- * is compiled again. */
+/* A text is compiled once per device; the next process finds the image; a text whose image the
+ * driver rejects is compiled again. */
 TEST(programs_are_kept)
 {
     keep_programs("VGPU_DEVICES", "2", "2");
-    forget_calls();                             /* the damaged image was a wrong use */
+    forget_calls();                             /* the double counts the damaged image */
 }
 
 /* ---- contexts -------------------------------------------------------------------------------- */
 
-/* The caller has a context of its own: it stays current through every call. */
+/* If the caller has a current context, it stays current through every call. */
 TEST(contexts)
 {
     void *library = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_LOCAL);
@@ -57,7 +57,7 @@ TEST(contexts)
     *(void **)&give_up = dlsym(library, "cuDevicePrimaryCtxRelease_v2");
     assert_true(current && retain && push && pop && give_up);
     void *mine = NULL, *now = NULL;
-    for (int turn = 0; turn < 2; turn++) {      /* without one, and with the other device's */
+    for (int turn = 0; turn < 2; turn++) {      /* no context; the other device's */
         if (turn) assert_int_equal(retain(&mine, 1), 0);
         if (turn) assert_int_equal(push(mine), 0);
         float x[N], y[N];
@@ -84,7 +84,8 @@ TEST(contexts)
 
 /* ---- lost devices ---------------------------------------------------------------------------- */
 
-/* A kernel that leaves its memory ends the device for this process; started anew it works. */
+/* A kernel that accesses memory out of bounds makes the device unusable until the backend starts
+ * again. */
 TEST(a_lost_device)
 {
     const wb_device *d = dev[0];
@@ -102,7 +103,7 @@ TEST(a_lost_device)
     b->release(d, small, 64);
     b->trim(d);
     WORKS(restart("VGPU_DEVICES", "2"));
-    forget_calls();                             /* the kernel was a wrong use, as it was meant */
+    forget_calls();                             /* the double counts the kernel's access */
     small = take(dev[0], BYTES);
     WORKS(b->upload(dev[0], small, 0, x, BYTES));
     WORKS(b->wait(dev[0]));

@@ -1,7 +1,7 @@
-/* Training on CUDA while its driver's calls fail, on the driver's double, whose books must be even
- * after each try: see training_faults.h.
+/* Training on CUDA while calls of the driver fail, on the driver's double, which must report no
+ * leak after each attempt: see training_faults.h.
  *
- *   cuda_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
+ *   cuda_training_faults [--count N]   about N failing calls of each kind, evenly spread */
 #include "test.h"
 
 #include "tests/doubles/cuda_double.h"
@@ -18,7 +18,7 @@ static void test_calls_of_the_driver_fail(void **state)
     calls_fail(100);
 }
 
-/* Without graphs every step is launches. */
+/* Without graphs the kernels of every step are launched one by one. */
 static void test_calls_fail_without_graphs(void **state)
 {
     setenv("WEBER_CUDA_GRAPHS", "0", 1);

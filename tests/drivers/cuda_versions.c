@@ -1,5 +1,5 @@
-/* Drivers and libraries of CUDA 12 and 13 side by side, on doubles of both: which of them are used,
- * and what follows where one does not go with another.  Each case is a process of its own. */
+/* Drivers and libraries of CUDA 12 and 13 installed together, on doubles of both: which libraries
+ * are used, and what happens if two do not fit.  Each case runs in a child process. */
 #include "test.h"
 
 #include "process.h"
@@ -19,7 +19,7 @@
 
 /* ---- one case -------------------------------------------------------------------------------- */
 
-/* Files in the folder where libraries are looked for: the name, and which double it is. */
+/* A file in the folder of libraries: its name, and the double to which it is a link. */
 typedef struct { const char *name; int major; const char *file; } library;
 #define NVRTC_12 {"libnvrtc.so.12", 12, "libnvrtc.so.12"}
 #define NVRTC_13 {"libnvrtc.so.13", 13, "libnvrtc.so.13"}
@@ -31,19 +31,19 @@ typedef struct { const char *name; int major; const char *file; } library;
 typedef struct {
     library files[7];
     const char *driver, *arch;          /* NULL: 13.0, 9.0 */
-    const char *says[4];                /* parts of what the log must say */
-    const char *not[2];                 /* and must not */
-    bool from_disk;                     /* nothing can be compiled: it was kept by a case before */
+    const char *logged[4];              /* texts that the log must have */
+    const char *not_logged[2];          /* texts that it must not have */
+    bool from_disk;                     /* no compiler: an earlier case wrote the images to disk */
     bool ptx_only;
 } versions;
 
-static char said[1 << 18];
+static char logs[1 << 18];
 
 static void listen(wb_log_level level, const char *text, void *context)
 {
-    const size_t at = strlen(said), room = sizeof said - at;
-    if (!strncmp(text, "kernel:", 7)) snprintf(said + at, room, "%.100s\n", text);
-    else snprintf(said + at, room, "%s\n", text);
+    const size_t at = strlen(logs), left = sizeof logs - at;
+    if (!strncmp(text, "kernel:", 7)) snprintf(logs + at, left, "%.100s\n", text);
+    else snprintf(logs + at, left, "%s\n", text);
 }
 
 static void enter(const versions *v, const char *folder)
@@ -86,17 +86,17 @@ static int in_child(const versions *v, const char *folder)
     wb_set_log(listen, NULL);
     int wrong = wb_using("CUDA") ? 1 : compute();
     if (wrong) fprintf(stderr, "step %d: %s\n", wrong, wb_error());
-    for (size_t i = 0; i < sizeof v->says / sizeof *v->says && v->says[i]; i++) {
-        if (strstr(said, v->says[i])) continue;
-        fprintf(stderr, "not said: \"%s\"\n", v->says[i]);
+    for (size_t i = 0; i < sizeof v->logged / sizeof *v->logged && v->logged[i]; i++) {
+        if (strstr(logs, v->logged[i])) continue;
+        fprintf(stderr, "not logged: \"%s\"\n", v->logged[i]);
         wrong = 10;
     }
-    for (size_t i = 0; i < sizeof v->not / sizeof *v->not && v->not[i]; i++) {
-        if (!strstr(said, v->not[i])) continue;
-        fprintf(stderr, "said: \"%s\"\n", v->not[i]);
+    for (size_t i = 0; i < sizeof v->not_logged / sizeof *v->not_logged && v->not_logged[i]; i++) {
+        if (!strstr(logs, v->not_logged[i])) continue;
+        fprintf(stderr, "logged: \"%s\"\n", v->not_logged[i]);
         wrong = 11;
     }
-    if (wrong) fprintf(stderr, "%s", said);
+    if (wrong) fprintf(stderr, "%s", logs);
     wb_shutdown();
     return wrong;
 }
@@ -124,17 +124,17 @@ static void with(const versions *v)
 TEST(test_new_driver)
 {
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_13},
-                     .says = {"load: cuda: NVRTC 13.0", "libcublasLt.so.13: opened",
-                              "{cuBLASLt", "{cuDNN"},
-                     .not = {"NVRTC 12.0", "libcublasLt.so.12: opened"}});
+                     .logged = {"load: cuda: NVRTC 13.0", "libcublasLt.so.13: opened",
+                                "{cuBLASLt", "{cuDNN"},
+                     .not_logged = {"NVRTC 12.0", "libcublasLt.so.12: opened"}});
 }
 
 TEST(test_old_driver)
 {
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_12, LT_13, DNN_12}, .driver = "12040",
-                     .says = {"load: cuda: NVRTC 12.0", "libcublasLt.so.12: opened",
-                              "{cuBLASLt", "{cuDNN"},
-                     .not = {"NVRTC 13.0", "libcublasLt.so.13: opened"}});
+                     .logged = {"load: cuda: NVRTC 12.0", "libcublasLt.so.12: opened",
+                                "{cuBLASLt", "{cuDNN"},
+                     .not_logged = {"NVRTC 13.0", "libcublasLt.so.13: opened"}});
 }
 
 /* If a version does not start, the next one is tried, whatever its file name is. */
@@ -142,38 +142,39 @@ TEST(test_falls_through)
 {
     with(&(versions){.files = {NVRTC_12, {"libcublasLt.so.12", 13, "libcublasLt.so.13"},
                                {"libcublasLt.so.13", 12, "libcublasLt.so.12"}},
-                     .driver = "12040", .says = {"libcublasLt.so.12: opened",
-                                                 "libcublasLt.so.13: opened", "{cuBLASLt"}});
+                     .driver = "12040", .logged = {"libcublasLt.so.12: opened",
+                                                   "libcublasLt.so.13: opened", "{cuBLASLt"}});
 }
 
 /* No library fits the driver: Weber's own kernels run, and the log reports it. */
 TEST(test_libraries_too_new)
 {
     with(&(versions){.files = {NVRTC_12, LT_13}, .driver = "12040",
-                     .says = {"cuBLASLt", "cublasLtCreate:"},
-                     .not = {"{cuBLASLt"}});
+                     .logged = {"cuBLASLt", "cublasLtCreate:"},
+                     .not_logged = {"{cuBLASLt"}});
 }
 
 TEST(test_device_that_is_dropped)
 {
     with(&(versions){.files = {NVRTC_12, NVRTC_13, LT_13}, .arch = "70",
-                     .says = {"load: cuda: NVRTC 13.0", "load: cuda: NVRTC 12.0",
-                              "--gpu-architecture=sm_70"}});
+                     .logged = {"load: cuda: NVRTC 13.0", "load: cuda: NVRTC 12.0",
+                                "--gpu-architecture=sm_70"}});
 }
 
-/* 12 does not know the device; what 13 makes is too new for the driver: PTX for an older device. */
+/* NVRTC 12 does not support the device, and the images of NVRTC 13 are too new for the driver: PTX
+ * for an older device is used. */
 TEST(test_device_too_new)
 {
     with(&(versions){.files = {NVRTC_12, NVRTC_13}, .driver = "12080", .arch = "120",
-                     .says = {"--gpu-architecture=sm_120", "--gpu-architecture=compute_90",
-                              "NVRTC 12.0 with --gpu-architecture=compute_90"}});
+                     .logged = {"--gpu-architecture=sm_120", "--gpu-architecture=compute_90",
+                                "NVRTC 12.0 with --gpu-architecture=compute_90"}});
 }
 
 TEST(test_only_ptx)
 {
     const versions v = {.files = {NVRTC_13, LT_13}, .ptx_only = true,
-                        .says = {"--gpu-architecture=sm_90", "--gpu-architecture=compute_90",
-                                 "NVRTC 13.0 with --gpu-architecture=compute_90"}};
+                        .logged = {"--gpu-architecture=sm_90", "--gpu-architecture=compute_90",
+                                   "NVRTC 13.0 with --gpu-architecture=compute_90"}};
     char folder[200];
     snprintf(folder, sizeof folder, "%s", process_folder());
     setenv("WEBER_CACHE_DIR", folder, 1);
@@ -182,17 +183,17 @@ TEST(test_only_ptx)
     process_remove(folder);
 }
 
-/* Images of both kinds are kept: the next process compiles nothing. */
+/* Images of both kinds are cached on disk: the next process compiles nothing. */
 TEST(test_kept)
 {
     char folder[200];
     versions v = {.files = {NVRTC_12}, .driver = "12080", .arch = "120",
-                  .says = {"--gpu-architecture=compute_90"}};
+                  .logged = {"--gpu-architecture=compute_90"}};
     snprintf(folder, sizeof folder, "%s", process_folder());
     setenv("WEBER_CACHE_DIR", folder, 1);
     for (int ptx = 0; ptx < 2; ptx++) {
         v.arch = ptx ? "120" : "90";
-        v.says[0] = ptx ? "--gpu-architecture=compute_90" : "--gpu-architecture=sm_90";
+        v.logged[0] = ptx ? "--gpu-architecture=compute_90" : "--gpu-architecture=sm_90";
         v.from_disk = false;
         with(&v);
         v.from_disk = true;
@@ -205,9 +206,9 @@ TEST(test_kept)
 TEST(test_two_majors)
 {
     with(&(versions){.files = {NVRTC_13, LT_13, DNN_12},
-                     .says = {"cuDNN:", "CUDA 12", "CUDA 13", "{cuBLASLt"},
-                     .not = {"{cuDNN"}});
-    with(&(versions){.files = {NVRTC_13, DNN_12}, .says = {"{product"}});
+                     .logged = {"cuDNN:", "CUDA 12", "CUDA 13", "{cuBLASLt"},
+                     .not_logged = {"{cuDNN"}});
+    with(&(versions){.files = {NVRTC_13, DNN_12}, .logged = {"{product"}});
 }
 
 int main(void)

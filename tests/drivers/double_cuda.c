@@ -1,6 +1,6 @@
-/* The test double of NVIDIA's driver, by itself: what it is there for must show.  A missing event
- * gives wrong numbers, so does a missing barrier; what is used when it is not there is a fault that
- * stays; what is left over is counted. */
+/* The test double of NVIDIA's driver, by itself: it must reveal errors of its caller.  A missing
+ * event or barrier leads to wrong numbers; a use of freed memory is a fault that all later calls
+ * return; objects that were not freed are counted. */
 #include "tests/doubles/cuda/driver.h"
 #include "tests/doubles/cuda/vgpu.h"
 
@@ -8,7 +8,7 @@
 
 enum { N = 256, BYTES = N * sizeof(float) };
 static CUcontext context[2];
-static CUstream home;                   /* of the first device: where a test needs no other */
+static CUstream home;                   /* a stream of the first device, for all tests */
 
 static void expect(CUresult r, CUresult wanted, const char *call)
 {
@@ -28,7 +28,7 @@ static vgpu_books books(void)
     return b;
 }
 
-/* Wrong uses are part of these tests: as many as were meant, and forgotten. */
+/* The double must have counted n wrong uses, which are then cleared. */
 static void expect_wrong(int64_t n, const char *part)
 {
     const vgpu_books b = books();
@@ -141,8 +141,9 @@ static char *compile(const char *kernels, const char *option, nvrtcResult wanted
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
-/* Work on one stream, and on another one what needs it: with an event between them, or without. */
-static float chained(bool told)
+/* Commands on one stream, and on another stream one that needs their result; `waits`: it waits for
+ * an event. */
+static float chained(bool waits)
 {
     CUstream a = stream(), b = stream();
     CUevent e = event();
@@ -150,7 +151,7 @@ static float chained(bool told)
     zero(a, x);
     for (int i = 0; i < 8; i++) add(a, x, x, 1);
     OK(cuEventRecord(e, a));
-    if (told) OK(cuStreamWaitEvent(b, e, 0));
+    if (waits) OK(cuStreamWaitEvent(b, e, 0));
     add(b, x, y, 100);
     OK(cuStreamSynchronize(b));
     const float v = first(y);
@@ -174,7 +175,7 @@ TEST(a_missing_event_shows)
     unsetenv("VGPU_SCHEDULE");
 }
 
-/* Host memory: pinned memory is read when the copy's turn comes, other memory at the call. */
+/* A copy reads pinned memory when it runs, and other host memory during the call. */
 TEST(copies_read_the_host_when_the_driver_would)
 {
     float pageable[N] = {1}, *pinned, back = 0;
@@ -187,11 +188,11 @@ TEST(copies_read_the_host_when_the_driver_would)
     assert_true(back == 1);
     pinned[0] = 3;
     OK(cuMemcpyHtoDAsync_v2(x, pinned, BYTES, s));
-    pinned[0] = 4;                      /* too early */
+    pinned[0] = 4;                      /* before the copy has run */
     OK(cuMemcpyDtoHAsync_v2(&back, x, 4, s));
     assert_true(back == 4);
     OK(cuMemcpyDtoHAsync_v2(pinned + 1, x, 4, s));
-    assert_false(pinned[1] == 4);       /* not there yet */
+    assert_false(pinned[1] == 4);       /* the copy has not run */
     OK(cuStreamSynchronize(s));
     assert_true(pinned[1] == 4);
     OK(cuMemFreeHost(pinned));
@@ -216,7 +217,7 @@ TEST(events_are_done_when_their_stream_came_to_them)
     OK(cuMemFree_v2(x));
     OK(cuStreamDestroy_v2(s));
     IS(cuStreamSynchronize(s), INVALID_HANDLE);
-    IS(cuEventRecord(e, NULL), INVALID_HANDLE);     /* there are no streams but those made */
+    IS(cuEventRecord(e, NULL), INVALID_HANDLE);     /* the double has no default stream */
     expect_wrong(2, "cuStreamSynchronize");
 }
 
@@ -229,7 +230,8 @@ TEST(items_know_their_places)
     unsigned got[3 * 2 * 2 * 24];
     for (int backward = 0; backward < 2; backward++) {
         setenv("VGPU_ORDER", backward ? "backward" : "forward", 1);
-        OK(cuLaunchKernel(kernel(0, "places"), 3, 2, 2, 4, 3, 2, 0, home, (void *[]){&x, &a}, NULL));
+        OK(cuLaunchKernel(kernel(0, "places"), 3, 2, 2, 4, 3, 2, 0, home, (void *[]){&x, &a},
+                          NULL));
         OK(cuMemcpyDtoHAsync_v2(got, x, sizeof got, home));
         for (unsigned i = 0; i < 12; i++)
             for (unsigned j = 0; j < 24; j++) assert_int_equal(got[i * 24 + j], i * 1000 + j);
@@ -262,7 +264,7 @@ TEST(a_missing_barrier_shows)
     unsetenv("VGPU_ORDER");
 }
 
-/* A device's context, with its kernels, made anew; current. */
+/* Creates a device's context with its kernels anew and makes it current. */
 static void make_context(int d)
 {
     OK(cuDevicePrimaryCtxRetain(&context[d], d));
@@ -280,7 +282,7 @@ static void expect_fault(CUresult fault, const char *part)
     expect_wrong(1, part);
     OK(cuCtxPopCurrent_v2(NULL));
     OK(cuDevicePrimaryCtxRelease_v2(0));
-    vgpu_forget();                      /* what was left in it */
+    vgpu_forget();                      /* the objects of the old context count as leaks */
     make_context(0);
 }
 
@@ -296,12 +298,12 @@ TEST(a_wrong_address_is_a_fault_that_stays)
 {
     float v;
     CUdeviceptr x = block(BYTES);
-    OK(launch("wild", 0, home, 1, 1, x, 0, (args){4096, 0}));      /* not known yet */
+    OK(launch("wild", 0, home, 1, 1, x, 0, (args){4096, 0}));      /* the fault follows */
     expect_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "wild");
     CUstream s = stream();
     OK(launch("add", 0, s, 1, 64, block(BYTES), (CUdeviceptr)(uintptr_t)&v, (args){64, 1}));
     expect_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "argument 1");
-    x = block(BYTES);                   /* another device's, which this one does not reach */
+    x = block(BYTES);                   /* memory that device 1 cannot access */
     s = stream();
     OK(cuCtxPushCurrent_v2(context[1]));
     CUstream there;
@@ -309,7 +311,7 @@ TEST(a_wrong_address_is_a_fault_that_stays)
     OK(launch("turn", 1, there, 1, 64, x, 0, (args){0}));
     IS(cuCtxSynchronize(), ILLEGAL_ADDRESS);
     OK(cuCtxPopCurrent_v2(NULL));
-    OK(cuCtxSynchronize());             /* it is the other one's fault alone */
+    OK(cuCtxSynchronize());             /* only device 1 has the fault */
     expect_wrong(1, "nothing that device 1 reaches");
     OK(cuDevicePrimaryCtxRelease_v2(1));
     make_context(1);
@@ -349,7 +351,7 @@ TEST(memory_is_there_in_the_order_of_streams)
     expect_wrong(1, "cuMemFreeAsync");
     setenv("VGPU_SCHEDULE", "lazy", 1);
     OK(cuMemAllocFromPoolAsync(&x, BYTES, pool, a));
-    add(b, x, x, 1);                    /* before it is there */
+    add(b, x, x, 1);                    /* before the allocation has run */
     OK(cuMemFreeAsync(x, a));
     IS(cuStreamSynchronize(b), ILLEGAL_ADDRESS);
     unsetenv("VGPU_SCHEDULE");
@@ -358,7 +360,7 @@ TEST(memory_is_there_in_the_order_of_streams)
     x = block(BYTES);
     CUdeviceptr y = block(BYTES);
     OK(cuMemFree_v2(x));
-    add(a, x, y, 1);                    /* after it has gone */
+    add(a, x, y, 1);                    /* after it was freed */
     expect_fault(CUDA_ERROR_ILLEGAL_ADDRESS, "add");
 }
 
@@ -424,7 +426,7 @@ TEST(calls_need_their_context)
     IS(cuEventRecord(e, s), INVALID_HANDLE);
     OK(cuEventDestroy_v2(e));
     float v = 5;
-    OK(cuMemcpyHtoDAsync_v2(x, &v, 4, s));          /* copies may */
+    OK(cuMemcpyHtoDAsync_v2(x, &v, 4, s));          /* but copies may */
     OK(cuCtxPopCurrent_v2(NULL));
     IS(cuCtxPopCurrent_v2(NULL), INVALID_CONTEXT);
     OK(cuCtxPushCurrent_v2(context[0]));
@@ -443,7 +445,7 @@ TEST(images_must_fit)
     char *other = compile(text, "--gpu-architecture=sm_80", NVRTC_SUCCESS);
     IS(cuModuleLoadData(&m, other), NO_BINARY_FOR_GPU);
     free(other);
-    assert_null(compile(text, "--gpu-architecture=compute_80", NVRTC_SUCCESS));     /* PTX alone */
+    assert_null(compile(text, "--gpu-architecture=compute_80", NVRTC_SUCCESS));     /* PTX only */
     compile(text, "--gpu-architecture=sm_30", NVRTC_ERROR_INVALID_OPTION);
     compile("no such words\n", "-arch=sm_90", NVRTC_ERROR_COMPILATION);
     IS(cuModuleGetFunction(&f, module[0], "nothing"), NOT_FOUND);
@@ -466,7 +468,7 @@ TEST(graphs_run_what_was_captured)
     zero(b, y);
     OK(cuStreamSynchronize(b));
     OK(cuStreamSynchronize(a));
-    assert_true(first(y) == 0);         /* nothing has run */
+    assert_true(first(y) == 0);         /* recorded commands have not run */
     OK(cuGraphInstantiateWithFlags(&run, g, 0));
     OK(cuGraphDestroy(g));
     OK(cuGraphLaunch(run, a));
@@ -474,7 +476,7 @@ TEST(graphs_run_what_was_captured)
     OK(cuStreamSynchronize(a));
     assert_true(first(y) == 6 && first(x) == 16);
     OK(cuGraphLaunch(run, a));
-    OK(cuGraphExecDestroy(run));        /* it runs all the same */
+    OK(cuGraphExecDestroy(run));        /* the launched graph still runs */
     OK(cuStreamSynchronize(a));
     assert_true(first(y) == 6 && first(x) == 1);
     OK(cuMemFree_v2(x));
@@ -503,7 +505,7 @@ TEST(captures_are_spoilt_by_what_they_cannot_hold)
     IS(cuMemAlloc_v2(&y, 4), STREAM_CAPTURE_UNSUPPORTED);
     IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_INVALIDATED);
     OK(cuStreamBeginCapture_v2(a, mode));
-    IS(cuMemcpyHtoDAsync_v2(x, &v, 4, a), STREAM_CAPTURE_UNSUPPORTED);      /* pageable */
+    IS(cuMemcpyHtoDAsync_v2(x, &v, 4, a), STREAM_CAPTURE_UNSUPPORTED);      /* pageable memory */
     IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_INVALIDATED);
     OK(cuEventRecord(e, b));
     OK(cuStreamBeginCapture_v2(a, mode));

@@ -1,12 +1,12 @@
-/* The OpenCL backend by itself: what it says where there is no driver, which devices there are,
- * their memory, and copies. */
+/* The OpenCL backend by itself: its errors where there is no driver, its devices, their memory,
+ * and copies. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
 
 /* ---- where there is no driver ---------------------------------------------------------------- */
 
-/* Runs before any driver is opened, since a loader of drivers looks around once. */
+/* Runs before any driver is opened, since the loader of drivers lists them once per process. */
 TEST(nothing_there)
 {
     assert_int_equal(CHILD(&wb__cl_backend, "WEBER_OPENCL_LIBRARY", "/none/libOpenCL.so",
@@ -53,7 +53,7 @@ TEST(more_than_there_is)
 
 TEST(copies_of_the_host) { transfers(); }
 
-/* Once more through pinned memory, as on a device with memory of its own. */
+/* The same with transfers through pinned memory, as on a device with its own memory. */
 TEST(staged_transfers)
 {
     WORKS(restart("WEBER_OPENCL_STAGING", "1"));

@@ -1,12 +1,12 @@
-/* What the host adds to a launch: as many launches through the backend as by a bare loop of the
- * driver's calls that do the same, in turns, in one process. */
+/* The backend's time per launch beyond the driver's: launches through the backend and the same
+ * launches by direct calls of the driver alternate in one process. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/opencl/cl.h"
 
 #include <dlfcn.h>
 
-/* The same kernel, made by hand. */
+/* The same kernel and queue, created by direct calls of the driver. */
 static struct {
     wb__cl_functions f;
     cl_context context;
@@ -57,12 +57,12 @@ static void drop_bare(void)
 enum { LAUNCHES = 1000, ROUNDS = 15, ITEMS = 64 };
 
 #ifdef __SANITIZE_ADDRESS__
-static const double most = 20e-6;           /* seconds a launch; ours alone is checked code */
+static const double most = 20e-6;       /* seconds per launch; the driver has no sanitizer */
 #else
 static const double most = 2e-6;
 #endif
 
-/* Seconds of so many launches, each with a number of its own, until all are done. */
+/* The seconds of LAUNCHES launches with different numbers, until all have run. */
 static double bare_time(void)
 {
     test_args args = {ITEMS, 0, {0, 0}};
@@ -97,7 +97,7 @@ static int by_value(const void *a, const void *c)
     return x < y ? -1 : x > y;
 }
 
-/* The median of paired differences, of three tries the best: others may use the machine. */
+/* The median of paired differences; the best of three attempts, as other processes may run. */
 TEST(overhead)
 {
     double best = 1;

@@ -1,5 +1,6 @@
-/* Products by CLBlast, which small ones never meet unless they are told to: every way in which
- * operands may lie, batches, what comes behind a product, and what is left to our own kernels. */
+/* Products by CLBlast, which this test also asks for small products, that otherwise use Weber's
+ * kernels: all layouts of the operands, batches, epilogues, and the products that CLBlast does not
+ * support. */
 #include "test.h"
 
 #include "row_value.h"
@@ -32,8 +33,8 @@ static int end(void **state)
 
 /* ---- one product ----------------------------------------------------------------------------- */
 
-/* Batches of a (m x k) by b (k x n).  Operands lie `apart` elements further than their rows are
- * long, at an offset; turned: transposed in memory. */
+/* Batches of a (m x k) times b (k x n).  Operands begin at an offset and have gaps of `apart`
+ * elements between their rows; turned: transposed in memory. */
 typedef struct {
     wb_dtype dtype;
     int64_t batch, m, n, k, apart, offset;
@@ -95,8 +96,9 @@ static void compare(const product *p, const wb__step *s, void *const *x)
     assert_int_equal(untouched, size_of(&v[2]) - inside);
 }
 
-/* Computes it; `impl` is who must have done it, `why` what must be said otherwise. */
-static void run(const product *p, const char *impl, const char *why)
+/* Computes the product and checks it; `impl` must be the kernel's implementation (NULL: any),
+ * `reason` the reason why no library computes it (NULL: there must be none). */
+static void run(const product *p, const char *impl, const char *reason)
 {
     const size_t element = wb__dtype_size(p->dtype);
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3 + p->bias, .epilogue = p->act,
@@ -122,7 +124,7 @@ static void run(const product *p, const char *impl, const char *why)
     wb__kernel *k = NULL;
     if (b->prepare(d, &s, &k)) fail_msg("%s", wb_error());
     if (impl) assert_string_equal(k->impl, impl);
-    if (why) assert_string_equal(k->reason, why);
+    if (reason) assert_string_equal(k->reason, reason);
     else assert_null(k->reason);
     void *workspace = b->allocate(d, k->workspace);
     const wb__number none = {.f = 0};
@@ -151,7 +153,7 @@ static void need_clblast(void)
 TEST(test_operands)
 {
     need_clblast();
-    for (int i = 0; i < 9; i++)                 /* the last in f64: each kind is compiled anew */
+    for (int i = 0; i < 9; i++)                 /* f64 once: each kind is compiled */
         run(&(product){.dtype = i & 8 ? WB_F64 : WB_F32, .batch = 1, .m = 37, .n = 19, .k = 23,
                        .a_turned = i & 1, .b_turned = i & 2, .apart = i & 4 ? 5 : 0,
                        .offset = i & 4 ? 11 : 0}, "CLBlast", NULL);

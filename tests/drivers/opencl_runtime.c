@@ -1,5 +1,5 @@
-/* The OpenCL backend by itself, on two devices of PoCL's: the order of commands, kernels and what
- * is wrong with them, programs that are kept, threads, fork. */
+/* The OpenCL backend by itself, on two devices of PoCL: the order of commands, kernels and their
+ * errors, the cache of programs, threads, fork. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
@@ -11,7 +11,7 @@ TEST(commands_wait)
     order();
 }
 
-/* Once more with transfers through pinned memory, as on a device with memory of its own. */
+/* The same with transfers through pinned memory, as on a device with its own memory. */
 TEST(staged_order)
 {
     WORKS(restart("WEBER_OPENCL_STAGING", "1"));
@@ -19,7 +19,7 @@ TEST(staged_order)
     WORKS(restart("WEBER_OPENCL_STAGING", NULL));
 }
 
-/* Memory that no command uses is written while a kernel runs: it need not end before. */
+/* An upload into memory that no command uses does not wait for a running kernel. */
 TEST(upload_beside_kernels)
 {
     const wb_device *d = dev[0];
@@ -29,7 +29,7 @@ TEST(upload_beside_kernels)
     void *from = take(d, sizeof x), *to = take(d, sizeof x), *other = take(d, sizeof x);
     WORKS(b->upload(d, from, 0, x, sizeof x));
     launch(d, slow, from, to, NULL, 0, 0);
-    WORKS(b->wait(d));                          /* it is compiled */
+    WORKS(b->wait(d));                          /* the kernel is compiled now */
     const double begins = wb__now();
     for (int i = 0; i < 4; i++) launch(d, slow, from, to, NULL, 0, 0);
     WORKS(b->upload(d, other, 0, x, sizeof x));
@@ -54,17 +54,17 @@ TEST(kernels_with_double) { f64_kernels(); }
 TEST(kernels_that_cannot_be)
 {
     CANNOT_BE(STEP_WRONG, "clBuildProgram", "CL_BUILD_PROGRAM_FAILURE", "-11");
-    CANNOT_BE(STEP_WRONG, "error");            /* the compiler's words */
+    CANNOT_BE(STEP_WRONG, "error");            /* from the compiler's message */
     CANNOT_BE(STEP_WIDE, "scale", "16777216");
     CANNOT_BE(STEP_NAMELESS, "clCreateKernel", "CL_INVALID_KERNEL_NAME", "-46", "nothing");
 }
 
-/* Compiled once a device and text; the next process finds the binary; one that the driver refuses
- * is compiled again. */
+/* A text is compiled once per device; the next process finds the binary; a text whose binary the
+ * driver rejects is compiled again. */
 TEST(programs_are_kept)
 {
     keep_programs("WEBER_OPENCL_BINARIES", "1", NULL);
-    b->destroy(dev[0], prepared(dev[0], STEP_SCALE, N));        /* PoCL keeps its own */
+    b->destroy(dev[0], prepared(dev[0], STEP_SCALE, N));        /* not in Weber's cache */
     assert_int_equal(test_kept, 0);
 }
 

@@ -1,6 +1,6 @@
-/* Training on OpenCL while its driver's calls fail: see training_faults.h.
+/* Training on OpenCL while calls of the driver fail: see training_faults.h.
  *
- *   opencl_training_faults [--count N]   at most about N of the n of each kind, evenly spread */
+ *   opencl_training_faults [--count N]   about N failing calls of each kind, evenly spread */
 
 #include "test.h"
 
@@ -16,7 +16,7 @@ static void test_calls_of_the_driver_fail(void **state)
     calls_fail(INT64_MAX);
 }
 
-/* On a device with memory of its own. */
+/* Transfers pass through pinned memory, as on a device with its own memory. */
 static void test_calls_fail_where_transfers_are_staged(void **state)
 {
     setenv("WEBER_OPENCL_STAGING", "1", 1);

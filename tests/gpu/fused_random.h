@@ -1,5 +1,5 @@
-/* Fused programs drawn at random, for tests of what runs them.  Spaces and views are of all kinds;
- * numbers are small integers, so that results are exact and can be asked to be equal. */
+/* Random fused programs, for tests of the backends that run them.  Spaces and views are of all
+ * kinds; numbers are small integers, so that results are exact and must be equal. */
 #ifndef WB_TEST_FUSED_RANDOM_H
 #define WB_TEST_FUSED_RANDOM_H
 
@@ -58,10 +58,10 @@ static inline void draw_space(wb__space *s, int ndim, int outer, int rows)
     }
 }
 
-/* A dense view, its dimensions in any order in memory; broadcast along `flat`; sometimes backwards
- * or with gaps. */
-static inline void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t, const bool *flat,
-                      bool is_new, int buffer)
+/* Draws a view: its dimensions are in any order in memory, with stride 0 along `flat`, sometimes
+ * with negative strides or with gaps. */
+static inline void draw_view(program *p, const wb__space *s, wb__view *v, wb_dtype t,
+                             const bool *flat, bool is_new, int buffer)
 {
     int order[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) order[i] = i;
@@ -131,8 +131,8 @@ static inline int add_load(program *p, bool row)
     return p->f.n_instr - 1;
 }
 
-/* An instruction whose value may be used, of register kind `reg` (-1: any) and level at most
- * `level`; -1 if none. */
+/* Picks an instruction as an operand, of register kind `reg` (-1: any) and level at most `level`;
+ * -1 if there is none. */
 static inline int pick(const program *p, int reg, int level)
 {
     for (int tries = 0; tries < 30; tries++) {
@@ -184,7 +184,7 @@ static inline void add_row(program *p)
     in->a = a, in->b = b, in->c = c;
 }
 
-/* A dtype whose values a register of this kind may hold, narrower ones too. */
+/* A dtype whose values a register of this kind can represent, also a narrower one. */
 static inline wb_dtype some_dtype(int reg)
 {
     static const wb_dtype integers[] = {WB_I32, WB_I8, WB_U8, WB_BOOL};
@@ -208,10 +208,11 @@ static inline void add_reduce_columns(program *p)
                        : op == WB__OP_sum ? p->bound[a] * (double)cols : p->bound[a];
     if (bound > 1e6) return;
     p->bound[p->f.n_instr] = bound;
+    const int reg = p->instr[a].reg;
     wb__instr *in =
-        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : p->instr[a].reg, WB__LEVEL_PER_ROW,
-                        op == WB__OP_argmax ? WB_I32
-                        : op == WB__OP_sum  ? some_dtype(p->instr[a].reg) : whole_dtype(p->instr[a].reg));
+        add(p, WB__REDUCE_COLUMNS, op == WB__OP_argmax ? WB__REG_I32 : reg, WB__LEVEL_PER_ROW,
+            op == WB__OP_argmax ? WB_I32
+            : op == WB__OP_sum  ? some_dtype(reg) : whole_dtype(reg));
     in->op = (uint16_t)op;
     in->a = a;
 }
@@ -246,7 +247,7 @@ static inline void add_store(program *p)
     bool flat[WB_MAX_DIMS];
     for (int i = 0; i < s->ndim; i++) flat[i] = row && i >= s->ndim - s->col_dims;
     int view = -1;
-    if (!row && chance(30)) {                   /* in place of something loaded */
+    if (!row && chance(30)) {                   /* overwrites a view that was loaded */
         const int l = (int)below(p->f.n_instr);
         if (p->instr[l].kind == WB__LOAD) {
             bool taken = false;
@@ -335,9 +336,9 @@ static inline void fill(program *p, void **buffers)
 
 static inline void print_program(const program *p)
 {
-    static const char *kinds[] =
-        {"load", "number", "iota", "uniform", "gaussian", "row", "cast", "reduce_columns", "reduce_rows",
-                                  "reduce_all", "store"};
+    static const char *kinds[] = {
+        "load", "number", "iota", "uniform", "gaussian", "row", "cast", "reduce_columns",
+        "reduce_rows", "reduce_all", "store"};
     static const char *regs[] = {"f32", "f64", "i32", "i64"}, *levels[] = {"one", "row", "full"};
     for (int s = 0; s < p->f.n_segments; s++) {
         const wb__space *sp = &p->spaces[s];

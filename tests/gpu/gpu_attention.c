@@ -1,9 +1,9 @@
-/* The written kernels of attention against loops in double, on OpenCL's first device: forward and
- * gradients, in every layout and dtype they are for, at sizes around their tiles'; every byte
- * beside the results stays as it was, and a second run gives the same bits.
+/* The attention kernels compared with loops in double, on OpenCL's first device: forward and
+ * gradients, in every layout and dtype that they support, at sizes around those of their tiles.  No
+ * byte outside the results changes, and a second run gives the same bits.
  *
- * Tolerances: 2^-18 (f32), two units of the stored dtype else, of the largest element and a
- * hundredth (with one key the gradients of q and k are 0). */
+ * The tolerance is 2^-18 (f32) or two units of the stored dtype, times the sum of the largest
+ * element and 0.01 (with one key the gradients of q and k are 0). */
 #include "attention_reference.h"
 
 #include "backend/gpu/gpu.h"
@@ -12,7 +12,7 @@
 
 static const wb__backend *cl;
 static const wb_device *device;
-static size_t local_bytes = 48 << 10;   /* that a group is to share */
+static size_t local_bytes = 48 << 10;   /* the shared memory of a group */
 
 enum {
     Q = ATTENTION_Q, KEYS = ATTENTION_K, V = ATTENTION_V, O = ATTENTION_O, LSE = ATTENTION_LSE,
@@ -39,11 +39,14 @@ typedef struct {
 typedef struct {
     wb_dtype type;
     int64_t n, h, q, k, d, e;
-    bool causal, inside;                /* inside: heads within the places, [N, T, H, D] */
+    bool causal, inside;                /* inside: layout [N, T, H, D] instead of [N, H, T, D] */
     int gap;
 } setting;
 
-static int64_t size_of(const wb__view *v) { return v->dims[0] * v->dims[1] * v->dims[2] * v->dims[3]; }
+static int64_t size_of(const wb__view *v)
+{
+    return v->dims[0] * v->dims[1] * v->dims[2] * v->dims[3];
+}
 
 static int64_t place(const wb__view *v, int64_t i)
 {
@@ -118,7 +121,7 @@ static void run(const wb__step *s, operand *p, unsigned char *got[])
     cl->destroy(device, kernel);
 }
 
-/* The elements of a result are near, and nothing else of its memory changed. */
+/* Checks that a result is within the tolerance and that no other byte of its memory changed. */
 static void compare(const setting *s, const operand *p, int which, unsigned char *got)
 {
     const wb_dtype t = p->view.dtype;
@@ -130,7 +133,8 @@ static void compare(const setting *s, const operand *p, int which, unsigned char
         const int64_t at = place(&p->view, i);
         const double x = get(p, got, at);
         if (!(fabs(x - p->want[i]) <= unit * (most + 0.01)))
-            fail_msg("%s %lld,%lld,%lldx%lld,%lld,%lld causal %d: element %lld of %d is %.9g, not %.9g",
+            fail_msg("%s %lld,%lld,%lldx%lld,%lld,%lld causal %d: "
+                     "element %lld of %d is %.9g, not %.9g",
                      wb_dtype_name(t), (long long)s->n, (long long)s->h, (long long)s->q,
                      (long long)s->k, (long long)s->d, (long long)s->e, s->causal, (long long)i,
                      which, x, p->want[i]);
@@ -166,7 +170,8 @@ static void check(setting s)
     }
     for (int64_t z = 0; z < s.n * s.h; z++) reference_head(&s, p, z, scale);
     run_twice(&s, &step, p, O, 2);
-    for (int64_t i = 0; i < size_of(&p[O].view); i++) put(&p[O], place(&p[O].view, i), p[O].want[i]);
+    for (int64_t i = 0; i < size_of(&p[O].view); i++)
+        put(&p[O], place(&p[O].view, i), p[O].want[i]);
     for (int64_t i = 0; i < size_of(&p[LSE].view); i++)
         put(&p[LSE], place(&p[LSE].view, i), p[LSE].want[i]);
     step.variant = WB__ATTENTION_GRAD;
@@ -183,12 +188,13 @@ TEST(sizes)
     static const int64_t list[][6] = {      /* n, h, queries, keys, depth, width of v */
         {1, 1, 1, 1, 8, 5},      {2, 3, 5, 9, 8, 5},      {1, 2, 64, 64, 64, 64},
         {1, 1, 65, 130, 64, 64}, {2, 1, 200, 63, 16, 48}, {1, 2, 70, 70, 128, 128},
-        {1, 1, 129, 129, 80, 100}};     /* each pair of the last two costs a compilation */
+        {1, 1, 129, 129, 80, 100}};     /* each pair of depth and width is compiled */
     for (size_t i = 0; i < WB__COUNT(list); i++)
         for (int causal = 0; causal < 2; causal++) {
             const int64_t *l = list[i];
             if (causal && l[2] > l[3]) continue;
-            check((setting){WB_F32, l[0], l[1], l[2], l[3], l[4], l[5], causal, i % 2, i % 3 ? 0 : 4});
+            check((setting){WB_F32, l[0], l[1], l[2], l[3], l[4], l[5], causal, i % 2,
+                            i % 3 ? 0 : 4});
         }
 }
 
@@ -202,7 +208,7 @@ TEST(dtypes)
     check((setting){WB_F16, 2, 1, 33, 90, 20, 12, false, false, 4});
 }
 
-/* Fewer inner indices at a time. */
+/* With little shared memory the kernels process fewer indices of the depth at a time. */
 TEST(little_shared_memory)
 {
     local_bytes = 32 << 10;
@@ -246,7 +252,7 @@ TEST(what_is_taken)
     assert_false(wb__gpu_supports(&t, &step));
 }
 
-/* The backend's calls of wb__gpu_step come here: the linker wraps that function. */
+/* The linker wraps wb__gpu_step: the backend calls __wrap_wb__gpu_step in its place. */
 int __real_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)

@@ -1,5 +1,5 @@
-/* Fused kernels as texts for GPUs: what they are, folds, and programs at random against the
- * interpreter of fused_random.h.
+/* Kernel texts of fused programs: reductions and random programs compared with the CPU, and the
+ * texts themselves.
  *
  *   gpu_fused [seed [count]] */
 #include "test.h"
@@ -9,21 +9,22 @@
 static uint64_t seed = 1;
 static int count = 12;
 
-/* ---- folds ----------------------------------------------------------------------------------- */
+/* ---- reductions ------------------------------------------------------------------------------ */
 
-static int64_t folded;                      /* elements of each result */
+static int64_t reduced;                     /* the elements that each result reduces */
 
-/* Sums of reals within 2e-6 of the CPU's of the sum of their sizes, here all positive or small. */
-static void check_reduction(const hand *h, int view, int64_t i, const void *cpu, const void *said)
+/* Sums of floats may differ from the CPU's by 2e-6 (f64: 1e-14) of the sum of their terms'
+ * magnitudes, which is at least a tenth of their number; other results are equal. */
+static void check_reduction(const hand *h, int view, int64_t i, const void *cpu, const void *result)
 {
     const wb_dtype t = h->views[view].dtype;
     double a, b;
     wb__convert(&a, WB_F64, cpu, t, 1);
-    wb__convert(&b, WB_F64, said, t, 1);
-    if (t != WB_F32 && t != WB_F64) same_bits(h, view, i, cpu, said);
-    else if (!close_to(b, a, t == WB_F32 ? 2e-6 : 1e-14, (double)folded * 0.1))
-        fail_msg("view %d, element %lld of %lld folded: %.9g, not %.9g%s", view, (long long)i,
-                 (long long)folded, b, a, way_name());
+    wb__convert(&b, WB_F64, result, t, 1);
+    if (t != WB_F32 && t != WB_F64) same_bits(h, view, i, cpu, result);
+    else if (!close_to(b, a, t == WB_F32 ? 2e-6 : 1e-14, (double)reduced * 0.1))
+        fail_msg("view %d, element %lld, %lld reduced: %.9g, not %.9g%s", view, (long long)i,
+                 (long long)reduced, b, a, way_name());
 }
 
 static void fill_reduction(void *p, wb_dtype t, int64_t n, int what)
@@ -37,15 +38,15 @@ static void fill_reduction(void *p, wb_dtype t, int64_t n, int what)
     }
 }
 
-/* All folds of one kind, in some dtypes, over spaces of many shapes; `turned`: the columns lie
- * apart in memory. */
+/* All reductions of one kind, in four dtypes, of r rows and c columns; `turned`: the columns are
+ * not contiguous in memory. */
 static void reduction_kind(wb__instr_kind kind, int64_t r, int64_t c, bool turned, int what)
 {
     static const wb__op ops[] = {WB__OP_sum, WB__OP_max, WB__OP_min, WB__OP_argmax};
     static const wb_dtype types[] = {WB_F32, WB_I32, WB_F64, WB_I64};
     static hand h;
     begin(&h, r, c);
-    folded = kind == WB__REDUCE_COLUMNS ? c : kind == WB__REDUCE_ROWS ? r : r * c;
+    reduced = kind == WB__REDUCE_COLUMNS ? c : kind == WB__REDUCE_ROWS ? r : r * c;
     const int64_t sr = kind == WB__REDUCE_COLUMNS ? 1 : 0, sc = kind == WB__REDUCE_ROWS ? 1 : 0;
     for (int t = 0; t < 4; t++) {
         if (types[t] == WB_F64 && !gpu->has_dtype(gpu_device, WB_F64)) continue;
@@ -78,7 +79,8 @@ TEST(folds)
     for (int k = 0; k < 3; k++) reduction_kind(kinds[k], 130, 130, false, 3);
 }
 
-/* Of nothing: zero, the least and the greatest number, place 0. */
+/* Reductions of no elements: the sum is 0, the maximum the least number, the minimum the greatest,
+ * argmax 0. */
 TEST(empty)
 {
     if (no_device()) skip();
@@ -99,8 +101,8 @@ TEST(empty)
                 reduction_of(&h, WB__REDUCE_ALL, ops[o], x, out, views[0][o]);
                 views[1][o] = view_of(&h, WB_F32, 0, 1);
                 reduction_of(&h, WB__REDUCE_ROWS, ops[o], x, out, views[1][o]);
-                views[2][o] = store(&h, reduction_of(&h, WB__REDUCE_COLUMNS, ops[o], x, out, -1), WB_F32,
-                                    1, 0);
+                views[2][o] = store(&h, reduction_of(&h, WB__REDUCE_COLUMNS, ops[o], x, out, -1),
+                                    WB_F32, 1, 0);
             }
             store(&h, x, WB_F32, c, 1);
             for (int i = 0; i < h.f.n_views; i++)
@@ -118,8 +120,8 @@ TEST(empty)
         }
 }
 
-/* softmax in place and its row sums, the sum of all logarithms, column means of the results: folds
- * of all kinds that need each other, and stores over what is read. */
+/* softmax in place and its row sums, the sum of all logarithms, column means of the results:
+ * reductions of all kinds that depend on each other, and stores into views that are loaded. */
 TEST(mixed)
 {
     if (no_device()) skip();
@@ -129,7 +131,7 @@ TEST(mixed)
             static hand h;
             const int64_t r = shapes[s][0], c = shapes[s][1];
             begin(&h, r, c);
-            folded = 1;
+            reduced = 1;
             const int x = load(&h, WB_F32, c, 1), b = load(&h, WB_F32, 0, 1);
             const int w = load(&h, WB_F32, 1, 0);
             for (int i = 0; i < 3; i++)
@@ -149,7 +151,7 @@ TEST(mixed)
                                 .dtype = WB_F32, .a = p, .b = -1, .c = -1, .arg = 0});
             put(&h, (wb__instr){.kind = WB__STORE, .reg = WB__REG_F32, .level = WB__LEVEL_PER_ROW,
                                 .dtype = WB_F32, .a = l, .b = -1, .c = -1, .arg = 2});
-            folded = 1000;
+            reduced = 1000;
             both(&h, NULL, check_reduction);
             finish(&h);
         }
@@ -214,7 +216,8 @@ static wb__gpu_work *made(const wb__gpu_target *t, const wb__fused *f)
     return work;
 }
 
-/* Sizes, offsets and strides other than 0 and 1 are arguments: one text for all. */
+/* Sizes, offsets and strides other than 0 and 1 are arguments: programs that differ only in these
+ * have one text. */
 TEST(few_texts)
 {
     static const int64_t shapes[][3] = {{10, 300, 300}, {77, 1000, 2000}, {5, 129, 130}};
@@ -262,7 +265,7 @@ TEST(refusals)
     wb_clear_error();
 }
 
-/* Buffers are arguments too: what takes all the room with them is refused, and nothing less. */
+/* Buffers count as arguments: a program is refused only if they exceed max_args_bytes together. */
 TEST(many_buffers)
 {
     static hand h;
@@ -293,8 +296,8 @@ TEST(many_buffers)
     assert_true(refused && taken);
 }
 
-/* Spaces of more points than 32 bits count: launches over pieces, which nobody has memory for here;
- * one row, or rows into one column, cannot be cut. */
+/* A space of more than 2^32 points is split into several launches.  They are not run, since the
+ * views have 9 GB and more. */
 TEST(too_many_points)
 {
     enum { LAST = 50304 };
@@ -328,7 +331,7 @@ TEST(too_many_points)
     }
 }
 
-/* Memory that runs out at any point is an error, and nothing is lost. */
+/* The n-th allocation fails, for each n: this is an error, and nothing leaks. */
 TEST(no_memory)
 {
     static hand h;

@@ -1,6 +1,7 @@
-/* Fused kernels as texts for GPUs, on the first OpenCL device, beside the CPU backend.  Each
- * program runs three times there: made for the kind of device that it is, and for the other kind (a
- * processor behind a GPU's interface, or not), and in pieces, as what is too large for one kernel.
+/* Runs kernel texts of fused programs on the first OpenCL device, for comparison with the CPU
+ * backend.  Each program runs there three times: with a text for the device's kind, with a text for
+ * the other kind (processor or GPU), and split into several launches, as programs are that are too
+ * large for one.
  *
  * WEBER_DUMP_KERNELS=folder writes every text there: name.k, or name.f64.k where it uses double. */
 #ifndef WB_TEST_GPU_FUSED_H
@@ -12,8 +13,8 @@
 
 static const wb__backend *gpu;              /* NULL: there is none */
 static const wb_device *gpu_device;
-static bool other_way;                      /* texts for the kind of device that this one is not */
-static uint32_t max_points;                 /* of a space that a kernel walks; 0: of any */
+static bool other_way;                      /* texts are for the other kind of device */
+static uint32_t max_points;                 /* the most points of a launch; 0: no limit */
 
 enum { WAYS = 3 };
 static inline void go_way(int way, uint32_t points)
@@ -49,7 +50,7 @@ static inline void dump(const wb__gpu_work *work)
     }
 }
 
-/* The backend's calls of wb__gpu_step come here: the linker wraps that function. */
+/* The linker wraps wb__gpu_step: the backend calls __wrap_wb__gpu_step in its place. */
 int __real_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)
@@ -95,9 +96,10 @@ static inline bool no_device(void)
 
 enum { MOST_MEMORIES = 160 };
 
-/* A program on a device; buffers are the host's, and come back. */
-static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fused *f, int n_buffers,
-                   void *const *buffers, const size_t *bytes, const wb__number *numbers)
+/* Runs a program on a device: copies the host's buffers to it, and the results back. */
+static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fused *f,
+                          int n_buffers, void *const *buffers, const size_t *bytes,
+                          const wb__number *numbers)
 {
     const wb__step step = {.kind = WB__STEP_FUSED, .fused = *f};
     void *memory[MOST_MEMORIES];
@@ -108,22 +110,23 @@ static inline void run_on(const wb__backend *b, const wb_device *d, const wb__fu
         assert_non_null(memory[i]);
         assert_int_equal(b->upload(d, memory[i], 0, buffers[i], bytes[i]), 0);
     }
-    /* a workspace full of rubbish, not at the beginning of its memory */
-    const size_t room = k->workspace + 256;
-    void *workspace = b->allocate(d, room), *rubbish = malloc(room);
-    memset(rubbish, 0x7f, room);
-    assert_int_equal(b->upload(d, workspace, 0, rubbish, room), 0);
+    /* the workspace has arbitrary contents and is not at the beginning of its memory */
+    const size_t workspace_bytes = k->workspace + 256;
+    void *workspace = b->allocate(d, workspace_bytes), *rubbish = malloc(workspace_bytes);
+    memset(rubbish, 0x7f, workspace_bytes);
+    assert_int_equal(b->upload(d, workspace, 0, rubbish, workspace_bytes), 0);
     free(rubbish);
-    if (b->launch(d, k, memory, NULL, workspace, 128, numbers)) fail_msg("%s: %s", b->name, wb_error());
+    if (b->launch(d, k, memory, NULL, workspace, 128, numbers))
+        fail_msg("%s: %s", b->name, wb_error());
     for (int i = 0; i < n_buffers; i++) {
         assert_int_equal(b->download(d, buffers[i], memory[i], 0, bytes[i]), 0);
         b->release(d, memory[i], bytes[i] + 64);
     }
-    b->release(d, workspace, room);
+    b->release(d, workspace, workspace_bytes);
     b->destroy(d, k);
 }
 
-/* Programs over one dimension, or two, made by hand: buffers of n elements, one each view. */
+/* A hand-written program over one or two dimensions, in which each view has its own buffer. */
 typedef struct {
     wb__fused f;
     wb__space space;
@@ -203,8 +206,8 @@ static inline void finish(hand *h)
     for (int i = 0; i < h->f.n_views; i++) free(h->data[i]);
 }
 
-/* On the CPU and on the device, both ways; `check` sees what each made, element by element. */
-typedef void checker(const hand *h, int view, int64_t i, const void *cpu, const void *gpu_said);
+/* Runs the program on the CPU and on the device in all ways; `check` compares their elements. */
+typedef void checker(const hand *h, int view, int64_t i, const void *cpu, const void *result);
 
 static inline void both(hand *h, const wb__number *numbers, checker *check)
 {
@@ -229,13 +232,14 @@ static inline void both(hand *h, const wb__number *numbers, checker *check)
     for (int i = 0; i < h->f.n_views; i++) free(was[i]), free(cpu[i]);
 }
 
-static inline void same_bits(const hand *h, int view, int64_t i, const void *cpu, const void *said)
+static inline void same_bits(const hand *h, int view, int64_t i, const void *cpu,
+                             const void *result)
 {
     const wb_dtype t = h->views[view].dtype;
-    if (!memcmp(cpu, said, wb__dtype_size(t))) return;
+    if (!memcmp(cpu, result, wb__dtype_size(t))) return;
     double a, b;
     wb__convert(&a, WB_F64, cpu, t, 1);
-    wb__convert(&b, WB_F64, said, t, 1);
+    wb__convert(&b, WB_F64, result, t, 1);
     if (isnan(a) && isnan(b)) return;
     fail_msg("view %d (%s), element %lld: %.17g, not %.17g%s", view, wb_dtype_name(t),
              (long long)i, b, a, way_name());

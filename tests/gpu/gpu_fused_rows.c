@@ -1,4 +1,5 @@
-/* Fused kernels as texts for GPUs: rows of ops.def, dtypes, draws, against the CPU's. */
+/* Kernel texts of fused programs, compared with the CPU: the elementwise rows of ops.def, dtypes,
+ * random draws. */
 #include "test.h"
 
 #include "gpu_fused.h"
@@ -34,22 +35,22 @@ static void fill_register(void *p, int reg, int64_t n)
 
 static wb__op op_of_view[MOST_MEMORIES];
 
-/* Real rows within some units in the last place of the CPU's, which tests/base/scalar.c holds to
- * libm; whole ones, and those without rounding, exactly. */
-static void check_row(const hand *h, int view, int64_t i, const void *cpu, const void *said)
+/* Results in floats may differ by some units in the last place from the CPU's, which
+ * tests/base/scalar.c compares with libm; other results are equal. */
+static void check_row(const hand *h, int view, int64_t i, const void *cpu, const void *result)
 {
     const wb__op op = op_of_view[view];
     const wb_dtype t = h->views[view].dtype;
     if (t != WB_F32 && t != WB_F64) {
-        same_bits(h, view, i, cpu, said);
+        same_bits(h, view, i, cpu, result);
         return;
     }
     double a, b;
     wb__convert(&a, WB_F64, cpu, t, 1);
-    wb__convert(&b, WB_F64, said, t, 1);
+    wb__convert(&b, WB_F64, result, t, 1);
     const double ulp = t == WB_F32 ? 0x1p-23 : 0x1p-52;
     const double units = op == WB__OP_pow ? 16 : 6;
-    /* what has a zero crossing of rounding errors is held to absolute ones */
+    /* functions with inaccurate zeros have an absolute tolerance */
     const bool crosses = op == WB__OP_gelu || op == WB__OP_gelu_slope || op == WB__OP_gelu_erf ||
                          op == WB__OP_sin || op == WB__OP_cos;
     if (close_to(b, a, units * ulp, crosses ? 1 : t == WB_F32 ? 1.2e-38 : 2.3e-308)) return;
@@ -91,7 +92,7 @@ TEST(rows)
         op_of_view[store(&h, either, whole_dtype(reg), 0, 1)] = WB__OP_where;
         fill_register(h.data[0], reg, MANY);
         fill_register(h.data[1], reg, MANY);
-        for (int i = 0; i < 200 && reg <= WB__REG_F64; i++) {       /* pairs of the hard ones */
+        for (int i = 0; i < 200 && reg <= WB__REG_F64; i++) {       /* pairs of hard numbers */
             const double a = hard_real(i * 7 % 31), b = hard_real(i / 7);
             if (reg == WB__REG_F32) ((float *)h.data[0])[i] = (float)a;
             if (reg == WB__REG_F32) ((float *)h.data[1])[i] = (float)b;
@@ -148,7 +149,8 @@ TEST(casts)
     }
 }
 
-/* All 16-bit floats loaded; floats of all sizes stored as such, f32 and f64; narrow sums. */
+/* Loads all 16-bit floats, stores f32 and f64 of all magnitudes as 16-bit floats, and sums 16-bit
+ * floats. */
 TEST(halves)
 {
     if (no_device()) skip();
@@ -161,7 +163,7 @@ TEST(halves)
     for (int i = 0; i < N; i++) {
         ((uint16_t *)h.data[0])[i] = ((uint16_t *)h.data[1])[i] = (uint16_t)i;
         uint32_t bits = (uint32_t)draw();
-        if (i % 4 == 0) bits = (bits & 0x8fffffff) | 0x30000000;    /* near the least halves */
+        if (i % 4 == 0) bits = (bits & 0x8fffffff) | 0x30000000;    /* near f16's least */
         memcpy((float *)h.data[2] + i, &bits, 4);
         ((uint8_t *)h.data[3])[i] = ((uint8_t *)h.data[4])[i] = (uint8_t)draw();
         ((uint8_t *)h.data[5])[i] = (uint8_t)(draw() % 2);
@@ -180,13 +182,13 @@ TEST(halves)
 
 /* ---- draws, numbers, indices ----------------------------------------------------------------- */
 
-static void check_draw(const hand *h, int view, int64_t i, const void *cpu, const void *said)
+static void check_draw(const hand *h, int view, int64_t i, const void *cpu, const void *result)
 {
     const wb_dtype t = h->views[view].dtype;
     double a, b;
     wb__convert(&a, WB_F64, cpu, t, 1);
-    wb__convert(&b, WB_F64, said, t, 1);
-    if (op_of_view[view] != WB__OP_gaussian) same_bits(h, view, i, cpu, said);
+    wb__convert(&b, WB_F64, result, t, 1);
+    if (op_of_view[view] != WB__OP_gaussian) same_bits(h, view, i, cpu, result);
     else if (!close_to(b, a, t == WB_F32 ? 4 * 0x1p-23 : 1e-13, 1e-300))
         fail_msg("normal %lld: %.9g, not %.9g", (long long)i, b, a);
 }

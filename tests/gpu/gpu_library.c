@@ -1,18 +1,17 @@
-/* Written kernels against the CPU: each library step is prepared and launched on the CPU and on an
- * OpenCL device, and every byte of every buffer compared, so that nothing but the result may
- * change. The device is taken for a processor and for a GPU in turn, since different kernels serve
- * them.
+/* The library's kernels compared with the CPU: each step is prepared and launched on the CPU and on
+ * an OpenCL device, and every byte of every buffer is compared, so that only the result may change.
+ * The device is treated as a processor and as a GPU in turn, since they have different kernels.
  *
- * Tolerances: products and sums within 16 * 2^-23 (f64: 16 * 2^-52) of the sum of the
- * magnitudes, and one unit of the stored dtype (2^-10 of f16, 2^-7 of bf16); what is only moved,
- * maxima, and rows added in order: the same bits. */
+ * Tolerances: 16 * 2^-23 (f64: 16 * 2^-52) of the sum of the terms' magnitudes for products and
+ * sums, and one unit of the stored dtype (2^-10 of f16, 2^-7 of bf16); none for copies, maxima and
+ * rows that are added in order. */
 #include "backend/gpu/gpu.h"
 
 #include "test.h"
 
 static const wb__backend *cl;
 static const wb_device *device;
-static bool as_gpu;                     /* the device is to be taken for a GPU */
+static bool as_gpu;                     /* the device is treated as a GPU */
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
@@ -32,7 +31,7 @@ static const wb_dtype floats[] = {WB_F32, WB_F16, WB_BF16, WB_F64};
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-enum { GUARD = 16 };                    /* elements before and behind a view */
+enum { GUARD = 16 };                    /* elements before and after a view */
 
 typedef struct {
     wb_dtype type;
@@ -69,9 +68,9 @@ static double element(const buffer *b, const unsigned char *data, int64_t i)
     return v;
 }
 
-/* ---- a step on both -------------------------------------------------------------------------- */
+/* ---- a step on both devices ------------------------------------------------------------------ */
 
-/* A step in words, for messages; valid until the next call. */
+/* Describes a step, for messages; valid until the next call. */
 static const char *text_of_step(const wb__step *s)
 {
     static char text[600];
@@ -81,8 +80,10 @@ static const char *text_of_step(const wb__step *s)
     for (int i = 0; i < s->n_views; i++) {
         const wb__view *v = &s->views[i];
         for (int d = -1; d < v->ndim && at < sizeof text - 60; d++)
-            at += d < 0 ? (size_t)snprintf(text + at, sizeof text - at, " %s", wb_dtype_name(v->dtype))
-                        : (size_t)snprintf(text + at, sizeof text - at, "%s%lld/%lld", d ? "," : " ",
+            at += d < 0 ? (size_t)snprintf(text + at, sizeof text - at, " %s",
+                                           wb_dtype_name(v->dtype))
+                        : (size_t)snprintf(text + at, sizeof text - at, "%s%lld/%lld",
+                                           d ? "," : " ",
                                            (long long)v->dims[d], (long long)v->strides[d]);
     }
     return text;
@@ -102,8 +103,8 @@ static void run_on(const wb_device *d, const wb__step *s, void *const *memory, c
     b->destroy(d, k);
 }
 
-/* What the sums are made of, for the tolerance: the step on magnitudes, on the CPU, without what
- * comes behind the sums. */
+/* The sums of the terms' magnitudes, for the tolerance: the step's result on the CPU for operands
+ * without their signs, without its epilogue. */
 static unsigned char *magnitudes(const wb__step *s, const buffer *b, int result)
 {
     wb__step plain = *s;
@@ -124,7 +125,8 @@ static unsigned char *magnitudes(const wb__step *s, const buffer *b, int result)
     return memory[result];
 }
 
-static void compare(const wb__step *s, const buffer *b, int at, bool exact, const unsigned char *size)
+static void compare(const wb__step *s, const buffer *b, int at, bool exact,
+                    const unsigned char *size)
 {
     const bool f64 = b->type == WB_F64;
     const double sum = f64 ? 16 * 0x1p-52 : 16 * 0x1p-23;
@@ -145,8 +147,9 @@ static void compare(const wb__step *s, const buffer *b, int at, bool exact, cons
     }
 }
 
-/* Both ways of taking the device; buffer i is view i's, in the second way anywhere in its memory.
- * `prepare` may set values of the inputs. */
+/* Runs the step with the device as a processor and as a GPU, and compares.  View i has buffer i,
+ * which in the second run begins at a random place of its memory.  `prepare` may set values of the
+ * inputs. */
 static void check_with(wb__step *s, int result, bool exact, void (*prepare)(buffer *, const void *),
                        const void *context)
 {
@@ -215,7 +218,8 @@ static wb__view image(wb_dtype t, int64_t n, int64_t c, int64_t h, int64_t w, bo
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-enum { A_TURNED = 1, B_TURNED = 2, C_TURNED = 4, GAPS = 8, A_SHARED = 16, B_SHARED = 32, BIAS = 64 };
+enum { A_TURNED = 1, B_TURNED = 2, C_TURNED = 4, GAPS = 8 };
+enum { A_SHARED = 16, B_SHARED = 32, BIAS = 64 };
 
 static void product(wb_dtype t, int64_t outer, int64_t batch, int64_t m, int64_t n, int64_t k,
                     int how, wb__op act)
@@ -268,7 +272,7 @@ static void test_product_dtypes(void **unused)
     }
 }
 
-/* More batch dimensions than merge. */
+/* Batch dimensions that cannot be merged into one. */
 static void test_product_batches(void **unused)
 {
     wb__step s = {.kind = WB__STEP_MATMUL, .n_views = 3};
@@ -284,7 +288,8 @@ typedef struct {
     int64_t n, c, h, w, k, kh, kw, stride[2], dilation[2], pad[4], groups;
 } shape;
 
-static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layouts, bool bias, int act)
+static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layouts, bool bias,
+                        int act)
 {
     wb__step s = {.kind = WB__STEP_CONV, .variant = kind, .n_views = bias ? 4 : 3, .epilogue = act};
     const int64_t size[2] = {
@@ -299,7 +304,8 @@ static void convolution(wb_dtype t, const shape *c, wb__conv_kind kind, int layo
     s.views[1] = image(t, c->k, c->c / c->groups, c->kh, c->kw, false);
     s.views[2] = image(t, c->n, c->k, size[0], size[1], layouts & 2);
     s.views[3] = view_of(t, 1, kind == WB__CONV_GRAD_INPUT ? &c->c : &c->k, NULL, 0);
-    static const int result[] = {[WB__CONV_FORWARD] = 2, [WB__CONV_GRAD_INPUT] = 0, [WB__CONV_GRAD_WEIGHT] = 1};
+    static const int result[] = {
+        [WB__CONV_FORWARD] = 2, [WB__CONV_GRAD_INPUT] = 0, [WB__CONV_GRAD_WEIGHT] = 1};
     check(&s, result[kind], false);
 }
 
@@ -314,7 +320,7 @@ static const shape shapes[] = {
     {4, 17, 8, 8, 70, 1, 1, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
     {2, 5, 1, 40, 7, 1, 5, {1, 2}, {1, 1}, {0, 0, 2, 2}, 1},
     {1, 2, 3, 3, 3, 3, 3, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1},
-    {1, 3, 4, 4, 2, 2, 2, {4, 4}, {1, 1}, {3, 3, 3, 3}, 1},     /* some windows see padding alone */
+    {1, 3, 4, 4, 2, 2, 2, {4, 4}, {1, 1}, {3, 3, 3, 3}, 1},     /* some windows are only padding */
     {0, 3, 8, 8, 4, 3, 3, {1, 1}, {1, 1}, {1, 1, 1, 1}, 1},
 };
 
@@ -349,7 +355,8 @@ static void test_convolution_dtypes(void **unused)
 
 /* ---- pools ----------------------------------------------------------------------------------- */
 
-/* Equal values, so that the first maximum is told from others, and NaN here and there. */
+/* Few distinct values, so that a window has several equal maxima, of which the first must be found;
+ * and some NaN. */
 static void coarse(buffer *b, const void *context)
 {
     const wb__step *s = context;
@@ -377,7 +384,7 @@ static void test_pools(void **unused)
             continue;
         }
         for (size_t i = 0; i < (t ? 2 : WB__COUNT(pools)); i++)
-            for (int kind = 0; kind < 5; kind += t ? 2 : 1)     /* each dtype costs a compilation */
+            for (int kind = 0; kind < 5; kind += t ? 2 : 1)     /* each dtype is compiled */
                 for (int nhwc = 0; nhwc < 2; nhwc++) {
                     const int64_t *p = pools[i];
                     wb__step s = {.kind = WB__STEP_POOL, .variant = kind};
@@ -422,7 +429,7 @@ static void rows(wb_dtype t, wb_dtype of_index, int64_t n, int64_t count, int64_
     s.views[1] = view_of(of_index, 1, &count, NULL, 0);
     s.views[2] = view_of(t, 2, taken, NULL, 0);
     check_with(&s, 2, true, indices, &(draw_rows){n, 1});
-    s.views[0].strides[0] += 5;                 /* rows apart */
+    s.views[0].strides[0] += 5;                 /* gaps between rows */
     check_with(&s, 2, true, indices, &(draw_rows){n, 1});
     s.kind = WB__STEP_SCATTER_ADD;
     s.views[0] = view_of(of_index, 1, &count, NULL, 0);
@@ -446,7 +453,7 @@ static void test_rows(void **unused)
     rows(WB_F32, WB_I32, 2000, 3, 64);
     rows(WB_F32, WB_I32, 7, 0, 4);
     rows(WB_F32, WB_I32, 300, 5000, 2);
-    rows(WB_I32, WB_I32, 300, (1 << 16) + 700, 1);      /* more than are ranked */
+    rows(WB_I32, WB_I32, 300, (1 << 16) + 700, 1);      /* more than the kernel ranks */
 }
 
 /* ---- copies ---------------------------------------------------------------------------------- */
@@ -477,9 +484,9 @@ static void test_copies(void **unused)
             }
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- setup ----------------------------------------------------------------------------------- */
 
-/* The backend's calls of wb__gpu_step come here: the linker wraps that function. */
+/* The linker wraps wb__gpu_step: the backend calls __wrap_wb__gpu_step in its place. */
 int __real_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 int __wrap_wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work)

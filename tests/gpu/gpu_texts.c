@@ -1,6 +1,6 @@
-/* Steps as launches, without a device: whatever kind of device they are for, launches stay within
- * what every device allows, and the same step gives the same texts.  Library steps of every kind,
- * dtype and size, and fused programs at random.
+/* The launches of steps, without a device, for several kinds of devices: launches stay within the
+ * limits of every device, and a step always has the same texts.  Library steps of every kind, dtype
+ * and size, and random fused programs.
  *
  * WEBER_DUMP_KERNELS=folder writes the texts there for ./run kernels: entry-hash.k of library
  * steps, hash.k of fused ones, with .f64 before the .k where double is used. */
@@ -56,7 +56,7 @@ static void check_launch(const wb__gpu_target *t, const wb__gpu_work *w, const w
     for (int i = 0; i < l->n_numbers; i++) assert_in_range(l->numbers[i].at, 0, l->args_bytes - 4);
 }
 
-/* On every target; gives how many launches there were on the first. */
+/* Checks the step for every target; returns the number of launches for the first one. */
 static int check(const wb__step *s, bool f64)
 {
     int launches = 0;
@@ -105,7 +105,7 @@ static const wb_dtype floats[] = {WB_F32, WB_F16, WB_BF16, WB_F64};
 
 TEST(products)
 {
-    static const int64_t sizes[][3] = {         /* m, n, k; the last needs places of 64 bits */
+    static const int64_t sizes[][3] = {         /* m, n, k; the last needs 64-bit indices */
         {3, 5, 7}, {64, 6, 100}, {64, 12, 100}, {2000, 2100, 64}, {30, 40, 90000},
         {5, 2, 100000}, {40000, 40000, 70}};
     static const wb__op acts[WB__COUNT(sizes)] = {WB__OP_NONE, WB__OP_relu, WB__OP_tanh,
@@ -123,7 +123,8 @@ TEST(products)
 
 TEST(convolutions)
 {
-    static const int64_t channels[][3] = {{1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
+    static const int64_t channels[][3] = {
+        {1, 1, 1}, {3, 6, 1}, {16, 12, 1}, {32, 40, 1}, {24, 24, 24}};
     for (size_t t = 0; t < WB__COUNT(floats); t++)
         for (size_t i = 0; i < WB__COUNT(channels); i++)
             for (int kind = 0; kind < 3; kind++) {
@@ -185,7 +186,7 @@ TEST(rows_and_copies)
 
 TEST(running_sums)
 {
-    static const int64_t sizes[][3] = {     /* the last needs places of 64 bits */
+    static const int64_t sizes[][3] = {     /* the last needs 64-bit indices */
         {7, 3, 5}, {1000, 3, 1}, {20, 1 << 13, 2}, {100000, 1 << 13, 2}};
     for (int t = WB_F32; t < WB_BOOL; t++)
         for (int i = 0; i < 16; i++) {
@@ -200,7 +201,7 @@ TEST(running_sums)
 
 TEST(attention)
 {
-    static const int64_t sizes[][4] = {     /* heads, places, depth, width of v; the last needs 64 bits */
+    static const int64_t sizes[][4] = { /* heads, length, depth, width of v; the last: 64 bits */
         {3, 100, 64, 64}, {2, 64, 80, 17}, {64, 1 << 18, 128, 128}};
     for (size_t t = 0; t < 3; t++)
         for (size_t i = 0; i < WB__COUNT(sizes); i++) {
@@ -210,8 +211,9 @@ TEST(attention)
                 .kind = WB__STEP_ATTENTION, .variant = WB__ATTENTION_FORWARD, .n_views = 5,
                 .attention = {.scale = 0.125, .causal = i % 2},
                 .views = {VIEW(f, 0, 2, h, n, d), VIEW(f, 1, 2, h, n, d), VIEW(f, 2, 2, h, n, e),
-                          VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1), VIEW(f, 5, 2, h, n, e),
-                          VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d), VIEW(f, 8, 2, h, n, e)}};
+                          VIEW(f, 3, 2, h, n, e), VIEW(WB_F32, 4, 2, h, n, 1),
+                          VIEW(f, 5, 2, h, n, e), VIEW(f, 6, 2, h, n, d), VIEW(f, 7, 2, h, n, d),
+                          VIEW(f, 8, 2, h, n, e)}};
             assert_int_equal(check(&s, false), 1);
             s.variant = WB__ATTENTION_GRAD;
             s.n_views = 9;

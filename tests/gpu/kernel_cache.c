@@ -1,5 +1,5 @@
-/* The folder of compiled kernels: what is put comes back, and whatever is wrong with a file, with
- * the folder or with another process, it is as if nothing were there. */
+/* The folder of compiled kernels: an entry that was put is found again; if a file or the folder is
+ * damaged, or another process interferes, the entry is found whole or not at all. */
 #include "test.h"
 
 #include "backend/kernel_cache.h"
@@ -39,7 +39,7 @@ static void expect_none(const char *kind, const char *k)
     assert_int_equal(wb_error_code(), WB_OK);
 }
 
-/* Files in the folder; `only` is the path of the last one. */
+/* Returns the number of files in the folder; `only` becomes the path of the last one. */
 static int files(int64_t *bytes)
 {
     int n = 0;
@@ -102,7 +102,7 @@ TEST(test_comes_back)
     assert_int_equal(files(NULL), 3);
 }
 
-/* Where one kind ends and the key begins is part of the name. */
+/* Entries whose kind and key have the same letters together are different. */
 TEST(test_kinds_are_apart)
 {
     put("ab", "c", "1", 1);
@@ -135,7 +135,7 @@ TEST(test_places)
     assert_int_equal(system(command), 0);
 }
 
-/* Each byte of a file in turn is another; each length that is shorter; and one byte more. */
+/* A file with any one byte changed, of any shorter length, or one byte longer is not an entry. */
 TEST(test_damage)
 {
     put("opencl", key, "binary", 6);
@@ -158,13 +158,13 @@ TEST(test_damage)
     bad[n] = 0;
     assert_int_equal(wb__file_write(path, bad, n + 1), 0);
     expect_none("opencl", key);
-    memset(bad + 8, 0xff, 32);                  /* lengths beyond all files */
+    memset(bad + 8, 0xff, 32);                  /* lengths larger than any file */
     assert_int_equal(wb__file_write(path, bad, n), 0);
     expect_none("opencl", key);
     put("opencl", key, "mended", 6);
     expect("opencl", key, "mended", 6);
     unlink(path);
-    assert_int_equal(mkdir(path, 0777), 0);     /* a folder in its place */
+    assert_int_equal(mkdir(path, 0777), 0);     /* a folder instead of the file */
     expect_none("opencl", key);
     put("opencl", key, "binary", 6);
     expect_none("opencl", key);
@@ -190,7 +190,7 @@ TEST(test_folder_that_cannot_be)
     expect_none("opencl", key);
 }
 
-/* Whatever fails while a file is written, there is the old one or none, and no error. */
+/* If a call fails while a file is written, the old file or none is there, and no error. */
 TEST(test_every_call_fails)
 {
     int failures = 0;
@@ -275,7 +275,7 @@ TEST(test_writers_at_once)
         assert_int_equal(waitpid(process[i], &status, 0), process[i]);
         assert_int_equal(status, 0);
     }
-    assert_int_equal(files(NULL), 3);           /* nothing is left behind */
+    assert_int_equal(files(NULL), 3);           /* no temporary files */
 }
 
 /* The least recently used entries are removed first. */
@@ -287,7 +287,7 @@ TEST(test_bounded)
     for (int i = 0; i < 40; i++) {
         snprintf(k, sizeof k, "key %d", i);
         put("opencl", k, data, sizeof data);
-        if (i < 3) {                            /* long ago */
+        if (i < 3) {                            /* last used long ago */
             const struct timespec then[2] = {{.tv_sec = 1000000 + i}, {.tv_sec = 1000000 + i}};
             size_t bytes = 0;
             struct stat s;
@@ -298,7 +298,7 @@ TEST(test_bounded)
                     s.st_mtime > 2000000)
                     assert_int_equal(utimensat(dirfd(d), e->d_name, then, 0), 0);
             closedir(d);
-            if (i == 2) {                       /* the very first is used again */
+            if (i == 2) {                       /* key 0 is used again */
                 void *got = wb__kernel_cache_get("opencl", "key 0", 5, &bytes);
                 assert_non_null(got);
                 wb__free(got);
@@ -310,7 +310,7 @@ TEST(test_bounded)
         }
         int64_t held = 0;
         files(&held);
-        assert_true(held <= 115000);            /* at most one file beyond, until the next look */
+        assert_true(held <= 115000);            /* at most one file above the limit */
     }
     expect("opencl", "key 39", data, sizeof data);
 }

@@ -1,14 +1,15 @@
-/* A program that trains on a device, through the public interface alone, while calls of the driver
- * and allocations of the host fail: the n-th call for every n from looking for devices to giving
- * all back; that call and all behind it; the n-th allocation.  Each time there is an error with a
- * message or the right result, nothing is left behind, and the next try gives the numbers of an
- * undisturbed run.
+/* A program that trains on a device, through the public interface only, while calls of the driver
+ * and allocations on the host fail: the n-th call, for n from the search for devices to the last
+ * release; that call and all later ones; the n-th allocation.  Each run ends with an error that has
+ * a message or with the right result, nothing leaks, and the next attempt gives the numbers of a
+ * run without failures.
  *
  * Included by a program of each backend, which defines
- *   BACKEND   its name            TAG   as its messages have it
- * and includes the double of its driver (cuda_double.h, opencl_double.h), which makes calls fail
- * as FAIL asks and counts what the driver has not got back; it may define
- *   TOLERANCE     by how much numbers may differ, relatively; 0: not at all */
+ *   BACKEND   the backend's name
+ *   TAG       the backend's name in messages
+ * and includes the double of its driver (cuda_double.h, opencl_double.h), in which the calls fail
+ * that the variable FAIL selects, and which counts the driver's objects; it may define
+ *   TOLERANCE     the relative difference of numbers that is allowed; default 0 */
 #ifndef WB_TEST_TRAINING_FAULTS_H
 #define WB_TEST_TRAINING_FAULTS_H
 
@@ -23,7 +24,7 @@ enum { STEPS = 2, BATCH = 4, PIXELS = 36, CLASSES = 3 };
 
 static char path[64];
 
-/* Calls that the double made fail, and the first of them. */
+/* The number of calls that failed in the double, and the first of them. */
 static int64_t reached;
 static char reached_text[200];
 
@@ -75,7 +76,7 @@ typedef struct {
     double losses[STEPS], digest, saved;
 } numbers;
 
-/* The objects of the program.  Each part of it does one thing, and can be repeated. */
+/* The objects of the program.  It consists of parts, each of which can be repeated if it fails. */
 typedef struct {
     const wb_device *d;
     wb_layer *m, *here;
@@ -90,8 +91,8 @@ typedef struct {
 
 static int error(void) { return wb_error_code() ? (int)wb_error_code() : -1; }
 
-/* A device that does not start is no error for wb_get_device, which then means the CPU; for want of
- * memory it is tried again. */
+/* wb_get_device returns the CPU, without an error, where the device does not start; if the start
+ * failed for lack of memory, a second call tries again. */
 static int find(program *p)
 {
     if (wb_using(BACKEND)) return error();
@@ -109,10 +110,13 @@ static int build(program *p)
     return 0;
 }
 
-static int set_up(program *p) { return (p->o = wb_setup(wb_Adam(.eta = 0.01), p->m)) ? 0 : error(); }
+static int set_up(program *p)
+{
+    return (p->o = wb_setup(wb_Adam(.eta = 0.01), p->m)) ? 0 : error();
+}
 static int load(program *p) { return (p->l = make_loader(p->d)) ? 0 : error(); }
 
-/* Batch number p->step, also where an epoch broke off before it. */
+/* Gets batch number p->step, also if the epoch ended with an error before it. */
 static int fetch(program *p)
 {
     for (int tries = 0; tries < 2 * STEPS; tries++) {
@@ -178,7 +182,7 @@ static const part before[] = {build, set_up, load}, each_step[] = {fetch, step, 
 
 /* ---- with faults ----------------------------------------------------------------------------- */
 
-/* Does a part; where it fails and there is a second try, that must work. */
+/* Runs a part; `again`: if it fails, a second attempt must succeed. */
 static int attempt(program *p, part f, bool again)
 {
     wb_clear_error();
@@ -215,7 +219,8 @@ static void forget(void)
     ref_forget();
 }
 
-/* From the search for devices to wb_shutdown: 0, or the error that ended it, which is kept. */
+/* Runs the program from the search for devices to wb_shutdown.  Returns 0, or the error that ended
+ * it, whose message is kept. */
 static int story(program *p, bool again)
 {
     *p = (program){0};
@@ -243,7 +248,10 @@ static int64_t base;
 #ifndef TOLERANCE
 #define TOLERANCE 0
 #endif
-static bool is_near(double x, double wanted) { return fabs(x - wanted) <= TOLERANCE * fabs(wanted); }
+static bool is_near(double x, double wanted)
+{
+    return fabs(x - wanted) <= TOLERANCE * fabs(wanted);
+}
 
 static bool is_plain(const numbers *n)
 {
@@ -268,8 +276,8 @@ static void check_left(const char *what)
                  (long long)wb_memory_used(), (long long)base);
 }
 
-/* The n-th call of the driver fails; with `all`, and all behind it.  What the story came to, whose
- * numbers are right if it ended well. */
+/* A run in which the n-th call of the driver fails; with `all`, all later calls too.  If the run
+ * has no error, its numbers must be right. */
 typedef struct { bool reached, failed, torn; } outcome;
 
 static outcome one_call(int64_t n, bool all)
@@ -289,7 +297,7 @@ static outcome one_call(int64_t n, bool all)
     return (outcome){reached > 0, e != 0, p.torn};
 }
 
-/* Once more, and nothing fails. */
+/* A run without failures, whose numbers must be right. */
 static void undisturbed(void)
 {
     program p;
@@ -298,7 +306,7 @@ static void undisturbed(void)
     check_left("and then");
 }
 
-/* n from 1 on in equal strides, so that there are about as many as wanted. */
+/* The stride between the numbers of failing calls with which about this many of all calls fail. */
 static int64_t spread(int64_t all, int64_t wanted)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -317,11 +325,11 @@ static int64_t calls_of_story(void)
         if (one_call(middle, true).reached) low = middle + 1;
         else high = middle;
     }
-    return low + 8;                     /* how many there are depends a little on the timing */
+    return low + 8;                     /* the number of calls varies a little with the timing */
 }
 
-/* A story that all calls fail to is followed by one in which that call alone does, and all that was
- * disturbed is done again; if that cannot be, by one that nothing disturbs. */
+/* A run in which the n-th and all later calls fail, then a run in which only the n-th does and the
+ * part that failed is repeated; if that is not possible, a run without failures. */
 static void calls_fail(int64_t wanted)
 {
     const double began = wb__now();
@@ -336,7 +344,7 @@ static void calls_fail(int64_t wanted)
     }
     print_message("%lld of %lld calls, %lld of them among the last of a step; %.1f s\n",
                   (long long)done, (long long)calls, (long long)torn, wb__now() - began);
-    assert_true(calls > 300);           /* or the program no longer reaches the driver */
+    assert_true(calls > 300);           /* fewer: the program does not reach the driver */
     assert_true(torn <= done / 4 + 1);
 }
 
@@ -371,7 +379,7 @@ static int begin(void **state)
     snprintf(path, sizeof path, "/tmp/weber-training-faults-%ld.safetensors", (long)getpid());
     wb_set_log(listen, NULL);
     wb_set_threads(1);
-    for (int i = 0; i < 2; i++) {       /* the first time fills what lasts as long as the process */
+    for (int i = 0; i < 2; i++) {       /* the first run fills caches of the process */
         if (story(&p, false)) {
             print_error("%s\n", wb_error());
             return 1;

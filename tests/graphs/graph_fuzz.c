@@ -1,15 +1,15 @@
-/* Random graphs over every operation of the library, each against a plain interpreter that knows
- * nothing of plans.
+/* Random graphs over every operation of the library, each compared with a plain interpreter, which
+ * has no plans.
  *
  *   graph_fuzz [--seeds N] [--from S] [--seconds T] [--jobs J] [--shrink] [--folder F]
  *              [--device NAME]
  *
- * A seed is a program of 3 to 40 operations over small tensors of all dtypes, and a manner: which
- * results are asked for, in which order and how many at once, recorded by wb_compile or not, eager
- * or not, how many threads, what is freed in between.  Everything runs in child processes, so that
- * a crash is a failure like others.  A failing program is shrunk and printed as C (into F/SEED.c
- * too). Exits with 1 if any program fails, or if the comparison has become too weak to find
- * anything. */
+ * A seed determines a program of 3 to 40 operations over small tensors of all dtypes, and the
+ * manner of its evaluation: the requested results, their order and how many at once, compiled by
+ * wb_compile or not, eager or not, the number of threads, the tensors that are freed in between.
+ * Programs run in child processes, so that a crash is a failure like any other.  A failing program
+ * is shrunk and printed as C (also into F/SEED.c).  Exits with 1 if a program fails, or if the
+ * comparison has become too weak to find errors. */
 #include "graph_fuzz.h"
 
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 
 enum { MOST_FAILURES = 200, MOST_JOBS = 64, SKIPPED = 77, PATIENCE = 120 };
 
-/* What parent and children share. */
+/* The memory that parent and children share. */
 typedef struct {
     _Atomic int64_t next, run, invalid, compared, exact, tight, unknown;
     _Atomic int64_t operations[N_OPS];
@@ -33,7 +33,7 @@ typedef struct {
     uint64_t failing[MOST_FAILURES];
     char text[MOST_FAILURES][400];
     uint64_t current[MOST_JOBS];
-    verdict last;                       /* of an attempt while shrinking */
+    verdict last;                       /* of the last attempt at shrinking */
 } shared_state;
 
 static shared_state *shared;
@@ -50,7 +50,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Memory that was never written contains large numbers, whatever ran before. */
+/* Fills new memory with large numbers, so that a read of unwritten memory gives wrong results. */
 static void *filled(void *context, void *block, size_t bytes)
 {
     (void)context;
@@ -138,21 +138,21 @@ static int job_of(const pid_t *pids, pid_t child)
     return -1;
 }
 
-/* false: the device is not there */
+/* Runs all seeds; false: there is no such device. */
 static bool run_all(void)
 {
     pid_t pids[MOST_JOBS];
-    double begun = now(), until = begun + seconds, told = begun;
+    double begun = now(), until = begun + seconds, reported = begun;
     int left = jobs, status;
     for (int j = 0; j < jobs; j++) pids[j] = start(j, until);
     while (left) {
         pid_t child = waitpid(-1, &status, WNOHANG);
         if (child <= 0) {
             usleep(10000);
-            if (now() - told > 30) {
-                told = now();
+            if (now() - reported > 30) {
+                reported = now();
                 printf("%" PRId64 " of %" PRId64 " programs, %d failed, %.0f s\n",
-                       (int64_t)shared->run, n_seeds, (int)shared->n_failures, told - begun);
+                       (int64_t)shared->run, n_seeds, (int)shared->n_failures, reported - begun);
                 fflush(stdout);
             }
             continue;
@@ -168,7 +168,7 @@ static bool run_all(void)
                  WIFSIGNALED(status) ? "ended by signal %d" : "ended with status %d",
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
         note_failure(shared->current[j], text);
-        if (!shared->current[j]) left--;        /* not while a program ran: leaks, say */
+        if (!shared->current[j]) left--;        /* no program ran: a leak at the end, for example */
         else pids[j] = start(j, until);
     }
     return true;
@@ -178,7 +178,8 @@ static bool run_all(void)
 
 static const char *first_text = "";
 
-/* Errors of the library count where it began with the same one: an attempt may be wrong use. */
+/* While shrinking, an error of the library counts only if it is the original failure, since a
+ * smaller program may be invalid. */
 static bool same_error(const verdict *v)
 {
     return v->result > -1000 || !strncmp(v->text, first_text, 10);

@@ -1,7 +1,7 @@
 /* Random graphs over every operation, compared with a plain interpreter (graph_fuzz.c).
  *
  * graph_fuzz_scalars.c    numbers with bounds of their errors
- * graph_fuzz_gradient.c   and their derivatives
+ * graph_fuzz_gradient.c   derivatives of these numbers
  * graph_fuzz_interpret.c  what each operation should compute, element by element
  * graph_fuzz_products.c   the same for products, convolutions, pools, attention, losses, layers
  * graph_fuzz_draw.c       draws a program; graph_fuzz_operands.c finds operands that fit
@@ -19,12 +19,13 @@
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* One element of a tensor: its value, and how far the library's may be from it.  An error of 0
- * means that the two are equal, infinity that nothing is known.  Integers and bools have `i`; an
- * integer that is not known exactly has an infinite error, a bool an error of 1. */
+/* One element of a tensor: its value, and the greatest difference that the library's value may have
+ * from it.  With error 0 the two must be equal, with an infinite error the value is unknown.
+ * Integers and bools are in `i`; an integer that is not known exactly has an infinite error, a bool
+ * an error of 1. */
 typedef struct {
     uint8_t op, dtype;
-    int32_t a, b, c; /* numbers of operands, or a place in the list of operands */
+    int32_t a, b, c;    /* indices of operands, or an index into the list of operands */
     union {
         double v;
         int64_t i;
@@ -59,39 +60,41 @@ enum { FUZZ_REDUCE(FUZZ_ENUM) N_REDUCE };
 enum { FUZZ_LOSS(FUZZ_ENUM) N_LOSS };
 #undef FUZZ_ENUM
 
-/* How a number was made: a and b (and c, the condition's branches) are operands; of the last three,
- * a is the place of the operands in their list and b how many there are (of each factor in DOT). */
+/* The operation that computed a number: a and b are its operands (SELECT: a is the condition, b and
+ * c the branches).  SUM, DOT and EXTREME have b operands (DOT: of each factor) from index a on in
+ * the list of operands. */
 enum { CONSTANT, UNARY, BINARY, SELECT, CAST, SUM, DOT, EXTREME };
 
-extern bool in_gradient;                /* what is not finite is not known */
+extern bool in_gradient;                /* results that are not finite are unknown */
 const int *num_operands(const number *x);
 
 extern number *numbers;
 extern int n_numbers;
-extern bool exact_division; /* quotients and roots are rounded correctly (not on GPUs) */
+extern bool exact_division;             /* quotients and roots are rounded correctly: not on GPUs */
 enum { MOST_NUMBERS = 400000 };
 
 bool is_float(wb_dtype t);
 double rounded(wb_dtype t, double v);       /* to the nearest number of a floating dtype */
-int64_t wrapped(wb_dtype t, int64_t i);     /* into an integer dtype */
+int64_t wrapped(wb_dtype t, int64_t i);     /* modulo the range of an integer dtype */
 double greatest(wb_dtype t);
 
-void num_forget(void);                      /* all numbers */
+void num_forget(void);                      /* removes all numbers */
 int num_real(wb_dtype t, double v);
 int num_real_within(wb_dtype t, double v, double error);
 int num_integer(wb_dtype t, int64_t i, bool known);
 int num_unary(int f, wb_dtype t, int x);
 int num_binary(int f, wb_dtype t, int x, int y);
-int num_compare(int f, int x, int y);       /* gives a bool */
+int num_compare(int f, int x, int y);       /* returns a bool */
 int num_select(int condition, int x, int y);
 int num_cast(wb_dtype t, int x);
 int num_sum(wb_dtype t, int n, const int *x);
-int num_mean(wb_dtype t, int n, const int *x, int64_t count);      /* their sum by a count */
+int num_mean(wb_dtype t, int n, const int *x, int64_t count);      /* their sum / count */
 int num_dot(wb_dtype t, int n, const int *x, const int *y);
 int num_extreme(wb_dtype t, int n, const int *x, bool least, bool first);
 int num_argmax(int n, const int *x);
-/* The derivative of `loss` by each of n numbers, as numbers with derivatives of their own.  `last`
- * is the latest number that the library's walk begins with: the loss, or the last one beside it. */
+/* The derivatives of `loss` with respect to n numbers; they are numbers, so they have derivatives
+ * too.  `last` is the greatest index with which the library's walk begins: the loss, or for a
+ * Jacobian the last of its values. */
 void num_gradient(int loss, int last, int n, const int *by, int *out);
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -100,7 +103,7 @@ typedef struct {
     wb_dtype dtype;
     int ndim;
     int64_t dims[WB_MAX_DIMS], size;
-    int *at;                            /* the number of each element, row-major */
+    int *at;                            /* each element's index in `numbers`, row-major */
 } value;
 
 #define FUZZ_OPS(X)                                                                                \
@@ -116,19 +119,19 @@ typedef struct {
 typedef enum { FUZZ_OPS(FUZZ_ENUM) N_OPS } op_kind;
 #undef FUZZ_ENUM
 
-enum { MOST_INSTRUCTIONS = 64, MOST_OPERANDS = 6, MOST_PARAMETERS = 12, MOST_WANTED = 8 };
+enum { MOST_INSTRUCTIONS = 64, MOST_OPERANDS = 6, MOST_PARAMETERS = 12, MOST_RESULTS = 8 };
 
 typedef union { double v; int64_t i; } element;
 
-/* Instruction number i makes value number i; an operand is the number of an earlier one. */
+/* Instruction i computes value i; an operand is the index of an earlier instruction. */
 typedef struct {
     op_kind op;
-    int row;                            /* U_..., B_..., ...: which of that kind */
+    int row;                            /* the function of this kind: U_..., B_..., ... */
     int n_in, in[MOST_OPERANDS];
     wb_dtype dtype;                     /* of leaves, sources and casts */
-    int n;                              /* how many of p are in use: sizes, an order, axes, ... */
+    int n;                              /* the length of p: sizes, an order of axes, axes, ... */
     int64_t p[MOST_PARAMETERS];
-    bool flag;                          /* .keep of reductions; the number is on the left */
+    bool flag;                          /* .keep of reductions; else: `number` is on the left */
     double number;
     element *data;                      /* of leaves and variables; p has their sizes */
 } instruction;
@@ -136,17 +139,18 @@ typedef struct {
 /* How a program is evaluated. */
 typedef struct {
     bool eager, compiled, inner_scope, free_some;
-    int threads, n_first, calls; /* results asked for at once; calls of a compiled function */
+    int threads, calls;                 /* calls: of a compiled function */
+    int n_first;                        /* results that are requested together, first */
 } manner;
 
 typedef struct {
     uint64_t seed;
-    int n, n_wanted, wanted[MOST_WANTED];   /* results, in the order in which they are asked for */
+    int n, n_results, results[MOST_RESULTS];   /* the requested results, in their order */
     instruction step[MOST_INSTRUCTIONS];
     manner way;
 } program;
 
-/* Interprets instruction i; false: it is not a valid one, or its values are of no use. */
+/* Interprets instruction i; false: it is invalid, or too little is known of its values. */
 bool interpret_step(const program *p, value *v, int i);
 bool interpret_product(const program *p, value *v, int i);
 bool interpret(const program *p, value *v);
@@ -156,7 +160,7 @@ int64_t at_index(const value *x, const int64_t *index);
 bool next_index(int ndim, const int64_t *dims, int64_t *index);
 int normal_axis(const value *x, int64_t axis);
 bool broadcast(const value *x, const value *y, int *ndim, int64_t *dims);
-wb_dtype wide(wb_dtype t);              /* in which sums of a dtype are made */
+wb_dtype wide(wb_dtype t);              /* the dtype in which sums of a dtype are computed */
 const int *spread(const value *x, int ndim, const int64_t *dims);  /* x broadcast to a shape */
 void soft_row(wb_dtype t, int n, const int *x, int *y, bool logarithm);
 int variance_of(wb_dtype t, int n, const int *x);
@@ -164,7 +168,7 @@ int variance_of(wb_dtype t, int n, const int *x);
 /* ---- drawing --------------------------------------------------------------------------------- */
 
 uint64_t draw_word(void);
-int64_t draw_between(int64_t low, int64_t high);        /* both included */
+int64_t draw_between(int64_t low, int64_t high);        /* in [low, high] */
 bool draw_chance(int one_in);
 void draw_seed(uint64_t seed);
 void draw_program(program *p, uint64_t seed, bool device);
@@ -174,15 +178,15 @@ typedef struct {
     program *p;
     value v[MOST_INSTRUCTIONS];
     wb_dtype main;                      /* the dtype of most leaves */
-    bool grid, special;                 /* small multiples of 1/4 alone; infinities and NaN too */
-    int64_t sizes[4];                   /* of most axes */
+    bool grid, special;                 /* grid: data are multiples of 1/4; special: inf, NaN too */
+    int64_t sizes[4];                   /* the sizes of most axes */
 } drawing;
 
 int64_t draw_size(const drawing *d);
-/* Adds an instruction; -1: it is not valid, or its values are large or hardly known. */
+/* Adds an instruction; -1: it is invalid, or its values are too large or too inaccurate. */
 int add_step(drawing *d, const instruction *i);
-/* Operands that fit: earlier values, moved or converted where needed, or new leaves.  -1: no
- * room. */
+/* Operands that fit: earlier values, reshaped or converted where needed, or new leaves.  -1: the
+ * program has the most instructions already. */
 int operand_leaf(drawing *d, wb_dtype t, int ndim, const int64_t *dims);
 int operand_like(drawing *d, wb_dtype t, int ndim, const int64_t *dims);
 enum { ANY, FLOATS, INTEGERS, NO_BOOL };
@@ -198,26 +202,26 @@ extern const char *const unary_names[], *const binary_names[], *const compare_na
 wb_tensor *call_step(const program *p, int i, wb_tensor **t);
 wb_tensor *leaf_tensor(const instruction *i);
 
-/* What differs from the interpreter, and how many elements were compared. */
+/* The first difference from the interpreter, and the numbers of elements that were compared. */
 typedef struct {
-    bool failed, gone; /* gone: a result needed a value that had been overwritten */
-    int result, call;                   /* which of the results; -1 - n: variable number n */
+    bool failed, gone;                  /* gone: a result needed a value that was overwritten */
+    int result, call;                   /* result: its index; -1 - n: variable n */
     int64_t element, compared, exact, tight, unknown;
     double got, want, error;
     char text[400];
 } verdict;
-/* Evaluates p in its manner and compares; v's counts go on.  false: p is not valid. */
+/* Evaluates p in its manner and compares; adds to v's counts.  false: p is invalid. */
 bool run_program(const program *p, verdict *v);
-element shifted(const instruction *s, int64_t size, int64_t k,
-                int call); /* leaf data of a later call */
+/* Element k of a leaf's data at a later call of a compiled function. */
+element shifted(const instruction *s, int64_t size, int64_t k, int call);
 
 bool copy_program(program *to, const program *from);
 void free_program(program *p);
-void prune_program(program *p);         /* what no result needs */
+void prune_program(program *p);         /* removes instructions that no result needs */
 void print_program(FILE *file, const program *p, const verdict *v);
-/* The smallest program that is found which still fails. */
+/* Makes p as small as possible while it still fails. */
 void shrink_program(program *p, bool (*fails)(const program *p, verdict *v), verdict *v);
-bool is_input(const program *p,
-              int i); /* of a compiled function; other leaves are constants of it */
+/* True if leaf i is an input of the compiled function; the other leaves are its constants. */
+bool is_input(const program *p, int i);
 
 #endif

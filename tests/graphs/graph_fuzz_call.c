@@ -47,7 +47,7 @@ static void store(wb_dtype t, void *to, int64_t k, element e)
     }
 }
 
-/* f16 and bf16 are made of f32, whose numbers they can represent. */
+/* Leaves in f16 and bf16 are converted from f32; their data are exact in these dtypes. */
 wb_tensor *leaf_tensor(const instruction *s)
 {
     wb_dtype t = s->dtype == WB_F16 || s->dtype == WB_BF16 ? WB_F32 : s->dtype;
@@ -136,7 +136,7 @@ static wb_tensor *source(const instruction *s)
     }
 }
 
-/* Leaves and variables are in t already. */
+/* Calls the function of instruction i with operands in t, which has the leaves and variables. */
 wb_tensor *call_step(const program *p, int i, wb_tensor **t)
 {
     const instruction *s = &p->step[i];

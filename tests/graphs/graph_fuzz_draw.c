@@ -50,7 +50,7 @@ static bool draw_leaf(drawing *d, op_kind op)
 
 /* ---- elementwise ----------------------------------------------------------------------------- */
 
-/* A shape that stretches to that of x, or to which x stretches along axes of 1. */
+/* A shape that can be broadcast with that of x. */
 static int other_shape(const drawing *d, const value *x, int64_t *dims)
 {
     int ndim = x->ndim, drop = ndim && draw_chance(3) ? (int)draw_between(0, ndim) : 0;
@@ -132,7 +132,7 @@ static bool draw_reduce(drawing *d, instruction *s)
             if (draw_chance(2)) s->p[s->n++] = draw_chance(2) ? a : a - x->ndim;
     }
     int y = add_step(d, s);
-    if (y >= 0 && !is_float(d->v[y].dtype) && draw_chance(2)) {     /* which has wrapped around */
+    if (y >= 0 && !is_float(d->v[y].dtype) && draw_chance(2)) {     /* it may have overflowed */
         instruction cast = {.op = OP_CAST, .n_in = 1, .in = {y}};
         cast.dtype = draw_chance(2) ? WB_F32 : (wb_dtype)draw_between(WB_F32, WB_I64);
         add_step(d, &cast);
@@ -208,7 +208,8 @@ static bool draw_shape(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
-/* An operand of a product, which is read there in another way than here; else any value. */
+/* An operand that a product or convolution already has, so that two instructions read one value
+ * with different strides; else any value. */
 static int operand_twice(drawing *d, int least_ndim, int most_ndim)
 {
     for (int tries = 0; tries < 12 && d->p->n && !draw_chance(3); tries++) {
@@ -244,7 +245,7 @@ static bool draw_joined(drawing *d, instruction *s)
     return add_step(d, s) >= 0;
 }
 
-/* ---- which, and all -------------------------------------------------------------------------- */
+/* ---- the choice of instructions, and programs ------------------------------------------------ */
 
 static const struct { op_kind op; int weight;
 } weights[] = {
@@ -327,7 +328,7 @@ bool draw_step(drawing *d)
     }
 }
 
-/* Of some programs only values that nothing is made of. */
+/* Draws the requested results; in some programs these are only values that no instruction uses. */
 static void choose_results(program *p)
 {
     int may[MOST_INSTRUCTIONS], n = 0;
@@ -336,17 +337,17 @@ static void choose_results(program *p)
         for (int k = 0; k < p->step[i].n_in; k++) used[p->step[i].in[k]] = true;
     for (int i = 0; i < p->n; i++)
         if (p->step[i].op > OP_VARIABLE && p->step[i].op != OP_ASSIGN && !used[i]) may[n++] = i;
-    int most = (int)draw_between(1, MOST_WANTED);
-    p->n_wanted = 0;
-    while (n && p->n_wanted < most) {
+    int most = (int)draw_between(1, MOST_RESULTS);
+    p->n_results = 0;
+    while (n && p->n_results < most) {
         int k = (int)(draw_chance(3) ? n - 1 : draw_between(0, n - 1));
-        p->wanted[p->n_wanted++] = may[k];
+        p->results[p->n_results++] = may[k];
         memmove(may + k, may + k + 1, (size_t)(--n - k) * sizeof *may);
     }
-    for (int i = p->n_wanted - 1; i > 0; i--) {
-        int j = (int)draw_between(0, i), was = p->wanted[i];
-        p->wanted[i] = p->wanted[j];
-        p->wanted[j] = was;
+    for (int i = p->n_results - 1; i > 0; i--) {
+        int j = (int)draw_between(0, i), was = p->results[i];
+        p->results[i] = p->results[j];
+        p->results[j] = was;
     }
 }
 
@@ -355,7 +356,7 @@ static void choose_manner(program *p, bool device)
     manner *w = &p->way;
     bool recordable = true;
     *w = (manner){.threads = (int)draw_between(1, 2), .calls = 1};
-    w->n_first = draw_chance(2) ? p->n_wanted : (int)draw_between(0, p->n_wanted);
+    w->n_first = draw_chance(2) ? p->n_results : (int)draw_between(0, p->n_results);
     for (int i = 0; i < p->n; i++)
         recordable &= p->step[i].op != OP_LAYERNORM && p->step[i].op != OP_BATCHNORM &&
                       p->step[i].op != OP_JACOBIAN;
@@ -383,7 +384,8 @@ void draw_program(program *p, uint64_t seed, bool device)
     d.grid = !draw_chance(3);
     d.special = draw_chance(25);
     for (int i = 0; i < 4; i++) d.sizes[i] = sizes[draw_between(0, draw_chance(4) ? 10 : 6)];
-    int n = (int)draw_between(3, device ? 8 : draw_chance(3) ? 40 : 15); /* kernels are compiled */
+    /* short programs on a device, which compiles their kernels */
+    int n = (int)draw_between(3, device ? 8 : draw_chance(3) ? 40 : 15);
     for (int made = 0, tries = 0; made < n && tries < 200 && p->n < MOST_INSTRUCTIONS - 8;
          tries++) {
         int before = p->n;

@@ -195,7 +195,7 @@ static bool draw_norm_layer(drawing *d, instruction *s)
     return add(d, s);
 }
 
-/* Of a number that is there, or of a sum of what is. */
+/* A gradient of an earlier value of one element, or of the sum or mean of an earlier value. */
 static bool draw_gradient(drawing *d, instruction *s)
 {
     int of = operand_any(d, FLOATS, 0, WB_MAX_DIMS), by = -1;

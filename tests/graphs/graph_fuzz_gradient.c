@@ -8,13 +8,13 @@
 typedef struct { int g, next; } contribution;
 
 static contribution *given;
-static int n_given, given_room, *first, first_room;
+static int n_given, given_capacity, *first, first_capacity;
 
 static void give(int to, int g)
 {
-    if (n_given == given_room) {
-        given_room = given_room ? 2 * given_room : 1024;
-        given = realloc(given, (size_t)given_room * sizeof *given);
+    if (n_given == given_capacity) {
+        given_capacity = given_capacity ? 2 * given_capacity : 1024;
+        given = realloc(given, (size_t)given_capacity * sizeof *given);
         if (!given) abort();
     }
     given[n_given] = (contribution){g, first[to]};
@@ -23,12 +23,12 @@ static void give(int to, int g)
 
 static int total(int of)
 {
-    static int *list, room;
+    static int *list, capacity;
     int n = 0;
     for (int i = first[of]; i >= 0; i = given[i].next) {
-        if (n == room) {
-            room = room ? 2 * room : 1024;
-            list = realloc(list, (size_t)room * sizeof *list);
+        if (n == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            list = realloc(list, (size_t)capacity * sizeof *list);
             if (!list) abort();
         }
         list[n++] = given[i].g;
@@ -46,7 +46,8 @@ static int total(int of)
 #define SUB(x, y) num_binary(B_sub, t, x, y)
 #define IF_POSITIVE(x, y, z) num_select(num_compare(C_gt, x, NUM(0)), y, z)
 
-/* (gelu_slope)': with u = c (x + a x^3), t = tanh u, s = 1 - t^2:  s (u' + x (u''/2 - t u'^2)) */
+/* The derivative of gelu_slope: s (u' + x (u''/2 - t u'^2)) with u = c (x + a x^3), t = tanh u and
+ * s = 1 - t^2. */
 static int slope_of_gelu_slope(wb_dtype t, int x)
 {
     const double c = 0.7978845608028654, a = 0.044715;
@@ -57,7 +58,7 @@ static int slope_of_gelu_slope(wb_dtype t, int x)
     return MUL(s, ADD(u1, MUL(x, SUB(u2, MUL(h, F(square, u1))))));
 }
 
-/* f'(x), with y = f(x); -1 where there is none */
+/* f'(x), with y = f(x); -1 if f has no derivative */
 static int slope(int f, wb_dtype t, int x, int y)
 {
     int s;
@@ -132,7 +133,8 @@ static void through_binary(number n, wb_dtype t, int g, const bool *needed)
     }
 }
 
-/* To the first place of the extreme, or shared by all that are equal to it. */
+/* The gradient of a maximum or minimum goes to its first element, or in equal shares to all equal
+ * elements. */
 static void through_extreme(number n, double v, wb_dtype t, int g, const bool *needed)
 {
     int equal = 0;
@@ -226,8 +228,8 @@ void num_gradient(int loss, int last, int n, const int *by, int *out)
 {
     int before = last + 1;
     bool *needed = calloc((size_t)n_numbers, 1);
-    if (first_room < before)
-        first = realloc(first, (size_t)(first_room = 2 * before) * sizeof *first);
+    if (first_capacity < before)
+        first = realloc(first, (size_t)(first_capacity = 2 * before) * sizeof *first);
     if (!needed || !first) abort();
     for (int i = 0; i < before; i++) first[i] = -1;
     n_given = 0;
@@ -237,10 +239,10 @@ void num_gradient(int loss, int last, int n, const int *by, int *out)
     wb_dtype t = (wb_dtype)numbers[loss].dtype;
     if (needed[loss]) give(loss, NUM(1));
     for (int i = last; i >= 0; i--) {
-        /* the library has zeros where this walk has nothing, and 0 times infinity is NaN */
+        /* a number without contributions has gradient 0 in the library, and 0 * infinity is NaN */
         if (first[i] < 0 && !(needed[i] && not_finite(&numbers[i]))) continue;
         int g = first[i] < 0 ? num_real((wb_dtype)numbers[i].dtype, 0) : total(i);
-        first[i] = -2 - g;                  /* what it has become */
+        first[i] = -2 - g;                  /* marks i as done, with gradient g */
         through(i, g, needed);
         if (n_numbers > 4 * MOST_NUMBERS) break;
     }

@@ -1,5 +1,5 @@
 /* The reference result of each operation, element by element, without plans, strides or code of
- * the library.  Movement operations pass on the numbers of their operands. */
+ * the library.  Results of reshapes, slices and the like refer to the numbers of their operands. */
 #include "graph_fuzz.h"
 
 #include <math.h>
@@ -199,7 +199,7 @@ static bool draws(const instruction *s, const value *x, value *y)
     const double *v = wb_eval(d) ? NULL : wb_data(wb_astype(d, WB_F64));
     bool good = v || !y->size;
     for (int64_t k = 0; good && k < y->size; k++) {
-        if (s->op != OP_DROPOUT)        /* rounded where it is stored */
+        if (s->op != OP_DROPOUT)        /* the draw is rounded when it is stored */
             y->at[k] = num_real_within(
                 t, v[k], t == wide(t) ? 0 : fabs(v[k]) * (t == WB_F16 ? 0x1p-11 : 0x1p-8));
         else if (s->number == 0) y->at[k] = x->at[k];
@@ -234,7 +234,7 @@ static int log_sum_exp(wb_dtype t, int n, const int *x)
     return num_binary(B_add, t, num_unary(U_log, t, num_sum(t, n, d)), most);
 }
 
-static int fold(int row, wb_dtype t, int n, int *x)
+static int reduce_numbers(int row, wb_dtype t, int n, int *x)
 {
     wb_dtype w = row == R_sum || row == R_max || row == R_min ? t : wide(t);
     for (int i = 0; i < n && w != t; i++) x[i] = num_cast(w, x[i]);
@@ -250,7 +250,7 @@ static int fold(int row, wb_dtype t, int n, int *x)
     return w == t ? y : num_cast(t, y);
 }
 
-/* p: the axes; none means all */
+/* p: the axes; if empty, all axes */
 static bool reduce(const instruction *s, const value *x, value *y)
 {
     unsigned mask = s->n ? 0 : (1u << x->ndim) - 1;
@@ -275,13 +275,13 @@ static bool reduce(const instruction *s, const value *x, value *y)
     int64_t outer[WB_MAX_DIMS] = {0};
     for (int64_t k = 0; k < y->size; k++, next_index(x->ndim, kept, outer)) {
         int n = 0;
-        int64_t index[WB_MAX_DIMS] = {0}, inner[WB_MAX_DIMS], room[WB_MAX_DIMS];
-        for (int i = 0; i < x->ndim; i++) room[i] = mask >> i & 1 ? x->dims[i] : 1;
+        int64_t index[WB_MAX_DIMS] = {0}, inner[WB_MAX_DIMS], extent[WB_MAX_DIMS];
+        for (int i = 0; i < x->ndim; i++) extent[i] = mask >> i & 1 ? x->dims[i] : 1;
         do {
             for (int i = 0; i < x->ndim; i++) inner[i] = outer[i] + index[i];
             if (each) list[n++] = x->at[at_index(x, inner)];
-        } while (next_index(x->ndim, room, index));
-        y->at[k] = fold(s->row, x->dtype, n, list);
+        } while (next_index(x->ndim, extent, index));
+        y->at[k] = reduce_numbers(s->row, x->dtype, n, list);
     }
     return true;
 }
@@ -304,7 +304,7 @@ static bool argmax(const instruction *s, const value *x, value *y)
     return true;
 }
 
-/* p: axis, exclusive, reverse; each element is a sum of its own */
+/* p: axis, exclusive, reverse; each element is computed as a separate sum */
 static bool cumsum(const instruction *s, const value *x, value *y)
 {
     const int axis = normal_axis(x, s->p[0]);
@@ -391,7 +391,7 @@ static bool expand(const instruction *s, const value *x, value *y)
 
 static int zero_of(wb_dtype t) { return is_float(t) ? num_real(t, 0) : num_integer(t, 0, true); }
 
-/* p: axis, then start and stop of slices, what comes before and after of pads */
+/* p: axis; of slices start and stop; of pads the number of elements before and after */
 static bool along_axis(const instruction *s, const value *x, value *y)
 {
     int axis = normal_axis(x, s->p[0]);

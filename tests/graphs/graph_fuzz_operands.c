@@ -55,7 +55,7 @@ static int64_t draw_integer(wb_dtype t)
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 
-/* Large or inaccurate values would make the comparison of their results weak. */
+/* False for values so large or inaccurate that results computed from them could not be checked. */
 static bool useful(const drawing *d, const value *x)
 {
     int64_t bad = 0;
@@ -135,7 +135,7 @@ static bool same_dims(const value *x, int ndim, const int64_t *dims)
     return x->ndim == ndim && (!ndim || !memcmp(x->dims, dims, (size_t)ndim * sizeof *dims));
 }
 
-/* One instruction that brings value i to the given shape, if there is one. */
+/* Adds one instruction that changes value i to the given shape, if there is one. */
 static int fitted(drawing *d, int i, int ndim, const int64_t *dims, int64_t size)
 {
     const value *x = &d->v[i];
@@ -188,7 +188,7 @@ static int fitted(drawing *d, int i, int ndim, const int64_t *dims, int64_t size
     return add_step(d, &s);
 }
 
-/* A leaf with a function behind it, now and then. */
+/* A leaf, or a function of a leaf. */
 static int computed_leaf(drawing *d, wb_dtype t, int ndim, const int64_t *dims)
 {
     static const int functions[] = {U_tanh, U_relu, U_neg, U_square, U_sigmoid};

@@ -41,7 +41,7 @@ static int64_t size_of(const instruction *s)
     return size;
 }
 
-/* f16 and bf16 are made of f32. */
+/* Leaves in f16 and bf16 are converted from f32. */
 static void print_leaf(FILE *f, const program *p, int i, int call)
 {
     static const char *const types[] = {"",       "float",   "double",  "float",   "float",
@@ -69,7 +69,8 @@ static void print_norm(FILE *f, const instruction *s, int i)
     if (s->op == OP_BATCHNORM)
         fprintf(f, "    l = wb_BatchNorm(wb_dim(t[%d], 1), .dtype = wb_dtype_of(t[%d]));\n", x, x);
     else
-        fprintf(f, "    {\n        wb_LayerNorm_options o = {.size = sizeof o, .dtype = wb_dtype_of(t[%d])};\n"
+        fprintf(f, "    {\n        wb_LayerNorm_options o = {.size = sizeof o, "
+                   ".dtype = wb_dtype_of(t[%d])};\n"
                    "        wb_ints_set(o.shape, wb_ndim(t[%d]), wb_dims(t[%d]));\n"
                    "        l = wb_LayerNorm_with(&o);\n    }\n", x, scale, scale);
     fprintf(f, "    wb_set(l, \"scale\", t[%d]);\n    wb_set(l, \"bias\", t[%d]);\n", scale,
@@ -118,7 +119,8 @@ static void print_named(FILE *f, const char *name, const instruction *s, const c
     fprintf(f, "%s)", more);
 }
 
-/* The operations that are named as their rows in FUZZ_OPS are, with what follows the operands. */
+/* Prints the call of an operation that has the name of its row in FUZZ_OPS, with the arguments
+ * after the operands. */
 static void print_plain(FILE *f, const instruction *s)
 {
     char name[32], more[64] = "";
@@ -225,7 +227,7 @@ static void print_expected(FILE *f, const program *p, const verdict *v)
 {
     static value want[MOST_INSTRUCTIONS];
     if (v->result <= -1000) return;
-    int i = v->result >= 0 ? p->wanted[v->result] : -1 - v->result;
+    int i = v->result >= 0 ? p->results[v->result] : -1 - v->result;
     wb_seed(p->seed);
     if (v->call || !interpret(p, want)) {
         fprintf(f, "    /* t[%d] fails at call %d of the compiled function: %s */\n", i, v->call,
@@ -265,8 +267,8 @@ static void print_compiled(FILE *f, const program *p)
     for (int i = 0; i < p->n; i++)
         if (is_input(p, i)) fprintf(f, "    t[%d] = in[%d];\n", i, inputs++);
     print_body(f, p);
-    for (int k = 0; k < p->n_wanted; k++) fprintf(f, "    out[%d] = t[%d];\n", k, p->wanted[k]);
-    fprintf(f, "    return %d;\n}\n\n", p->n_wanted);
+    for (int k = 0; k < p->n_results; k++) fprintf(f, "    out[%d] = t[%d];\n", k, p->results[k]);
+    fprintf(f, "    return %d;\n}\n\n", p->n_results);
 }
 
 static void print_calls(FILE *f, const program *p)
@@ -283,17 +285,17 @@ static void print_calls(FILE *f, const program *p)
         }
         fprintf(f, "    wb_seed(%" PRIu64 ");\n", p->seed + (uint64_t)call);
         fprintf(f, "    if (wb_call_compiled(c, %d, in, %d, out)) puts(wb_error());\n", inputs,
-                p->n_wanted);
-        for (int k = 0; k < p->n_wanted; k++)
-            fprintf(f, "    t[%d] = out[%d];\n    wb_show(t[%d]);\n", p->wanted[k], k,
-                    p->wanted[k]);
+                p->n_results);
+        for (int k = 0; k < p->n_results; k++)
+            fprintf(f, "    t[%d] = out[%d];\n    wb_show(t[%d]);\n", p->results[k], k,
+                    p->results[k]);
     }
 }
 
 void print_program(FILE *f, const program *p, const verdict *v)
 {
     fprintf(f, "/* graph_fuzz --from %" PRIu64 " --seeds 1 --shrink:\n   ", p->seed);
-    if (v->result >= 0) fprintf(f, "t[%d]: ", p->wanted[v->result]);
+    if (v->result >= 0) fprintf(f, "t[%d]: ", p->results[v->result]);
     fprintf(
         f,
         "%s */\n#include <math.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <weber.h>\n\n",
@@ -311,18 +313,18 @@ void print_program(FILE *f, const program *p, const verdict *v)
         fprintf(f, "    wb_seed(%" PRIu64 ");\n", p->seed);
         if (p->way.inner_scope) fprintf(f, "    wb_scope *inner = wb_scope_open();\n");
         print_body(f, p);
-        for (int k = 0; p->way.inner_scope && k < p->n_wanted; k++)
-            fprintf(f, "    wb_keep(t[%d]);\n", p->wanted[k]);
+        for (int k = 0; p->way.inner_scope && k < p->n_results; k++)
+            fprintf(f, "    wb_keep(t[%d]);\n", p->results[k]);
         if (p->way.inner_scope) fprintf(f, "    wb_scope_close(inner);\n");
         for (int i = 0; i < p->n && p->way.free_some; i++)
             fprintf(f,
                     i ? ""
-                      : "    /* some tensors that no result is were freed here with wb_free */\n");
-        for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++)
-            fprintf(f, k ? ", t[%d]" : "    wb_eval(t[%d]", p->wanted[k]);
-        if (p->way.n_first && p->n_wanted) fprintf(f, ");\n");
-        for (int k = p->way.n_first; k < p->n_wanted; k++)
-            fprintf(f, "    wb_data(t[%d]);\n", p->wanted[k]);
+                      : "    /* some tensors, no results, were freed here with wb_free */\n");
+        for (int k = 0; k < p->way.n_first && k < p->n_results; k++)
+            fprintf(f, k ? ", t[%d]" : "    wb_eval(t[%d]", p->results[k]);
+        if (p->way.n_first && p->n_results) fprintf(f, ");\n");
+        for (int k = p->way.n_first; k < p->n_results; k++)
+            fprintf(f, "    wb_data(t[%d]);\n", p->results[k]);
     }
     print_expected(f, p, v);
     fprintf(f, "}\n");

@@ -7,11 +7,11 @@
 
 enum { MOST_TERMS = 4096 };
 
-static int left[MOST_TERMS + 1], right[MOST_TERMS + 1];       /* and a bias */
+static int left[MOST_TERMS + 1], right[MOST_TERMS + 1];       /* factors of terms, and a bias */
 
 /* ---- matrix products ------------------------------------------------------------------------- */
 
-/* The products of left and right, and a bias: in any order. */
+/* The sum of left[i] * right[i] and a bias, whose terms the library may add in any order. */
 static int dot_with_bias(wb_dtype t, int n, const value *b, int64_t place)
 {
     int product = num_dot(t, n, left, right);
@@ -19,12 +19,12 @@ static int dot_with_bias(wb_dtype t, int n, const value *b, int64_t place)
     left[n] = b->at[place];
     right[n] = num_real(t, 1);
     int y = num_dot(t, n + 1, left, right);
-    if (t != wide(t) && numbers[product].error > 0)     /* may be rounded in between */
+    if (t != wide(t) && numbers[product].error > 0)     /* rounded before the bias, perhaps */
         numbers[y].error += numbers[product].error;
     return y;
 }
 
-/* a [..., m, k] · b [..., k, n], b read as [..., n, k] where it is transposed */
+/* a [..., m, k] · b [..., k, n]; transposed: b is [..., n, k] */
 static bool product(const value *a, const value *b, bool transposed, const value *bias, value *y)
 {
     if (a->ndim < 2 || b->ndim < 2 || a->dtype != b->dtype || !is_float(a->dtype)) return false;
@@ -56,7 +56,7 @@ static bool product(const value *a, const value *b, bool transposed, const value
     return true;
 }
 
-/* One-dimensional operands are a row and a column. */
+/* A one-dimensional x is a row, a one-dimensional w a column. */
 static bool matmul(const value *x, const value *w, value *y)
 {
     value a = *x, b = *w;
@@ -194,7 +194,7 @@ void soft_row(wb_dtype t, int n, const int *x, int *y, bool logarithm)
         y[i] = logarithm ? num_binary(B_sub, t, x[i], shift) : num_binary(B_div, t, y[i], sum);
 }
 
-/* p: the axis, of the two that are given one */
+/* p: the axis, of SOFTMAX_OVER and LOGSOFTMAX_OVER */
 static bool soft(const instruction *s, const value *x, value *y)
 {
     bool over = s->op == OP_SOFTMAX_OVER || s->op == OP_LOGSOFTMAX_OVER;
@@ -226,7 +226,7 @@ static void normalise_row(wb_dtype t, double eps, int n, int *x)
     }
 }
 
-/* over the axes of a mask */
+/* Normalises over the axes whose bits are in `mask`. */
 static bool normalise(const value *x, unsigned mask, double eps, value *y)
 {
     if (!is_float(x->dtype) || !new_value(y, x->dtype, x->ndim, x->dims)) return false;
@@ -276,7 +276,7 @@ static bool norm_layer(const program *p, const instruction *s, const value *v, v
     unsigned all = (1u << x->ndim) - 1;
     unsigned mask = batch ? all & ~2u : all & ~((1u << (x->ndim - scale->ndim)) - 1);
     if (!normalise(x, mask, 1e-5, y)) return false;
-    for (int64_t k = 0; k < y->size; k++) {             /* the layer has copies */
+    for (int64_t k = 0; k < y->size; k++) {             /* scale and bias: copies, in the layer */
         int64_t c = k / inner % scale->size;
         int factor = num_real(y->dtype, numbers[scale->at[c]].v);
         int shift = num_real(y->dtype, numbers[bias->at[c]].v);
@@ -442,7 +442,8 @@ static bool has_own_numbers(op_kind op)
     }
 }
 
-/* The loss and by what, of a gradient; the values and by what, of a Jacobian. */
+/* Operand 0 is the loss of a gradient or the values of a Jacobian, operand 1 the value with respect
+ * to which they are derived. */
 static bool gradient(const program *p, const instruction *s, const value *v, int here, value *y)
 {
     const value *of = &v[s->in[0]], *by = &v[s->in[1]];
@@ -450,7 +451,7 @@ static bool gradient(const program *p, const instruction *s, const value *v, int
         return false;
     for (int i = 0; i < here; i++) {
         op_kind op = p->step[i].op;
-        /* how a gradient depends on what lies between is a matter of its formula */
+        /* the formula of a gradient decides how the gradient depends on the values between */
         if ((op == OP_GRADIENT || op == OP_JACOBIAN) && p->step[s->in[1]].op > OP_VARIABLE)
             return false;
         if (op == OP_ASSIGN) return false;
@@ -469,7 +470,8 @@ static bool gradient(const program *p, const instruction *s, const value *v, int
     return n_numbers < MOST_NUMBERS;
 }
 
-/* Operand 0 is the variable, which later instructions see anew; gradients end there. */
+/* Operand 0 is the variable, whose new value later instructions read; gradients do not pass through
+ * the assignment. */
 static bool assign(const program *p, const instruction *s, value *v)
 {
     value *to = &v[s->in[0]];

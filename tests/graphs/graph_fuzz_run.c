@@ -54,22 +54,22 @@ static void fail(verdict *v, int call, int result, const char *what)
     snprintf(v->text, sizeof v->text, "%s: %s", what, wb_error());
 }
 
-/* Copies x's values out as f32, or as they are; NULL where it fails. */
+/* Copies the values of x, f16 and bf16 as f32; NULL: this failed. */
 static void *values_of(wb_tensor *x, wb_dtype t)
 {
-    static double room[4096];
+    static double values[4096];
     wb_dtype stored = t == WB_F16 || t == WB_BF16 ? WB_F32 : t;
     if (stored != t) {
-        const void *half = wb_data(x);              /* rounded, as it is stored */
+        const void *half = wb_data(x);              /* evaluates x, so that it is rounded */
         if (!half && wb_size(x)) return NULL;
         x = wb_astype(x, WB_F32);
     }
     if (!x || wb_size(x) > 4096) return NULL;
-    return wb_copy_out(x, room, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : room;
+    return wb_copy_out(x, values, (size_t)wb_size(x) * wb_dtype_bytes(stored)) ? NULL : values;
 }
 
-/* Results that need an overwritten value of a variable may be gone; and where an evaluation failed
- * for that, so may the assignments. */
+/* An evaluation may fail because a result needs the overwritten value of a variable; the
+ * assignments of this evaluation are then not done either. */
 static bool is_gone(const program *p, verdict *v)
 {
     for (int i = 0; i < p->n && !v->gone; i++)
@@ -158,7 +158,7 @@ static bool make_leaves(const program *p, wb_tensor **t, int call, bool variable
     return true;
 }
 
-/* The interpreter's values at a call; variables are as `start` has them. */
+/* The interpreter's values at a call; `start` has the values of the variables before it. */
 static bool interpret_call(const program *p, value *v, int call, element *const *start)
 {
     static program now;
@@ -205,10 +205,10 @@ static void compare_variables(const program *p, wb_tensor *const *t, const value
         if (p->step[i].op == OP_VARIABLE) compare(p, t[i], &want[i], call, -1 - i, v);
 }
 
-static bool wanted(const program *p, int i)
+static bool is_result(const program *p, int i)
 {
-    for (int k = 0; k < p->n_wanted; k++)
-        if (p->wanted[k] == i) return true;
+    for (int k = 0; k < p->n_results; k++)
+        if (p->results[k] == i) return true;
     return false;
 }
 
@@ -218,13 +218,13 @@ static void free_others(const program *p, wb_tensor *const *t)
     for (int i = 0; i < p->n; i++) {
         bool again = p->step[i].op == OP_ASSIGN;
         for (int k = 0; k < p->n && !again; k++) again = k != i && t[k] == t[i];
-        if (p->step[i].op > OP_VARIABLE && !again && !wanted(p, i) && i % 2) wb_free(t[i]);
+        if (p->step[i].op > OP_VARIABLE && !again && !is_result(p, i) && i % 2) wb_free(t[i]);
     }
 }
 
 static void run_plain(const program *p, const value *want, verdict *v)
 {
-    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *first[MOST_WANTED];
+    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *first[MOST_RESULTS];
     wb_scope *scope = wb_scope_open(), *inner = NULL;
     if (!make_leaves(p, t, 0, true)) {
         fail(v, 0, -1000, "a leaf");
@@ -237,23 +237,24 @@ static void run_plain(const program *p, const value *want, verdict *v)
     wb__this_thread()->eager = false;
     if (good && p->way.free_some) free_others(p, t);
     if (good && inner) {
-        for (int k = 0; k < p->n_wanted; k++) {
-            bool kept = p->step[p->wanted[k]].op <= OP_VARIABLE;
+        for (int k = 0; k < p->n_results; k++) {
+            bool kept = p->step[p->results[k]].op <= OP_VARIABLE;
             for (int j = 0; j < p->n && !kept; j++)
-                kept = t[j] == t[p->wanted[k]] &&
-                       (p->step[j].op <= OP_VARIABLE || (j < p->wanted[k] && wanted(p, j)));
-            if (!kept) wb_keep(t[p->wanted[k]]);
+                kept = t[j] == t[p->results[k]] &&
+                       (p->step[j].op <= OP_VARIABLE || (j < p->results[k] && is_result(p, j)));
+            if (!kept) wb_keep(t[p->results[k]]);
         }
         if (wb_scope_close(inner) && !is_gone(p, v)) fail(v, 0, -1000, "closing a scope");
     }
-    for (int k = 0; k < p->way.n_first && k < p->n_wanted; k++) first[k] = t[p->wanted[k]];
-    int n = p->way.n_first < p->n_wanted ? p->way.n_first : p->n_wanted;
+    for (int k = 0; k < p->way.n_first && k < p->n_results; k++) first[k] = t[p->results[k]];
+    int n = p->way.n_first < p->n_results ? p->way.n_first : p->n_results;
     if (good && !v->failed && n && wb_eval_array(n, first) && !is_gone(p, v))
         fail(v, 0, -1000, "evaluating");
-    for (int k = 0; good && k < p->n_wanted; k++)
-        compare(p, t[p->wanted[k]], &want[p->wanted[k]], 0, k, v);
+    for (int k = 0; good && k < p->n_results; k++)
+        compare(p, t[p->results[k]], &want[p->results[k]], 0, k, v);
     if (good) compare_variables(p, t, want, 0, v);
-    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v))
+        fail(v, 0, -1000, "closing the scope");
 }
 
 typedef struct { const program *p; wb_tensor **t; verdict *v; } recording;
@@ -267,11 +268,11 @@ static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *context)
     for (int i = 0, k = 0; i < p->n; i++)
         if (is_input(p, i)) t[i] = inputs[k++];
     if (!build(p, t, r->v)) return -1;
-    for (int k = 0; k < p->n_wanted; k++) outputs[k] = t[p->wanted[k]];
-    return p->n_wanted;
+    for (int k = 0; k < p->n_results; k++) outputs[k] = t[p->results[k]];
+    return p->n_results;
 }
 
-/* What the variables hold is where the interpreter goes on from. */
+/* Reads the library's values of the variables, with which the interpreter continues. */
 static bool read_variables(const program *p, wb_tensor *const *t, element **start)
 {
     for (int i = 0; i < p->n; i++) {
@@ -288,7 +289,7 @@ static bool read_variables(const program *p, wb_tensor *const *t, element **star
 
 static void run_compiled(const program *p, value *want, verdict *v)
 {
-    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *in[MOST_INSTRUCTIONS], *out[MOST_WANTED];
+    wb_tensor *t[MOST_INSTRUCTIONS] = {NULL}, *in[MOST_INSTRUCTIONS], *out[MOST_RESULTS];
     element *start[MOST_INSTRUCTIONS] = {NULL};
     wb_scope *scope = wb_scope_open();
     recording r = {p, t, v};
@@ -306,14 +307,15 @@ static void run_compiled(const program *p, value *want, verdict *v)
         for (int i = 0; i < p->n; i++)
             if (is_input(p, i)) in[n++] = call ? make_leaf(p, i, call) : t[i];
         wb_seed(p->seed + (uint64_t)call);
-        if (wb_call_compiled(c, n, in, p->n_wanted, out) && !v->failed)
+        if (wb_call_compiled(c, n, in, p->n_results, out) && !v->failed)
             fail(v, call, -1000, "the call");
-        for (int k = 0; !v->failed && k < p->n_wanted; k++)
-            compare(p, out[k], &want[p->wanted[k]], call, k, v);
+        for (int k = 0; !v->failed && k < p->n_results; k++)
+            compare(p, out[k], &want[p->results[k]], call, k, v);
         if (!v->failed) compare_variables(p, t, want, call, v);
     }
     for (int i = 0; i < p->n; i++) free(start[i]);
-    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v)) fail(v, 0, -1000, "closing the scope");
+    if (wb_scope_close(scope) && !v->failed && !is_gone(p, v))
+        fail(v, 0, -1000, "closing the scope");
 }
 
 bool run_program(const program *p, verdict *v)
@@ -321,7 +323,7 @@ bool run_program(const program *p, verdict *v)
     static value want[MOST_INSTRUCTIONS];
     v->failed = false;
     wb_clear_error();
-    if (!p->n_wanted || !interpret_call(p, want, 0, NULL)) return false;
+    if (!p->n_results || !interpret_call(p, want, 0, NULL)) return false;
     wb_set_threads(p->way.threads);
     if (p->way.compiled) run_compiled(p, want, v);
     else run_plain(p, want, v);

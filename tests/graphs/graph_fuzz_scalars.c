@@ -2,8 +2,8 @@
  * gradient walks back over them and appends more, so gradients have gradients.
  *
  * An operation whose operands are exact and whose result the dtype can represent is exact.
- * Otherwise the bound is what the operands' errors come to, and the rounding of the result.  f16
- * and bf16 are computed in f32 and rounded where they are stored: the bound allows both. */
+ * Otherwise the bound is the effect of the operands' errors plus the rounding of the result.  f16
+ * and bf16 are computed in f32 and rounded when they are stored: the bound includes both. */
 #include "graph_fuzz.h"
 
 #include <float.h>
@@ -14,11 +14,11 @@
 number *numbers;
 int n_numbers;
 bool exact_division = true, in_gradient;
-static int *operands, n_operands, operand_room;
+static int *operands, n_operands, operand_capacity;
 
 bool is_float(wb_dtype t) { return t == WB_F32 || t == WB_F64 || t == WB_F16 || t == WB_BF16; }
 
-/* precision in bits, and the exponent of the least subnormal */
+/* The precision of a dtype in bits. */
 static int bits_of(wb_dtype t)
 {
     return t == WB_F64 ? 53 : t == WB_F16 ? 11 : t == WB_BF16 ? 8 : 24;
@@ -57,13 +57,13 @@ int64_t wrapped(wb_dtype t, int64_t i)
 
 /* ---- one number ------------------------------------------------------------------------------ */
 
-static int room;
+static int capacity;
 
 static number *append(uint8_t op, wb_dtype t)
 {
-    if (n_numbers == room) {
-        room = room ? 2 * room : 4096;
-        numbers = realloc(numbers, (size_t)room * sizeof *numbers);
+    if (n_numbers == capacity) {
+        capacity = capacity ? 2 * capacity : 4096;
+        numbers = realloc(numbers, (size_t)capacity * sizeof *numbers);
         if (!numbers) abort();
     }
     number *x = &numbers[n_numbers++];
@@ -80,9 +80,9 @@ void num_forget(void)
 
 static int append_operands(int n, const int *x)
 {
-    if (n_operands + n > operand_room) {
-        operand_room = 2 * (n_operands + n) + 1024;
-        operands = realloc(operands, (size_t)operand_room * sizeof *operands);
+    if (n_operands + n > operand_capacity) {
+        operand_capacity = 2 * (n_operands + n) + 1024;
+        operands = realloc(operands, (size_t)operand_capacity * sizeof *operands);
         if (!operands) abort();
     }
     if (n) memcpy(operands + n_operands, x, (size_t)n * sizeof *x);
@@ -94,7 +94,7 @@ const int *num_operands(const number *x) { return operands + x->a; }
 
 static double unit_of(wb_dtype t) { return ldexp(1, -bits_of(t)); }
 
-/* The rounding of v where it is not exact; in f16 and bf16 on top of f32's. */
+/* The rounding error of v, which is computed within `ulps` units; f16 and bf16 also have f32's. */
 static double rounding(wb_dtype t, double v, double ulps)
 {
     double inner = t == WB_F16 || t == WB_BF16 ? unit_of(WB_F32) : unit_of(t);
@@ -184,7 +184,7 @@ static double function(int f, double x)
     }
 }
 
-/* Is the result exact where a number of the dtype is the true one? */
+/* True if f(x) = y is exact in the dtype, and the library's result is equal to it. */
 static bool exact_function(int f, double x, double y, wb_dtype t)
 {
     switch (f) {
@@ -198,8 +198,8 @@ static bool exact_function(int f, double x, double y, wb_dtype t)
     }
 }
 
-/* The greatest change of f over [x - e, x + e]: all are monotone between extremes that are far
- * apart. */
+/* The greatest change of f over [x - e, x + e].  The functions are monotone between their extrema,
+ * which are far apart. */
 static double spread_of(int f, double x, double y, double e)
 {
     double most = 0;
@@ -238,7 +238,7 @@ int num_unary(int f, wb_dtype t, int a)
         if (f == U_gelu_slope) error += 64 * unit_of(wide(t));
     }
     bool by_zero = x.v == 0 && (f == U_reciprocal || f == U_rsqrt);
-    if (isnan(error) || by_zero) error = INFINITY;     /* the sign of a zero is not known */
+    if (isnan(error) || by_zero) error = INFINITY;     /* a zero may have either sign */
     number *n = append(UNARY, t);
     n->a = a;
     n->b = f;
@@ -283,7 +283,7 @@ static double power_error(const number *x, const number *y, double r)
     return 2 * most;
 }
 
-/* the value, the part of its error that comes from the operands, and whether it is exact without */
+/* The value; `error`: the effect of the operands' errors; `exact`: it has no rounding error. */
 static double binary(int f, const number *x, const number *y, double *error, bool *exact)
 {
     double r, back;

@@ -37,7 +37,7 @@ void prune_program(program *p)
 {
     bool needed[MOST_INSTRUCTIONS] = {false};
     int to[MOST_INSTRUCTIONS], n = 0;
-    for (int k = 0; k < p->n_wanted; k++) needed[p->wanted[k]] = true;
+    for (int k = 0; k < p->n_results; k++) needed[p->results[k]] = true;
     for (int i = p->n - 1; i >= 0; i--) {
         needed[i] |= p->step[i].op == OP_ASSIGN;
         for (int k = 0; needed[i] && k < p->step[i].n_in; k++) needed[p->step[i].in[k]] = true;
@@ -53,7 +53,7 @@ void prune_program(program *p)
         p->step[n++] = s;
     }
     for (int i = n; i < p->n; i++) p->step[i].data = NULL;
-    for (int k = 0; k < p->n_wanted; k++) p->wanted[k] = to[p->wanted[k]];
+    for (int k = 0; k < p->n_results; k++) p->results[k] = to[p->results[k]];
     p->n = n;
 }
 
@@ -79,13 +79,13 @@ static bool attempt(program *p, program *smaller, test fails, verdict *v)
 static bool fewer_results(program *p, test fails, verdict *v)
 {
     bool any = false;
-    for (int k = p->n_wanted - 1; k >= 0 && p->n_wanted > 1; k--) {
+    for (int k = p->n_results - 1; k >= 0 && p->n_results > 1; k--) {
         program q;
         copy_program(&q, p);
-        memmove(q.wanted + k, q.wanted + k + 1, (size_t)(--q.n_wanted - k) * sizeof *q.wanted);
+        memmove(q.results + k, q.results + k + 1, (size_t)(--q.n_results - k) * sizeof *q.results);
         if (q.way.n_first > k) q.way.n_first--;
         any |= attempt(p, &q, fails, v);
-        if (k > p->n_wanted) k = p->n_wanted;
+        if (k > p->n_results) k = p->n_results;
     }
     return any;
 }
@@ -102,7 +102,7 @@ static bool plainer_manner(program *p, test fails, verdict *v)
         if (k == 2) w->eager = false;
         if (k == 3) w->inner_scope = false;
         if (k == 4) w->free_some = false;
-        if (k == 5) w->n_first = q.n_wanted;
+        if (k == 5) w->n_first = q.n_results;
         if (k == 6 && w->compiled) w->calls--;
         bool same = !memcmp(w, &p->way, sizeof *w) || !w->calls;
         if (same) free_program(&q);
@@ -118,13 +118,13 @@ static bool without_assignments(program *p, test fails, verdict *v)
         if (i >= p->n || p->step[i].op != OP_ASSIGN) continue;
         program q;
         copy_program(&q, p);
-        q.step[i] = (instruction){.op = OP_FULL, .dtype = WB_F32};      /* which nothing needs */
+        q.step[i] = (instruction){.op = OP_FULL, .dtype = WB_F32};      /* no instruction uses it */
         any |= attempt(p, &q, fails, v);
     }
     return any;
 }
 
-/* Instruction i as a leaf with the values that it should have. */
+/* Replaces instruction i by a leaf with the interpreter's values. */
 static bool leaf_of(program *q, int i)
 {
     static value v[MOST_INSTRUCTIONS];
@@ -158,7 +158,7 @@ static bool instructions_to_leaves(program *p, test fails, verdict *v)
     return any;
 }
 
-/* Whoever uses instruction i uses one of its operands, or any earlier value. */
+/* The users of instruction i get one of its operands, or any earlier value, instead. */
 static bool shortcuts(program *p, test fails, verdict *v)
 {
     bool any = false;
@@ -216,7 +216,7 @@ static void resize_leaf(instruction *s, int64_t old, int64_t size, const int64_t
     s->data = data;
 }
 
-/* Every size `from` becomes `to`, in leaves and in whatever else has sizes. */
+/* Replaces every size `from` by `to`, in leaves and in other instructions with sizes. */
 static bool resize(program *p, int64_t from, int64_t to, test fails, verdict *v)
 {
     program q;
@@ -255,7 +255,7 @@ static bool smaller_sizes(program *p, test fails, verdict *v)
     return any;
 }
 
-/* Small whole numbers as data. */
+/* Replaces the data of leaves by small integers. */
 static bool simpler_data(program *p, test fails, verdict *v)
 {
     bool any = false;

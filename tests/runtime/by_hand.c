@@ -62,7 +62,7 @@ static wb__gpu_launch *test_add(wb__gpu_work *work, const wb__step *step, const 
     return l;
 }
 
-/* Piece i of a step in pieces, which are not all of one size. */
+/* Adds part i of a step in several parts, whose sizes differ. */
 static wb__gpu_launch *test_add_piece(wb__gpu_work *work, const wb__step *step, uint32_t i)
 {
     const uint32_t n = (uint32_t)step->views[0].dims[0], a_piece = n / TEST_PARTS;
@@ -233,7 +233,7 @@ static int start_wrongly(void)
     const int status = asked.backend->start();
     const bool right = status && has_facts(wb_error(), asked.facts) && asked.backend->count() == 0;
     if (!right) fprintf(stderr, "%s=%s: %d\n", asked.name, asked.value, status);
-    if (status) asked.backend->stop();          /* harmless */
+    if (status) asked.backend->stop();          /* allowed after a failed start */
     return !right;
 }
 
@@ -304,7 +304,7 @@ void two_devices(const char *name, const char *tag)
     assert_string_equal(b->name, name);
     assert_string_equal(b->tag, tag);
     assert_true(b->is_gpu && !b->host_visible);
-    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->start(), 0);            /* a second start does nothing */
     assert_int_equal(b->count(), 2);
     assert_null(b->device(2));
     assert_null(b->device(-1));
@@ -314,11 +314,11 @@ void two_devices(const char *name, const char *tag)
         assert_int_equal(dev[i]->ordinal, i);
         assert_true(*of && *of != ' ' && of[strlen(of) - 1] != ' ');
         for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
-        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+        assert_int_equal(b->wait(dev[i]), 0);   /* no command was launched yet */
     }
 }
 
-/* The driver says that it has no more, while other sizes are cached: they go back. */
+/* The driver is out of memory while blocks of other sizes are cached: the cache frees them. */
 void cached_sizes_go_back(void)
 {
     const size_t half = (size_t)memory_of(dev[0]).total / 2, eighth = half / 4;
@@ -334,7 +334,7 @@ void cached_sizes_go_back(void)
 
 void transfers(void)
 {
-    enum { SIZE = 9 << 20 };                    /* three pieces of staging */
+    enum { SIZE = 9 << 20 };                    /* staged in three parts */
     unsigned char *x = malloc(SIZE), *y = malloc(SIZE);
     for (size_t i = 0; i < SIZE; i++) x[i] = (unsigned char)(i * 2654435761u >> 13);
     void *memory = take(dev[0], SIZE);
@@ -373,11 +373,11 @@ void copies(void)
             void *from = take(from_device, BYTES), *to = take(to_device, BYTES);
             wb__kernel *k = prepared(from_device, STEP_SCALE, N);
             WORKS(b->upload(from_device, from, 0, x, BYTES));
-            launch(from_device, k, from, from, NULL, 0, 3);     /* the copy waits for it */
+            launch(from_device, k, from, from, NULL, 0, 3);     /* before the copy */
             memset(y, 0, BYTES);
             WORKS(b->upload(to_device, to, 0, y, BYTES));
             WORKS(b->copy(to_device, to, 40, from_device, from, 80, 400));
-            launch(from_device, k, from, from, NULL, 0, 0);     /* and has ended before this */
+            launch(from_device, k, from, from, NULL, 0, 0);     /* after the copy */
             WORKS(b->download(to_device, y, to, 0, BYTES));
             for (int i = 0; i < N; i++)
                 assert_true(y[i] == (i >= 10 && i < 110 ? 3 * x[i + 10] : 0));
@@ -392,7 +392,8 @@ void copies(void)
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* A slow kernel is still running when its memory is written, released, handed out and written. */
+/* The memory of a slow kernel is written, released, allocated again and written while the kernel
+ * runs: the commands keep their order. */
 void order(void)
 {
     const wb_device *d = dev[0];
@@ -405,7 +406,7 @@ void order(void)
     for (int turn = 0; turn < 2; turn++) {      /* the first one compiles */
         launch(d, slow, from, to, NULL, 0, 0);
         launch(d, scale, to, third, NULL, 0, 2);
-        WORKS(b->upload(d, from, 0, z, BYTES)); /* read by the slow one first */
+        WORKS(b->upload(d, from, 0, z, BYTES)); /* after `slow` reads it */
         b->release(d, to, BYTES);
         void *again = take(d, BYTES);           /* the same memory: the only one of its size */
         assert_ptr_equal(again, to);
@@ -416,7 +417,7 @@ void order(void)
         for (int i = 0; i < N; i++) assert_true(y[i] == 2 * (x[i] + 1));
         WORKS(b->upload(d, from, 0, x, BYTES));
     }
-    b->destroy(d, slow);                        /* a kernel that is on its way */
+    b->destroy(d, slow);                        /* then a kernel is destroyed while it runs */
     slow = prepared(d, STEP_SLOW, N);
     launch(d, slow, from, to, NULL, 0, 0);
     b->destroy(d, slow);
@@ -441,14 +442,14 @@ void launches(void)
         wb__kernel *k = prepared(d, STEP_SCALE, N);
         assert_string_equal(k->impl, "test");
         assert_int_equal(k->workspace, 0);
-        for (int turn = 1; turn < 100; turn++) {        /* numbers and buffers change or do not */
+        for (int turn = 1; turn < 100; turn++) {        /* new and repeated numbers, buffers */
             launch(d, k, from, turn % 5 == 4 ? other : to, NULL, 0, turn / 2);
             if (turn % 10) continue;
             WORKS(b->download(d, y, to, 0, BYTES));
             for (int n = 0; n < N; n++) assert_true(y[n] == (float)(turn / 2) * x[n]);
         }
         b->release(d, other, BYTES);
-        b->trim(d);             /* new memory may have the old one's place: it is set anew */
+        b->trim(d);             /* new memory may have an old address: arguments are set again */
         other = take(d, BYTES);
         launch(d, k, from, other, NULL, 0, 7);
         WORKS(b->download(d, y, other, 0, BYTES));
@@ -563,7 +564,7 @@ void run(model *m, void *const *buffers, double number)
     WORKS(b->graph_run(m->d, m->graph, buffers, NULL, &n));
 }
 
-/* Runs with an input that begins so, and looks at what comes out. */
+/* Runs the plan with an input that begins with `first`, and checks the results. */
 void run_right(model *m, void *const *buffers, float first, double number)
 {
     float x[N], y[N];

@@ -8,8 +8,8 @@
 
 #include "backend/gpu/gpu.h"
 
-/* Steps, chosen by wb__step.variant.  Buffers are 0 and 1, in f32; dims[0] of view 0 is how many
- * elements there are; number 0 is a factor. */
+/* Steps, selected by wb__step.variant: x is buffer 0 and y buffer 1, in f32; dims[0] of view 0 is
+ * the number of elements; run-time number 0 is the factor. */
 typedef enum {
     STEP_SCALE,         /* y = factor x */
     STEP_TWICE,         /* workspace = x + 1, then y = factor workspace: two launches */
@@ -80,7 +80,7 @@ void keep_programs(const char *name, const char *value, const char *after);
 void cannot_be(test_step step, const char *const *facts);
 #define CANNOT_BE(step, ...) cannot_be(step, FACTS(__VA_ARGS__))
 
-/* ---- a plan: variable = n·in, in pieces; then out = n·(variable + 1), by way of the workspace  */
+/* ---- a plan: variable = n·in, in parts; then out = n·(variable + 1), through the workspace --- */
 
 enum { IN, VARIABLE, OUT, ARENA, BUFFERS };
 extern const wb__buffer kinds[BUFFERS];

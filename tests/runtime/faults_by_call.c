@@ -5,7 +5,7 @@
 
 static const calls_that_fail *faults;
 
-/* Plans that run without a graph, as the backend reports; the call that failed. */
+/* The number of plans that the backend reported to run without a graph; the call that failed. */
 int without_graph;
 static char reached_text[200];
 
@@ -15,7 +15,7 @@ static void listen(wb_log_level level, const char *text, void *context)
     without_graph += HAS_LINE(text, "without", "graph");
 }
 
-/* All that is made on the way, so that it can be given back from wherever a step fails. */
+/* All objects of an attempt, so that they can be released wherever it fails. */
 typedef struct {
     const wb_device *d[2];
     void *x, *y, *arena, *other;
@@ -32,7 +32,7 @@ static void give_back(things *t)
     if (t->other) b->release(t->d[1], t->other, BYTES);
 }
 
-/* Both kernels as one command, five times. */
+/* Runs both kernels as one command, five times. */
 static int use_graph(things *t, const float *x)
 {
     const wb__kernel *const kernels[] = {t->scale, t->twice};
@@ -57,7 +57,7 @@ static int use_graph(things *t, const float *x)
     return e;
 }
 
-/* 0, or the error that came; a wrong result fails the test. */
+/* Returns 0 or the error; a wrong result fails the test. */
 static int use(things *t)
 {
     float x[N], y[N];
@@ -87,11 +87,12 @@ static int use(things *t)
     for (int i = 0; i < N; i++)
         assert_true(y[i] == (i >= 10 && i < 20 ? 3 * (x[i] + 1) : x[i]));
     b->trim(d);
-    if ((e = b->upload(d, t->y, 0, x, BYTES)) || (e = b->wait(d)) || (e = b->wait(t->d[1]))) return e;
+    if ((e = b->upload(d, t->y, 0, x, BYTES)) || (e = b->wait(d)) || (e = b->wait(t->d[1])))
+        return e;
     return b->graph ? use_graph(t, x) : 0;
 }
 
-/* From start() on; 0 or the error. */
+/* A whole attempt, from start() on; returns 0 or the error. */
 static int try_all(things *t)
 {
     memset(t, 0, sizeof *t);
@@ -102,8 +103,8 @@ static int try_all(things *t)
     return use(t);
 }
 
-/* One try with the n-th call failing (with "+": and all after it), another without stopping in
- * between, and all given back. */
+/* One attempt in which the n-th call fails (`all`: also all later calls), then a second attempt
+ * without stop() in between; everything is released.  True if a call failed. */
 static bool one(int n, bool all, bool fresh)
 {
     char text[16];
@@ -122,7 +123,7 @@ static bool one(int n, bool all, bool fresh)
     if (!e && did && all) fail_msg("%s: no error", reached_text);
     if (!all && did) {
         wb_clear_error();
-        if (!b->count()) unsetenv(faults->variable);     /* or it would count anew */
+        if (!b->count()) unsetenv(faults->variable);     /* a new start would count again */
         if (try_all(&again)) fail_msg("%s: and then: %s", reached_text, wb_error());
         give_back(&again);
     }
@@ -134,7 +135,7 @@ static bool one(int n, bool all, bool fresh)
     return did;
 }
 
-/* Every call in turn, until there is none left to fail. */
+/* The first call fails, then only the second, and so on, until an attempt has fewer calls. */
 void fail_each(const calls_that_fail *calls, bool all, bool fresh, int least)
 {
     int n = 1;
@@ -143,7 +144,7 @@ void fail_each(const calls_that_fail *calls, bool all, bool fresh, int least)
     wb_set_log(listen, NULL);
     while (one(n, all, fresh)) n++;
     print_message("%d calls\n", n - 1);
-    assert_true(n > least);             /* or the test no longer reaches the driver */
+    assert_true(n > least);             /* fewer: the test does not reach the driver */
     unsetenv(faults->variable);
     things t;
     assert_int_equal(try_all(&t), 0);

@@ -9,12 +9,13 @@
 typedef struct {
     const wb__backend *backend;
     const char *variable;               /* "n": the n-th call; "n+": also all later ones */
-    int64_t (*failed)(char text[200]);  /* how many since the last query, and the first */
+    int64_t (*failed)(char text[200]);  /* how many since the last query; text: the first */
     bool (*nothing_left)(void);         /* the driver holds nothing */
 } calls_that_fail;
 
-/* Every call in turn, until there is none left to fail; with `all`: and all after it; `fresh`: the
- * disk has no kernels.  There are more than `least` calls. */
+/* The first call fails, then only the second, and so on, until an attempt has fewer calls.  `all`:
+ * all later calls fail too; `fresh`: the disk has no kernels.  There must be more than `least`
+ * calls. */
 void fail_each(const calls_that_fail *calls, bool all, bool fresh, int least);
 
 extern int without_graph;               /* plans that ran without a graph */

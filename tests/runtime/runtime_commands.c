@@ -1,5 +1,5 @@
-/* The GPU runtime's commands: their order, kernels and what is wrong with them, programs that are
- * kept, lost devices, threads, fork, on a driver in memory (test_gpu.h). */
+/* The GPU runtime's commands, on a driver in host memory (test_gpu.h): their order, kernels and
+ * their errors, the cache of programs, lost devices, threads, fork. */
 #include "by_hand.h"
 #include "test_gpu.h"
 
@@ -7,8 +7,8 @@
 
 /* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
 
-/* A process reads WEBER_DEBUG once, so in one of its own: the launch itself fails, and the error
- * says of what; a graph, which would not, is not made. */
+/* In a process of its own, since a process reads WEBER_DEBUG once.  With `sync` the launch itself
+ * fails, and its error describes the command; a graph could not do this, so none is made. */
 static int sync_goes_wrong(void)
 {
     setenv("WEBER_DEBUG", "sync", 1);
@@ -27,8 +27,8 @@ static int sync_goes_wrong(void)
     wb__graph *graph = NULL;
     if (b->graph(d, &s, &graph) != WB_ERROR_UNSUPPORTED) return 3;
     if (!b->launch(d, k, buffers, NULL, NULL, 0, &one)) return 4;
-    return HAS_FACTS(wb_error(), "memory:0", "sync", "LOST", "5", "copy", "[40000000] f32", "(test)",
-                     "kernel slow", "625000 x 1 x 1", "64 x 1 x 1")
+    return HAS_FACTS(wb_error(), "memory:0", "sync", "LOST", "5", "copy", "[40000000] f32",
+                     "(test)", "kernel slow", "625000 x 1 x 1", "64 x 1 x 1")
                ? 0
                : 5;
 }
@@ -37,10 +37,10 @@ TEST(each_launch_is_waited_for) { assert_int_equal(in_child(sync_goes_wrong), 0)
 
 /* ---- the order of commands ------------------------------------------------------------------- */
 
-/* Once it has started, a child of this process has no device. */
+/* The test before runs in a child, which has no device once the backend has started here. */
 TEST(begins) { assert_int_equal(test_begin(&test_gpu), 0); }
 
-/* Whichever queue runs first: what must wait, waits. */
+/* Commands wait for the commands that they depend on, whichever queue runs first. */
 static void any_order(void)
 {
     static const char *const schedules[] = {"round", "latest", "lazy", "random:1", "random:2"};
@@ -53,11 +53,11 @@ static void any_order(void)
 
 TEST(commands_wait_for_each_other) { gpu_each(any_order); }
 
-/* Batches are uploaded into memory that takes turns, while kernels read those before. */
+/* Batches are uploaded into two blocks in turn while kernels read earlier batches. */
 TEST(uploads_in_turns)
 {
     static const char *const schedules[] = {"latest", "lazy", "random:3"};
-    enum { BATCHES = 40, SIZE = 30000 };        /* 120,000 bytes: not a small one */
+    enum { BATCHES = 40, SIZE = 30000 };        /* 120,000 bytes: not a small upload */
     static float x[SIZE], y[SIZE];
     for (size_t s = 0; s < WB__COUNT(schedules); s++) {
         WORKS(restart("TEST_GPU_SCHEDULE", schedules[s]));
@@ -83,7 +83,7 @@ TEST(uploads_in_turns)
     WORKS(restart("TEST_GPU_SCHEDULE", NULL));
 }
 
-/* Neither an upload nor a launch behind it makes the host wait for kernels before it. */
+/* Neither an upload nor a launch after it makes the host wait for earlier kernels. */
 TEST(nothing_waits)
 {
     const wb_device *d = dev[0];
@@ -165,9 +165,9 @@ TEST(programs_are_kept)
 
 /* ---- lost devices ---------------------------------------------------------------------------- */
 
-/* A kernel that leaves its memory ends the device for this process: that is said, again and
- * again, with the first cause; releases are harmless; the other device works; and so does this
- * one anew. */
+/* A kernel that accesses memory out of bounds makes the device unusable: each later call fails with
+ * the first cause; releases are harmless; the other device works; and so does this device after it
+ * is opened anew. */
 TEST(lost_device)
 {
     const wb_device *d = dev[0];
@@ -209,7 +209,7 @@ TEST(lost_device)
 enum { THREADS = 4, TURNS = 60 };
 static wb__kernel *shared[2];
 
-/* Each has memory of its own; kernels are shared by the threads of a device. */
+/* Each thread has its own memory; the threads of a device share kernels. */
 static void *work(void *argument)
 {
     const int id = (int)(intptr_t)argument;
@@ -264,7 +264,7 @@ static int refused(int status) { return !status || !HAS_FACTS(wb_error(), "forke
 static void *held;
 static wb__kernel *kernel;
 
-/* In a child each call that would need the driver fails, and what only gives back does nothing. */
+/* In a child process each call that needs the driver fails, and releases do nothing. */
 static int child_goes_wrong(void)
 {
     const wb_device *d = dev[0];
@@ -293,7 +293,7 @@ static void forked(void)
     held = take(dev[0], BYTES);
     kernel = prepared(dev[0], STEP_SCALE, N);
     assert_int_equal(in_child(child_goes_wrong), 0);
-    float x[N], y[N];                               /* and here all is as it was */
+    float x[N], y[N];                               /* the parent is not affected */
     fill(x, N, 3);
     WORKS(b->upload(dev[0], held, 0, x, BYTES));
     WORKS(b->download(dev[0], y, held, 0, BYTES));

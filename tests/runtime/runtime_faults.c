@@ -1,4 +1,4 @@
-/* Every call of a driver in memory fails once: see faults_by_call.h. */
+/* Every call of a driver in host memory fails once: see faults_by_call.h and test_gpu.h. */
 #include "faults_by_call.h"
 #include "test_gpu.h"
 
@@ -22,7 +22,7 @@ TEST(once_from_disk)
 {
     without_graph = 0;
     each_kind(false, false);
-    assert_true(without_graph > 4);     /* what cannot be recorded was launched one by one */
+    assert_true(without_graph > 4);     /* plans whose kernels were launched one by one */
 }
 
 TEST(from_there_on)

@@ -1,11 +1,11 @@
-/* Graphs of the GPU runtime, on a driver in memory (test_gpu.h): what is in them, how often the
- * driver is called, what happens when buffers move, and where they cannot be made. */
+/* Graphs of the GPU runtime, on a driver in host memory (test_gpu.h): their commands, the calls of
+ * the driver, buffers at other addresses, and drivers without graphs. */
 #include "by_hand.h"
 #include "test_gpu.h"
 
 #include <pthread.h>
 
-/* ---- what the driver is asked ---------------------------------------------------------------- */
+/* ---- calls of the driver --------------------------------------------------------------------- */
 
 TEST(calls_of_a_step)
 {
@@ -19,7 +19,7 @@ TEST(calls_of_a_step)
     enum { STEPS = 20 };
     for (int i = 0; i < STEPS; i++) run(&m, buffers, i);
     assert_int_equal(gpu_calls("run"), STEPS);
-    assert_int_equal(gpu_calls("launch"), STEPS);     /* the numbers */
+    assert_int_equal(gpu_calls("launch"), STEPS);     /* writes the run-time numbers */
     assert_int_equal(gpu_calls("record"), STEPS);
     assert_int_equal(gpu_calls("record_begin"), 0);
     assert_int_equal(gpu_calls("allocate"), 0);
@@ -30,7 +30,7 @@ TEST(calls_of_a_step)
     assert_int_equal(gpu_graphs(), 0);
 }
 
-/* The pieces of a step are one kernel: recorded are it and the two of the other step. */
+/* The parts of a step are one launch; this one and the two of the other step are recorded. */
 TEST(pieces_are_one_kernel)
 {
     void *buffers[BUFFERS];
@@ -44,11 +44,12 @@ TEST(pieces_are_one_kernel)
     release_all(dev[0], buffers);
 }
 
-/* ---- buffers that move ----------------------------------------------------------------------- */
+/* ---- buffers at other addresses -------------------------------------------------------------- */
 
 static int64_t captures(void) { return gpu_calls("record_begin"); }
 
-/* Few places take turns: each has its instance.  Many: one has memory of its own. */
+/* With few sets of addresses in turn each has its own graph; with many, one graph has its own
+ * memory, to and from which the buffers are copied. */
 TEST(places)
 {
     enum { PLACES = 23, BATCHES = 8 };
@@ -85,9 +86,9 @@ TEST(places)
         run_right(&m, buffers, (float)turn, turn);
     }
     assert_int_equal(captures(), 18);
-    assert_true(memory_of(dev[0]).used >= used + (int64_t)kinds[ARENA].bytes);     /* its own */
+    assert_true(memory_of(dev[0]).used >= used + (int64_t)kinds[ARENA].bytes);
     assert_true(memory_of(dev[0]).peak >= memory_of(dev[0]).used);
-    for (int i = 1; i < 4; i++) {               /* a variable: what was recorded is of no use */
+    for (int i = 1; i < 4; i++) {               /* a variable at a new address: recorded again */
         buffers[VARIABLE] = all[i][VARIABLE];
         for (int turn = 0; turn < 3; turn++) run_right(&m, buffers, (float)turn, 4);
         assert_int_equal(captures(), 18 + i);
@@ -97,8 +98,8 @@ TEST(places)
     assert_int_equal(memory_of(dev[0]).used, 0);
 }
 
-/* Models of one shape take turns, more of them than there are instances: recording does not go
- * on. */
+/* More models of one shape run in turn than a plan has graphs: runs do not record again and
+ * again. */
 TEST(many_models)
 {
     enum { MODELS = 20, TURNS = 40 };
@@ -116,7 +117,8 @@ TEST(many_models)
     assert_int_equal(memory_of(dev[0]).used, 0);
 }
 
-/* Memory of its own is not to be had: it is recorded anew, though not every time, and right. */
+/* No memory is left for a graph of its own: plans are recorded again, but not in every run, and
+ * the results are right. */
 TEST(places_without_memory)
 {
     enum { PLACES = 20 };
@@ -136,7 +138,7 @@ TEST(places_without_memory)
     WORKS(restart("WEBER_MEMORY_LIMIT", NULL));
 }
 
-/* Uploads for the next runs go on while runs are waiting: each sees its own. */
+/* Inputs of later runs are uploaded while earlier runs are queued: each run reads its own input. */
 TEST(uploads_between_runs)
 {
     static const char *const schedules[] = {"round", "latest", "lazy", "random:5"};
@@ -179,7 +181,8 @@ static void *work(void *argument)
     void *buffers[BUFFERS];
     float x[N], y[N];
     intptr_t wrong = 0;
-    for (int i = 0; i < BUFFERS; i++) wrong |= !(buffers[i] = b->allocate(shared.d, kinds[i].bytes));
+    for (int i = 0; i < BUFFERS; i++)
+        wrong |= !(buffers[i] = b->allocate(shared.d, kinds[i].bytes));
     for (int turn = 0; turn < 40 && !wrong; turn++) {
         const wb__number n = {.f = id + turn};
         fill(x, N, (float)(id * 10 + turn));
@@ -209,9 +212,10 @@ TEST(threads)
     unmake(&shared);
 }
 
-/* ---- where there is none --------------------------------------------------------------------- */
+/* ---- without graphs -------------------------------------------------------------------------- */
 
-/* Switched off, or beside WEBER_DEBUG=sync, which a process reads once and another test tries. */
+/* The driver cannot record commands.  runtime_commands.c tests WEBER_DEBUG=sync, with which there
+ * are no graphs either. */
 TEST(without)
 {
     WORKS(restart("TEST_GPU_GRAPHS", "0"));

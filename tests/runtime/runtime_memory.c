@@ -1,5 +1,5 @@
-/* The GPU runtime's memory: starting and choosing devices, the cache and its limits, copies between
- * host and devices, on a driver in memory (test_gpu.h). */
+/* The GPU runtime's memory, on a driver in host memory (test_gpu.h): starting and choosing devices,
+ * the cache and its limits, copies between host and devices. */
 #include "by_hand.h"
 #include "test_gpu.h"
 
@@ -12,14 +12,14 @@ TEST(nothing_there)
     assert_int_equal(CHILD(&test_gpu, "TEST_GPU_FAIL", "2", "memory", "find", "FAILS", "2"), 0);
 }
 
-/* Once it has started, a child of this process has no device. */
+/* The test before runs in a child, which has no device once the backend has started here. */
 TEST(begins) { assert_int_equal(test_begin(&test_gpu), 0); }
 
-/* To look at devices is not to open them; a processor comes last. */
+/* Listing devices does not open them; a processor is the last one. */
 TEST(devices)
 {
     gpu_forget();
-    assert_int_equal(b->start(), 0);            /* once more: nothing */
+    assert_int_equal(b->start(), 0);            /* a second start does nothing */
     assert_int_equal(b->count(), 2);
     assert_null(b->device(2));
     assert_null(b->device(-1));
@@ -28,7 +28,7 @@ TEST(devices)
         assert_int_equal(dev[i]->ordinal, i);
         assert_string_equal(dev[i]->name, i ? "device 0 in memory" : "device 1 in memory");
         for (int t = 0; t < WB_DTYPE_COUNT; t++) assert_true(b->has_dtype(dev[i], (wb_dtype)t));
-        assert_int_equal(b->wait(dev[i]), 0);   /* though nothing was asked of it yet */
+        assert_int_equal(b->wait(dev[i]), 0);   /* no command was launched yet */
         assert_int_equal(memory_of(dev[i]).total, (int64_t)4 << 30);
     }
     assert_int_equal(gpu_calls(NULL), 0);
@@ -54,7 +54,7 @@ TEST(choice_of_devices)
     assert_int_equal(b->count(), 2);
 }
 
-/* What a kernel may not have is an error of ours, not of the driver's. */
+/* The runtime, not the driver, reports a kernel with too many buffers or bytes of arguments. */
 TEST(limits_of_launches)
 {
     static const struct { const char *name, *value; } limits[] = {{"TEST_GPU_BUFFERS", "1"},
@@ -72,7 +72,8 @@ TEST(limits_of_launches)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Of what was released the last is taken first; of objects the first. */
+/* The cache returns the block that was released last; if memory is objects, the one released
+ * first. */
 static void cache(void)
 {
     const wb_device *d = dev[0];
@@ -89,7 +90,7 @@ static void cache(void)
     assert_int_equal(memory_of(d).used, 0);
     assert_int_equal(memory_of(d).cached, m.used);
     assert_int_equal(memory_of(d).peak, m.peak);
-    assert_ptr_equal(take(d, 1001), one);       /* of the same class */
+    assert_ptr_equal(take(d, 1001), one);       /* of the same size class */
     void *third = take(d, 100000);
     assert_ptr_not_equal(third, two);
     assert_ptr_equal(take(d, 999), two);
@@ -118,7 +119,7 @@ TEST(no_bytes)
     b->release(dev[0], none, 0);
 }
 
-/* Every size around the borders of classes can be written from end to end. */
+/* Blocks of every size near the borders of size classes can be written from end to end. */
 static void sizes(void)
 {
     unsigned char *x = malloc(80000), *y = malloc(80000);
@@ -152,18 +153,18 @@ TEST(limit)
     assert_true(n == 9 || n == 10);             /* sizes are rounded up by an eighth at most */
     EXPECT_ERROR(wb_error_code(), WB_ERROR_MEMORY, "memory:0", "97.7 KiB", "1.0 MiB",
                  "WEBER_MEMORY_LIMIT");
-    void *other = take(dev[1], 1000000);        /* the limit is each device's */
+    void *other = take(dev[1], 1000000);        /* each device has the limit */
     b->release(dev[1], other, 1000000);
-    b->release(dev[0], held[--n], 100000);      /* and the program goes on */
+    b->release(dev[0], held[--n], 100000);      /* then an allocation succeeds again */
     assert_non_null(held[n] = b->allocate(dev[0], 100000));
     n++;
     while (n) b->release(dev[0], held[--n], 100000);
     assert_true(memory_of(dev[0]).cached >= 900000);
-    void *large = take(dev[0], 1000000);        /* in other sizes: it is given back */
+    void *large = take(dev[0], 1000000);        /* cached blocks of other sizes are freed */
     assert_int_equal(memory_of(dev[0]).cached, 0);
     assert_true(memory_of(dev[0]).used <= 1 << 20);
     b->release(dev[0], large, 1000000);
-    large = take(dev[0], 1 << 20);              /* all there is */
+    large = take(dev[0], 1 << 20);              /* all that the limit allows */
     EXPECT_NONE(b->allocate(dev[0], 1), "1");
     b->release(dev[0], large, 1 << 20);
     EXPECT_NONE(b->allocate(dev[0], (1 << 20) + 1), "memory:0");
@@ -205,7 +206,8 @@ TEST(copies_of_the_host) { gpu_each(transfers); }
 
 TEST(copies_between_devices) { gpu_each(copies); }
 
-/* The engine takes the way by the host. */
+/* Devices that cannot copy from each other: copy is unsupported, and the engine copies through the
+ * host. */
 static void apart(void)
 {
     if (!getenv("TEST_GPU_OBJECTS")) return;

@@ -4,16 +4,16 @@
 static const char *const codes[] = {"NOTHING", "NO_MEMORY", "FAILS", "NO_SUCH_NAME", "BAD_IMAGE",
                                     "LOST"};
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- objects and their counts ---------------------------------------------------------------- */
 
-static const char *const kind_names[] = {"events", "programs", "kernels", "pinned blocks", "recordings",
-                                         "graphs", "blocks", "open devices"};
+static const char *const kind_names[] = {"events",     "programs", "kernels", "pinned blocks",
+                                         "recordings", "graphs",   "blocks",  "open devices"};
 static _Atomic int64_t alive[KINDS], wrong;
 static char first_wrong[200];
 
 machine gpu_places[2];
 block *gpu_memory;
-static _Thread_local machine *entered[8];        /* the last is current */
+static _Thread_local machine *entered[8];        /* a stack of devices; the last is current */
 static _Thread_local int depth;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -55,7 +55,7 @@ static int64_t number(const char *name, int64_t otherwise)
     return gpu_variable(name) ? atoll(gpu_variable(name)) : otherwise;
 }
 
-/* With the lock: 0, or the code with which this call fails. */
+/* Counts a call; returns 0 or the code with which it fails.  The caller holds the lock. */
 static int counted(const char *name)
 {
     int i = 0;
@@ -70,7 +70,7 @@ static int counted(const char *name)
     return CODE_FAILS;
 }
 
-/* Takes the lock, which `leave_call` gives back with the call's code. */
+/* Takes the lock, which end_call releases. */
 static int begin_call(const char *name, const machine *d)
 {
     pthread_mutex_lock(&lock);
@@ -232,9 +232,9 @@ static int error_kind(int code)
            : code == CODE_LOST ? WB__GPU_ERROR_LOST : 0;
 }
 
-static void error_text(wb__gpu_device *d, int code, char *text, size_t room)
+static void error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
-    if (code == CODE_IMAGE) snprintf(text, room, "%s does not know it", d ? d->name : "nobody");
+    if (code == CODE_IMAGE) snprintf(text, capacity, "%s does not know it", d ? d->name : "nobody");
 }
 
 /* ---- memory and transfers -------------------------------------------------------------------- */
@@ -243,7 +243,7 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 {
     int code = begin_call("allocate", of(d));
     if (!code && of(d)->used + bytes > (size_t)d->total) {
-        gpu_run_queue(queue_of(d, WB__GPU_COMPUTE));        /* what is being given back */
+        gpu_run_queue(queue_of(d, WB__GPU_COMPUTE));        /* runs the queued frees */
         if (of(d)->used + bytes > (size_t)d->total) code = CODE_MEMORY;
     }
     if (!code) {
@@ -299,7 +299,7 @@ static bool is_pinned(const unsigned char *at, size_t bytes)
     return false;
 }
 
-/* What is not pinned is there when the call ends. */
+/* Queues a copy; a copy whose host memory is not pinned has run when the call returns. */
 static int move(const char *name, wb__gpu_device *d, wb__gpu_queue q, unsigned char *to,
                 const unsigned char *from, size_t bytes, const void *host, bool wait)
 {
@@ -342,11 +342,11 @@ static void mark(queue *q, event *e)
     gpu_put(q, (command){.action = MARK, .ticket = e->last});
 }
 
-/* The event that a command makes, where it is wanted. */
+/* The event of a command, if the caller asks for it. */
 static void make_event(queue *q, void **wanted)
 {
     if (!wanted) return;
-    if (!gpu_driver.objects) is_wrong("an event is wanted");
+    if (!gpu_driver.objects) is_wrong("an event is asked for");
     *wanted = made(EVENTS, sizeof(event));
     mark(q, *wanted);
 }
@@ -407,16 +407,16 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-static bool options(wb__gpu_device *d, int flags, char *text, size_t room)
+static bool options(wb__gpu_device *d, int flags, char *text, size_t capacity)
 {
     (void)flags;
     const int code = end_call(begin_call("options", NULL));
     if (code) fails(d, code, "the compiler");
-    snprintf(text, room, "-plain");
+    snprintf(text, capacity, "-plain");
     return !code;
 }
 
-/* Which of the texts it is, and for wb_put how many words it takes. */
+/* The program of a kernel text; wb_put's text also has its number of words. */
 static program *program_of(wb__gpu_device *d, const char *text)
 {
     const char *words = strstr(text, "uint words[");
@@ -519,7 +519,7 @@ static int launch_on(wb__gpu_device *d, wb__gpu_queue q, void *f, const uint32_t
             memcpy(l->f.bound[i], arguments[i], l->f.bytes[i]);
         if (l->f.program->device != of(d)) is_wrong("launch: a kernel of another device");
         if (q == WB__GPU_RECORDING) {
-            if (!g || !wb__reserve(&g->launch, &g->room, g->n + 1, sizeof *g->launch)) abort();
+            if (!g || !wb__reserve(&g->launch, &g->capacity, g->n + 1, sizeof *g->launch)) abort();
             g->launch[g->n++] = l;
         } else {
             gpu_put(queue_of(d, q), (command){.action = RUN, .launch = l});
@@ -537,7 +537,7 @@ static int record_begin(wb__gpu_device *d)
 
 static void drop_recorded(void *g) { GIVEN_BACK(alive[RECORDED]--; gpu_drop_graph(g)); }
 
-/* Where it fails, the recording has gpu_ended all the same. */
+/* Also if the call fails, the recording has ended. */
 static int record_end(wb__gpu_device *d, void **g)
 {
     *g = of(d)->recording;

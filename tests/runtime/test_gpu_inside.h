@@ -1,4 +1,4 @@
-/* What test_gpu.c, the driver, and test_gpu_run.c, which runs what is on its queues, share. */
+/* Declarations that test_gpu.c, the driver, and test_gpu_run.c, which runs its queues, share. */
 #ifndef TEST_GPU_INSIDE_H
 #define TEST_GPU_INSIDE_H
 
@@ -18,16 +18,16 @@ typedef struct block {
     struct machine *device;
     unsigned char *data;
     size_t bytes;
-    bool there;                         /* the compute queue came to its allocation */
+    bool there;                         /* the compute queue has run its allocation */
     struct block *next;
 } block;
 
 typedef struct {
     test_step step;
     char *text;
-    size_t words;                       /* that wb_put takes */
+    size_t words;                       /* of wb_put: the words of its arguments */
     struct machine *device;
-    struct function *functions;         /* that go with it */
+    struct function *functions;         /* freed with the program */
 } program;
 typedef struct function {
     struct function *next;
@@ -40,12 +40,12 @@ typedef struct function {
 } function;
 
 typedef struct {
-    function f;                         /* with its arguments */
+    function f;                         /* a copy, with the bound arguments */
     uint32_t groups, items;
     struct machine *device;
 } launched;
 
-typedef struct { int users, n, room; launched **launch; } graph;
+typedef struct { int users, n, capacity; launched **launch; } graph;
 
 typedef enum { RUN, COPY, MARK, WAIT, MAKE, FREE, REPLAY } action;
 typedef struct command {
@@ -55,7 +55,7 @@ typedef struct command {
     block *block;
     graph *graph;
     unsigned char *to;
-    const unsigned char *from, *host;   /* which of both is the host's; or NULL */
+    const unsigned char *from, *host;   /* host: `to` or `from` if in host memory, or NULL */
     size_t bytes;
     struct command *next;
 } command;
@@ -65,29 +65,30 @@ typedef struct machine {
     wb__gpu_device gpu;
     queue queues[WB__GPU_QUEUES];
     graph *recording;
-    int fault;                          /* what every call returns from now on */
+    int fault;                          /* not 0: the code that every call returns */
     size_t used;
 } machine;
 
 extern wb__gpu_driver gpu_driver;
 extern machine gpu_places[2];
-extern block *gpu_memory;               /* all that was not given back */
+extern block *gpu_memory;               /* a list of all blocks that were not freed */
 
-/* Something of a kind is not there any more. */
+/* Frees an object and counts it as freed. */
 void gpu_ended(kind k, void *p);
-/* Of the environment; NULL: not set, or empty. */
+/* The value of an environment variable; NULL: not set, or empty. */
 const char *gpu_variable(const char *name);
 
-/* ---- test_gpu_run.c: all with the lock ------------------------------------------------------- */
+/* ---- test_gpu_run.c: the caller holds the lock ----------------------------------------------- */
 
-/* `bytes` from a place of a device's memory on, as a handle names it; NULL: it is not there. */
+/* The host address of `bytes` bytes of device memory, `from` bytes after the handle `at`; NULL: no
+ * block has them. */
 unsigned char *gpu_reach(uint64_t at, size_t from, size_t bytes);
 void gpu_drop_ticket(ticket *t);
 void gpu_drop_graph(graph *g);
 void gpu_put(queue *q, command c);
-/* Runs one command: of the queue that is wanted, or that it waits for, where the schedule is
- * lazy. */
-void gpu_run_one(queue *wanted);
+/* Runs one command.  With the lazy schedule it is a command of the queue `awaited`, or of a queue
+ * whose event that queue waits for. */
+void gpu_run_one(queue *awaited);
 void gpu_run_queue(queue *q);
 
 #endif

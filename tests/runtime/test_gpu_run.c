@@ -1,4 +1,4 @@
-/* The memory of test_gpu.h's devices, their kernels, and who runs next. */
+/* The memory of test_gpu.h's devices, their kernels, and their queues. */
 #include "test_gpu_inside.h"
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -6,8 +6,9 @@
 unsigned char *gpu_reach(uint64_t at, size_t from, size_t bytes)
 {
     for (const block *m = gpu_memory; m; m = m->next) {
-        const size_t begins = gpu_driver.objects ? (uint64_t)(uintptr_t)m == at ? from : m->bytes + 1
-                                             : at + from - (uint64_t)(uintptr_t)m->data;
+        const size_t begins = !gpu_driver.objects ? at + from - (uint64_t)(uintptr_t)m->data
+                              : (uint64_t)(uintptr_t)m == at ? from
+                                                             : m->bytes + 1;
         if (begins <= m->bytes && bytes <= m->bytes - begins) return m->data + begins;
     }
     return NULL;
@@ -32,7 +33,7 @@ static bool is_there(const unsigned char *data)
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* An element of a kernel's buffer; one that is not in the device's memory ends the device. */
+/* An element of a kernel's buffer; an access out of bounds makes the device unusable. */
 static float *element(const launched *l, int buffer, uint64_t i)
 {
     static float nowhere;
@@ -74,7 +75,8 @@ static void run_groups(const launched *l, uint64_t first, uint64_t n)
     }
 }
 
-/* A table of rows, each with the addresses of the buffers, the struct and its first group. */
+/* One launch of a table of rows: each has its buffers' addresses, its arguments and its first
+ * group. */
 static void run_table(const launched *l)
 {
     typedef struct { uint64_t at[2]; test_args a; uint32_t first, unused; } row;
@@ -93,7 +95,7 @@ static void run_table(const launched *l)
     }
 }
 
-/* Words to their gpu_places, as table.c lists them. */
+/* Writes each word to its position, as table.c lists them. */
 static void run_put(const launched *l)
 {
     struct { uint32_t n, from, word, unused; } head;
@@ -153,7 +155,7 @@ void gpu_put(queue *q, command c)
 static void run_copy(const queue *q, const command *c)
 {
     if ((c->to != c->host && !is_there(c->to)) || (c->from != c->host && !is_there(c->from)))
-        q->device->fault = CODE_LOST;   /* or, where all calls fail, given back too early */
+        q->device->fault = CODE_LOST;   /* the memory is not allocated, or freed */
     else memmove(c->to, c->from, c->bytes);
 }
 
@@ -192,20 +194,21 @@ static int pick(int n)
     const char *how = gpu_variable("TEST_GPU_SCHEDULE");
     if (how && !strcmp(how, "latest")) return n - 1;
     if (!how || strncmp(how, "random", 6)) return (int)(++turn % (uint64_t)n);
-    state = (state ? state : strtoull(how + 7, NULL, 10)) * 6364136223846793005u + 1442695040888963407u;
+    state = (state ? state : strtoull(how + 7, NULL, 10)) * 6364136223846793005u +
+            1442695040888963407u;
     return (int)((state >> 33) % (uint64_t)n);
 }
 
-void gpu_run_one(queue *wanted)
+void gpu_run_one(queue *awaited)
 {
     queue *ready[2 * WB__GPU_QUEUES];
     int n = 0;
     const char *how = gpu_variable("TEST_GPU_SCHEDULE");
     if (how && !strcmp(how, "lazy"))
-        for (; n < 2 * WB__GPU_QUEUES && !is_ready(wanted); n++)
-            wanted = wanted->first->ticket->queue;
+        for (; n < 2 * WB__GPU_QUEUES && !is_ready(awaited); n++)
+            awaited = awaited->first->ticket->queue;
     if (how && !strcmp(how, "lazy")) {
-        run_first(wanted);
+        run_first(awaited);
         return;
     }
     for (int d = 0; d < 2; d++)
