@@ -71,18 +71,22 @@ NAMED = [
     ("wb_tuple(" + ", ".join(["m"] * 40) + ");", "at_most_32_arguments", "wb_tuple(" + ", ".join(["m"] * 32) + ");"),
     ("typedef struct { wb_layer *m; double g; } A; WB_FUNCTOR(A, m, g)", "fields_are_tensors_layers_and_trees",
      "typedef struct { wb_layer *m; wb_tensor *const x; double g; } A; WB_FUNCTOR(A, m, x) A a = {m, x, 1}; wb_struct(A, &a);"),
+    ("typedef struct { wb_layer *m; } A; WB_FUNCTOR(A, m) double b; wb_struct(A, &b);", "A|double",
+     "typedef struct { wb_layer *m; } A; WB_FUNCTOR(A, m) A a = {m}; const A b = a; wb_tree *t = wb_struct(A, &b); wb_struct_get(A, t, &a);"),
     ("typedef struct { wb_layer *m[3]; } A; WB_FUNCTOR(A, m)", "fields_are_tensors_layers_and_trees",
      "typedef struct { wb_tree *m; } A; WB_FUNCTOR(A, m) A a = {wb_tuple(x)}; wb_struct(A, &a);"),
 ]
 CXX = [
     ("wb_MaxPool(3, 2);", "wb_MaxPool({3}); wb_MaxPool({3, 2});"),
     ("wb_Conv(1, 6, 5, wb_relu);", "wb_Conv(1, 6, {5, 5}, wb_relu); wb_Conv(1, 6, {5});"),
-    ("wb_sum(x, 1);", "wb_reduce_options o = {}; o.axes = {1}; wb_sum(x, o);"),
+    ("wb_sum(x, 1.5);", "wb_sum(x, 1); wb_sum(x, {0, -1}); wb_reduce_options o = {}; o.axes = {1}; wb_sum(x, o);"),
     ("wb_load_csv(p, true);", "wb_load_csv_options o = {}; o.header = true; wb_load_csv(p, o);"),
     ("wb_tuple(l);", "wb_tuple(x, m, wb_tuple(x));"),
     ("wb_zeros(2, WB_F64);", "wb_zeros(2, 3); wb_reshape(x, 6L, -1);"),
     ("wb_ones(2.5);", "wb_at(x, 1, 2);"),
     ("struct A { wb_layer *m; double g; }; WB_FUNCTOR(A, m, g)", "struct A { wb_layer *m; double g; }; WB_FUNCTOR(A, m) A a = {m, 1}; wb_struct(A, &a);"),
+    ("wb_train(f, m, l, s, 2.5);", "wb_train(f, m, l, s, {}); wb_Adam({}); wb_dataloader(d, {});"),
+    ("struct A { wb_layer *m; }; WB_FUNCTOR(A, m) double b; wb_struct(A, &b);", "struct A { wb_layer *m; }; WB_FUNCTOR(A, m) A a = {m}; wb_struct(A, &a);"),
     ("wb_train(f, m, l, s, 5, true);", "wb_train_options o; o.epochs = 5; wb_train(f, m, l, s, o); wb_train(f, m, l, s, 5, o);"),
     ("wb_Adam(0.1, 0.9);", "wb_Rule_options o; o.beta = {0.0, 0.5}; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
 ]

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus
-#include <array>
 #include <initializer_list>
 #endif
 
@@ -121,14 +120,20 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 #define WB_GET_(T, ...) WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), __VA_ARGS__)
 #define WB_GET_WITH_(T, text, ...) \
     &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
-#define WB_TEXT_(...) #__VA_ARGS__
+#define WB_TEXT_(...) WB_WRITTEN_ #__VA_ARGS__
 #else
-#define WB_OPTIONS_HEAD(T) size_t size = sizeof(T); const char *given = WB_ALL_;
+/* A size that no number in braces becomes: {0} is a list, not a struct of options. */
+struct wb_size_ {
+    size_t value;
+    constexpr explicit wb_size_(size_t size) : value(size) {}
+};
+#define WB_OPTIONS_HEAD(T) wb_size_ size = wb_size_(sizeof(T)); const char *given = WB_ALL_;
 #define WB_IS(value) = value
 #define WB_REQUIRED = {}
 #define WB_BY_PLACE char by_place_ = 0;
 #define WB_NO_MORE
 #endif
+#define WB_WRITTEN_ "="             /* begins the text of a macro */
 #define WB_ALL_ "*"                 /* as .given: every field is meant as it is */
 #define WB_DEFAULT (-2.0e-300)      /* a number of a rule: the default of the rule */
 

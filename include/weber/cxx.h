@@ -95,13 +95,27 @@ inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
     wb_ints_set(list.list, n, values);
 }
 
-/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  Those of int exist for 0, which would
- * otherwise be a null pointer too. */
-#define WB_NUMBERS_(name)                                                               \
-    inline wb_tensor *name(wb_tensor *x, double y) { return name(x, wb_scalar(y)); }    \
-    inline wb_tensor *name(double x, wb_tensor *y) { return name(wb_scalar(x), y); }    \
-    inline wb_tensor *name(wb_tensor *x, int y) { return name(x, wb_scalar(y)); }       \
-    inline wb_tensor *name(int x, wb_tensor *y) { return name(wb_scalar(x), y); }
+/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  Templates, so that 0 is a number and no
+ * null pointer. */
+template <class N, class R> using wb_if_number_ =
+    typename std::enable_if<std::is_arithmetic<N>::value, R>::type;
+template <class N, class R> using wb_if_integer_ =
+    typename std::enable_if<std::is_integral<N>::value, R>::type;
+template <class N> inline wb_if_number_<N, wb_tensor *> wb_number_(N x)
+{
+    if constexpr (std::is_floating_point<N>::value) return wb_scalar(double(x));
+    else if constexpr (std::is_signed<N>::value) return wb_scalar_int(int64_t(x));
+    else return wb_scalar_int(x > uint64_t(INT64_MAX) ? INT64_MAX : int64_t(x));
+}
+#define WB_NUMBERS_(name)                                                                       \
+    template <class N> inline wb_if_number_<N, wb_tensor *> name(wb_tensor *x, N y)             \
+    {                                                                                           \
+        return name(x, wb_number_(y));                                                          \
+    }                                                                                           \
+    template <class N> inline wb_if_number_<N, wb_tensor *> name(N x, wb_tensor *y)             \
+    {                                                                                           \
+        return name(wb_number_(x), y);                                                          \
+    }
 WB_NUMBERS_(wb_add)
 WB_NUMBERS_(wb_sub)
 WB_NUMBERS_(wb_mul)
@@ -116,32 +130,29 @@ WB_NUMBERS_(wb_le)
 WB_NUMBERS_(wb_gt)
 WB_NUMBERS_(wb_ge)
 #undef WB_NUMBERS_
-inline wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, double y)
+template <class N> inline wb_if_number_<N, wb_tensor *> wb_where(wb_tensor *c, wb_tensor *x, N y)
 {
-    return wb_where(condition, x, wb_scalar(y));
+    return wb_where(c, x, wb_number_(y));
 }
-inline wb_tensor *wb_where(wb_tensor *condition, double x, wb_tensor *y)
+template <class N> inline wb_if_number_<N, wb_tensor *> wb_where(wb_tensor *c, N x, wb_tensor *y)
 {
-    return wb_where(condition, wb_scalar(x), y);
+    return wb_where(c, wb_number_(x), y);
 }
-inline wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, int y)
+template <class N, class M>
+inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_where(wb_tensor *c, N x, M y)
 {
-    return wb_where(condition, x, wb_scalar(y));
-}
-inline wb_tensor *wb_where(wb_tensor *condition, int x, wb_tensor *y)
-{
-    return wb_where(condition, wb_scalar(x), y);
-}
-inline wb_tensor *wb_where(wb_tensor *condition, int x, int y)
-{
-    return wb_where(condition, wb_scalar(x), wb_scalar(y));
-}
-inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
-{
-    return wb_where(condition, wb_scalar(x), wb_scalar(y));
+    return wb_where(c, wb_number_(x), wb_number_(y));
 }
 
-/* wb_sum(x), wb_sum(x, {0, -1}), wb_sum(x, options). */
+/* {0, -1}, but not the {.axes = {0, -1}} of wb_reduce_options. */
+struct wb_axes_ {
+    wb_ints list;
+    template <class I, class... J, class = wb_if_integer_<I, void>>
+    wb_axes_(I first, J... more) : list{int64_t(first), int64_t(more)...}
+    {
+    }
+};
+/* wb_sum(x), wb_sum(x, 1), wb_sum(x, {0, -1}), wb_sum(x, options). */
 #define WB_REDUCTION_(name)                                                 \
     inline wb_tensor *name(wb_tensor *x, wb_reduce_options o)               \
     {                                                                       \
@@ -151,11 +162,11 @@ inline wb_tensor *wb_where(wb_tensor *condition, double x, double y)
     {                                                                       \
         return name##_with(x, nullptr);                                     \
     }                                                                       \
-    inline wb_tensor *name(wb_tensor *x, std::initializer_list<int64_t> axes)     \
+    inline wb_tensor *name(wb_tensor *x, wb_axes_ axes)                     \
     {                                                                       \
-        wb_reduce_options o = {};                                           \
-        o.axes = axes;                                                      \
-        return name##_with(x, &o);                                \
+        wb_reduce_options o;                                                \
+        o.axes = axes.list;                                                 \
+        return name##_with(x, &o);                                          \
     }
 WB_REDUCTION_(wb_sum)
 WB_REDUCTION_(wb_mean)
@@ -287,10 +298,11 @@ inline wb_layer *wb_MultiHeadAttention(int64_t dim, wb_MultiHeadAttention_option
     o.dim = dim;
     return wb_MultiHeadAttention_with(&o);
 }
-inline wb_layer *wb_MultiHeadAttention(int64_t dim, int64_t heads,
-                                       wb_MultiHeadAttention_options o = {})
+template <class I>
+inline wb_if_integer_<I, wb_layer *> wb_MultiHeadAttention(int64_t dim, I heads,
+                                                           wb_MultiHeadAttention_options o = {})
 {
-    o.heads = heads;
+    o.heads = int64_t(heads);
     return wb_MultiHeadAttention(dim, o);
 }
 
@@ -352,13 +364,14 @@ inline wb_loader *wb_dataloader(wb_dataset *d, wb_dataloader_options o = {})
 {
     return wb_dataloader_with(d, &o);
 }
-inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize, wb_dataloader_options o = {})
+template <class I> inline wb_if_integer_<I, wb_loader *>
+wb_dataloader(wb_dataset *d, I batchsize, wb_dataloader_options o = {})
 {
-    o.batchsize = batchsize;
+    o.batchsize = int64_t(batchsize);
     return wb_dataloader_with(d, &o);
 }
-inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize, bool shuffle,
-                                wb_dataloader_options o = {})
+template <class I> inline wb_if_integer_<I, wb_loader *>
+wb_dataloader(wb_dataset *d, I batchsize, bool shuffle, wb_dataloader_options o = {})
 {
     o.shuffle = shuffle;
     return wb_dataloader(d, batchsize, o);
@@ -366,11 +379,13 @@ inline wb_loader *wb_dataloader(wb_dataset *d, int64_t batchsize, bool shuffle,
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-#define WB_RULE_(name, number)                                                          \
-    inline wb_rule *name(double number = WB_DEFAULT, wb_Rule_options o = {})            \
-    {                                                                                   \
-        if (number != WB_DEFAULT) o.number = number;                                    \
-        return name##_with(&o);                                               \
+#define WB_RULE_(name, number)                                                                  \
+    inline wb_rule *name(wb_Rule_options o = {}) { return name##_with(&o); }                    \
+    template <class N>                                                                          \
+    inline wb_if_number_<N, wb_rule *> name(N number, wb_Rule_options o = {})                   \
+    {                                                                                           \
+        o.number = double(number);                                                              \
+        return name##_with(&o);                                                                 \
     }
 WB_RULE_(wb_Descent, eta)
 WB_RULE_(wb_Momentum, eta)
@@ -390,9 +405,11 @@ inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {
 {
     return wb_setup_with(rule, model, &o);
 }
-inline int wb_adjust(wb_opt_state *state, double eta = WB_DEFAULT, wb_Rule_options o = {})
+inline int wb_adjust(wb_opt_state *state, wb_Rule_options o) { return wb_adjust_with(state, &o); }
+template <class N>
+inline wb_if_number_<N, int> wb_adjust(wb_opt_state *state, N eta, wb_Rule_options o = {})
 {
-    if (eta != WB_DEFAULT) o.eta = eta;
+    o.eta = double(eta);
     return wb_adjust_with(state, &o);
 }
 inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads)
@@ -404,10 +421,11 @@ inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state
 {
     return wb_train_with(loss, model, data, state, &o);
 }
-inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
-                    int epochs, wb_train_options o = {})
+template <class I> inline wb_if_integer_<I, int>
+wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, I epochs,
+         wb_train_options o = {})
 {
-    o.epochs = epochs;
+    o.epochs = int(epochs);
     return wb_train_with(loss, model, data, state, &o);
 }
 

@@ -23,7 +23,7 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 #ifndef __cplusplus
 /** wb_call(layer, x) or wb_call(layer, q, k, v). */
 #define wb_call(layer, ...) \
-    wb_call_array((layer), WB_NARGS_(__VA_ARGS__), (wb_tensor *[]){__VA_ARGS__})
+    wb_call_array((layer), WB_TENSORS_(__VA_ARGS__))
 #endif
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
@@ -422,8 +422,15 @@ WB_API void *wb_opaque_get(wb_tree *tree);
     static const wb_field T##_wb_fields[] = {WB_EACH_WITH_(WB_FIELD_, T, __VA_ARGS__)};         \
     static const wb_struct_type T##_wb_type =                                                   \
         {#T, sizeof(T), WB_NARGS_(__VA_ARGS__), T##_wb_fields};
-#define wb_struct(T, p) wb_struct_typed(&T##_wb_type, (p))
-#define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), (p))
+#ifndef __cplusplus
+#define wb_struct(T, p) \
+    wb_struct_typed(&T##_wb_type, _Generic((p), T *: (p), const T *: (p)))
+#define wb_struct_get(T, tree, p) \
+    wb_struct_get_typed(&T##_wb_type, (tree), _Generic((p), T *: (p)))
+#else
+#define wb_struct(T, p) wb_struct_typed(&T##_wb_type, static_cast<const T *>(p))
+#define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), static_cast<T *>(p))
+#endif
 
 #ifdef __cplusplus
 }

@@ -138,9 +138,16 @@ WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);
 #define WB_OPERAND_(x) WB_ONCE_(WB_OPERAND_OF_, x, )
 #define WB_OPERAND_OF_(x, _)                                                                \
     _Generic(x, wb_tensor *: wb_operand_, void *: wb_operand_,                              \
+        long: wb_whole_, long long: wb_whole_, unsigned long: wb_natural_,                  \
+        unsigned long long: wb_natural_,                                                    \
         default: wb_this_takes_a_tensor_or_a_number)(x)
 static inline wb_tensor *wb_operand_(wb_tensor *x) { return x; }
 static inline wb_tensor *wb_this_takes_a_tensor_or_a_number(double x) { return wb_scalar(x); }
+static inline wb_tensor *wb_whole_(int64_t x) { return wb_scalar_int(x); }
+static inline wb_tensor *wb_natural_(uint64_t x)
+{
+    return wb_scalar_int(x > INT64_MAX ? INT64_MAX : (int64_t)x);
+}
 #define wb_add(x, y) wb_add(WB_OPERAND_(x), WB_OPERAND_(y))
 #define wb_sub(x, y) wb_sub(WB_OPERAND_(x), WB_OPERAND_(y))
 #define wb_mul(x, y) wb_mul(WB_OPERAND_(x), WB_OPERAND_(y))
@@ -165,9 +172,9 @@ typedef struct wb_reduce_options {
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
     wb_ints axes WB_IS({});                 /* all axes; a negative axis counts from the end */
     WB_BY_PLACE
-#ifndef __cplusplus
-    int64_t a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_;     /* wb_sum(x, 0, -1): axes by position */
-#endif
+    /* wb_sum(x, 0, -1): the axes by position */
+    int64_t a1_ WB_IS(0), a2_ WB_IS(0), a3_ WB_IS(0), a4_ WB_IS(0);
+    int64_t a5_ WB_IS(0), a6_ WB_IS(0), a7_ WB_IS(0), a8_ WB_IS(0);
     WB_NO_MORE
 } wb_reduce_options;
 

@@ -25,6 +25,8 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
  * function that wb_compile records the value is a constant; as an input of wb_call_compiled it may
  * change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
 WB_API wb_tensor *wb_scalar(double value);
+/** The same for an integer.  Error: a double does not hold it exactly; wb_from takes it. */
+WB_API wb_tensor *wb_scalar_int(int64_t value);
 
 /** A variable with a copy of x: a tensor that can be assigned to.  Parameters of layers are
  * variables. */
@@ -110,8 +112,9 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
  * reads a variable which is about to be overwritten, as one plan.  Returns 0 or an error code. */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
+/* Their number, at most 32, and an array; a tensor that is left out is NULL. */
 #define WB_TENSORS_(...) \
-    (int)(sizeof((wb_tensor *[]){__VA_ARGS__}) / sizeof(wb_tensor *)), (wb_tensor *[]){__VA_ARGS__}
+    WB_NARGS_(__VA_ARGS__), (wb_tensor *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__}
 /** wb_eval(loss, accuracy): evaluates both as one plan. */
 #define wb_eval(...) wb_eval_array(WB_TENSORS_(__VA_ARGS__))
 #endif

@@ -6,6 +6,23 @@
 #include "weber/nn.h"
 
 #ifdef __cplusplus
+#include <math.h>
+#endif
+
+#ifdef __cplusplus
+/** {b1, b2} or {b1}; what is left out has the rule's default. */
+struct wb_betas {
+    double list[2];
+    wb_betas() : list{WB_DEFAULT, WB_DEFAULT} {}
+    wb_betas(std::initializer_list<double> values) : wb_betas()
+    {
+        if (values.size() == 0 || values.size() > 2) list[0] = NAN;     /* an error of the rule */
+        int i = 0;
+        for (double value : values)
+            if (i < 2 && values.size() <= 2) list[i++] = value;
+    }
+    double &operator[](int i) { return list[i]; }
+};
 extern "C" {
 #endif
 
@@ -19,7 +36,7 @@ typedef struct wb_Rule_options {
 #ifndef __cplusplus
     double beta[2];                         /* {b1, b2} or {b1} */
 #else
-    std::array<double, 2> beta = {{WB_DEFAULT, WB_DEFAULT}};
+    wb_betas beta = {};
 #endif
     double eps WB_IS(WB_DEFAULT);
     double lambda WB_IS(WB_DEFAULT);
@@ -127,9 +144,9 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipGrad(...) wb_ClipGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipNorm(...) wb_ClipNorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
-#define wb_OptimiserChain(...)                                                              \
-    wb_OptimiserChain_array((int)(sizeof((wb_rule *[]){__VA_ARGS__}) / sizeof(wb_rule *)),  \
-                            (wb_rule *[]){__VA_ARGS__})
+#define wb_OptimiserChain(...)                        \
+    wb_OptimiserChain_array(WB_NARGS_(__VA_ARGS__),   \
+                            (wb_rule *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__})
 #define wb_setup(...) WB_SETUP_(__VA_ARGS__, )
 #define WB_SETUP_(rule, model, ...) \
     wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))

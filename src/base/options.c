@@ -9,7 +9,7 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
     size_t size = capacity;
     memset(to, 0, capacity);
     if (from) memcpy(&size, from, sizeof size);
-    if (size < sizeof(head))
+    if (size < capacity)                        /* no released header has a smaller struct */
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .size is %zu; set it to the size of the struct",
                         what, size),
                false;
@@ -29,6 +29,18 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
 
 static const char *after_blanks(const char *at) { return at + strspn(at, " \t\n"); }
 
+static bool is_of_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* Whether the apostrophe at `at` separates digits: 1'000. */
+static bool separates_digits(const char *begin, const char *at)
+{
+    while (at > begin && (is_of_word(at[-1]) || at[-1] == '\'' || at[-1] == '.')) at--;
+    return (*at >= '0' && *at <= '9') || (*at == '.' && at[1] >= '0' && at[1] <= '9');
+}
+
 /* The end of the string or character literal that begins at `at`: its second quote. */
 static const char *literal_end(const char *at)
 {
@@ -37,68 +49,117 @@ static const char *literal_end(const char *at)
     return at;
 }
 
-/* The next comma outside brackets and literals, or the end of the text or of a bracket. */
-static const char *argument_end(const char *at)
+/* The next comma outside brackets, literals and conditional expressions, or the end of the text or
+ * of a bracket.  NULL: a literal or a bracket has no end. */
+static const char *argument_end(const char *begin)
 {
-    int depth = 0;
+    const char *at = begin;
+    int depth = 0, conditions = 0;
     for (; *at; at++) {
         switch (*at) {
         case '(': case '[': case '{': depth++; break;
         case ')': case ']': depth--; break;
         case '}': if (!depth--) return at; break;
-        case ',': if (!depth) return at; break;
-        case '"': case '\'': at = literal_end(at); if (!*at) return at; break;
+        case '?': conditions++; break;
+        case ':': conditions -= conditions > 0; break;
+        case ',': if (!depth && !conditions) return at; break;
+        case '\'': if (separates_digits(begin, at)) break; /* FALLTHROUGH */
+        case '"': at = literal_end(at); if (!*at) return NULL; break;
         }
     }
-    return at;
+    return depth ? NULL : at;
 }
 
-/* How many numbers a list in braces has; -1: `at` is no list.  A comma may end it. */
+/* How many numbers a list in braces has; -1: `at` is no list; -2: it has designators.  A comma may
+ * end it. */
 static int numbers_in(const char *at)
 {
     int n = 0;
     if (*at++ != '{') return -1;
     for (at = after_blanks(at); *at && *at != '}'; n++) {
+        if (*at == '[') return -2;
         at = argument_end(at);
         if (*at == ',') at = after_blanks(at + 1);
     }
     return n;
 }
 
+static bool not_read(const char *what, const char *at, const char *end, const char *reason)
+{
+    wb__fail(WB_ERROR_ARGUMENT, "%s: %.*s: %s", what, (int)(end - at), at, reason);
+    return false;
+}
+
+/* Reads one option from `at` to `end`: ".pad = {1, 0}" or "3". */
+static bool read_option(const char *what, const char *at, const char *end, wb__given *given)
+{
+    const char *name = *at == '.' ? after_blanks(at + 1) : NULL, *value = at;
+    if (name && *name >= '0' && *name <= '9') name = NULL;          /* .5 is a number */
+    int length = 0;
+    if (name) {
+        while (is_of_word(name[length])) length++;
+        value = after_blanks(name + length);
+        if (*value == '[') return not_read(what, at, end, "give the whole list in braces");
+        if (*value == '=') value = after_blanks(value + 1);
+    } else if (given->n && given->option[given->n - 1].name) {
+        return not_read(what, at, end, "it follows an option with a name: name it too");
+    } else {
+        const char *after = at;
+        while (is_of_word(*after)) after++;
+        after = after_blanks(after);
+        if (after < end && after[0] == ':' && after[1] != ':')
+            return not_read(what, at, end, "write .name = value");
+    }
+    const int numbers = numbers_in(value);
+    if (numbers < -1) return not_read(what, at, end, "a list has its numbers in order");
+    if (given->n == WB__COUNT(given->option)) return not_read(what, at, end, "too many options");
+    given->option[given->n].name = name;
+    given->option[given->n].length = length;
+    given->option[given->n++].numbers = numbers;
+    return true;
+}
+
 /* Reads ".no_bias = true, .pad = {1, 0}" or "3, 4, wb_relu". */
 static bool read_text(const char *what, const char *text, wb__given *given)
 {
-    bool named = false;
     for (const char *at = after_blanks(text), *end; *at; at = after_blanks(*end ? end + 1 : end)) {
-        const char *value = at;
         end = argument_end(at);
+        if (!end || *end == '}')
+            return not_read(what, at, at + strlen(at), "a bracket or a literal has no end");
         if (end == at) continue;                    /* the comma that a macro adds */
-        const bool has_name = *at == '.' && strcspn(at + 1, "0123456789");     /* .5 is a number */
-        if (named && !has_name)
-            return wb__fail(WB_ERROR_ARGUMENT,
-                            "%s: %.*s follows an option with a name: name it too", what,
-                            (int)(end - at), at),
+        if (!read_option(what, at, end, given)) return false;
+    }
+    return true;
+}
+
+/* Whether `name`, of `length` characters, is one of `names`, "eps momentum". */
+static bool is_one_of(const char *names, const char *name, size_t length)
+{
+    for (const char *at = names; *at; at = after_blanks(at)) {
+        const size_t n = strcspn(at, " ");
+        if (n == length && !memcmp(at, name, n)) return true;
+        at += n;
+    }
+    return false;
+}
+
+/* Reads the names in .given of a struct that the program fills itself: ".eta, .rho". */
+static bool read_names(const char *what, const char *text, const char *names, wb__given *given)
+{
+    for (const char *at = text + strspn(text, " \t\n,"); *at; at += strspn(at, " \t\n,")) {
+        const size_t n = strcspn(at, " \t\n,");
+        if (*at != '.' || !is_one_of(names, at + 1, n - 1))
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: .given has \"%.*s\"; it may have %s%s", what,
+                            (int)n, at, *names ? "these names, with dots: " : "no name", names),
                    false;
-        named = has_name;
-        const int length = named ? (int)strcspn(at + 1, " \t\n=,[") : 0;
-        if (named && at[1 + length] == '[')
-            return wb__fail(WB_ERROR_ARGUMENT, "%s: %.*s: give the whole list in braces", what,
-                            (int)(end - at), at),
-                   false;
-        if (named) {
-            value = at + strcspn(at, "=");
-            value = value < end ? after_blanks(value + 1) : end;
-        }
-        if (given->n == WB__COUNT(given->option)) break;
-        given->option[given->n].name = named ? at + 1 : NULL;
-        given->option[given->n].length = length;
-        given->option[given->n++].numbers = numbers_in(value);
+        if (!read_option(what, at, at + n, given)) return false;
+        at += n;
     }
     return true;
 }
 
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
-                      wb__given *given)
+                      const char *names, wb__given *given)
 {
     wb__given local;
     if (!given) given = &local;
@@ -109,16 +170,18 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
     const char *text = h->given;
     h->given = NULL;                                /* the program's memory */
     if (!text) return true;
-    given->known = true;
     given->all = !strcmp(text, WB_ALL_);
-    return given->all || read_text(what, text, given);
+    given->known = given->all || *text == *WB_WRITTEN_;
+    if (given->all) return true;
+    return given->known ? read_text(what, text + strlen(WB_WRITTEN_), given)
+                        : read_names(what, text, names, given);
 }
 
-/* The index of an option in `given`; -1: it is not given. */
+/* The index of the last mention of an option, which is the one that C keeps; -1: it is not given. */
 static int find(const wb__given *given, const char *name, int position)
 {
     const size_t length = strlen(name);
-    for (int i = 0; i < given->n; i++) {
+    for (int i = given->n - 1; i >= 0; i--) {
         const char *written = given->option[i].name;
         if (written ? (size_t)given->option[i].length == length && !memcmp(written, name, length)
                     : i == position)
@@ -166,12 +229,14 @@ void wb_ints_set(int64_t *list, int n, const int64_t *values)
     for (int i = 0; i < n && i < WB_MAX_DIMS; i++) list[1 + i] = values[i];
 }
 
-/* How many numbers of a list the text has.  wb_MaxPool(2) gives one without braces. */
+/* How many numbers of a list the text has; wb_MaxPool(2) gives one without braces.  -1: it is not
+ * in braces, though it has a name. */
 static int64_t length_in(const wb__given *given, const char *name, int position)
 {
     const int at = find(given, name, position);
     if (at < 0) return 0;
-    return given->option[at].numbers >= 0 ? given->option[at].numbers : !given->option[at].name;
+    if (given->option[at].numbers >= 0) return given->option[at].numbers;
+    return given->option[at].name ? -1 : 1;
 }
 
 bool wb__ints_read(const char *what, const wb__given *given, const char *name, int position,
@@ -179,18 +244,20 @@ bool wb__ints_read(const char *what, const wb__given *given, const char *name, i
 {
     const bool tagged = list[0] >= WB_INTS_ && list[0] <= WB_INTS_ + (int64_t)INT32_MAX;
     const int64_t n = tagged ? list[0] - WB_INTS_ : length_in(given, name, position);
+    if (!tagged && given->known && n <= 0 && find(given, name, position) >= 0)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is a list with numbers: .%s = {...}", what,
+                        name, name),
+               false;
     if (n > most)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %lld numbers; at most %d", what, name,
                         (long long)n, most),
                false;
-    for (int64_t i = n; !tagged && i <= WB_MAX_DIMS; i++)
+    for (int64_t i = WB__MAX(n, 0); !tagged && i <= WB_MAX_DIMS; i++)
         if (list[i])
             return wb__fail(WB_ERROR_ARGUMENT,
                             "%s: .%s is not a list: initialise it with WB_INTS(...)", what, name),
                    false;
-    if (n == 0 && !tagged && find(given, name, position) >= 0)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is an empty list", what, name), false;
-    if (!tagged) memmove(list + 1, list, (size_t)n * sizeof *list);
-    list[0] = n;
+    if (!tagged && n > 0) memmove(list + 1, list, (size_t)n * sizeof *list);
+    list[0] = WB__MAX(n, 0);
     return true;
 }

@@ -12,7 +12,7 @@
 /* The options that a program gives, in the order of its text. */
 typedef struct {
     bool all;                       /* from C++: every field is meant as it is */
-    bool known;                     /* there is a text */
+    bool known;                     /* from a macro or from C++, not from .given of a program */
     int n;
     struct {
         const char *name;           /* not ended by 0; NULL: given by position */
@@ -23,13 +23,15 @@ typedef struct {
 
 /* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.
  * Fields that the caller's version does not have become zero.  NULL: all fields are zero.  False,
- * with the error set: .size is 0, or a field that this library does not have is not zero. */
+ * with the error set: .size is too small, or a field that this library does not have is not
+ * zero. */
 bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from);
-/* The same for a struct of options.  `given` may be NULL where no option has a default other than
- * 0.  False, with the error set, also where an option by position follows one by name: C would put
- * it into the field behind that one. */
+/* The same for a struct of options.  `names`: the options whose default is not 0, "eps momentum",
+ * which a program may name in .given; `given` may be NULL where there are none.  False, with the
+ * error set, also if the text cannot be read, or an option by position follows one by name: C would
+ * put it into the field behind that one. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
-                      wb__given *given);
+                      const char *names, wb__given *given);
 /* Whether an option is given, by name or by position; position -1: by name only. */
 bool wb__is_given(const wb__given *given, const char *name, int position);
 /* How many options are given by position; they come first. */

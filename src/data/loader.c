@@ -145,7 +145,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
                              wb__kind(d));
     wb_dataloader_options o;
     wb__given g;
-    if (!wb__read_options("dataloader", &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options("dataloader", &o, sizeof o, given, "batchsize ahead seed", &g))
+        return NULL;
     o.batchsize = wb__int_option(&g, "batchsize", 0, o.batchsize, 1);
     o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
     if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;

@@ -352,6 +352,15 @@ wb_tensor *wb__argument(double value, wb_dtype dtype) { return literal(value, dt
 wb_tensor *wb__number_of(double value) { return literal(value, WB_F32, WB__FIXED | WB__WEAK); }
 wb_tensor *wb_scalar(double value) { return literal(value, WB_F32, WB__WEAK); }
 
+wb_tensor *wb_scalar_int(int64_t value)
+{
+    const double real = (double)value;
+    if (real < 0x1p63 && (int64_t)real == value) return wb_scalar(real);
+    return wb__fail_null(WB_ERROR_ARGUMENT,
+                         "scalar: numbers are doubles, which do not hold %lld: make an i64 tensor of "
+                         "it with wb_from", (long long)value);
+}
+
 /* Whether the host's data can become a tensor of n dimensions.  Else the error is set. */
 static bool host_data(const char *what, const void *data, wb_dtype dtype, int ndim,
                       const int64_t *dims, int64_t *size)

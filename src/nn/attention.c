@@ -82,7 +82,7 @@ wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
     static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
     wb_MultiHeadAttention_options o;
     wb__given g;
-    if (!wb__read_options("MultiHeadAttention", &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options("MultiHeadAttention", &o, sizeof o, given, "heads", &g)) return NULL;
     o.heads = wb__int_option(&g, "heads", 1, o.heads, 8);
     if (o.dim < 1 || o.heads < 1 || o.dim % o.heads)
         return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",

@@ -130,7 +130,7 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, 
 static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given, &g)) return false;
+    if (!wb__read_options(what, o, sizeof *o, given, "groups", &g)) return false;
     wb__sizes_take(o->kernel, &o->sizes_);
     return check(what, o, &g);
 }

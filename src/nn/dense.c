@@ -34,7 +34,7 @@ WB__PLAIN_LAYER(dense, "Dense", wb_Dense_options, option_table, wb_Dense_with,
 wb_layer *wb_Dense_with(const wb_Dense_options *given)
 {
     wb_Dense_options o;
-    if (!wb__read_options("Dense", &o, sizeof o, given, NULL)) return NULL;
+    if (!wb__read_options("Dense", &o, sizeof o, given, "", NULL)) return NULL;
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dense: sizes are positive, got %lld => %lld",
                              (long long)o.in, (long long)o.out);

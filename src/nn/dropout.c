@@ -50,7 +50,7 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
 {
     wb_Dropout_options o;
     wb__given g;
-    if (!wb__read_options("Dropout", &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options("Dropout", &o, sizeof o, given, "p", &g)) return NULL;
     if (g.known && o.p == 0 && !wb__is_given(&g, "p", 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: no probability is given");
     if (!(o.p >= 0 && o.p <= 1))

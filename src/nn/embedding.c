@@ -27,7 +27,7 @@ WB__PLAIN_LAYER(embedding, "Embedding", wb_Embedding_options, option_table, wb_E
 wb_layer *wb_Embedding_with(const wb_Embedding_options *given)
 {
     wb_Embedding_options o;
-    if (!wb__read_options("Embedding", &o, sizeof o, given, NULL)) return NULL;
+    if (!wb__read_options("Embedding", &o, sizeof o, given, "", NULL)) return NULL;
     if (o.n < 1 || o.dim < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "Embedding: sizes are positive, got %lld => %lld",
                              (long long)o.n, (long long)o.dim);

@@ -135,7 +135,7 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
 {
     wb_BatchNorm_options o;
     wb__given g;
-    if (!wb__read_options("BatchNorm", &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options("BatchNorm", &o, sizeof o, given, "eps momentum", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
     o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
     if (o.channels < 1)
@@ -215,7 +215,7 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
     wb_LayerNorm_options o;
     wb__given g;
-    if (!wb__read_options("LayerNorm", &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options("LayerNorm", &o, sizeof o, given, "eps", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
     wb__sizes_take(o.shape, &o.sizes_);
     if (!wb__ints_read("LayerNorm", &g, "shape", 0, o.shape, 4)) return NULL;

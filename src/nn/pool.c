@@ -97,7 +97,7 @@ static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *g
 {
     wb_Pool_options o;
     wb__given g;
-    if (!wb__read_options(type->name, &o, sizeof o, given, &g)) return NULL;
+    if (!wb__read_options(type->name, &o, sizeof o, given, "", &g)) return NULL;
     wb__sizes_take(o.window, &o.sizes_);
     if (!wb__pair(type->name, &g, "window", 0, o.window, 0) ||
         !wb__sliding_pair(type->name, &g, "stride", -1, o.stride, o.window[1], o.window[2]) ||

@@ -228,7 +228,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
 {
     const cell_kind *kind = type->detail;
     wb_Recurrent_options o;
-    if (!wb__read_options(type->name, &o, sizeof o, given, NULL)) return NULL;
+    if (!wb__read_options(type->name, &o, sizeof o, given, "", NULL)) return NULL;
     if (o.in < 1 || o.out < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld",
                              type->name, (long long)o.in, (long long)o.out);
@@ -238,6 +238,9 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
                              type->name);
     if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias",
+                             type->name);
+    if (o.last && strstr(type->name, "Cell"))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no .last",
                              type->name);
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;

@@ -20,7 +20,8 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given, &g)) return false;
+    if (!wb__read_options(what, o, sizeof *o, given, "eta rho beta eps lambda delta omega", &g))
+        return false;
     const int betas = wb__numbers_given(&g, "beta");
     if (betas == 0 || betas > 2)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .beta has %d numbers; it has two, {b1, b2}", what,

@@ -181,7 +181,8 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
     keeping k;
     wb_checkpoint_keep_options o;
     wb__given g;
-    if (!wb__read_options("checkpoint_keep", &o, sizeof o, given, &g)) return wb_error_code();
+    if (!wb__read_options("checkpoint_keep", &o, sizeof o, given, "last", &g))
+        return wb_error_code();
     o.last = (int)wb__int_option(&g, "last", 0, o.last, 3);
     if (!o.last)
         return wb__fail(WB_ERROR_ARGUMENT,

@@ -178,6 +178,9 @@ static int check_saving(const wb_train_options *o)
     if (o->resume && !o->checkpoint && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .resume needs .checkpoint or .folder");
+    if ((o->keep_best || o->higher) && !o->folder)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
+                        o->keep_best ? "keep_best" : "higher");
     if (!o->keep_last)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .keep_last is 0; it is at least 1, or negative for all");
@@ -236,7 +239,8 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     wb__given g;
-    if (!wb__read_options("train", &t.o, sizeof t.o, given, &g)) return wb_error_code();
+    if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last", &g))
+        return wb_error_code();
     t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
     t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);

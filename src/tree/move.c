@@ -90,7 +90,7 @@ void *wb_object_to(void *x, const wb_device *d, const wb_to_options *given)
         if (wb_error_code()) return NULL;
         return wb__fail_null(WB_ERROR_ARGUMENT, "to: no device");
     }
-    if (!wb__read_options("to", &o, sizeof o, given, NULL)) return NULL;
+    if (!wb__read_options("to", &o, sizeof o, given, "", NULL)) return NULL;
     if (!wb__alive("to", x)) return NULL;
     const wb__class *class = ((const wb__object *)x)->class;
     if (!class->to)

@@ -62,6 +62,7 @@ TEST_IN_SCOPE(layers_take_several_inputs)
     assert_non_null(wb_call(cell, wb_zeros(1, 3), wb_zeros(1, 4), wb_zeros(1, 4)));
     wb_tensor *(*call)(wb_layer *, wb_tensor *) = wb_call;      /* the function of the name */
     assert_non_null(call(attend, q));
+    REFUSED(wb_call(attend, q, k, ), WB_ERROR_ARGUMENT, "NULL");
 }
 
 TEST_IN_SCOPE(lists_are_what_is_written)
@@ -166,7 +167,77 @@ TEST_IN_SCOPE(lists_in_text)
                         "[1,1,4,6] f32");
     assert_string_equal(wb_describe(wb_sum(x, .axes = {one + 1, 0}, .keep = one > 0)),
                         "[1,1,1,6] f32");
-    REFUSED(wb_sum(x, .axes = {[1] = 3}), WB_ERROR_ARGUMENT, "sum", ".axes", "WB_INTS");
+    REFUSED(wb_sum(x, .axes = {[1] = 3}), WB_ERROR_ARGUMENT, "sum", ".axes", "order");
+}
+
+/* Of an option that is given twice, the last counts, as in C; wrappers with defaults rely on it. */
+TEST_IN_SCOPE(the_last_of_two_options_counts)
+{
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
+#define SAME(x, w, ...) wb_conv(x, w, WB_NONE, .pad = {1}, __VA_ARGS__)
+    wb_tensor *x = wb_ones(1, 1, 4, 4), *w = wb_ones(1, 1, 3, 3);
+    assert_string_equal(wb_describe(SAME(x, w, .pad = {1, 0})), "[1,1,4,2] f32");
+    assert_string_equal(wb_describe(SAME(x, w, .stride = {1})), "[1,1,4,4] f32");
+    assert_string_equal(wb_describe(wb_conv(x, w, WB_NONE, .pad = {1, 0}, .pad = {1})),
+                        "[1,1,4,4] f32");
+#pragma GCC diagnostic pop
+}
+
+static void prints(wb_rule *rule, const char *expected)
+{
+    char *text = rule ? wb_object_format(rule) : NULL;
+    assert_string_equal(text ? text : wb_error(), expected);
+    wb_free_text(text);
+}
+
+TEST_IN_SCOPE(texts_of_options)
+{
+    prints(wb_Momentum(. eta = 0.0, ./* a comment */rho = 0), "Momentum(eta=0, rho=0)");
+    prints(wb_Momentum(.5, .0), "Momentum(eta=0.5, rho=0)");
+    /* Texts that a C11 compiler does not accept, or not without a warning. */
+    wb_Rule_options o = {.size = sizeof o, .given = "=1'0.0, 0", .eta = 10};
+    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0)");
+    o.given = "=x ? 10, 10 : 0";
+    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0.9)");
+    o.given = "=x ? y ? 10, 10 : 0 : 3, u8'\\'', .rho = L','";
+    prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0)");
+    static const char *const bad[] = {
+        "=rho: 0", "=\"open", "='", "=(1", "=}", "=.beta [1] = 0.5", "=.beta = {[1] = 0.5}", "eta",
+        ".epz", ".eta = 0", ".eta; .rho", "=.beta = {}", "=.beta = {1, 2, 3}", "=.eta = 0, 0"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        o.given = bad[i];
+        REFUSED(wb_Momentum_with(&o), WB_ERROR_ARGUMENT, "Momentum");
+    }
+    wb_conv_options c = {.size = sizeof c, .given = ".groups, .stride"};
+    REFUSED(wb_conv_with(wb_ones(1, 1, 3, 3), wb_ones(1, 1, 3, 3), WB_NONE, &c), WB_ERROR_ARGUMENT,
+            ".given", ".stride", "groups");
+}
+
+TEST_IN_SCOPE(integers_are_exact)
+{
+    const int64_t big = ((int64_t)1 << 53) + 1;
+    wb_tensor *x = wb_from(&big, WB_I64, 0, NULL);
+    REFUSED(wb_eq(x, big), WB_ERROR_ARGUMENT, "9007199254740993", "wb_from");
+    REFUSED(wb_add(x, UINT64_MAX), WB_ERROR_ARGUMENT, "scalar");
+    REFUSED(wb_add(x, 0x1p63), WB_ERROR_DTYPE, "9.22337e+18", "i64");
+    assert_true(wb_item(wb_eq(wb_sub(x, big - 1), 1)) == 1);
+    assert_true(wb_item(wb_gt(x, INT64_MIN)) == 1);
+}
+
+/* An option that would have no effect is an error. */
+TEST_IN_SCOPE(options_without_effect)
+{
+    wb_layer *m = wb_Dense(2, 1);
+    wb_loader *l = wb_dataloader(wb_dataset_of(wb_ones(8, 2), wb_ones(8, 1)), 4);
+    wb_opt_state *s = wb_setup(wb_Descent(), m);
+    const wb_rename rows[1] = {{"a", "b"}};
+    REFUSED(wb_RNNCell(2, 3, .last = true), WB_ERROR_ARGUMENT, "RNNCell", ".last");
+    REFUSED(!wb_train(loss_of, m, l, s, .keep_best = true), WB_ERROR_ARGUMENT, "keep_best", ".folder");
+    REFUSED(!wb_save("none.safetensors", m, .key = "m"), WB_ERROR_ARGUMENT, "BSON", ".key");
+    REFUSED(!wb_save("none.safetensors", m, .names = 77), WB_ERROR_ARGUMENT, ".names", "77");
+    REFUSED(!wb_load_state("none.safetensors", m, .rename = rows), WB_ERROR_ARGUMENT, ".n_rename");
+    REFUSED(wb_load_csv("none.csv", .separator = 0), WB_ERROR_ARGUMENT, ".separator");
 }
 
 TEST_IN_SCOPE(seeds_may_be_zero)

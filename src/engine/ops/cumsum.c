@@ -8,7 +8,7 @@ wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *optio
 {
     if (!wb__operand("cumsum", x)) return NULL;
     wb_cumsum_options o;
-    if (!wb__read_options("cumsum", &o, sizeof o, options, NULL)) return NULL;
+    if (!wb__read_options("cumsum", &o, sizeof o, options, "", NULL)) return NULL;
     if (x->dtype == WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE,
                              "cumsum: does not take %s: make integers of it with wb_astype",

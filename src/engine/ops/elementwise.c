@@ -28,7 +28,7 @@ bool wb__holds(wb_dtype dtype, double v)
     double back;
     wb__convert(capacity, dtype, &v, WB_F64, 1);
     wb__convert(&back, WB_F64, capacity, dtype, 1);
-    return back == v;
+    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* which is converted to 2^63 - 1 */
 }
 
 /* A literal with an open dtype takes the dtype of the other operand; an integer dtype only if it

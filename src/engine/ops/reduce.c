@@ -27,7 +27,7 @@ static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_option
                     wb_reduce_options *o, unsigned *mask)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, options, &g)) return false;
+    if (!wb__read_options(what, o, sizeof *o, options, "", &g)) return false;
     const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
     const int n = wb__by_place(&g);
     if (n && wb__is_given(&g, "axes", -1))

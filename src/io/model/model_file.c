@@ -125,7 +125,7 @@ static int save_safetensors(const char *path, void *model, wb__saving *list, boo
 int wb_save_with(const char *path, void *model, const wb_save_options *given)
 {
     wb_save_options o;
-    if (!wb__read_options("save", &o, sizeof o, given, NULL)) return wb_error_code();
+    if (!wb__read_options("save", &o, sizeof o, given, "", NULL)) return wb_error_code();
     if (!model) return no_object("save");
     if (wb__unrecordable("save", WB__READS)) return wb_error_code();
     if (!path) return wb__fail(WB_ERROR_ARGUMENT, "save: no path");
@@ -140,6 +140,11 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
                         "take one",
                         path, wb__format_name(format));
     if (format == WB__FORMAT_BSON) return wb__flux_save(path, model, &o);
+    if (o.key || o.flux || o.structs)
+        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: only BSON has .%s", path,
+                        o.key ? "key" : o.flux ? "flux" : "structs");
+    if ((unsigned)o.names > WB_NAMES_TORCH)
+        return wb__fail(WB_ERROR_ARGUMENT, "save: .names is %d", (int)o.names);
     wb_scope *scope = wb_scope_open();      /* of the computed tensors */
     if (!scope) return wb_error_code();
     wb__saving list = {0};
@@ -170,7 +175,13 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
         return wb__fail(WB_ERROR_ARGUMENT, "load_state: a %s is no model",
                         wb__kind(model));
     wb_load_state_options o;
-    if (!wb__read_options("load_state", &o, sizeof o, given, NULL)) return wb_error_code();
+    if (!wb__read_options("load_state", &o, sizeof o, given, "", NULL)) return wb_error_code();
+    if (o.n_rename < 0 || (o.rename && !o.n_rename))
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "load_state: .n_rename is %d; it is the number of rows of .rename",
+                        o.n_rename);
+    if ((unsigned)o.names > WB_NAMES_TORCH)
+        return wb__fail(WB_ERROR_ARGUMENT, "load_state: .names is %d", (int)o.names);
     for (int i = 0; i < o.n_rename; i++)
         if (!o.rename || !o.rename[i].file || !o.rename[i].model)
             return wb__fail(WB_ERROR_ARGUMENT, "load_state: row %d of .rename lacks a name", i);
@@ -261,7 +272,7 @@ static wb_layer *model_of_tensors(const char *path, wb__table *file)
 wb_layer *wb_load_with(const char *path, const wb_load_options *given)
 {
     wb_load_options o;
-    if (!wb__read_options("load", &o, sizeof o, given, NULL)) return NULL;
+    if (!wb__read_options("load", &o, sizeof o, given, "", NULL)) return NULL;
     if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load: no path");
     if (wb__unrecordable("load", WB__ACTS)) return NULL;
     wb__mapping *m = wb__map(path);
