@@ -81,7 +81,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
     return true;
 }
 
-/* Finds the final group that reads each leaf; -1: none, -2: several. */
+/* Sets reader[i] to the final group that reads leaf i; -1: none does, -2: several do. */
 static void find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
@@ -201,8 +201,8 @@ static bool choose_parts(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* The view of a part in the memory of its concat, which is already placed. v may have additional
- * dimensions of size 1. */
+/* Sets *at to the view of v, a part, in the memory of its concat, which is already placed. v may
+ * have more dimensions of size 1 than the part. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
