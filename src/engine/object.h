@@ -6,7 +6,8 @@
 
 #include <stdatomic.h>
 
-/* A class of objects.  `destroy` drops the references of the object and frees its memory. */
+/* A class of objects.  `destroy` drops the references that the object holds and frees its
+ * memory. */
 typedef struct {
     const char *name;                   /* for messages, such as "tensor" */
     void (*destroy)(void *object);
@@ -59,7 +60,8 @@ void *wb__object_new(const wb__class *class, size_t bytes);
 /* The same, but the reference belongs to the caller. */
 void *wb__object_new_owned(const wb__class *class, size_t bytes);
 
-/* Frees an object's memory; `bytes` as in wb__object_new.  Called at the end of `destroy`. */
+/* Frees an object's memory; `bytes` is the size that was passed to wb__object_new.  Called at the
+ * end of `destroy`. */
 void wb__object_end(void *object, size_t bytes);
 
 /* WEBER_DEBUG=check: freed memory is kept apart for a while, and indices are checked. */
@@ -67,9 +69,12 @@ extern bool wb__checks;
 void wb__quarantine(void *object, size_t bytes);        /* called by wb__object_end */
 void wb__quarantine_empty(void);
 
-/* The class of an object for messages, such as "layer"; for a freed object also its description. */
+/* Returns a text for messages: the name of the object's class, such as "layer"; for a freed object
+ * also, with WEBER_DEBUG=check, what it was and when it was freed.  The text is valid until this
+ * thread's next call. */
 const char *wb__kind(const void *object);
-/* False, with the error set, for a freed object and for NULL.  The message begins with `what`. */
+/* Whether the object is neither NULL nor freed.  Else sets the error, whose message begins with
+ * `what`. */
 bool wb__alive(const char *what, const void *object);
 
 /* Moves the caller's reference to the current scope and returns the object.  On failure (out of
@@ -154,9 +159,9 @@ static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->sc
 void wb__scope_spare_free(wb__thread *t);
 
 /* A frame drops the intermediate objects of a library function: wb__frame_end drops the objects
- * added to the scope since wb__frame_begin, except the n results (which may be NULL, or older).  If
- * a callback of the program ran in between, all objects stay, since the program may hold them.
- * wb__frame_end returns its argument. */
+ * added to the scope since wb__frame_begin, except the n results (which may be NULL, or older than
+ * the frame).  If a callback of the program ran in between, all objects stay, since the program may
+ * hold them. wb__frame_end returns its argument `result`. */
 typedef struct {
     wb_scope *scope;
     int64_t number, program_calls;

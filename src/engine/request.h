@@ -5,13 +5,14 @@
 
 #include "engine/plan.h"
 
-/* Fills r: walks the graph from n tensors (unevaluated; assigns among them are writes), then from
- * the thread's pending writes if `with_pending`, except those on another device.  Returns 0 or an
- * error code. */
+/* Fills r: walks the graph from those of the n tensors that are not evaluated and belong to the
+ * device (an assign among them is a write, not a result), then, if `with_pending`, from the
+ * thread's pending writes on the device.  Returns 0 or an error code. */
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
-int wb__gone(const wb_tensor *x);   /* fails: x's value was overwritten */
+int wb__gone(const wb_tensor *x);   /* sets the error that x's value was overwritten, and returns
+                                       its code */
 
 /* The settings of this thread (numerics.c). */
 typedef struct {
@@ -22,8 +23,8 @@ wb__numerics_now wb__numerics(void);
 
 uint64_t wb__request_hash(const wb__request *r);
 
-/* Returns the plan of a request, from the cache or new.  The caller holds a reference until
- * wb__plan_done. */
+/* Returns the plan of a request, from the cache or new.  The caller holds a reference until it
+ * calls wb__plan_done.  NULL: failed. */
 wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
@@ -38,7 +39,8 @@ void wb__plan_report_memory(const wb__plan *p);
  * first.  NULL: failed. */
 void *wb__device_allocate(const wb_device *d, size_t bytes);
 
-/* A number that must be finite before variables are written.  A NULL device means no guard. */
+/* A number in memory that must be finite before variables are written.  A NULL device means no
+ * guard. wb__guard_check returns 0, WB_ERROR_NUMBER if it is not finite, or another error code. */
 typedef struct {
     const wb_device *device;
     const void *memory;

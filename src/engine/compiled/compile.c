@@ -18,7 +18,8 @@
 enum {
     RECORDINGS = 16,
     OUTPUTS = 8,
-    SPARE_INPUTS = 16           /* NULL after the inputs, for a function that reads too many */
+    SPARE_INPUTS = 16           /* NULLs behind the inputs, for a function that reads more inputs
+                                   than it was given */
 };
 
 /* A number of the plan that each replay sets: a literal of a hook or of an input; or key and
@@ -26,15 +27,17 @@ enum {
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-    uint64_t offset;                    /* of random numbers: relative to the counter at the
-                                           beginning of the replay */
+    uint64_t offset;                    /* of random numbers: their counter, relative to the counter
+                                           at the beginning of the recording or of a replay */
 } renewed;
 
-/* A buffer that the plan reads: input number `input`, or a variable or constant if that is -1. */
+/* A buffer that the plan reads: the input with the index `input`, or, if that is -1, the variable
+ * or constant `tensor`. */
 typedef struct {
     int input;
     wb_tensor *tensor;                  /* counted */
-    int64_t at;                         /* byte at which the buffer begins in that tensor */
+    int64_t at;                         /* byte of that tensor, or of the input, at which the buffer
+                                           begins */
 } leaf;
 
 typedef struct {
@@ -42,9 +45,10 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes an input that is a number can have beside other operands. 0: the input is not a
- * number. 1: only floating dtypes (it is not whole), or only its own dtype.  Else 2, plus a bit for
- * each integer dtype that holds it. */
+/* What is known about an input that is a number (a literal without dimensions): which dtypes it can
+ * take beside other operands. 0: the input is not a number. 1: only its own dtype or, if that is
+ * open, only floating dtypes, as it is not whole.  Else 2, plus the bit 4 << t for each integer
+ * dtype t that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -75,12 +79,13 @@ typedef struct {
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* the counter at the beginning of the recording; how many
-                                           blocks it reserved */
+    uint64_t base, blocks;              /* the random counter at the beginning of the recording; how
+                                           many counters the function reserved */
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *offsets;                    /* of each buffer; 0 where it is no leaf */
+    size_t *offsets;                    /* of each buffer: byte offset in its memory; 0 for all
+                                           buffers but leaves */
 } recording;
 
 struct wb_compiled {
@@ -137,7 +142,8 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* f's inputs followed by NULL (`given` NULL: all are NULL).  The caller frees the array. */
+/* Returns a new array of f's inputs, followed by NULLs (`given` NULL: all are NULL).  The caller
+ * frees it with wb__free.  NULL: out of memory. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
@@ -223,7 +229,7 @@ static bool same_signature(const signature *a, const signature *b)
            !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
-/* Finds the numbers that replays set. */
+/* Fills r->renewed: the numbers of the plan that replays set. */
 static void find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
@@ -423,7 +429,8 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
-    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* f may have freed them */
+    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* the references taken above, since f may
+                                                           free its inputs */
     wb__forget_pending(0);
     r->notes.scope = NULL;
     const int closed = wb_scope_close(scope);
@@ -502,8 +509,8 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
     }
 }
 
-/* An input in the memory of a variable that is written is copied, since the plan has separate
- * buffers for them. */
+/* Returns x, an input; or a copy of it if a write of the recording changes the memory that it is
+ * in, since the plan has separate buffers for inputs and variables.  NULL: failed. */
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
@@ -550,7 +557,8 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-/* Called with the lock held and evaluated inputs.  WB__PLAN_AGAIN: the recording was dropped. */
+/* Called with the lock held; the inputs are evaluated, or numbers.  WB__PLAN_AGAIN: the recording
+ * was dropped, and the caller calls this again. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];

@@ -20,7 +20,8 @@ wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
     return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps);
 }
 
-/* dx = (g - mean g - y mean(g y)) / sqrt(var + eps) */
+/* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
+ * mean(g y)) / sqrt(var + eps), with means over the normalised axes. */
 GRADIENT(normalise)
 {
     wb_tensor *x = node->in[0];

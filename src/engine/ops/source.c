@@ -38,8 +38,8 @@ wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
     return wb_le(iota(WB_I32, 2, dims, 1), iota(WB_I32, 2, dims, 0));
 }
 
-/* Reserves the counters here, so that the numbers do not depend on which tensors are evaluated.
- * One counter serves four elements. */
+/* The counters of the generator are reserved here, not at the evaluation, so that the numbers do
+ * not depend on which tensors are evaluated.  One counter gives four elements. */
 static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;
