@@ -310,7 +310,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
 }
 
 /* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
- * kernels ran. */
+ * kernels ran, so all variables of its phase may have been written. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)
 {

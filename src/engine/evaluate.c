@@ -112,8 +112,8 @@ static wb_tensor *version_before(const wb_tensor *a)
     return a->live ? a->live : a->variable->live;
 }
 
-/* Cancels the pending writes from index `first` on: their variables get the versions before these
- * writes. */
+/* Cancels the pending writes from index `first` on: the current version of each variable becomes
+ * the one before the write. */
 static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
@@ -175,7 +175,7 @@ int wb__pending_count(void) { return wb__this_thread()->n_pending; }
 void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
-    if (first > t->n_pending) return;           /* already evaluated */
+    if (first > t->n_pending) return;           /* the writes are evaluated already */
     cancel(t, first);
     end_pending(t, first);
 }

@@ -108,18 +108,18 @@ uint64_t wb__unref_consumer(void *object);      /* returns the remaining counts 
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
     int training;                       /* > 0 inside wb_withgradient */
-    int eager;                          /* WEBER_EAGER */
+    int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
     bool cutting;        /* inputs that lose their consumers are not added to `unconsumed` */
     /* The unevaluated tensors without consumers: a ring through .next_unconsumed. */
     struct wb_tensor *unconsumed;
     struct wb_tensor **pending;         /* assignments not evaluated yet, oldest first */
     int n_pending, pending_capacity;
-    struct wb_tensor *guard;            /* one element (counted): unless it is finite, none of the
-                                           pending assignments is made; NULL: no guard */
+    struct wb_tensor *guard;            /* one element, with a reference: unless it is finite, none
+                                           of the pending assignments is made; NULL: no guard */
     const char *guarded_by;             /* its name, for messages */
     int made;                           /* tensors created since the last evaluation */
-    int64_t scopes;                     /* opened so far */
+    int64_t scopes;                     /* number of scopes opened so far */
     int64_t closing;                    /* id of the scope that is being closed, or 0 */
     int64_t program_calls;              /* calls of the program's callbacks so far */
     wb_scope *spare;                    /* closed scopes with their lists, for reuse */
@@ -136,8 +136,8 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called by wb_shutdown after all objects and plans are freed.  (The backends' layer is above the
- * engine, so it registers a function here.) */
+/* Called by wb_shutdown after the thread's scopes are closed and all plans are freed. (The
+ * backends' layer is above the engine, so it registers a function here.) */
 extern void (*wb__at_shutdown)(void);
 
 /* A scope.  Objects are listed in the order in which the program received them; an object freed

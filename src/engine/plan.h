@@ -86,7 +86,8 @@ typedef struct {
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;
-    wb__number *constants;          /* literals; their indices follow the request's numbers */
+    wb__number *constants;          /* fixed literals; in the numbers of a run they come after the
+                                       request's numbers */
     int n_constants;
     wb__buffer *buffers;            /* kind and size of each buffer */
     /* lower bounds of the number of launches when no graph is used: n_launches for all steps,

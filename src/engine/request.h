@@ -14,7 +14,7 @@ void wb__request_free(wb__request *r);
 int wb__gone(const wb_tensor *x);   /* sets the error that x's value was overwritten, and returns
                                        its code */
 
-/* The settings of this thread (numerics.c). */
+/* The present numeric settings of the process (numerics.c). */
 typedef struct {
     uint8_t precision;              /* wb__precision */
     bool deterministic;
@@ -29,9 +29,9 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Before a plan's first run: returns 0, or an error if the device reports too little free memory.
- * wb__plan_report_memory appends the bytes that the plan needs to the message of an out-of-memory
- * error. */
+/* Called before a plan runs.  Returns an error code if this is its first run and its GPU reports
+ * too little free memory; else 0. wb__plan_report_memory appends the bytes that the plan needs to
+ * the message of a GPU's out-of-memory error. */
 int wb__plan_check_memory(const wb__plan *p);
 void wb__plan_report_memory(const wb__plan *p);
 

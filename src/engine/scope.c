@@ -8,8 +8,9 @@
 enum {
     MOST_SPARES = 8,        /* closed scopes that a thread keeps for reuse, */
     MOST_SPARE_CAPACITY = 4096, /* and the largest capacity of a kept scope's list */
-    FEW_HOLES = 32,         /* too few to compact the list */
-    MOST_ROUNDS = 64        /* of dropping objects that release callbacks created */
+    FEW_HOLES = 32,         /* a list with fewer holes is not compacted */
+    MOST_ROUNDS = 64        /* limit of rounds in which a closing scope drops objects that release
+                               callbacks created */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */

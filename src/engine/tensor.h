@@ -8,11 +8,12 @@
  *     assign), and an operation on the variable gets that version as its operand (wb__bind);
  *   - gone: a version that was overwritten (flag WB__GONE).
  *
- * Operands of one tensor are on the same device as the tensor.  Literals and counts (iota) have no
- * device, and neither have tensors computed from these alone: they are computed on the device of
- * the operation that uses them.  If the program evaluates such a result itself, it is bound to the
- * thread's device, unless other tensors, which may be on another device, already use it.  A single
- * number is never bound: its readers generate it (wb__known).
+ * Operands of one tensor are on the same device as the tensor (except that of wb_to, whose result
+ * is evaluated at once).  Literals and counts (iota) have no device, and neither have tensors
+ * computed from these alone: they are computed on the device of the operation that uses them.  If
+ * the program evaluates such a result itself, it is bound to the thread's device, unless other
+ * tensors, which may be on another device, already use it.  A single number is never bound: its
+ * readers generate it (wb__known).
  *
  * Inputs stay attached after evaluation, so that gradients can still be computed.  Closing a scope
  * detaches the inputs of tensors that outlive it. */
@@ -63,12 +64,13 @@ enum {
     WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign that is not evaluated yet */
     WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
-    /* WB__FIXED: a literal that is part of a plan's structure: 1/n, a constant of a formula. */
+    /* WB__FIXED: a literal that is part of a plan's structure, such as 1/n or a constant of a
+     * formula. */
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
     WB__CANCELLED = 128,    /* an assign that was cancelled because an evaluation failed */
-    /* WB__KEPT: a version with memory of its own, since its variable was written; it holds a
-     * reference to the variable. */
+    /* WB__KEPT: a version that was given memory of its own before its variable was written; it
+     * holds a reference to the variable. */
     WB__KEPT = 256,
     WB__MIXED = 2048,       /* a variable that holds rounded values of a wider variable, which is
                                trained */
@@ -96,11 +98,13 @@ struct wb_tensor {
         /* of a literal with WB__RENEWED: see wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT; once
-                                       the version is gone, only an address) */
-    wb_tensor *current;             /* of a variable: its current version (counted) */
-    wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
-                                       pending assign: the variable's pending assign before it */
+    wb_tensor *variable;            /* of a version: its variable (a reference only with WB__KEPT,
+                                       else an address; once the version is gone, the variable may
+                                       be freed) */
+    wb_tensor *current;             /* of a variable: its current version, with a reference */
+    wb_tensor *live;                /* of a variable: the version in its memory, with a reference;
+                                       of a pending assign: the variable's pending assign before it,
+                                       or NULL */
     const char *name;               /* of a variable, for messages; or of a layer (op automatic) */
     wb_tensor *prev_unconsumed;
     union {
@@ -200,14 +204,15 @@ wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
  * it. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* The dtype that a value of dtype `from` gets when wb_to, with the option .dtype = `wanted`, moves
- * it to d.  WB_DTYPE_DEFAULT, with the error set, if the device does not have that dtype. */
+/* The dtype that a value of dtype `from` gets when wb_to moves it to d with the last parameter as
+ * its option .dtype.  WB_DTYPE_DEFAULT, with the error set, if the device does not have that
+ * dtype. */
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* 0-d literals.  wb__literal: fixed, part of a plan's structure.  wb__argument: a run-time argument
- * of the plan.  wb__number_of: fixed, with the dtype of the other operand. */
+/* Literals without dimensions. wb__literal: fixed, part of a plan's structure. wb__argument: a
+ * run-time argument of the plan. wb__number_of: fixed; takes the dtype of the other operand. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
@@ -259,8 +264,9 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
  * index that a recorded function computes is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
-/* wb__computed_in: the dtype in which operations with sums compute: f32 for f16 and bf16.  wb__as:
- * x in a dtype; x itself if it has that dtype.  wb__wide: x in the dtype that it is computed in. */
+/* wb__computed_in: the dtype in which sums are computed: f32 for f16 and bf16, else the dtype
+ * itself. wb__as: x cast to a dtype; x itself if it has that dtype. wb__wide: x in the dtype in
+ * which sums of it are computed. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
 {
     return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : dtype;
@@ -316,7 +322,8 @@ void wb__gradient_end(void);            /* frees this thread's working memory */
  * the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 /* Guards the pending writes, and those added until the next evaluation, with a tensor of one
- * element.  An evaluation that is given no guard uses this one.  `what` names it in messages. */
+ * element.  An evaluation that is given no guard uses this one.  `what`, a string constant, names
+ * it in messages.  Returns 0 or an error code. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
@@ -339,15 +346,17 @@ enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
 
-/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending. */
+/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
+ * or an error code. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
 /* Called before a variable is written: gives its current version memory of its own, so that it
- * stays readable. */
+ * stays readable, unless nothing else refers to the version.  Returns 0 or an error code. */
 int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* frees this thread's working memory */
 void wb__engine_shutdown(void);         /* also frees the plans */
 
-/* Adds a pending write x <- value, without checks of shape. */
+/* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
+ * version; NULL: failed. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
 /* wb__forget_pending cancels this thread's pending writes from index `first` on; wb__pending_count
  * returns how many there are. */

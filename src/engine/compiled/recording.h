@@ -56,7 +56,7 @@ int wb__on_replay(const wb__replay *r);
 /* ---- one recording --------------------------------------------------------------------------- */
 
 typedef struct {
-    void *object;                       /* counted; NULL: the setting is never freed */
+    void *object;                       /* holds a reference; NULL: the setting is never freed */
     wb__setting *at;
     uint32_t before, after;             /* the values that the function read and set */
     bool read, set, counts;
@@ -73,8 +73,9 @@ typedef struct wb__recording {
     int failed;                         /* code of the first failure, a call that cannot be recorded
                                            or another error; 0: none; */
     char *reason;                       /* its message (NULL: out of memory) */
-    uint64_t changes;                   /* all settings have been compared up to this count of
-                                           changes */
+    uint64_t changes;                   /* the count of changes of all settings when the noted
+                                           settings last fitted: while it is the same, they need no
+                                           comparison */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;

@@ -4,8 +4,8 @@
 
 #include "engine/graph.h"
 
-/* A rule gets a node, the node's gradient g, and for each input whether its gradient is wanted.  It
- * sets out[i] for each wanted input: to the gradient, to WB_NONE if there is none, or to NULL if it
+/* A rule gets a node, the node's gradient g, and for each input whether its gradient is needed.  It
+ * sets out[i] for each such input: to the gradient, to WB_NONE if there is none, or to NULL if it
  * failed.  It may instead pass a contribution to one of the two functions below, and sets out[i] to
  * WB_NONE then. */
 typedef struct wb__gradient_walk wb__gradient_walk;

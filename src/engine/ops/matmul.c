@@ -45,7 +45,8 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
                              wb_describe(w));
     if (row) x = wb_unsqueeze(x, 0);
     if (column) w = wb_unsqueeze(w, 1);
-    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches in one product */
+    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* the rows of all batches become one
+                                                           matrix, for one product */
         int64_t dims[WB_MAX_DIMS];
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];

@@ -34,7 +34,8 @@ typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_
 #define WB_LIBRARY(name, step, variant, form, gradient) wb__composed_function wb__composed_##form;
 #define WB_COMPOSITE(name, form, gradient) wb__composed_function wb__composed_##form;
 #include "ops/ops.def"
-extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: there is none */
+extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: the operation has no
+                                                                          composed form */
 
 #define COMPOSED(name)                                                                             \
     int wb__composed_##name(WB__ANY_USE const wb__attempt *a, WB__ANY_USE wb__values *s,           \

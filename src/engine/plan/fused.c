@@ -24,7 +24,7 @@ static bool grow(program *p, void *list, int *capacity, int n, size_t size)
     return false;
 }
 
-/* An instruction without operands for a value of this dtype. */
+/* Returns an instruction for a value of this dtype, without operands. */
 static wb__instr blank(wb__instr_kind kind, int level, int dtype)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* limit of deferred values below a deferred value; keeps the
-                                   recursive checks short */
+enum { MOST_DEFERRED = 64 };    /* at most this many deferred values, including itself, are below a
+                                   deferred value, which keeps the recursive checks short */
 
 /* The state of a value while groups are formed. */
 typedef struct {

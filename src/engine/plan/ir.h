@@ -77,7 +77,8 @@ static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i)
     return &ir->value[ir->inputs[v->in + i]];
 }
 
-/* Whether op is a further result of the step that computes its one operand. */
+/* Whether op is a further result of a step, such as attention_lse: its one operand is the first
+ * result of the same step. */
 static inline bool wb__is_further_result(int op)
 {
     return op == WB__OP_attention_lse || op == WB__OP_attention_dk || op == WB__OP_attention_dv;

@@ -32,7 +32,8 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
     wb__add_operand(m, m->step, &to);
 }
 
-/* Value x with its layout set to channels last or row major. */
+/* Returns a copy of value x with the layout channels last, if that is asked for and x has four
+ * dimensions, else row-major. */
 static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
     wb__value like = *value(m, x);

@@ -43,7 +43,7 @@ static wb__product *made_by(const finder *f, int x)
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-/* The value after which x's memory is complete; -1: it is a leaf. */
+/* The value whose kernel completes x's memory; -1: x is a leaf, or a view of one. */
 static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;

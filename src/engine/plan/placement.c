@@ -185,7 +185,8 @@ static bool choose_parts(placer *p)
     bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
     if (!is_dense) return false;
     find_dense(p, is_dense);
-    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* outer concats first */
+    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* concats before those that are their
+                                                               parts */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {

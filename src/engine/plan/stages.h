@@ -184,7 +184,7 @@ typedef struct {
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                      wb__groups *g);
 void wb__groups_free(wb__groups *g);
-/* merge.c: the last step of wb__groups_make: merges small groups. */
+/* merge.c: merges small groups, as the last step of wb__groups_make.  False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
 /* spaces.c: which dimensions of a group's space a reduction is over. */
@@ -235,7 +235,8 @@ typedef struct {
     bool *is_final;     /* of each group: it writes variables, and runs at the end */
     int64_t *bytes;     /* of each arena allocation */
     int n_allocations;
-    int result_buffer, arena_buffer;    /* buffer of the first result, buffer of the arena */
+    int result_buffer, arena_buffer;    /* index of the buffer of the first result; index of the
+                                           arena's buffer */
 } wb__placement;
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
@@ -260,7 +261,8 @@ typedef struct {
     wb__step_operand *operand;          /* of each view */
     int n_operands, capacity;
     wb__step_operand aux, sums;         /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
+    wb__view *views;                    /* of a fused step: views, instr and spaces are the arrays
+                                           that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
     char *text;
@@ -269,11 +271,11 @@ typedef struct {
 typedef struct {
     wb__plan_step *step;
     int n, capacity, n_compute;         /* steps before n_compute write no variable */
-    wb__number *constants;              /* fixed literals; their indices follow the request's
-                                           numbers */
+    wb__number *constants;              /* fixed literals; in the numbers of a run they come after
+                                           the request's numbers */
     int n_constants, constants_capacity;
-    int64_t *bytes;                     /* of arena allocations; their indices follow the
-                                           placement's */
+    int64_t *bytes;                     /* size of each arena allocation; these allocations are
+                                           numbered after the placement's */
     int n_allocations, allocations_capacity;
     int64_t arena_bytes;
 } wb__programs;

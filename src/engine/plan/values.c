@@ -12,8 +12,8 @@ static void count_roots(const wb__request *r, const wb__values *s, int *uses)
     for (int i = 0; i < r->n_writes; i++) uses[wb__root(s, r->writes[i])]++;
 }
 
-/* Sets uses[i] to how often value i is an input or a root.  Inputs of unused values do not
- * count. */
+/* Sets uses[i] to how often value i is an input or a root (a result or a written value).  Inputs of
+ * unused values do not count. */
 static void count_uses(const wb__request *r, const wb__values *s, int *uses)
 {
     const wb__ir *ir = &s->ir;

@@ -23,7 +23,7 @@ static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *o
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
     int n = 0;
-    for (int i = 0; i < in->ndim; i++) {            /* runs */
+    for (int i = 0; i < in->ndim; i++) {            /* finds the runs */
         if (in->dims[i] == 1) continue;
         if (n && strides[n - 1] == in->strides[i] * in->dims[i]) {
             dims[n - 1] *= in->dims[i];
