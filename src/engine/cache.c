@@ -264,8 +264,8 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
-/* The graph of a phase; NULL: the kernels are launched one by one.  If building a graph fails it is
- * not tried again. */
+/* Returns the graph of a phase, which it builds when first needed; NULL: the kernels are launched
+ * one by one.  If building a graph fails it is not tried again. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;

@@ -300,8 +300,8 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
     return status;
 }
 
-/* Collects the requested tensors and, if variables are written, the unconsumed results that could
- * not be evaluated afterwards. */
+/* Collects in mine.roots the requested tensors and, if variables are written, the unconsumed
+ * results that could not be evaluated afterwards.  Returns 0 or an error code. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;

@@ -359,7 +359,8 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
     return status;
 }
 
-/* Plans the graph that f built, without running it. */
+/* Plans the graph that f built, without running it, and fills in the recording.  Returns 0 or an
+ * error code. */
 static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
 {
     wb__thread *t = wb__this_thread();

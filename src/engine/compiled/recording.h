@@ -70,9 +70,9 @@ typedef struct {
 typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
     wb_scope *scope;                    /* the scope of the objects that the function creates */
-    int failed;                         /* code of the first failure, a call that cannot be recorded
-                                           or another error; 0: none; */
-    char *reason;                       /* its message (NULL: out of memory) */
+    int failed;                         /* code of the first failure: a call that cannot be
+                                           recorded, or another error; 0: none */
+    char *reason;                       /* message of that failure (NULL: out of memory) */
     uint64_t changes;                   /* the count of changes of all settings when the noted
                                            settings last fitted: while it is the same, they need no
                                            comparison */

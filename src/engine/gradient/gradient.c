@@ -264,7 +264,8 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
     return true;
 }
 
-/* Calls the rule of a node and adds its contributions. */
+/* Calls the rule of node x, whose gradient is g, and adds its contributions.  False: failed, with
+ * the error set or w->failed. */
 static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 {
     bool few_wanted[4] = {false};

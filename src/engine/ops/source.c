@@ -1,6 +1,6 @@
-/* Tensors without operands: tensors of one number (literals), counts (iota) and random numbers; and
- * what is computed from these.  They have no memory until a reader needs them as an array: a plan
- * generates their elements where they are used. */
+/* Tensors without operands: tensors filled with one number (literals), counts (iota) and random
+ * numbers; and operations composed with these.  They have no memory until a reader needs them as an
+ * array: a plan generates their elements where they are used. */
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 

@@ -73,7 +73,7 @@ static bool same_space(const wb__group *a, const wb__group *b)
     return true;
 }
 
-/* Whether `user` reads no view of x (x itself is allowed). */
+/* Whether `user` reads no view of x.  It may read x itself. */
 static bool reads_directly(const merger *m, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {

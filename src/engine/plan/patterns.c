@@ -479,7 +479,8 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* Adds a product for a library operation.  The further results of its step join its product. */
+/* Adds a product for a library operation.  The further results of its step join its product.
+ * False: out of memory. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;

@@ -183,8 +183,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast with the drivers'
-                                                       linked lists */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast where a driver
+                                                       keeps its kernels in a linked list */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }
