@@ -7,7 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_OF_STEPS = 2048 };  /* more tensors in the latest steps: the graph only grows */
+enum { MOST_OF_STEPS = 2048 };  /* if the latest steps have more tensors than this, their graph is
+                                   taken to grow without end (compute_old) */
 
 static bool is_held(const wb_tensor *x)
 {
@@ -16,7 +17,7 @@ static bool is_held(const wb_tensor *x)
 
 /* ---- a step ends ----------------------------------------------------------------------------- */
 
-/* Pending writes count as evaluated: tensors that read them are safe. */
+/* Whether x counts as evaluated here.  Pending writes do: tensors that read them stay readable. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
 /* Whether x is a version that the writes before this step overwrite. */
@@ -27,7 +28,7 @@ static bool is_replaced(const wb_tensor *x)
 }
 
 /* Finds the operands of these values that the program holds and that the writes would make
- * unreadable.  They become the first *n_carried tensors of the order. */
+ * unreadable.  They become the first *n_kept tensors of the order.  Returns 0 or an error code. */
 static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
@@ -49,8 +50,8 @@ static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
     return 0;
 }
 
-/* Number of pending writes without the last ones by layers, which write running statistics while
- * their step is still being built. */
+/* Number of pending writes, without the last ones if layers made these: a layer writes its running
+ * statistics while its step is still being built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;
@@ -75,8 +76,8 @@ static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB
 /* STALE: depends on a version that is gone.  LOST: STALE, and has no value. */
 enum { STALE = 1, LOST = 2 };
 
-/* For each tensor of the order: its state, and the variable's name of a gone version that it
- * depends on. */
+/* For each tensor of the order: its state, and the name of a variable on whose gone version it
+ * depends. */
 typedef struct { uint8_t state; const char *name; } history;
 
 static void find_stale(const wb__order *o, history *p)
@@ -137,7 +138,8 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Only considers recent tensors.  Older ones were considered before and stay as they are. */
+/* Considers recent tensors only.  Older ones were considered by earlier calls and stay as they
+ * are. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
@@ -182,7 +184,8 @@ void wb__cut_stale(wb__thread *t)
 
 /* ---- graphs that grow too large -------------------------------------------------------------- */
 
-/* Collects all unconsumed results that can still be evaluated; counted. */
+/* Sets *all to a new array of all unconsumed results that can still be evaluated, with a reference
+ * to each.  The caller drops the references and frees the array.  Returns 0 or an error code. */
 static int take_unconsumed(const wb__thread *t, wb_tensor ***all, int *n)
 {
     wb__order order = {0};

@@ -10,7 +10,8 @@ static wb__plan **plans;
 static int n_plans, plans_capacity, limit = 64;
 static uint64_t clock_now;
 static wb_engine_stats stats;
-static _Atomic int64_t arena_bytes;     /* also changed without the lock, around allocations */
+static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; changed without the
+                                           lock, and therefore atomic */
 
 /* ---- plans ----------------------------------------------------------------------------------- */
 
@@ -44,8 +45,8 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
     return NULL;
 }
 
-/* Removes the least recently used plan from the cache.  A running plan is freed when its run
- * ends. */
+/* Removes the least recently used plan from the cache.  A plan that is still running is freed when
+ * its last run ends. */
 static void evict(void)
 {
     int oldest = 0;
@@ -93,7 +94,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* Removes a plan that cannot run from the cache.  Its runs keep it until they end. */
+/* Removes a plan that cannot run from the cache.  It is freed when its last run ends. */
 static void remove_plan(wb__plan *p)
 {
     pthread_mutex_lock(&lock);
@@ -111,7 +112,7 @@ static void remove_plan(wb__plan *p)
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
 
-/* Frees an idle arena of a device (NULL: any device).  False: there is none. */
+/* Frees one idle arena of a device (NULL: of any device).  False: there is none. */
 static bool drop_idle(const wb_device *d)
 {
     pthread_mutex_lock(&lock);
@@ -138,8 +139,9 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* Small plans (for example a loader's, which gathers a batch) must not take a large arena: a
- * concurrent training step would have to allocate another one. */
+/* Sizes in bytes.  Plans that need at most LITTLE (for example a loader's, which gathers a batch)
+ * must not take an arena above LARGE: a concurrent training step would have to allocate another
+ * one. */
 enum { LITTLE = 4096, LARGE = 4 * LITTLE };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
@@ -242,17 +244,18 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* A device failure among the last kernels, which write variables in place, may leave some variables
- * written.  Their old values are lost, even if the caller cancels the writes. */
+/* Adds a warning to the error: a device failure among the last kernels, which write variables in
+ * place, may leave some variables written.  Their old values are lost, even if the caller cancels
+ * the writes. */
 static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
              "them, as from a checkpoint", wb_error());
 }
 
-/* From its second run on a plan runs as one command (a graph), if the device has graphs and the
- * plan has several launches.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does
- * not use them. */
+/* Whether a phase of the plan runs as one command (a graph): from the second run on, if the device
+ * has graphs and the phase has more than two launches.  Graphs do not report which kernel failed,
+ * so WEBER_DEBUG=sync does not use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
@@ -261,8 +264,8 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
-/* The graph of a phase; NULL: the kernels are launched one by one.  If building a graph fails it is
- * not tried again. */
+/* Returns the graph of a phase, which it builds when first needed; NULL: the kernels are launched
+ * one by one.  If building a graph fails it is not tried again. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
@@ -292,7 +295,9 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
     return graph;
 }
 
-/* The error of a failed step.  `written`: an earlier step wrote a variable. */
+/* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
+ * a variable.  `final`: the step itself writes variables.  A step that a library declined before
+ * any write removes the plan from the cache. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {
@@ -305,7 +310,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
 }
 
 /* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
- * kernels ran. */
+ * kernels ran, so all variables of its phase may have been written. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)
 {

@@ -7,8 +7,8 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: product with zeros as ones, which must not
-                                           overflow */
+    int64_t n = 1, bound = 1;           /* bound: the product with zeros as ones, which must stay
+                                           below 2^32 */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);
@@ -65,7 +65,8 @@ bool wb__floating(const char *what, const wb_tensor *x)
     return false;
 }
 
-/* Sets the error of an index out of range: its value, its position and the bound. */
+/* Sets the error of an index out of range: its value, its position and the range.  Returns
+ * false. */
 static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_t value,
                     int64_t bound)
 {

@@ -10,8 +10,8 @@ enum { MOST_DEVICES = 64 };
 /* A thread's arrays, kept between evaluations. */
 typedef struct {
     wb__request request;
-    wb__order side;                     /* for walks over unconsumed results before the evaluation's
-                                           own walk */
+    wb__order side;                     /* for walks over unconsumed results and pending writes,
+                                           apart from the walk of the request */
     uint8_t *reads;
     int reads_capacity;
     wb_tensor **roots;
@@ -77,7 +77,7 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
-/* Marks the version that was in v's memory as gone.  Takes over the reference. */
+/* Marks `old`, the version that was in v's memory, as gone.  Takes over the reference to it. */
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     old->flags |= WB__GONE;
@@ -87,8 +87,8 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* After a plan ran: the assign becomes the variable's version, and the version before it is
- * gone. */
+/* After a plan ran: if `last`, the assign becomes the variable's version, and the version before it
+ * is gone.  Otherwise a later assign to the variable replaced it, and the assign itself is gone. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -112,8 +112,8 @@ static wb_tensor *version_before(const wb_tensor *a)
     return a->live ? a->live : a->variable->live;
 }
 
-/* Cancels the pending writes from index `first` on: their variables get the versions before these
- * writes. */
+/* Cancels the pending writes from index `first` on: the current version of each variable becomes
+ * the one before the write. */
 static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
@@ -136,9 +136,9 @@ static void end_pending(wb__thread *t, int first)
     t->guard = NULL;
 }
 
-/* Returns y where x is finite, else a value that is not finite.  The new tensor must not count as a
+/* Returns a tensor that is y if x is finite, else not finite.  The new tensor must not count as a
  * consumer: a loss without other consumers stays an unconsumed result, so that it can be read after
- * the update. */
+ * the update.  NULL: failed. */
 static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
     const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
@@ -175,13 +175,13 @@ int wb__pending_count(void) { return wb__this_thread()->n_pending; }
 void wb__forget_pending(int first)
 {
     wb__thread *t = wb__this_thread();
-    if (first > t->n_pending) return;           /* already evaluated */
+    if (first > t->n_pending) return;           /* the writes are evaluated already */
     cancel(t, first);
     end_pending(t, first);
 }
 
 /* Replaces the version in v's memory by a new constant on the same memory, and returns the old
- * version with its reference. */
+ * version with its reference.  NULL: out of memory. */
 static wb_tensor *replace_live(wb_tensor *v)
 {
     wb_tensor *old = v->live, *x = wb__constant_on(v->storage, 0, v);
@@ -242,11 +242,12 @@ int wb__overwrite(wb_tensor *v, const void *values, size_t bytes)
 
 /* ---- unconsumed results ---------------------------------------------------------------------- */
 
-/* A tensor reads: a version that is about to be overwritten; a version that is gone; any
- * version. */
+/* What the value of an unevaluated tensor depends on.  READS: a version that is about to be
+ * overwritten; LOST: a version that is gone; VERSIONS: any version of a variable. */
 enum { READS = 1, LOST = 2, VERSIONS = 4 };
 
-/* Sets *answer to the set of READS, LOST and VERSIONS of an unevaluated tensor. */
+/* Sets *answer to the set of READS, LOST and VERSIONS of an unevaluated tensor.  Returns 0 or an
+ * error code. */
 static int find_reads(wb_tensor *unconsumed, unsigned *answer)
 {
     int before = mine.side.n;
@@ -261,7 +262,7 @@ static int find_reads(wb_tensor *unconsumed, unsigned *answer)
         if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (x->flags & WB__PENDING) /* it stays readable, unless another write follows */
+        if (x->flags & WB__PENDING) /* its value stays readable, unless another write follows */
             reads = (reads & LOST) | VERSIONS |
                     (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
@@ -299,8 +300,8 @@ static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
     return status;
 }
 
-/* Collects the requested tensors and, if variables are written, the unconsumed results that could
- * not be evaluated afterwards. */
+/* Collects in mine.roots the requested tensors and, if variables are written, the unconsumed
+ * results that could not be evaluated afterwards.  Returns 0 or an error code. */
 static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots)
 {
     *n_roots = 0;
@@ -311,7 +312,8 @@ static int collect(wb__thread *t, int n, wb_tensor *const *tensors, int *n_roots
     return add_unconsumed(t, n, n_roots);
 }
 
-/* Whether a pending write reads a version that is gone.  Then no pending write can be evaluated. */
+/* Whether a pending write reads a version that is gone, so that no pending write can be evaluated.
+ * Also true if memory runs out. */
 static bool pending_is_lost(const wb__thread *t)
 {
     wb__order_begin(&mine.side);
@@ -351,7 +353,8 @@ static wb__guard guard_of(const wb_tensor *guard)
                       (wb_dtype)guard->dtype};
 }
 
-/* Finds or builds the plan and runs it once. */
+/* Finds or builds the plan of the request and runs it once.  Returns 0, an error code or
+ * WB__PLAN_AGAIN. */
 static int run_plan(wb__request *r, wb_tensor *guard)
 {
     wb__plan *p = wb__plan_find(r);
@@ -394,7 +397,8 @@ static int run_plan(wb__request *r, wb_tensor *guard)
     return status;
 }
 
-/* Each time a library declines a step, another plan is built without that step. */
+/* Runs the request.  Each time a library declines a step, another plan is built without that
+ * step. */
 static int run(wb__request *r, wb_tensor *guard)
 {
     int status = run_plan(r, guard);
@@ -422,8 +426,8 @@ static bool add_device(const wb_device **list, int *n, const wb_device *d)
     return true;
 }
 
-/* No tensor has operands on two devices, so each device has a plan of its own.  The guard's device
- * comes first: the writes on all devices depend on it. */
+/* Runs one plan on each device, since no tensor has operands on two devices.  The guard's device
+ * comes first: the writes on all devices depend on the guard. */
 static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     const wb_device *list[MOST_DEVICES];
@@ -484,8 +488,9 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
 
-/* A closing scope has dropped its references, so the remaining unconsumed results belong to outer
- * scopes.  They must still be evaluated before the versions that they read are overwritten. */
+/* A closing scope has dropped its references, so the unconsumed results that remain belong to outer
+ * scopes.  A result that reads a version which a pending write overwrites is evaluated together
+ * with that write. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();

@@ -25,7 +25,7 @@ typedef struct freed {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { freed *first, *last; size_t bytes; } queue;
 
-/* Bytes of the block after the fields of `freed`. */
+/* How many bytes of an object's block remain for `was`. */
 static size_t note_bytes(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
 
 static void leave_queue(void)

@@ -5,8 +5,8 @@
 #include "base/pointer_map.h"
 #include "engine/tensor.h"
 
-/* All tensors reachable from some tensors, inputs first.  The walk does not enter the inputs of a
- * leaf. */
+/* All tensors reachable from some tensors, inputs before the tensors that read them.  The walk does
+ * not enter the inputs of a leaf. */
 typedef struct {
     wb_tensor **node;
     int n, capacity;

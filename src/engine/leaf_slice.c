@@ -20,8 +20,9 @@ static void row_major(const wb_tensor *x, wb__view *out)
     }
 }
 
-/* The start of a slice in the plan's chain: d of n elements, `step` apart.  The lowest address is
- * that of element 0, or of element n - 1 if addresses descend. */
+/* The start, in the plan's chain, of a slice that takes d of the n elements of an axis, `step`
+ * apart; `stride` is the axis's stride.  The lowest address is that of element 0 of the slice, or
+ * of its last element if its addresses descend. */
 static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
 {
     const int64_t span = (d - 1) * step;

@@ -32,8 +32,8 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
     return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
 }
 
-/* x, bound and evaluated.  A tensor without a device is copied, so that the move does not bind x to
- * a device. */
+/* Returns x, bound and evaluated; NULL: failed.  Of a tensor without a device it evaluates a copy,
+ * so that the move does not bind x to a device. */
 static wb_tensor *known(wb_tensor *x)
 {
     wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
@@ -99,7 +99,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     return moved;
 }
 
-/* The gradient is moved to the source's device.  As wb_to does, this evaluates it at once. */
+/* Moves the gradient to the source's device.  As wb_to does, this evaluates it at once. */
 void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
                     wb_tensor **out)
 {

@@ -1,5 +1,5 @@
-/* The precision of products and whether runs are deterministic.  One setting for the process; it is
- * part of a plan's key (request.c) and of its steps (plan/programs.c). */
+/* The precision of products, and whether runs are deterministic: one setting for the process.  It
+ * is part of a plan's key (request.c) and of its steps (wb__step_blank in plan/stages.h). */
 #include "engine/request.h"
 
 #include <pthread.h>

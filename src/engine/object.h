@@ -6,7 +6,8 @@
 
 #include <stdatomic.h>
 
-/* A class of objects.  `destroy` drops the references of the object and frees its memory. */
+/* A class of objects.  `destroy` drops the references that the object holds and frees its
+ * memory. */
 typedef struct {
     const char *name;                   /* for messages, such as "tensor" */
     void (*destroy)(void *object);
@@ -59,7 +60,8 @@ void *wb__object_new(const wb__class *class, size_t bytes);
 /* The same, but the reference belongs to the caller. */
 void *wb__object_new_owned(const wb__class *class, size_t bytes);
 
-/* Frees an object's memory; `bytes` as in wb__object_new.  Called at the end of `destroy`. */
+/* Frees an object's memory; `bytes` is the size that was passed to wb__object_new.  Called at the
+ * end of `destroy`. */
 void wb__object_end(void *object, size_t bytes);
 
 /* WEBER_DEBUG=check: freed memory is kept apart for a while, and indices are checked. */
@@ -67,9 +69,12 @@ extern bool wb__checks;
 void wb__quarantine(void *object, size_t bytes);        /* called by wb__object_end */
 void wb__quarantine_empty(void);
 
-/* The class of an object for messages, such as "layer"; for a freed object also its description. */
+/* Returns a text for messages: the name of the object's class, such as "layer"; for a freed object
+ * also, with WEBER_DEBUG=check, what it was and when it was freed.  The text is valid until this
+ * thread's next call. */
 const char *wb__kind(const void *object);
-/* False, with the error set, for a freed object and for NULL.  The message begins with `what`. */
+/* Whether the object is neither NULL nor freed.  Else sets the error, whose message begins with
+ * `what`. */
 bool wb__alive(const char *what, const void *object);
 
 /* Moves the caller's reference to the current scope and returns the object.  On failure (out of
@@ -103,18 +108,18 @@ uint64_t wb__unref_consumer(void *object);      /* returns the remaining counts 
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
     int training;                       /* > 0 inside wb_withgradient */
-    int eager;                          /* WEBER_EAGER */
+    int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
     bool cutting;        /* inputs that lose their consumers are not added to `unconsumed` */
     /* The unevaluated tensors without consumers: a ring through .next_unconsumed. */
     struct wb_tensor *unconsumed;
     struct wb_tensor **pending;         /* assignments not evaluated yet, oldest first */
     int n_pending, pending_capacity;
-    struct wb_tensor *guard;            /* one element (counted): unless it is finite, none of the
-                                           pending assignments is made; NULL: no guard */
+    struct wb_tensor *guard;            /* one element, with a reference: unless it is finite, none
+                                           of the pending assignments is made; NULL: no guard */
     const char *guarded_by;             /* its name, for messages */
     int made;                           /* tensors created since the last evaluation */
-    int64_t scopes;                     /* opened so far */
+    int64_t scopes;                     /* number of scopes opened so far */
     int64_t closing;                    /* id of the scope that is being closed, or 0 */
     int64_t program_calls;              /* calls of the program's callbacks so far */
     wb_scope *spare;                    /* closed scopes with their lists, for reuse */
@@ -131,8 +136,8 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called by wb_shutdown after all objects and plans are freed.  (The backends' layer is above the
- * engine, so it registers a function here.) */
+/* Called by wb_shutdown after the thread's scopes are closed and all plans are freed. (The
+ * backends' layer is above the engine, so it registers a function here.) */
 extern void (*wb__at_shutdown)(void);
 
 /* A scope.  Objects are listed in the order in which the program received them; an object freed
@@ -154,9 +159,9 @@ static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->sc
 void wb__scope_spare_free(wb__thread *t);
 
 /* A frame drops the intermediate objects of a library function: wb__frame_end drops the objects
- * added to the scope since wb__frame_begin, except the n results (which may be NULL, or older).  If
- * a callback of the program ran in between, all objects stay, since the program may hold them.
- * wb__frame_end returns its argument. */
+ * added to the scope since wb__frame_begin, except the n results (which may be NULL, or older than
+ * the frame).  If a callback of the program ran in between, all objects stay, since the program may
+ * hold them. wb__frame_end returns its argument `result`. */
 typedef struct {
     wb_scope *scope;
     int64_t number, program_calls;

@@ -6,8 +6,8 @@
 
 enum { PART_BYTES = 1 << 20 };          /* size of a part for wb__read_in_parts */
 
-static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU: 0 fail, 1 warn once,
-                                           2 are allowed */
+static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU. 0: they fail; 1: the
+                                           first logs a warning; 2: they are allowed */
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
@@ -29,7 +29,7 @@ const void *wb_data(wb_tensor *x)
     return values ? values + bound->offset : NULL;
 }
 
-/* One element; NaN on failure. */
+/* Reads one element of an evaluated tensor; NaN on failure, with the error set. */
 static double element(const wb_tensor *bound, int64_t index)
 {
     const wb__storage *s = bound->storage;
@@ -43,8 +43,8 @@ static double element(const wb_tensor *bound, int64_t index)
     return v;
 }
 
-/* Reading a GPU's tensor element by element is slow: the first read is logged, or all fail
- * (wb_allow_scalar). */
+/* Whether elements of the tensor may be read one by one.  From a GPU that is slow: the first read
+ * is logged, or all fail, with the error set (wb_allow_scalar). */
 static bool scalar_allowed(const wb_tensor *bound)
 {
     if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;

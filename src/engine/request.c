@@ -42,8 +42,9 @@ static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
     return true;
 }
 
-/* Encodes a slice: its steps, and its starts unless it is read in place.  A bit of the first word
- * is set if it is read in place. */
+/* Encodes a slice: its steps, and its starts unless it is read in place, which a bit of the
+ * tensor's first word records.  A slice that is read in place becomes a leaf.  False: out of
+ * memory. */
 static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
     enum { IN_PLACE = 63 };
@@ -59,7 +60,8 @@ static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 }
 
 /* Encodes one tensor as words: operation, shape, inputs and attributes.  Numbers that may differ
- * between runs go to `numbers`; values of fixed literals are part of the words. */
+ * between runs go to `numbers`; values of fixed literals are part of the words.  A known tensor
+ * becomes a leaf.  False: out of memory. */
 static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
@@ -99,7 +101,7 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
     return true;
 }
 
-/* x was the last tensor added to the order, or was in it before.  Each tensor is a result once. */
+/* Makes x, a tensor of the order, a result, unless it is one already.  False: out of memory. */
 static bool add_result(wb__request *r, wb_tensor *x)
 {
     if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
@@ -116,7 +118,8 @@ static bool add_result(wb__request *r, wb_tensor *x)
     return true;
 }
 
-/* Finds the buffer of each write's variable: its leaf, or a buffer of its own after the leaves. */
+/* Finds the buffer of each write's variable: that of its leaf, or a new one behind the leaves.
+ * False: out of memory. */
 static bool find_targets(wb__request *r)
 {
     if (!wb__reserve(&r->targets, &r->targets_capacity, r->n_writes + 1, sizeof *r->targets))
@@ -178,7 +181,8 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     *w++ = (uint64_t)wb__threads();                 /* kernels are prepared for a number of
                                                        threads, */
     *w++ = (uint64_t)(uintptr_t)device;             /* for one device, */
-    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and for one precision */
+    *w++ = (uint64_t)r->precision << 1 | r->deterministic;      /* and for one precision,
+                                                                   deterministic or not */
     for (int i = 0; i < r->n_results; i++) *w++ = r->results[i]->index;
     for (int i = 0; i < r->n_writes; i++) {
         *w++ = r->writes[i]->index;
@@ -194,7 +198,7 @@ static inline uint64_t mix(uint64_t h, uint64_t word)
     return h ^ h >> 32;
 }
 
-/* Four independent chains, so that the multiplications overlap. */
+/* Hashes the words in four independent chains, so that the multiplications overlap. */
 uint64_t wb__request_hash(const wb__request *r)
 {
     uint64_t h[4] = {0x243F6A8885A308D3u, 0x13198A2E03707344u, 0xA4093822299F31D0u,

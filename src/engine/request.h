@@ -5,15 +5,16 @@
 
 #include "engine/plan.h"
 
-/* Fills r: walks the graph from n tensors (unevaluated; assigns among them are writes), then from
- * the thread's pending writes if `with_pending`, except those on another device.  Returns 0 or an
- * error code. */
+/* Fills r: walks the graph from those of the n tensors that are not evaluated and belong to the
+ * device (an assign among them is a write, not a result), then, if `with_pending`, from the
+ * thread's pending writes on the device.  Returns 0 or an error code. */
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
-int wb__gone(const wb_tensor *x);   /* fails: x's value was overwritten */
+int wb__gone(const wb_tensor *x);   /* sets the error that x's value was overwritten, and returns
+                                       its code */
 
-/* The settings of this thread (numerics.c). */
+/* The present numeric settings of the process (numerics.c). */
 typedef struct {
     uint8_t precision;              /* wb__precision */
     bool deterministic;
@@ -22,15 +23,15 @@ wb__numerics_now wb__numerics(void);
 
 uint64_t wb__request_hash(const wb__request *r);
 
-/* Returns the plan of a request, from the cache or new.  The caller holds a reference until
- * wb__plan_done. */
+/* Returns the plan of a request, from the cache or new.  The caller holds a reference until it
+ * calls wb__plan_done.  NULL: failed. */
 wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Before a plan's first run: returns 0, or an error if the device reports too little free memory.
- * wb__plan_report_memory appends the bytes that the plan needs to the message of an out-of-memory
- * error. */
+/* Called before a plan runs.  Returns an error code if this is its first run and its GPU reports
+ * too little free memory; else 0. wb__plan_report_memory appends the bytes that the plan needs to
+ * the message of a GPU's out-of-memory error. */
 int wb__plan_check_memory(const wb__plan *p);
 void wb__plan_report_memory(const wb__plan *p);
 
@@ -38,7 +39,8 @@ void wb__plan_report_memory(const wb__plan *p);
  * first.  NULL: failed. */
 void *wb__device_allocate(const wb_device *d, size_t bytes);
 
-/* A number that must be finite before variables are written.  A NULL device means no guard. */
+/* A number in memory that must be finite before variables are written.  A NULL device means no
+ * guard. wb__guard_check returns 0, WB_ERROR_NUMBER if it is not finite, or another error code. */
 typedef struct {
     const wb_device *device;
     const void *memory;

@@ -7,9 +7,10 @@
 
 enum {
     MOST_SPARES = 8,        /* closed scopes that a thread keeps for reuse, */
-    MOST_SPARE_CAPACITY = 4096, /* and the longest list of such a scope */
-    FEW_HOLES = 32,         /* too few to compact the list */
-    MOST_ROUNDS = 64        /* of dropping objects that release callbacks created */
+    MOST_SPARE_CAPACITY = 4096, /* and the largest capacity of a kept scope's list */
+    FEW_HOLES = 32,         /* a list with fewer holes is not compacted */
+    MOST_ROUNDS = 64        /* limit of rounds in which a closing scope drops objects that release
+                               callbacks created */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -97,7 +98,8 @@ void *wb__scope_give(void *object)
     return wb_is_none(object) ? object : NULL;          /* WB_NONE belongs to no scope */
 }
 
-/* Newest first, since most objects that are freed early are young. */
+/* Finds the object's entry in the list; NULL: it has none.  Searches from the newest on, since most
+ * objects that are freed early are young. */
 static void **find(wb_scope *s, const void *object)
 {
     for (int i = s->n - 1; i >= 0; i--)
@@ -197,8 +199,8 @@ static bool still_inside(const wb__thread *t, const wb__frame *f)
     return s == t->scope && t->program_calls == f->program_calls;
 }
 
-/* Unevaluated tensors can be marked, which makes the search among many results fast.  Other objects
- * cannot: marks of leaves are not written. */
+/* Whether the object is an unevaluated tensor, which can be marked: this makes the search among
+ * many results fast.  Marks of leaves are not written (graph.h), and other objects have none. */
 static bool markable(const void *object)
 {
     return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
@@ -212,7 +214,8 @@ static bool among(int n, void *const *list, uint32_t mark, const void *object)
     return false;
 }
 
-/* Moves the results to the end of the list and returns the index of the first. */
+/* Moves the results among the objects from index `first` on to the end of the list, and returns the
+ * index of the first of them. */
 static int gather(wb_scope *s, int first, int n, void *const *results)
 {
     const uint32_t mark = n > 8 ? wb__next_mark() : 0;
@@ -258,7 +261,8 @@ void *wb__frame_end(wb__frame f, void *result)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* Tensors that outlive the scope and must be evaluated, or detached from their inputs; counted. */
+/* Tensors that outlive the scope and must be evaluated, or detached from their inputs.  The list
+ * holds a reference to each. */
 typedef struct {
     wb_tensor **x;
     int n, capacity, status;

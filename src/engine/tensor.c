@@ -93,7 +93,8 @@ void wb__storage_unref(wb__storage *s)
 
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x)
 {
-    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* a literal can always be evaluated */
+    if (x->flags & WB__IS_UNCONSUMED || !x->n_in) return;    /* without inputs it can always be
+                                                                evaluated */
     if (t->unconsumed) {
         x->next_unconsumed = t->unconsumed;
         x->prev_unconsumed = t->unconsumed->prev_unconsumed;
@@ -184,7 +185,7 @@ static void drop_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
-        /* so it belongs to this thread */
+        /* an unevaluated tensor belongs to this thread, which may therefore add it to its ring */
         const bool waits = !in->storage && !(in->flags & WB__GONE);
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
@@ -294,8 +295,8 @@ wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
     return made;
 }
 
-/* Binds a result without a device to the device it was computed on.  Called only when no other
- * tensor uses it that may be computed elsewhere. */
+/* Binds a result without a device to the device that it was computed on; a single number stays
+ * unbound.  Called only when no other tensor uses it that may be computed elsewhere. */
 static void bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
@@ -423,7 +424,8 @@ wb_tensor *wb_variable(wb_tensor *x)
     return wb__variable_on(x, wb__device_of(x));
 }
 
-/* A variable with the version `version`; NULL if that is NULL. */
+/* Returns a variable on d whose version is `version`, a new constant; drops the current scope's
+ * reference to that.  NULL: `version` is NULL, or memory ran out. */
 static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 {
     if (!version) return NULL;

@@ -8,11 +8,12 @@
  *     assign), and an operation on the variable gets that version as its operand (wb__bind);
  *   - gone: a version that was overwritten (flag WB__GONE).
  *
- * Operands of one tensor are on the same device as the tensor.  Literals and counts (iota) have no
- * device, and neither have tensors computed from these alone: they are computed on the device of
- * the operation that uses them.  If the program evaluates such a result itself, it is bound to the
- * thread's device, unless other tensors, which may be on another device, already use it.  A single
- * number is never bound: its readers generate it (wb__known).
+ * Operands of one tensor are on the same device as the tensor (except that of wb_to, whose result
+ * is evaluated at once).  Literals and counts (iota) have no device, and neither have tensors
+ * computed from these alone: they are computed on the device of the operation that uses them.  If
+ * the program evaluates such a result itself, it is bound to the thread's device, unless other
+ * tensors, which may be on another device, already use it.  A single number is never bound: its
+ * readers generate it (wb__known).
  *
  * Inputs stay attached after evaluation, so that gradients can still be computed.  Closing a scope
  * detaches the inputs of tensors that outlive it. */
@@ -43,15 +44,17 @@ static inline wb__storage *wb__storage_ref(wb__storage *s)
     return s;
 }
 void wb__storage_unref(wb__storage *s);
-/* Returns the values for reading on the host, or NULL on failure.  Valid until the storage is
- * written or freed. */
+/* Returns the bytes of the storage for reading on the host, or NULL on failure.  Valid until the
+ * storage is written or freed. */
 const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
 /* Returns x bound and evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
-/* Evaluates x and calls f(part, elements, ctx) for its values in order, in parts of bounded size.
- * Stops at a nonzero return and returns it.  Unlike wb_data, it keeps no copy on the host. */
+/* Evaluates x and calls f(part, elements, ctx) for its values in order: once for all if the host
+ * can read the device's memory, else in parts of at most 1 MiB.  Stops at a nonzero return and
+ * returns it; returns an error code on failure, else 0.  Unlike wb_data, it keeps no copy on the
+ * host. */
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
 /* wb_tensor.flags */
@@ -61,12 +64,13 @@ enum {
     WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign that is not evaluated yet */
     WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
-    /* WB__FIXED: a literal that is part of a plan's structure: 1/n, a constant of a formula. */
+    /* WB__FIXED: a literal that is part of a plan's structure, such as 1/n or a constant of a
+     * formula. */
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
     WB__CANCELLED = 128,    /* an assign that was cancelled because an evaluation failed */
-    /* WB__KEPT: a version with memory of its own, since its variable was written; it holds a
-     * reference to the variable. */
+    /* WB__KEPT: a version that was given memory of its own before its variable was written; it
+     * holds a reference to the variable. */
     WB__KEPT = 256,
     WB__MIXED = 2048,       /* a variable that holds rounded values of a wider variable, which is
                                trained */
@@ -94,11 +98,13 @@ struct wb_tensor {
         /* of a literal with WB__RENEWED: see wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable (counted only with WB__KEPT; once
-                                       the version is gone, only an address) */
-    wb_tensor *current;             /* of a variable: its current version (counted) */
-    wb_tensor *live;                /* of a variable: the version in its memory (counted); of a
-                                       pending assign: the variable's pending assign before it */
+    wb_tensor *variable;            /* of a version: its variable (a reference only with WB__KEPT,
+                                       else an address; once the version is gone, the variable may
+                                       be freed) */
+    wb_tensor *current;             /* of a variable: its current version, with a reference */
+    wb_tensor *live;                /* of a variable: the version in its memory, with a reference;
+                                       of a pending assign: the variable's pending assign before it,
+                                       or NULL */
     const char *name;               /* of a variable, for messages; or of a layer (op automatic) */
     wb_tensor *prev_unconsumed;
     union {
@@ -112,9 +118,10 @@ struct wb_tensor {
     int64_t dims[WB_MAX_DIMS];
 };
 
-/* Creates a node and checks nothing but memory.  The tensor belongs to the current scope.  Inputs
- * are bound (wb__bind) and referenced; attributes are copied.  With WEBER_EAGER it is evaluated at
- * once. */
+/* Creates a node, which belongs to the current scope.  Inputs are bound (wb__bind) and referenced;
+ * attributes are copied.  Shapes and dtypes are not checked.  With WEBER_EAGER, wb__node evaluates
+ * it at once; wb__node_with does not.  NULL: out of memory, inputs on two devices, or an evaluation
+ * failed. */
 wb_tensor *wb__node(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
                     wb_tensor *const *in, int n_attr, const int64_t *attr);
 wb_tensor *wb__node_with(wb__op op, wb_dtype dtype, int ndim, const int64_t *dims, int n_in,
@@ -139,7 +146,8 @@ static inline uint16_t wb__kept_flags(const wb_tensor *x)
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
 
-/* Known: evaluated and bound to a device, so that a plan can read x from memory. */
+/* Whether x is known: it is evaluated and bound to a device, so that a plan can read it from
+ * memory. */
 static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
 
@@ -167,8 +175,8 @@ const wb_device *wb__use_device(const wb_device *d);
  * byte offset in it. */
 void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset);
 
-/* The result of an operation that changes nothing: x, or a tensor with the value of a variable's
- * current version. */
+/* Returns the result of an operation that changes nothing: x itself, or, for a variable, a new
+ * tensor with the value of its current version. */
 wb_tensor *wb__unchanged(wb_tensor *x);
 
 /* A value for `mark` that no tensor has yet; never 0. */
@@ -196,14 +204,15 @@ wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
  * it. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* The dtype that a value of dtype `from` gets when wb_to moves it to d.  WB_DTYPE_DEFAULT, with the
- * error set, if the device does not have that dtype. */
+/* The dtype that a value of dtype `from` gets when wb_to moves it to d with the last parameter as
+ * its option .dtype.  WB_DTYPE_DEFAULT, with the error set, if the device does not have that
+ * dtype. */
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* 0-d literals.  wb__literal: fixed, part of a plan's structure.  wb__argument: a run-time argument
- * of the plan.  wb__number_of: fixed, with the dtype of the other operand. */
+/* Literals without dimensions. wb__literal: fixed, part of a plan's structure. wb__argument: a
+ * run-time argument of the plan. wb__number_of: fixed; takes the dtype of the other operand. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
@@ -218,22 +227,27 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
     literal->renewed.number = i;
 }
 
-void wb__tensor_detach(wb_tensor *x);   /* drops the inputs of an evaluated tensor */
-/* no effect if x is in the ring; x may have consumers */
+void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; binds an evaluated x without a device
+                                           to the device of its storage */
+/* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs. x
+ * may have consumers. */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
 /* Gives x its values: takes over the reference to s.  From then on x counts as evaluated. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
 /* Checks.  Messages begin with `what`, the name of the operation. */
-/* Fails for 2^32 elements or more.  Sizes of 0 count as 1, so no product of sizes overflows. */
+/* Whether a tensor can have these dimensions; if so, sets *size to its number of elements.  Else
+ * sets the error: too many dimensions, a negative size, or 2^32 elements or more.  Sizes of 0 count
+ * as 1 in this, so no product of sizes overflows. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);
-/* Fails if x and y are on two devices.  A tensor without a device fits any. */
+/* Whether x and y are on one device; else sets the error.  A tensor without a device fits any. */
 bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y);
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
-/* Returns 0 .. ndim-1, or -1 with the error set, also if x is no operand. */
+/* Returns the axis as 0 .. ndim - 1 (a negative axis counts from the end), or -1 with the error set
+ * if x has no such axis or is no operand. */
 int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
 /* Whether x can be an operand: a tensor, not NULL, WB_NONE or freed; wb__floating: with a floating
  * dtype too.  Else sets the error (NULL after another error keeps that error). */
@@ -250,8 +264,9 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
  * index that a recorded function computes is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
-/* wb__computed_in: the dtype in which operations with sums compute: f32 for f16 and bf16.  wb__as:
- * x in a dtype; x itself if it has that dtype.  wb__wide: x in the dtype that it is computed in. */
+/* wb__computed_in: the dtype in which sums are computed: f32 for f16 and bf16, else the dtype
+ * itself. wb__as: x cast to a dtype; x itself if it has that dtype. wb__wide: x in the dtype in
+ * which sums of it are computed. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
 {
     return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : dtype;
@@ -262,7 +277,7 @@ wb_tensor *wb__wide(wb_tensor *x);
 /* Operations without options, for the engine and for layers. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
-/* sums over broadcast axes */
+/* Returns g summed over the axes that were broadcast from the shape `dims`, in that shape. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
@@ -273,18 +288,19 @@ wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                          const int64_t *starts);
-/* On the device of x. */
+/* A tensor of zeros with the shape, dtype and device of x. */
 wb_tensor *wb__zeros_like(wb_tensor *x);
 /* Returns x.  If x has no device, returns a copy of it bound to d (x is unchanged). d == NULL:
  * returns x. */
 wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
 /* Changes the dtype of a variable without pending writes.  `version` is its new value: a constant
- * of its shape on its device, whose memory belongs to nothing else (wb__as_constant).  Tensors
- * computed from the old version keep it.  Recordings of wb_compile are recorded again (wb__retyped
- * counts). */
+ * of its shape on its device, whose memory nothing else uses (wb__as_constant).  Tensors computed
+ * from the old version keep it.  Functions recorded by wb_compile are recorded again (wb__retyped
+ * counts the changes). */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
-/* Uniform random numbers on the device of x.  Reserves their counters at once. */
+/* A tensor of uniform random numbers on the device of x.  Reserves the generator's counters at
+ * once. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* Marks x as computed by a layer that was in test mode automatically.  A gradient through it
  * fails. */
@@ -293,7 +309,7 @@ wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
  * eta / (sqrt(v) + eps). x, y, m and v have one shape and one dtype; the others are 0-d. */
 wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared);
 wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps);
-/* The derivative of gelu. */
+/* Returns the derivative of gelu at x. */
 wb_tensor *wb_gelu_slope(wb_tensor *x);
 
 /* Sets grads[i] to the gradient of loss with respect to wrt[i] (a variable or any tensor), or to
@@ -306,7 +322,8 @@ void wb__gradient_end(void);            /* frees this thread's working memory */
  * the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 /* Guards the pending writes, and those added until the next evaluation, with a tensor of one
- * element.  An evaluation that is given no guard uses this one.  `what` names it in messages. */
+ * element.  An evaluation that is given no guard uses this one.  `what`, a string constant, names
+ * it in messages.  Returns 0 or an error code. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
@@ -322,27 +339,31 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* Called after versions were overwritten: detaches recent tensors that the program holds and that
  * can no longer be evaluated or differentiated. */
 void wb__cut_stale(wb__thread *t);
-/* After this many tensors without an evaluation, all unconsumed results are evaluated by
- * wb__evaluate_keeping, with one warning in the log.  It keeps all versions that tensors were
- * computed from readable. */
+/* After this many tensors without an evaluation, outside of all scopes, all unconsumed results are
+ * evaluated by wb__evaluate_keeping, with one warning in the log. wb__evaluate_keeping keeps all
+ * versions readable that tensors were computed from. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
 
-/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending. */
+/* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
+ * or an error code. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
 /* Called before a variable is written: gives its current version memory of its own, so that it
- * stays readable. */
+ * stays readable, unless nothing else refers to the version.  Returns 0 or an error code. */
 int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* frees this thread's working memory */
 void wb__engine_shutdown(void);         /* also frees the plans */
 
-/* Adds a pending write x <- value, without checks of shape. */
+/* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
+ * version; NULL: failed. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
-/* Cancels this thread's pending writes from index `first` on. */
+/* wb__forget_pending cancels this thread's pending writes from index `first` on; wb__pending_count
+ * returns how many there are. */
 int wb__pending_count(void);
 void wb__forget_pending(int first);
-/* A replay wrote the variable's memory: marks tensors with the old version WB__GONE. */
+/* A replay wrote the variable's memory: marks the version before it WB__GONE and gives the variable
+ * a new one.  Returns 0 or an error code. */
 int wb__new_version(wb_tensor *variable);
 /* Writes host values to a variable at once (for loading files), after evaluating pending writes.
  * `bytes` must be the variable's size. */

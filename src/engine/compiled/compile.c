@@ -18,33 +18,34 @@
 enum {
     RECORDINGS = 16,
     OUTPUTS = 8,
-    SPARE_INPUTS = 16           /* NULL after the inputs, for a function that reads too many */
+    SPARE_INPUTS = 16           /* NULLs behind the inputs, in case the function reads too many */
 };
 
-/* A number of the plan that each replay sets: a literal of a hook or of an input; or key and
- * counter of random numbers, in numbers[at] and numbers[at + 1]. */
+/* A number of the plan that each replay sets: numbers[at].  It is literal number `literal` of the
+ * hook with index `hook`; or, OF_INPUT, input number `literal`; or, OF_DRAW, numbers[at] and
+ * numbers[at + 1] are the key and counter of random numbers. */
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-    uint64_t offset;                    /* of random numbers: relative to the counter at the
-                                           beginning of the replay */
+    uint64_t offset;                    /* of random numbers: their counter less the first counter
+                                           of the recording or replay */
 } renewed;
 
-/* A buffer that the plan reads: input number `input`, or a variable or constant if that is -1. */
+/* A buffer that the plan reads: input number `input`; if that is -1, a variable or constant. */
 typedef struct {
     int input;
-    wb_tensor *tensor;                  /* counted */
-    int64_t at;                         /* byte at which the buffer begins in that tensor */
+    wb_tensor *tensor;                  /* holds a reference */
+    int64_t at;                         /* byte of the tensor at which the buffer begins */
 } leaf;
 
 typedef struct {
-    wb_tensor *variable;                /* counted */
+    wb_tensor *variable;                /* holds a reference */
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes an input that is a number can have beside other operands. 0: the input is not a
- * number. 1: only floating dtypes (it is not whole), or only its own dtype.  Else 2, plus a bit for
- * each integer dtype that holds it. */
+/* Which dtypes an input that is a number can have beside other operands. 0: it is not a number. 1:
+ * only its own dtype or, if that is open, floating dtypes, as it is not whole.  Else 2, plus the
+ * bit 4 << t for each integer dtype t that holds it. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -75,12 +76,12 @@ typedef struct {
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* the counter at the beginning of the recording; how many
-                                           blocks it reserved */
+    uint64_t base, blocks;              /* the first random counter of the recording; how many
+                                           counters it reserved */
     renewed *renewed;
     int n_renewed;
     void **buffers;
-    size_t *offsets;                    /* of each buffer; 0 where it is no leaf */
+    size_t *offsets;                    /* in bytes; 0 for buffers that are no leaf */
 } recording;
 
 struct wb_compiled {
@@ -137,7 +138,8 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* f's inputs followed by NULL (`given` NULL: all are NULL).  The caller frees the array. */
+/* Returns f's inputs followed by NULLs (`given` NULL: only NULLs) in an array that the caller
+ * frees.  NULL: out of memory. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
@@ -178,7 +180,7 @@ static int check_count(int n_out, int n)
                     n_out, n);
 }
 
-/* Inside another recording the function is recorded as a part of it. */
+/* Calls f while another function is being recorded: f becomes a part of that recording. */
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
 {
@@ -194,7 +196,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 
 /* ---- building a recording -------------------------------------------------------------------- */
 
-/* Classifies an input that is a number.  It stays a number: a run-time argument of the plan. */
+/* Returns the number_kind of an input.  A number stays one: a run-time argument of the plan. */
 static number_kind number_of(const wb_tensor *x)
 {
     if (x->op != WB__OP_literal || x->ndim) return 0;
@@ -223,7 +225,7 @@ static bool same_signature(const signature *a, const signature *b)
            !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
-/* Finds the numbers that replays set. */
+/* Fills r->renewed: the numbers of the plan that replays set. */
 static void find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
@@ -357,7 +359,8 @@ static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
     return status;
 }
 
-/* Plans the graph that f built, without running it. */
+/* Plans the graph that f built, without running it, and fills in the recording.  Returns 0 or an
+ * error code. */
 static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *const *in)
 {
     wb__thread *t = wb__this_thread();
@@ -423,7 +426,7 @@ static int record(wb_compiled *c, recording *r, int n_in, wb_tensor *const *give
     if (!status) status = record_call(c, r, n_in, in, &n, out);
     if (!status && !r->notes.failed) status = make_plan(r, n, out, n_in, in);
     if (status) wb__recording_fail(&r->notes, status);
-    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* f may have freed them */
+    for (int i = 0; i < n_in; i++) wb__unref(in[i]);    /* the references taken above */
     wb__forget_pending(0);
     r->notes.scope = NULL;
     const int closed = wb_scope_close(scope);
@@ -502,8 +505,8 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
     }
 }
 
-/* An input in the memory of a variable that is written is copied, since the plan has separate
- * buffers for them. */
+/* Returns x, an input; or a copy (NULL: failed) if the recording writes the memory that x is in,
+ * since the plan has separate buffers for inputs and variables. */
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
@@ -550,7 +553,7 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-/* Called with the lock held and evaluated inputs.  WB__PLAN_AGAIN: the recording was dropped. */
+/* Called with the lock held; inputs are evaluated, or numbers.  WB__PLAN_AGAIN: call it again. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];

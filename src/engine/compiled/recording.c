@@ -48,7 +48,8 @@ static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
     return &r->noted[r->n_noted++];
 }
 
-/* A setting that the function set before reading it does not depend on earlier values. */
+/* Notes that the function read a setting.  If the function set it before, the value read does not
+ * depend on the value before the call, so the read is not noted. */
 static void note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
 {
     wb__noted *n = note(r, object, at);
@@ -127,7 +128,7 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
 int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
 {
     int first = 0;
-    /* evaluated: not created by the function */
+    /* an evaluated tensor was not created by the function */
     while (first < n && survivors[first]->storage) first++;
     if (first == n || r->scope || r->failed) return 0;
     wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "compile: %s, made by the function, outlives "

@@ -27,17 +27,19 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* A setting that counts changes: a recording that read it is dropped after the next change.
- * Changes are not counted while a function is being recorded. */
+/* A setting that counts changes. wb__setting_count adds a change, which a recording does not note.
+ * wb__setting_counted notes in the recording in progress that the function depends on the count:
+ * the recording is dropped after the next change. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
 
 /* Called while a function is recorded; outside a recording it does nothing.  At each replay
- * `before` fills in the values of these n literals; `after` is called when the replay succeeded; if
- * `fits` returns false the recording is dropped.  Each callback may be NULL.  `context` is copied;
- * `holds` is an object that the recording keeps a reference to.  Returns 0 or an error code. */
+ * `before` fills in the values of these n literals, at most 64; `after` is called when the replay
+ * has succeeded; if `fits` returns false the recording is dropped.  Each callback may be NULL.
+ * `context` is copied (`bytes` bytes); `holds` is an object that the recording keeps a reference
+ * to.  Returns 0 or an error code. */
 struct wb_tensor;
 typedef struct {
     int n;
@@ -54,7 +56,7 @@ int wb__on_replay(const wb__replay *r);
 /* ---- one recording --------------------------------------------------------------------------- */
 
 typedef struct {
-    void *object;                       /* counted; NULL: the setting is never freed */
+    void *object;                       /* holds a reference; NULL: the setting is never freed */
     wb__setting *at;
     uint32_t before, after;             /* the values that the function read and set */
     bool read, set, counts;
@@ -68,10 +70,12 @@ typedef struct {
 typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
     wb_scope *scope;                    /* the scope of the objects that the function creates */
-    int failed;                         /* code of the first call that cannot be recorded, */
-    char *reason;                       /* and its message (NULL: out of memory) */
-    uint64_t changes;                   /* all settings have been compared up to this count of
-                                           changes */
+    int failed;                         /* code of the first failure: a call that cannot be
+                                           recorded, or another error; 0: none */
+    char *reason;                       /* message of that failure (NULL: out of memory) */
+    uint64_t changes;                   /* the count of changes of all settings when the noted
+                                           settings last fitted: while it is the same, they need no
+                                           comparison */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;

@@ -1,6 +1,6 @@
-/* The gradient walk: from a scalar back to tensors.  It adds ordinary operations to the graph.
- * Each operation has its gradient rule in its file in ops/; trees of gradients are built in
- * tree/. */
+/* The gradient walk: from a scalar back to the tensors that it was computed from.  The walk adds
+ * ordinary operations to the graph.  Each operation has its gradient rule in its file in ops/;
+ * trees of gradients are built in src/tree/. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
@@ -18,7 +18,8 @@ typedef struct {
     int64_t starts[WB_MAX_DIMS];            /* of a slice */
 } contribution;
 
-/* For each node of the walk: its list of contributions, and whether its gradient is needed. */
+/* For each node of the walk: the first and last of its contributions (indices into `list`; first is
+ * -1 if there are none), and whether its gradient is needed. */
 typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
@@ -67,8 +68,9 @@ static bool is_leaf(const wb_tensor *x)
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
-/* A tensor's index in the walk.  A rule may evaluate (a move does), which walks over the same
- * tensors and writes their indices; then those of this walk are written again. */
+/* A tensor's index in the walk; -1: it is not in the walk.  A rule may evaluate (a move does),
+ * which walks over the same tensors and writes their indices; then the indices of this walk are
+ * written again. */
 static int index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
     int i = wb__order_index(&w->order, x, is_leaf);
@@ -79,7 +81,8 @@ static int index_of(wb__gradient_walk *w, const wb_tensor *x)
 
 /* ---- contributions --------------------------------------------------------------------------- */
 
-/* Adds a contribution to a node.  NULL: no gradient is needed, or out of memory (w->failed). */
+/* Adds a contribution to a node and returns it, so that the caller can fill it in.  NULL: the node
+ * needs no gradient, or memory ran out (w->failed). */
 static contribution *contribute(wb__gradient_walk *w, const wb_tensor *to, contribution_kind kind,
                                 wb_tensor *g)
 {
@@ -128,7 +131,8 @@ static bool overlap(const contribution *p, const contribution *q, int ndim)
     return true;
 }
 
-/* Usually each slice is before or after the previous one along one axis.  One pass finds that. */
+/* Whether there is an axis along which each slice is behind the one before it in p, or each is in
+ * front of it.  This is the usual case of slices that do not overlap, and takes one pass. */
 static bool in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
@@ -152,7 +156,7 @@ static bool disjoint(contribution *const *p, int n, int ndim)
     return true;
 }
 
-/* The sum of slices: one concat if they do not overlap. */
+/* Returns the sum of slices, x's shape: one concat if they do not overlap. */
 static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
@@ -260,7 +264,8 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
     return true;
 }
 
-/* Calls the rule of a node and adds its contributions. */
+/* Calls the rule of node x, whose gradient is g, and adds its contributions.  False: failed, with
+ * the error set or w->failed. */
 static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 {
     bool few_wanted[4] = {false};
@@ -298,8 +303,8 @@ static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
     return good && !w->failed;
 }
 
-/* Fails if a variable has no gradient because the loss was computed from a version that was
- * overwritten. */
+/* Whether a variable has no gradient because the loss was computed from a version that was
+ * overwritten.  If so, sets the error. */
 static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *grads)
 {
     for (int i = 0; i < w->order.n; i++) {

@@ -19,7 +19,8 @@ static bool is_causal(const wb_tensor *mask, int64_t n)
            m->in[0]->attr[0] == 1 && m->in[1]->attr[0] == 0;
 }
 
-/* Whether each head is independent and nothing is broadcast. */
+/* Whether attention can be an operation of its own: q, k and v are [N, H, T, D] with the same N and
+ * H, of one dtype and not empty, and the mask is none or the causal mask. */
 static bool is_plain(const wb_tensor *q, const wb_tensor *k, const wb_tensor *v,
                      const wb_tensor *mask)
 {
@@ -85,7 +86,8 @@ static wb_tensor *row_sum(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, 1u << 3, true) : NULL;
 }
 
-/* p (x - sum p x) */
+/* Returns p (x - sum(p x)), with the sum over the last axis: the gradient of the operand of softmax
+ * if p is its result and x the gradient of p. */
 static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
 {
     return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));
@@ -97,7 +99,9 @@ static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor 
     return scale ? wb_mul(y, scale) : y;
 }
 
-/* All three gradients share this part: from x, the gradient of ds (or of dp for dv). */
+/* The second gradients: of q, k, v and DO (the gradient of o), for a node that is dq, dk or dv.
+ * Names as at the top of this file, but g is the node's gradient, x is the gradient of ds, da that
+ * of a, and dp that of p.  From dp on, all three nodes share the code. */
 GRADIENT(attention_grad)
 {
     enum { Q, K, V, DO };
@@ -132,8 +136,8 @@ GRADIENT(attention_grad)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* The most likely strides of [N, H, T, D]: results of projections have layout BTHD.  Width: the
- * size of the last axis. */
+/* Returns a view of value x, [N, H, T, width], with the most likely strides: layout BTHD if `bthd`,
+ * or if x is a permutation of [N, T, H, D], as results of projections are. */
 static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
@@ -187,7 +191,8 @@ static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape
     return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
 }
 
-/* One step for o and lse, one step for dq, dk and dv. */
+/* Returns the value of x as a result of steps: one step computes o and lse, one computes dq, dk and
+ * dv. */
 static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -216,7 +221,7 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
 }
 
-/* Composes attention and its gradients from other operations. */
+/* Returns the value of x, attention or one of its gradients, composed of other operations. */
 static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;

@@ -31,8 +31,9 @@ bool wb__holds(wb_dtype dtype, double v)
     return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* which is converted to 2^63 - 1 */
 }
 
-/* A literal with an open dtype takes the dtype of the other operand; an integer dtype only if it
- * holds the value exactly. */
+/* Returns x; or, if x is a literal whose dtype is open (WB__WEAK), a literal with the dtype of the
+ * other operand.  A whole number that an integer dtype does not hold is an error (NULL); one that
+ * is not whole keeps its dtype beside integers. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;

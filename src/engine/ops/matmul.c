@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* a [..., m, k] (or [..., k, m] if `ta`) times b.  Leading axes broadcast. */
+/* Returns the product of a, [..., m, k] ([..., k, m] if `ta`), and b, [..., k, n] ([..., n, k] if
+ * `tb`).  Leading axes broadcast. */
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool ta, bool tb)
 {
     if (!a || !b) return NULL;
@@ -44,7 +45,8 @@ wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w)
                              wb_describe(w));
     if (row) x = wb_unsqueeze(x, 0);
     if (column) w = wb_unsqueeze(w, 1);
-    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* rows of all batches in one product */
+    if (x && w && x->ndim > 2 && w->ndim == 2) {        /* the rows of all batches become one
+                                                           matrix, for one product */
         int64_t dims[WB_MAX_DIMS];
         memcpy(dims, x->dims, sizeof dims);
         dims[x->ndim - 1] = w->dims[1];
@@ -91,7 +93,8 @@ static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, 
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 
-/* y = a'b': da' = g b'^T, db' = a'^T g, each transposed if its operand was */
+/* With a' and b' the operands as multiplied (transposed or not) and g the gradient of a'·b', the
+ * gradients are g·b'ᵀ for a' and a'ᵀ·g for b', each transposed again if its operand was. */
 GRADIENT(matmul)
 {
     wb_tensor *a = node->in[0], *b = node->in[1];

@@ -20,13 +20,15 @@ wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps)
     return wb__normalise(x, ((1u << x->ndim) - 1) & ~((1u << (x->ndim - n_axes)) - 1), eps);
 }
 
-/* dx = (g - mean g - y mean(g y)) / sqrt(var + eps) */
+/* With y the result, g its gradient and var the variance of x, the gradient of x is (g - mean g - y
+ * mean(g y)) / sqrt(var + eps), with means over the normalised axes. */
 GRADIENT(normalise)
 {
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
-    if (dtype == WB_F16 || dtype == WB_BF16) { /* f16 would overflow in sums of squares */
+    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares would overflow in f16, and lose
+                                                  digits in bf16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);
         node = wb__normalise(x, mask, node->number[0].f);

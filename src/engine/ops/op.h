@@ -1,7 +1,7 @@
 /* What the file of an operation defines.  Each file of this folder has one operation, or a few that
  * belong together: the public function with its shape rule, the gradient, the composed form, and
- * the step that a backend performs.  The operation's row in ops.def has the names of the last
- * three, after wb__grad_, wb__composed_ and wb__fill_. table.c has the tables of these
+ * the step that a backend performs.  The operation's row in ops.def names the last three: functions
+ * whose names begin with wb__grad_, wb__composed_ and wb__fill_. table.c has the tables of these
  * functions. */
 #ifndef WB__OP_H
 #define WB__OP_H
@@ -34,14 +34,17 @@ typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_
 #define WB_LIBRARY(name, step, variant, form, gradient) wb__composed_function wb__composed_##form;
 #define WB_COMPOSITE(name, form, gradient) wb__composed_function wb__composed_##form;
 #include "ops/ops.def"
-extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: there is none */
+extern wb__composed_function *const wb__composed[WB__OP_COUNT];        /* NULL: the operation has no
+                                                                          composed form */
 
 #define COMPOSED(name)                                                                             \
     int wb__composed_##name(WB__ANY_USE const wb__attempt *a, WB__ANY_USE wb__values *s,           \
                             WB__ANY_USE const wb_tensor *x, const int *in)
 
-int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* x itself if it has that dtype */
-int wb__ir_softmax(wb__ir *ir, int x);                  /* over the last axis, in x's dtype */
+int wb__ir_as(wb__ir *ir, int x, wb_dtype dtype);       /* value x cast to dtype; x itself if it has
+                                                           that dtype */
+int wb__ir_softmax(wb__ir *ir, int x);                  /* the softmax of value x over its last
+                                                           axis, in x's dtype */
 
 /* ---- the step: its operands, results and attributes ------------------------------------------ */
 

@@ -44,7 +44,8 @@ wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
 
 GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in[0], g, node); }
 
-/* Linear in its second operand; the positions of the maxima have no gradient. */
+/* The operation is linear in its second operand, so only that one has a gradient; the positions of
+ * the maxima, which depend on the first, have none. */
 GRADIENT(maxpool_grad)
 {
     if (wanted[0]) out[0] = WB_NONE;

@@ -123,8 +123,8 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__as(x, dtype));
 }
 
-/* max + log sum exp(x - max).  The maximum is a constant for the gradient, as its gradients
- * cancel. */
+/* Computes max + log(sum(exp(x - max))).  The gradient treats the maximum as a constant: the
+ * gradients of its two occurrences cancel. */
 static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
@@ -166,7 +166,7 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
 
 wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }
 
-/* Sums g over the axes that were broadcast. */
+/* Returns g summed over the axes that were broadcast from the shape `dims`, in that shape. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 {
     if (!g) return NULL;
@@ -180,7 +180,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* g with the reduced axes, of size 1. */
+/* Returns g with the axes that node reduced, at size 1. */
 static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 {
     const wb_tensor *x = node->in[0];
@@ -192,7 +192,7 @@ static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 GRADIENT(sum)
 {
     const wb_tensor *x = node->in[0];
-    /* leading axes that were dropped broadcast */
+    /* if only leading axes were reduced, g broadcasts to x's shape as it is */
     const bool leading = !(node->attr[0] & (node->attr[0] + 1));
     out[0] = wb_expand_array(leading ? g : expand_reduced(node, g), x->ndim, x->dims);
 }

@@ -8,16 +8,18 @@
  * overflow.  Else sets the error.  `dilation` NULL: 1. */
 bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *stride,
                        const int64_t *pad, const int64_t *dilation);
-/* Sets size to the number of window positions along both axes.  False, with the error set, if there
- * are none. */
+/* Sets size to the number of window positions along the last two axes of x, [N, C, H, W].  False,
+ * with the error set, if there are none, or if wb__sliding_valid refuses the numbers. */
 bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *window,
                       const int64_t *stride, const int64_t *pad, const int64_t *dilation,
                       int64_t *size);
-/* Reads an option for two axes: {s} means {s, s}; if it is not given it is {first, second}.  False,
- * with the error set, if it has more than two numbers. */
+/* Reads an option for two axes into list, as list[0] = 2 and the two numbers. {s} means {s, s}; an
+ * option that is not given is {first, second}. False, with the error set, if it has more than two
+ * numbers.  `position` as in wb__ints_read. */
 bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int64_t first, int64_t second);
-/* Reads padding (top, bottom, left, right): {p} is all four; {h, w} means {h, h, w, w}. */
+/* Reads padding into list, as list[0] = 4 and top, bottom, left, right: {p} is all four; {h, w}
+ * means {h, h, w, w}. False, with the error set, if it has another count of numbers. */
 bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list);
 
 #endif

@@ -36,14 +36,16 @@ wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* dx = y (g - sum g y) */
+/* With y the result and g its gradient, the gradient of x is y (g - sum(g y)), with the sum over
+ * the last axis. */
 GRADIENT(softmax)
 {
     unsigned last = 1u << (node->ndim - 1);
     out[0] = wb_mul(node, wb_sub(g, wb__reduce(WB__OP_sum, wb_mul(g, node), last, true)));
 }
 
-/* dx = g - exp(y) sum g */
+/* With y the result and g its gradient, the gradient of x is g - exp(y) sum(g), with the sum over
+ * the last axis. */
 GRADIENT(logsoftmax)
 {
     unsigned last = 1u << (node->ndim - 1);
@@ -52,8 +54,9 @@ GRADIENT(logsoftmax)
 
 /* ---- composed -------------------------------------------------------------------------------- */
 
-/* Computes exp(x - max) and the maxima of the rows.  Elements equal to the maximum count as 1, also
- * if they are infinite: so several +Inf share the result, and a row of only -Inf is uniform. */
+/* Returns exp(x - max) with the maximum over the last axis; if log_form, also sets *shifted to x -
+ * max.  An element that equals the maximum counts as x - max = 0, also if it is infinite: so
+ * several +Inf share the result, and a row of only -Inf is uniform. */
 static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
 {
     unsigned last = 1u << (ir->value[x].ndim - 1);
@@ -84,7 +87,8 @@ static int logsoftmax(wb__ir *ir, int x)
     return wb__ir_elementwise(ir, WB__OP_sub, shifted, wb__ir_elementwise(ir, WB__OP_log, sum, -1));
 }
 
-/* Applies `form` to the operand, in f32 if the operand is f16 or bf16. */
+/* Applies `form` to the operand, in f32 if that is f16 or bf16, and returns the result in x's
+ * dtype. */
 static int computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
 {
     const wb_dtype t = (wb_dtype)x->dtype;

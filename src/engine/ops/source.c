@@ -1,5 +1,6 @@
-/* Tensors without operands: constants, counts, random numbers.  They have no memory until a reader
- * needs them as an array: a plan generates their elements where they are used. */
+/* Tensors without operands: tensors filled with one number (literals), counts (iota) and random
+ * numbers; and operations composed with these.  They have no memory until a reader needs them as an
+ * array: a plan generates their elements where they are used. */
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 
@@ -38,8 +39,8 @@ wb_tensor *wb_causal_mask(int64_t queries, int64_t keys)
     return wb_le(iota(WB_I32, 2, dims, 1), iota(WB_I32, 2, dims, 0));
 }
 
-/* Reserves the counters here, so that the numbers do not depend on which tensors are evaluated.
- * One counter serves four elements. */
+/* The counters of the generator are reserved here, not at the evaluation, so that the numbers do
+ * not depend on which tensors are evaluated.  One counter gives four elements. */
 static wb_tensor *draw(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims)
 {
     int64_t size;

@@ -2,7 +2,7 @@
  * that all rows name. */
 #include "engine/ops/op.h"
 
-/* The words of the gradient columns. */
+/* The names that the gradient columns of ops.def use. */
 #define NUM(v) wb__number_of(v)
 #define NEG wb_neg
 #define ADD wb_add
@@ -27,7 +27,8 @@
 #define ZEROS(g) WB_NONE
 #define GELU_SLOPE wb_gelu_slope
 
-/* g times the second derivative of gelu:  with u = c (x + a x^3), t = tanh u, s = 1 - t^2,
+/* Returns g times the second derivative of gelu(x) = x/2 (1 + t).  With u = c (x + a x^3),
+ * t = tanh u and s = 1 - t^2, the second derivative is
  *   s u' + x/2 (s u'' - 2 t s u'^2)  = s (u' + x (u''/2 - t u'^2)) */
 static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
 {
@@ -45,7 +46,8 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
                             WB__ANY_USE wb_tensor *g, WB__ANY_USE const bool *wanted,              \
                             wb_tensor **out)
 
-/* In a unary row y is the result; in a binary row x and y are the operands. */
+/* In the gradient of a unary row, x is the operand and y the result; in those of a binary row, x
+ * and y are the operands. */
 #define WB_UNARY(name, accepts, expression, gradient)                                              \
     RULE(name)                                                                                     \
     {                                                                                              \

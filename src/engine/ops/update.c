@@ -1,5 +1,5 @@
-/* Operations of optimiser rules.  A tensor of such an operation replaces four tensors of simpler
- * ones, since an update has them for every parameter. */
+/* Operations of optimiser rules.  Each replaces three or four simpler operations, which would be as
+ * many more tensors for every parameter and every update. */
 #include "engine/ops/op.h"
 
 static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)

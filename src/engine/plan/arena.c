@@ -6,14 +6,16 @@
 
 typedef struct { int64_t offset, bytes; } hole;
 
-/* Takes bytes from the smallest hole that is large enough, else from the end of the arena. */
+/* Returns the offset of `bytes` bytes, taken from the smallest hole that is large enough, else from
+ * the end of the arena. */
 static int64_t allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
 {
     int best = -1;
     for (int i = 0; i < *n; i++)
         if (holes[i].bytes >= bytes && (best < 0 || holes[i].bytes < holes[best].bytes)) best = i;
     if (best < 0 && *n &&
-        holes[*n - 1].offset + holes[*n - 1].bytes == *end) { /* the last hole grows */
+        holes[*n - 1].offset + holes[*n - 1].bytes == *end) { /* a hole at the end of the arena
+                                                                 grows to the size needed */
         best = *n - 1;
         *end += bytes - holes[best].bytes;
         holes[best].bytes = bytes;

@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 
-enum { MOST_OF_PROGRAM = 744 };         /* instructions are listed up to this number of
-                                           characters */
+enum { MOST_OF_PROGRAM = 744 };         /* a description lists instructions until it has this number
+                                           of characters */
 
 /* The view of a library step's result. */
 static const wb__view *result_of(const wb__step *s)

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* The program under construction.  Its views are operands until wb__lay_out. */
+/* The program under construction.  Its views are operands of the step until wb__lay_out
+ * (arena.c). */
 typedef struct {
     wb__emitter *m;
     const wb__group *group;
@@ -12,7 +13,7 @@ typedef struct {
     int instr_capacity;
     struct {
         int value, level, instr;
-    } *loaded; /* operands from outside the group that are loaded already */
+    } *loaded; /* operands from outside the group that are loaded already, each at a level */
     int n_loaded, loaded_capacity;
 } program;
 
@@ -23,7 +24,7 @@ static bool grow(program *p, void *list, int *capacity, int n, size_t size)
     return false;
 }
 
-/* An instruction without operands for a value of this dtype. */
+/* Returns an instruction for a value of this dtype, without operands. */
 static wb__instr blank(wb__instr_kind kind, int level, int dtype)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),
@@ -46,8 +47,8 @@ static int add_arg(program *p, wb__instr_kind kind, int level, int dtype, int ar
     return add(p, i);
 }
 
-/* Extends v to the space: dimensions are aligned at the last logical axis and in the order of the
- * space. */
+/* Returns v extended to the space of g: aligned at the last logical axis, with the dimensions in
+ * the order of the space. */
 static wb__view in_space(const wb__group *g, const wb__view *v)
 {
     wb__view out = *v;
@@ -89,7 +90,8 @@ static int number(program *p, int x, int level)
     return add_arg(p, WB__NUMBER, level, v->dtype, arg);
 }
 
-/* The index along one axis.  If a view made it vary along several axes, the result is a sum. */
+/* Adds the instruction for an index (iota).  If a view makes it vary along several dimensions, adds
+ * one for each of them, and their sum. */
 static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
@@ -125,7 +127,7 @@ static int draw(program *p, const wb__value *v, const wb__view *view, int level)
     return add(p, i);
 }
 
-/* A value without operands: an index, random numbers or a literal. */
+/* Adds the instruction for a value without operands: an index, random numbers or a literal. */
 static int source(program *p, int x, const wb__view *view, int level)
 {
     const wb__value *v = wb__value_at(p->m->values, x);
@@ -181,8 +183,8 @@ static int rematerialised(program *p, int x, int level)
     return elementwise(p, v, level, in);
 }
 
-/* An operand from outside the group, or a number.  `whole`: use `level` even if the operand varies
- * less. */
+/* Returns the instruction of an operand from outside the group, or of a number; adds it if needed.
+ * `whole`: its level is `level` even if the operand varies less. */
 static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;
@@ -213,8 +215,8 @@ static int operand(program *p, int x, int level, bool whole)
     return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
-/* The operands of an elementwise value.  At least one of them is loaded at the value's own
- * level. */
+/* Finds the operands of an elementwise value.  At least one of them is loaded at the value's own
+ * level, since the result of an instruction has the finest level of its operands. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
@@ -259,7 +261,8 @@ static void reduction(program *p, int x, const wb__value *v)
     m->instr_of[x] = add(p, i);
 }
 
-/* Stores a contiguous copy.  The space has the operand's dimensions, not the copy's. */
+/* Stores x, a contiguous copy.  The space has the dimensions of the copied operand, not those of
+ * x. */
 static void store_in_order(program *p, int x, const wb__value *v)
 {
     wb__step_operand at;

@@ -10,15 +10,15 @@
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* limit of deferred values below a deferred value; keeps the
-                                   recursive checks short */
+enum { MOST_DEFERRED = 64 };    /* at most this many deferred values, including itself, are below a
+                                   deferred value, which keeps the recursive checks short */
 
 /* The state of a value while groups are formed. */
 typedef struct {
     int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* the last fused group that loads it, which other readers can join; -1:
-                           none */
+    int reader;         /* the last fused group that loads it at full size, which other readers can
+                           join; -1: none */
 } progress;
 
 typedef struct {
@@ -67,8 +67,8 @@ static void join(former *f, int g, int x)
 
 static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
 
-/* The latest group that computes one of v's operands, or an operand of a deferred operand; -1: all
- * are leaves. */
+/* The latest group that computes one of v's operands, or an operand of a deferred operand; -1: no
+ * group computes any. */
 static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
@@ -257,7 +257,8 @@ static void group_fusable(former *f, int x)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-/* A library operation, and its sum if that came earlier.  Its bias must be in memory. */
+/* Groups a library operation, with its sum if that is an earlier value.  Its bias must be in
+ * memory. */
 static void group_library(former *f, int x)
 {
     if (wb__is_further_result(value(f, x)->op)) {
@@ -272,7 +273,7 @@ static void group_library(former *f, int x)
     if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
 }
 
-/* A value that is part of a product.  The product's kernel may be emitted here. */
+/* Groups a value that is part of a product.  The product's kernel may be emitted here. */
 static void group_part(former *f, int x, const wb__product *p)
 {
     if (p->made_at == x) group_library(f, p->value);

@@ -105,8 +105,9 @@ static bool is_number(const wb__value *v, double number)
     return v->op == WB__OP_literal && v->fixed && v->value == number;
 }
 
-/* x + 0, x - 0, x * 1, x / 1: returns the operand that remains, or -1.  Only if no broadcast is
- * lost. */
+/* Returns the operand that an addition or subtraction of 0, or a multiplication or division by 1,
+ * leaves as it is; -1 for all other operations, and if that operand does not have the shape of the
+ * result, since it would have to be broadcast. */
 static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
@@ -119,8 +120,9 @@ static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
     return -1;
 }
 
-/* Whether x is a reduction over other axes than the last ones.  Such a reduction ends its kernel,
- * so reshapes are not moved across it: its readers should have the shape of the other values. */
+/* Whether x is a reduction over other axes than the last ones.  Such a reduction ends its kernel.
+ * Reshapes of it are not moved behind its readers, so that these keep the shape of the values that
+ * they are computed with. */
 static bool ends_kernel(const wb__ir *ir, int x)
 {
     const wb__value *v = &ir->value[x];
@@ -136,8 +138,9 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return false;
 }
 
-/* Elementwise operations on a sum that ends its kernel are done in the shape that their reader has:
- * reshape(f(sum)) becomes f(reshape(sum)). -1: x is no such operation. */
+/* v is a reshape of x.  If x is an elementwise operation on a sum that ends its kernel, the
+ * operation is done in the shape that its reader has: reshape(f(sum)) becomes f(reshape(sum)).
+ * Returns the new value; -1: x is no such operation. */
 static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
 {
     const wb__value p = ir->value[x];
@@ -201,10 +204,11 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Whether x is a reshape that is moved behind the operation which reads it: f(reshape(x)) becomes
- * reshape(f(x)).  Reshapes occur around sums and elementwise operations (dimensions of size 1;
- * batch and time as one axis); once moved, these operations can share a space.  Reshapes of leaves
- * stay, since they cost nothing. */
+/* Whether x is a reshape that is moved behind the operation that reads it: f(reshape(x)) becomes
+ * reshape(f(x)).  If so, sets *below to the reshape's operand.  Reshapes occur around sums and
+ * elementwise operations (dimensions of size 1; batch and time as one axis); once they are moved,
+ * these operations can share a space.  Reshapes of leaves are not moved, since they cost
+ * nothing. */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
@@ -213,14 +217,15 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* Maps the axes of p in `mask` to axes of q, where p is a reshape of q. 0 if they are not whole
- * axes of q. */
+/* Given that p is a reshape of q: returns the mask of those axes of q that are the axes of p in
+ * `mask`; 0 if these are not whole axes of q, or if p has no elements. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
     int i = 0, j = 0;
     if (!p->size) return 0;
-    while (i < p->ndim || j < q->ndim) {        /* the shortest runs of axes with equal products */
+    while (i < p->ndim || j < q->ndim) {        /* finds the next, shortest runs of axes of p and of
+                                                   q that have the same product of sizes */
         int i0 = i, j0 = j;
         int64_t a = i < p->ndim ? p->dims[i++] : 1, b = j < q->ndim ? q->dims[j++] : 1;
         while (a != b) {
@@ -269,8 +274,8 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
     return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
 
-/* Moves reshapes behind an elementwise operation.  All operands except numbers must be reshapes of
- * values of one shape; else -1. */
+/* Moves reshapes behind the elementwise operation v, and returns the reshape of its result.  All
+ * operands except numbers must be reshapes of values of one shape; else returns -1. */
 static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int moved[3], below, shape = -1;
@@ -294,8 +299,8 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
     return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
 }
 
-/* Removes expands from the operands, since operands broadcast by themselves, if one operand still
- * has the result's shape. */
+/* Sets `bare` to the operands without their expands, since operands broadcast by themselves.  If no
+ * operand would have the result's shape then, sets it to the operands as they are. */
 static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in,
                             int *bare)
 {

@@ -2,8 +2,8 @@
  * read them.
  *
  * wb__ir_make simplifies a value and merges it with an equal one that exists already.  So a pass
- * that changes values walks the array once and builds a new one.  Values are indices, not pointers,
- * and nothing here refers to the graph. */
+ * that changes values walks the array once and builds a new array.  Values are indices, not
+ * pointers, and nothing here refers to the graph. */
 #ifndef WB__IR_H
 #define WB__IR_H
 
@@ -32,9 +32,11 @@ typedef struct {
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* attributes are ir->attrs[attr .. attr + n_attr) */
-    int number;                     /* of a literal or random value: index of its run-time number */
-    int leaf;                       /* of a leaf: its buffer */
-    int uses;                       /* how many inputs of values and how many roots are this
+    int number;                     /* of a literal that is not fixed: index of its run-time number;
+                                       of random numbers: index of the first of their two; else
+                                       -1 */
+    int leaf;                       /* of a leaf: index of its buffer; else -1 */
+    int uses;                       /* how many inputs of values, results and writes are this
                                        value */
     double value;                   /* of a fixed literal */
     int64_t size, dims[WB_MAX_DIMS];
@@ -54,17 +56,19 @@ typedef struct {
 
 void wb__ir_free(wb__ir *ir);
 
-/* Returns a value like `v` with these inputs and attributes, simplified.  Sets in, attr and size
- * itself; uses is 0. */
+/* Returns the index of a value that computes what `v` with these inputs and attributes computes: a
+ * simpler one, an equal one that exists already, or a new one.  In v, the fields n_in, in, n_attr,
+ * attr, size and uses are ignored; uses of a new value is 0. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 
 /* Shorter functions for passes. */
-/* Operands broadcast. b < 0: one operand. */
+/* The operands broadcast. b < 0: there is only one operand. */
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b);
 int wb__ir_where(wb__ir *ir, int condition, int x, int y);
 int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask);     /* the reduced axes keep size
                                                                        1 */
-int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype);       /* fixed, 0-d */
+int wb__ir_literal(wb__ir *ir, double value, wb_dtype dtype);       /* a fixed literal without
+                                                                       dimensions */
 int wb__ir_move(wb__ir *ir, wb__op op, int x, int ndim, const int64_t *dims, int n_attr,
                 const int64_t *attr);
 
@@ -73,7 +77,8 @@ static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i)
     return &ir->value[ir->inputs[v->in + i]];
 }
 
-/* Whether op is a further result of the step that computes its one operand. */
+/* Whether op is a further result of a step, such as attention_lse: its one operand is the first
+ * result of the same step. */
 static inline bool wb__is_further_result(int op)
 {
     return op == WB__OP_attention_lse || op == WB__OP_attention_dk || op == WB__OP_attention_dv;

@@ -1,5 +1,5 @@
-/* Makes the step of a library group (stages.h: an operation that a backend has a kernel for).  An
- * operand whose strides the backend does not accept is copied first, by a step of its own. */
+/* Makes the step of a library group (stages.h): one operation that the backend has a kernel for.
+ * An operand whose strides the kernel does not accept is copied first, by a step of its own. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@ static bool dense(const wb__view *v, bool channels_last)
     return true;
 }
 
-/* Adds an operand with the elements of value `like`, dense in like's layout.  A view that is not
- * dense is copied. */
+/* Adds an operand with the dimensions of `like`, dense in like's layout.  A view that is not dense
+ * is copied first. */
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;
@@ -32,7 +32,8 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
     wb__add_operand(m, m->step, &to);
 }
 
-/* Value x with its layout set to channels last or row major. */
+/* Returns a copy of value x with the layout channels last, if that is asked for and x has four
+ * dimensions, else row-major. */
 static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
     wb__value like = *value(m, x);
@@ -70,7 +71,8 @@ void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *pro
     wb__add_operand(m, m->step, &at);
 }
 
-/* The n elements of v along the dimension `from_end` before its end. */
+/* The view of the n elements of v along one dimension, the `from_end`-th from the end (1: the
+ * last). */
 static wb__view vector(const wb__view *v, int64_t n, int from_end)
 {
     return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
@@ -123,7 +125,7 @@ static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
     add_dense_operand(m, &at, &like);
 }
 
-/* Adds an operand whose rows are contiguous and whose elements do not overlap.  A view that does
+/* Adds an operand whose rows are contiguous and which no dimension broadcasts.  A view that does
  * not fit is copied. */
 void wb__add_rows(wb__emitter *m, int x)
 {

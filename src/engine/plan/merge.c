@@ -73,7 +73,7 @@ static bool same_space(const wb__group *a, const wb__group *b)
     return true;
 }
 
-/* Whether `user` reads x itself, and no view of it. */
+/* Whether `user` reads no view of x.  It may read x itself. */
 static bool reads_directly(const merger *m, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
@@ -155,8 +155,8 @@ static bool may_rematerialise(const merger *m, int g)
         for (int k = m->first[x]; k < m->first[x + 1]; k++) {
             const wb__value *user = value(m, m->user[k]);
             const int to = group_of(m, m->user[k]);
-            if (wb__is_view(m->values, m->user[k])) continue;   /* its readers are listed as readers
-                                                                   of x too */
+            if (wb__is_view(m->values, m->user[k])) continue;   /* readers of the view are listed as
+                                                                   readers of x, too */
             if (!reads_directly(m, user, x)) return false;
             if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
             if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) || writes(m, to))

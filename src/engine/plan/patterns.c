@@ -17,9 +17,10 @@
 /* Facts about a value that the patterns need. */
 typedef struct {
     bool deferred;          /* it is computed with its first reader that is not deferred */
-    int ready_at;           /* of a value that is not deferred: itself, or the reader that it was
-                               computed with */
-    int first_reader;       /* also through views */
+    int ready_at;           /* of a value that is not deferred: the value with which it is computed:
+                               itself, or the reader to which it was deferred */
+    int first_reader;       /* the first value that reads it, directly or through views; the number
+                               of values if there is none */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
     bool signs_suffice;     /* of a relu: its gradients read only its signs */
 } fact;
@@ -42,7 +43,7 @@ static wb__product *made_by(const finder *f, int x)
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-/* The value after which x's memory is complete; -1: it is a leaf. */
+/* The value whose kernel completes x's memory; -1: x is a leaf, or a view of one. */
 static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
@@ -99,8 +100,8 @@ static bool supported(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* The product that computes x's operand i, if it has x's shape and has neither an epilogue nor
- * sums; else NULL. x may become its bias or its epilogue. */
+/* The product that computes x's operand i, if it has x's shape and no epilogue or sums yet, so that
+ * x may become its bias or its epilogue; else NULL. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
@@ -134,7 +135,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        /* x is the bias's only reader */
+        /* the bias is computed after the product, whose kernel can wait until x, its only reader */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
         set(f, p, &with, x);
         return true;
@@ -144,10 +145,10 @@ static bool match_bias(finder *f, int x)
 
 /* ---- activation ------------------------------------------------------------------------------ */
 
-/* Whether fusing an activation into a product is faster, considering that a library may need an
- * extra pass for it. relu: always.  Others: not if rows are shorter than 16 (the last axis; for a
- * convolution the rows of an image).  If other elementwise operations read the result: only tanh
- * and sigmoid, which libraries have. */
+/* Whether fusing the activation x into a product is faster, although a library may need an extra
+ * pass for it.  Fusing relu always is.  Fusing another one is not if the last axis (for a
+ * convolution a row of an image) is shorter than 16.  If elementwise operations read the result,
+ * only fusing tanh or sigmoid is, which libraries have. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -156,8 +157,9 @@ static bool pays(const finder *f, int x)
     return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
 }
 
-/* A unary operation on a product.  If the operand has other readers the kernel also writes the
- * operand, or its sign bits where these suffice. */
+/* Matches x, a unary operation on a product.  If the operand has other readers, the kernel also
+ * writes the operand; if a relu's gradients read only its signs, it writes the operand's sign
+ * bits. */
 static bool match_activation(finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -183,7 +185,9 @@ static bool match_activation(finder *f, int x)
 
 /* ---- the gradient of an activation ----------------------------------------------------------- */
 
-/* x = product * factor(of), or 0 where the factor is false.  Both are epilogues of the product. */
+/* A gradient of an activation, as an epilogue of the product in it: kind FACTOR: x = product *
+ * factor; kind MASK: x = product where the factor is true, else 0.  The factor is computed from the
+ * value `of`. */
 typedef struct {
     wb__aux kind;
     int product, factor, of;
@@ -195,7 +199,7 @@ static bool alike(const wb__value *p, const wb__value *q)
            !memcmp(p->dims, q->dims, p->ndim * sizeof p->dims[0]);
 }
 
-/* Whether p is a matrix product with one reader. */
+/* Whether p is a matrix product without batch dimensions and with one reader. */
 static bool has_one_reader(const finder *f, int p)
 {
     const wb__value *v = value(f, p);
@@ -208,7 +212,7 @@ static bool is_zero(const finder *f, int x)
     return v->op == WB__OP_literal && v->fixed && v->value == 0;
 }
 
-/* x = product * gelu'(z) */
+/* Whether x = product * gelu'(z).  If so, fills s. */
 static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 {
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
@@ -222,7 +226,7 @@ static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
     return false;
 }
 
-/* x = where(y > 0, product, 0), y a relu */
+/* Whether x = where(y > 0, product, 0), where y is a relu.  If so, fills s. */
 static bool is_relu_slope(const finder *f, const wb__value *x, slope *s)
 {
     if (x->op != WB__OP_where || !is_zero(f, input(f, x, 2))) return false;
@@ -250,8 +254,8 @@ static wb__product with_slope(const wb__product *p, const slope *s)
     return with;
 }
 
-/* The gradient of an activation that is fused into an earlier product, whose kernel writes the aux
- * that the gradient reads. */
+/* Matches x, the gradient of an activation, if the activation is fused into an earlier product
+ * whose kernel writes the aux that the gradient reads. */
 static bool match_gradient(finder *f, int x)
 {
     slope s;
@@ -274,8 +278,9 @@ static bool match_gradient(finder *f, int x)
     return true;
 }
 
-/* Before the patterns are matched: finds factors read only by gradients that the backend would
- * accept.  Such a factor is not matched itself, and a relu that it compares writes sign bits. */
+/* Before the patterns are matched: finds the factors whose readers are all gradients that the
+ * backend would accept as epilogues.  Such a factor is not matched itself, and the kernel of a relu
+ * that it compares with 0 writes sign bits.  False: out of memory. */
 static bool find_factors(finder *f)
 {
     const int n = f->values->ir.n;
@@ -325,7 +330,7 @@ static bool match_sums_of_result(finder *f, int x)
     return true;
 }
 
-/* A matrix in memory, [k, n], with its offset from the beginning of the base. */
+/* A matrix in memory, [k, n], with its offset, in elements, from the beginning of the base. */
 typedef struct {
     int base;
     int64_t offset, k, n, k_stride, n_stride;
@@ -381,8 +386,8 @@ static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
            (m->n == 1 || v->strides[n] == m->n_stride);
 }
 
-/* Whether the product's operand a or b is the matrix, with k as the axis that the product sums
- * over. */
+/* Which operand of the product is the matrix m, with m's k as the axis that the product sums over.
+ * WB__SUMS_NONE: neither is, or the product has batch dimensions. */
 static wb__sums operand_is(const finder *f, const wb__value *product, const matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
@@ -400,8 +405,8 @@ static wb__sums operand_is(const finder *f, const wb__value *product, const matr
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
-/* Fuses the sum into the first product that reads the matrix and for which the backend accepts the
- * sums, if that product comes before the first reader of the sum. */
+/* Fuses the sum x into the first product that reads the summed matrix, is computed before the first
+ * reader of x, and has sums that the backend accepts. */
 static bool match_sums_of_operand(finder *f, int x)
 {
     matrix m;
@@ -474,7 +479,8 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* Adds a product for a library operation.  The further results of its step join its product. */
+/* Adds a product for a library operation.  The further results of its step join its product.
+ * False: out of memory. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;

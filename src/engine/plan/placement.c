@@ -81,7 +81,7 @@ static bool reads_in_step(const placer *p, int g, int leaf)
     return true;
 }
 
-/* Finds the final group that reads each leaf; -1: none, -2: several. */
+/* Sets reader[i] to the final group that reads leaf i; -1: none does, -2: several do. */
 static void find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
@@ -185,7 +185,8 @@ static bool choose_parts(placer *p)
     bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
     if (!is_dense) return false;
     find_dense(p, is_dense);
-    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* outer concats first */
+    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* concats before those that are their
+                                                               parts */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
@@ -201,8 +202,8 @@ static bool choose_parts(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* The view of a part in the memory of its concat, which is already placed. v may have additional
- * dimensions of size 1. */
+/* Sets *at to the view of v, a part, in the memory of its concat, which is already placed. v may
+ * have more dimensions of size 1 than the part. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Logs which routine runs a library operation, and why no vendor's routine does. */
+/* Logs which implementation runs a library operation and, if no vendor's library does, the
+ * reason. */
 static void report_dispatch(const wb_device *device, const wb__plan_step *d, const wb__kernel *k)
 {
     char *text = wb__describe(d, k);
@@ -42,8 +43,8 @@ bool wb__supported(const wb__attempt *a, const wb__step *s)
     return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
 }
 
-/* A step that is declined again in a later attempt shows that the list does not avoid it: then the
- * backend is asked for no special step any more. */
+/* Adds a step to the declined ones.  If it was among them before this attempt, the list did not
+ * avoid it: then wb__supported returns false for every step from now on.  False: out of memory. */
 static bool note_declined(wb__declined *d, const wb__step *s)
 {
     const int i = index_of_declined(d, s);
@@ -54,7 +55,9 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     return true;
 }
 
-/* *status is WB_ERROR_UNSUPPORTED if the step was declined and recorded for the next attempt. */
+/* Prepares the kernel of a step.  True: *status is 0, or WB_ERROR_UNSUPPORTED if the backend
+ * declined the step and it was recorded for the next attempt.  False: failed, with the error
+ * set. */
 static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k, int *status)
 {
     *status = a->device->backend->prepare(a->device, s, k);
@@ -131,7 +134,9 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* other leaves are only read through slices */
+    for (int i = 0; i < ir->n; i++)             /* a leaf that is no value keeps 0 bytes: only
+                                                   slices of it are read, which are leaves
+                                                   themselves */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
@@ -178,8 +183,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast with the drivers'
-                                                       linked lists */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast where a driver
+                                                       keeps its kernels in a linked list */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -20,8 +20,8 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
     return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
 }
 
-/* Makes the space one-dimensional if all views are dense in the same order.  Each view must vary
- * along all dimensions or along none. */
+/* Makes the space of an elementwise kernel one-dimensional if all its views are dense in the same
+ * order.  Each view must vary along all dimensions or along none. */
 static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
@@ -72,7 +72,8 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
-/* Makes later kernels with the same program segments of kernel i, and marks them in `gone`. */
+/* Turns the later kernels that have the program of kernel i into segments of kernel i, and marks
+ * them in `gone`.  False: out of memory. */
 static bool merge_into(wb__programs *m, int i, bool *gone)
 {
     bool good = true;

@@ -109,8 +109,9 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
     return fits;
 }
 
-/* The space of a reduction that starts a group: outer dimensions if the reduced axes are in the
- * middle, else the reduced axes are moved to the end. */
+/* Sets the space of group g for the reduction v, which starts the group.  If the reduced axes are
+ * neighbours in the middle, the axes before them become outer dimensions; otherwise the reduced
+ * axes are moved to the end, where they become the columns. */
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));

@@ -21,7 +21,7 @@ typedef struct wb__declined {
     wb__step *step;
     int n, capacity;
     int known;                          /* number of steps declined in earlier attempts */
-    bool all;                           /* the backend is asked for no special step any more */
+    bool all;                           /* wb__supported returns false for every step */
 } wb__declined;
 
 /* One attempt at a plan.  Every stage reads it. */
@@ -42,8 +42,8 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Whether the backend's `supports` accepts this step.  False for a step that the backend declined
- * before. */
+/* Whether the backend's `supports` accepts this step, and the backend did not decline to prepare it
+ * in an earlier attempt. */
 bool wb__supported(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -76,7 +76,7 @@ static inline int64_t wb__value_bytes(const wb__value *v)
     return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
 }
 
-/* Operations whose result is their operand's elements with other dimensions and strides. */
+/* Whether the result of op is its operand's elements with other dimensions and strides. */
 static inline bool wb__is_view_op(wb__op op)
 {
     return op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
@@ -84,8 +84,8 @@ static inline bool wb__is_view_op(wb__op op)
 }
 static inline bool wb__is_view(const wb__values *s, int x) { return s->base[x] != x; }
 
-/* A literal, an index (iota) or random numbers that no kernel stores.  Each reader generates the
- * elements itself. */
+/* Whether x is a literal, an index (iota) or random numbers that no kernel stores.  Each reader of
+ * x generates the elements itself. */
 static inline bool wb__is_free_source(const wb__values *s, int x)
 {
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
@@ -94,20 +94,20 @@ static inline bool wb__is_free_source(const wb__values *s, int x)
 /* Fills base and view.  A chain of views shares its base's memory, unless strides cannot express
  * the view: then the value is a copy and its own base. */
 void wb__find_views(wb__values *s);
-/* Applies a view operation to `in`: the result has the given dimensions and attributes.  False
- * where strides cannot express a reshape. */
+/* Sets *out to the view that the view operation `op`, with these attributes, makes of `in`; ndim
+ * and dims are the dimensions of the result.  False: strides cannot express a reshape. */
 bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
                       const wb__view *in, wb__view *out);
-/* The view of x where its base has the view `base`.  False if the strides of `base` cannot express
- * it. */
+/* Sets *out to the view of x, given the view `base` of x's base.  False: the strides of `base`
+ * cannot express it, or memory ran out. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* The view of a source's elements.  Random elements are counted in row-major order; iota varies
- * along one axis. */
+/* Sets *out to a view without a buffer whose offset and strides give the number of each element of
+ * the source x.  Random elements are numbered in row-major order, those of iota along its axis. */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
-/* The dense view of v in v's own layout. */
+/* Sets *out to the dense view of v in v's own layout, without a buffer (-1). */
 void wb__contiguous(const wb__value *v, wb__view *out);
-/* The view of an operand of a matrix product, transposed if `transposed`.  Leading axes broadcast
- * to the product's. */
+/* Returns the view of an operand of a matrix product: the last two axes are exchanged if
+ * `transposed`, and the leading axes broadcast to the product's. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 
 /* ---- patterns -------------------------------------------------------------------------------- */
@@ -122,8 +122,8 @@ typedef struct {
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
     int aux;                /* the value that the epilogue writes beside the result, or reads */
-    /* bits: index of the product that writes the sign bits: this product, or the product whose bits
-     * it reads. */
+    /* bits: index of the product that writes the sign bits of a relu's operand: this product, or
+     * the earlier product whose bits it reads. */
     int bits;
     wb__sums sums_of;
     int sums;               /* the value that is the sum of rows */
@@ -131,8 +131,9 @@ typedef struct {
 
 typedef struct {
     int product;            /* index of the product whose kernel computes the value; -1: none */
-    bool unused;            /* only gradients fused into products read it, and these read another
-                               form of it (the operand or the sign bits) */
+    bool unused;            /* no kernel computes it: all its readers are gradients fused into
+                               products, whose kernels read the activation's operand or sign bits
+                               instead */
 } wb__match;
 
 typedef struct {
@@ -148,10 +149,11 @@ void wb__patterns_free(wb__patterns *p);
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_kind;
 
-/* The values of one kernel.  (A concat is several kernels: zeros, and one copy for each part that
- * is not computed in place.) Dimension i of a fused group's space is the logical axis axis[i].  A
- * library group lists its operation and the operation's further results.  Values for bias, epilogue
- * and sums have the group's index, but are not listed. */
+/* The values of one kernel.  (A concat is several kernels: one writes zeros if the parts do not
+ * cover it, and one copies each part that is not computed in place.) Dimension i of a fused group's
+ * space is the logical axis axis[i].  A library group lists its operation and the operation's
+ * further results.  Values for bias, epilogue and sums have the group's index, but are not
+ * listed. */
 typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its index in the patterns */
@@ -182,7 +184,7 @@ typedef struct {
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                      wb__groups *g);
 void wb__groups_free(wb__groups *g);
-/* merge.c: the last step of wb__groups_make: merges small groups. */
+/* merge.c: merges small groups, as the last step of wb__groups_make.  False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
 /* spaces.c: which dimensions of a group's space a reduction is over. */
@@ -198,8 +200,8 @@ wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const
 /* Whether v fits into the space.  If so, fixes the number of column dimensions that a reduction
  * needs. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
-/* Whether the reduction is over trailing axes, but not over all axes.  Its own kernel can then read
- * the result. */
+/* Whether the reduction v is over the trailing axes, but not over all axes, and its operand is not
+ * channels last.  Its own kernel can then read the result. */
 bool wb__reduces_columns(const wb__values *s, const wb__value *v);
 /* Whether v has the dimensions of the whole space. */
 static inline bool wb__space_is(const wb__group *g, const wb__value *v)
@@ -214,8 +216,8 @@ static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 
 typedef struct {
     wb__view view;
-    int allocation;     /* index of the arena allocation, in which the view's offset counts; -1:
-                           another buffer, or no memory */
+    int allocation;     /* index of the arena allocation from whose beginning the view's offset
+                           counts; -1: another buffer, or no memory */
 } wb__step_operand;
 
 /* The memory that a value has.  A field is -1 where it does not apply. */
@@ -233,13 +235,15 @@ typedef struct {
     bool *is_final;     /* of each group: it writes variables, and runs at the end */
     int64_t *bytes;     /* of each arena allocation */
     int n_allocations;
-    int result_buffer, arena_buffer;    /* buffer of the first result, buffer of the arena */
+    int result_buffer, arena_buffer;    /* index of the buffer of the first result; index of the
+                                           arena's buffer */
 } wb__placement;
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l);
 void wb__placement_free(wb__placement *l);
-/* The value whose memory the root x shares: behind reshapes, or x itself. */
+/* The value whose memory has the elements of x in x's order: the value behind x's reshapes; x
+ * itself if another view or the layout channels last comes next behind these. */
 int wb__same_memory(const wb__values *s, int x);
 /* The value that is written in place if x is part of a concat: x without reshapes that only add or
  * drop dimensions of size 1. */
@@ -249,14 +253,16 @@ bool wb__is_covered(const wb__values *s, const wb__value *concat);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step of the plan.  Until wb__lay_out fills in the step's own views, the offset of a view into
- * the arena counts from the beginning of its allocation. */
+/* A step of the plan.  Until wb__lay_out fills in the views of `step`, its operands are in
+ * `operand`, `aux` and `sums`, whose offsets into the arena count from the beginning of their
+ * allocation. */
 typedef struct {
     wb__step step;
     wb__step_operand *operand;          /* of each view */
     int n_operands, capacity;
     wb__step_operand aux, sums;         /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step: the arrays that step.fused points to */
+    wb__view *views;                    /* of a fused step: views, instr and spaces are the arrays
+                                           that step.fused points to */
     wb__instr *instr;
     wb__space *spaces;
     char *text;
@@ -265,11 +271,11 @@ typedef struct {
 typedef struct {
     wb__plan_step *step;
     int n, capacity, n_compute;         /* steps before n_compute write no variable */
-    wb__number *constants;              /* fixed literals; their indices follow the request's
-                                           numbers */
+    wb__number *constants;              /* fixed literals; in the numbers of a run they come after
+                                           the request's numbers */
     int n_constants, constants_capacity;
-    int64_t *bytes;                     /* of arena allocations; their indices follow the
-                                           placement's */
+    int64_t *bytes;                     /* size of each arena allocation; these allocations are
+                                           numbered after the placement's */
     int n_allocations, allocations_capacity;
     int64_t arena_bytes;
 } wb__programs;
@@ -295,9 +301,10 @@ typedef struct {
     bool failed;
 } wb__emitter;
 
-/* Finds the memory and the view of x.  False if the emitter has failed. */
+/* Sets *out to the view of x and its memory.  False if the emitter has failed, here or before. */
 bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out);
-/* Adds an arena allocation with the dimensions of `like`. */
+/* Adds an arena allocation for a value like `like` (dtype, dimensions, layout), and returns it as a
+ * dense operand. */
 wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 /* Returns the operand's index. */
@@ -321,9 +328,12 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s);
 /* trace.c: logs the results of the stages. */
 void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                const wb__groups *g, const wb__placement *l);
-/* prepare.c.  NULL: failed, or the backend declined a step. */
+/* prepare.c.  NULL, with the error set: it failed; WB_ERROR_UNSUPPORTED if the backend declined a
+ * step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
-char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c */
+char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: a line for a
+                                                                        log, which the caller frees;
+                                                                        NULL: out of memory */
 
 #endif

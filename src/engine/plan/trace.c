@@ -16,7 +16,7 @@ static void log_lines(const char *title, wb__text *t)
     wb__free(t->text);
 }
 
-/* Tensors in the order of the walk, operands first.  A leaf is "known". */
+/* Logs the tensors in the order of the walk, operands first.  Leaves are printed as "known". */
 static void trace_graph(const wb__request *r)
 {
     wb__text t = {0};

@@ -16,13 +16,14 @@ void wb__contiguous(const wb__value *v, wb__view *out)
     }
 }
 
-/* New dimensions over old strides.  Old dimensions that are contiguous to each other form runs;
- * each new dimension must divide the rest of a run. */
+/* Gives *out the dimensions `to`, with strides over the memory of `in`.  Old dimensions that are
+ * contiguous to each other form runs; each new dimension must divide what is left of a run.  False:
+ * one does not. */
 static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
     int n = 0;
-    for (int i = 0; i < in->ndim; i++) {            /* runs */
+    for (int i = 0; i < in->ndim; i++) {            /* finds the runs */
         if (in->dims[i] == 1) continue;
         if (n && strides[n - 1] == in->strides[i] * in->dims[i]) {
             dims[n - 1] *= in->dims[i];
@@ -88,8 +89,9 @@ static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *o
     return wb__view_through((wb__op)v->op, v->ndim, v->dims, s->ir.attrs + v->attr, in, out);
 }
 
-/* Computes a view from the base on, without recursion, since a chain may be longer than the stack.
- * False: out of memory, or strides cannot express the view. */
+/* Turns *out, the view of x's base, into the view of x, link by link.  Does not recurse, since a
+ * long chain could overflow the stack.  False: out of memory, or strides cannot express the
+ * view. */
 static bool along_chain(const wb__values *s, int x, wb__view *out)
 {
     int few[32], *chain = few, n = 0;
