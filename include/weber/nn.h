@@ -59,8 +59,8 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
  * .activation is applied to the result (NULL: none).  Biases start as zeros, scales as ones.  Sizes
  * are positive; else NULL is returned.  A container holds references to its layers.
  *
- * A layer with parameters converts an input of another dtype to theirs, where PyTorch fails; for a
- * floating input the first time with a warning.  Embedding takes integers only.
+ * A layer with parameters converts an input of another dtype to theirs, where PyTorch fails; a
+ * floating one with a warning, once in a process.  Embedding takes integers only.
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
  * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
@@ -240,8 +240,8 @@ typedef struct wb_Recurrent_options {
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
- * An RNN has 1 gate, an LSTM 4, a GRU 3.  Products are over the features of each row.  The first
- * state is 0 or, with .initial_state, a parameter.  Error: a call with T = 0. */
+ * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
+ * The first state is 0 or, with .initial_state, a parameter.  Error: a call with T = 0. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** i, f, g, o = the gates, in this order, of weight_input·x + weight_hidden·h + bias;
  * c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'): wb_LSTM(in, out).  Shapes as
@@ -366,11 +366,11 @@ WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
 /** The mean of e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|.
  * Error: delta is not positive. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
-/** The mean over rows of -sum(y log(yhat + eps)).  A row is a vector along the last axis, in yhat of
+/** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis, and have
  * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no elements. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
-/** The mean over rows of -sum(y logsoftmax(logits)).  A row is a vector along the last axis; in y it
- * has the probabilities of the classes, not a class number.  Error: no elements. */
+/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those of
+ * y have probabilities (one-hot, say), not class numbers.  Error: no elements. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
 /** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the machine
  * epsilon of yhat's dtype (1.2e-7 for f32). */
@@ -400,8 +400,8 @@ wb_tree *wb_fmap_takes_a_layer_or_tree(wb_leaf_function, wb_layer_or_tree_expect
 #endif
 
 /** Calls f for each trainable tensor of a layer or tree, once for each tensor, in order of
- * definition.  Trainable are floating tensors, in layers variables, but no running statistics; those
- * of wb_freeze count.  Stops when f returns a value other than 0, and returns it; else 0, or an error
+ * definition.  Trainable are floating tensors, in layers only variables, but not running statistics;
+ * wb_freeze does not matter.  Stops when f returns a value other than 0, and returns it; else 0, or an error
  * code if `object` is neither.  `path` is valid during the call of f. */
 WB_API int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                              void *ctx);
