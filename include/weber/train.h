@@ -110,8 +110,8 @@ WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
  * first executes the update before it (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /** wb_update into a new model, which belongs to the current scope; it is evaluated at once.  The given
- * model keeps its values; the state's moments advance.  Errors as wb_update, a loss that is not
- * finite, and then NULL is returned and the state does not change. */
+ * model keeps its values; the state's moments advance.  NULL, with the state
+ * unchanged: an error of wb_update, or a loss that is not finite. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
 /** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
