@@ -90,7 +90,8 @@ template <class T> inline void wb_show(T *object) { wb_object_show(object); }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/** Sets a list of options whose length is known at run time only; else o.axes = {0, -1} is enough. */
+/** Sets a list of options whose length is known at run time only; else o.axes = {0, -1} is
+ * enough. */
 inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
 {
     wb_ints_set(list.list, n, values);
@@ -216,8 +217,8 @@ inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/** wb_call(layer, q, k, v): calls a layer with two inputs or more.  wb_call(layer, x) with one input is
- * the function in nn.h. */
+/** wb_call(layer, q, k, v): calls a layer with two inputs or more.  wb_call(layer, x) with one
+ * input is the function in nn.h. */
 template <class... T>
 inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...more)
 {
@@ -314,9 +315,9 @@ WB_RECURRENT_(wb_GRUCell)
 /* Layers and functions of one tensor are both accepted, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f); }
-/** wb_Chain of layers and functions.  C++ does not fix the order in which arguments are evaluated, and
- * compilers differ: layers that are created in the arguments get other initial values by another
- * compiler. */
+/** wb_Chain of layers and functions.  C++ does not fix the order in which arguments are evaluated,
+ * and compilers differ: layers that are created in the arguments get other initial values by
+ * another compiler. */
 template <class... L> inline wb_layer *wb_Chain(L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
@@ -456,8 +457,8 @@ inline wb_to_options wb_to_dtype_(wb_dtype dtype)
     o.dtype = dtype;
     return o;
 }
-/** wb_to, wb_gpu and wb_cpu return the type of their argument, and take the option .dtype last: model =
- * wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
+/** wb_to, wb_gpu and wb_cpu return the type of their argument, and take the option .dtype last:
+ * model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
 template <class T>
 inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {

@@ -27,9 +27,9 @@ typedef struct {
     int (*get)(int64_t i, void *x, void *y, void *ctx);
     void *ctx;
 } wb_dataset_source;
-/** A dataset of a function, on the CPU.  The struct is copied; `ctx` must live as long as the dataset
- * and the loaders of it.  Errors: .size is 0, no function, a negative n, a shape or dtype that no
- * tensor has. */
+/** A dataset of a function, on the CPU.  The struct is copied; `ctx` must live as long as the
+ * dataset and the loaders of it.  Errors: .size is 0, no function, a negative n, a shape or dtype
+ * that no tensor has. */
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
 /** Images and labels in the IDX format of MNIST, plain or gzip: images u8 [N,H,W] become x f32
@@ -37,8 +37,9 @@ WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
  * file, the position and the reason: a file that cannot be read, is damaged or too short, or has
  * other shapes or dtypes; numbers of images and labels that differ. */
 WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
-/** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers become
- * i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8 axes. */
+/** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers
+ * become i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8
+ * axes. */
 WB_API wb_tensor *wb_read_idx(const char *path);
 
 /** Options of wb_load_csv. */
@@ -52,10 +53,11 @@ typedef struct wb_load_csv_options {
     WB_NO_MORE
 } wb_load_csv_options;
 /** Numbers of a text file, plain or gzip, as x f32 [rows, columns]: wb_load_csv(path, .header =
- * true). With .has_label y is i32 [rows]: integers are taken as they are; if one label is no number,
- * all are words, which become classes 0, 1, ... in order of appearance.  On the CPU.  Blank lines are
- * skipped.  Errors: .label without .has_label, or no such column; a field that is not a number; a
- * label that is a fraction; lines of different lengths; no lines; a file that cannot be read. */
+ * true).  With .has_label y is i32 [rows]: integers are taken as they are; if one label is no
+ * number, all are words, which become classes 0, 1, ... in order of appearance.  On the CPU.  Blank
+ * lines are skipped.  Errors: .label without .has_label, or no such column; a field that is not a
+ * number; a label that is a fraction; lines of different lengths; no lines; a file that cannot be
+ * read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )
@@ -94,9 +96,9 @@ typedef struct {
 /** Changes a batch in place: sets x and y to other tensors (not NULL).  Returns 0; another value is
  * the error code that ends the epoch. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
-/** A dataset that calls f on each batch before a loader returns it, mostly on the loader's own thread
- * (which has random numbers of its own: wb_seed), with tensors on the dataset's device.  `ctx` must
- * live as long as the dataset and the loaders of it. */
+/** A dataset that calls f on each batch before a loader returns it, mostly on the loader's own
+ * thread (which has random numbers of its own: wb_seed), with tensors on the dataset's device.
+ * `ctx` must live as long as the dataset and the loaders of it. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
@@ -113,9 +115,9 @@ typedef struct wb_dataloader_options {
     WB_NO_MORE
 } wb_dataloader_options;
 /** Batches of a dataset, which it holds: wb_dataloader(d, 32, .shuffle = true).  The last batch may
- * be shorter.  The order depends on the seed and the number of the epoch only.  With .drop_last a dataset shorter than one batch has no batches: a warning, and an error of
- * wb_train.  Errors: a batchsize below 1; .ahead outside 0 .. 1024; a shuffle of 2^32 observations
- * or more.
+ * be shorter.  The order depends on the seed and the number of the epoch only.  With .drop_last a
+ * dataset shorter than one batch has no batches: a warning, and an error of wb_train.  Errors: a
+ * batchsize below 1; .ahead outside 0 .. 1024; a shuffle of 2^32 observations or more.
  *
  * wb_to and wb_gpu return a new loader at the same position of the same epochs; its batches are
  * uploaded in the background, after wb_mapobs and .collate. */
@@ -131,8 +133,8 @@ WB_API int64_t wb_loader_length(const wb_loader *l);
 WB_API int64_t wb_loader_epoch(const wb_loader *l);
 
 /** Gets the next batch, in a scope of its own, which the next call closes.  Returns false at the
- * end of the epoch and on an error (wb_loader_status), with x and y NULL; the call after that begins
- * the next epoch.  Calls for one loader come from one thread.
+ * end of the epoch and on an error (wb_loader_status), with x and y NULL; the call after that
+ * begins the next epoch.  Calls for one loader come from one thread.
  *
  * wb_keep keeps a batch's tensors; the library never writes to a batch that it returned.  When two
  * loaders are used in turn, the scope of one's batch is inside the scope of the other's: there,

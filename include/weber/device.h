@@ -45,16 +45,16 @@ WB_API bool wb_functional(const char *backend, const char *part);
 #define WB_FUNCTIONAL_2(...) wb_functional(__VA_ARGS__)
 #endif
 
-/** Why a backend is not functional, and how to install what is missing; "" if it is functional.  The
- * text belongs to the library, and is valid until this thread's next call of this function. */
+/** Why a backend is not functional, and how to install what is missing; "" if it is functional.
+ * The text belongs to the library, and is valid until this thread's next call of this function. */
 WB_API const char *wb_why_not(const char *backend);
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /** A list of n devices; the library owns the array, which is valid until wb_shutdown. */
 typedef struct { int n; const wb_device *const *device; } wb_device_list;
-/** The devices of a backend; none if it was not started or is not functional, or (with the error set)
- * if there is no such backend. */
+/** The devices of a backend; none if it was not started or is not functional, or (with the error
+ * set) if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
 /** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ... */
 WB_API void wb_show_devices(const char *backend);
@@ -71,8 +71,8 @@ typedef struct wb_get_device_options {
  * functional.  Never fails: the last of these is the CPU. */
 WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 
-/** A device by its index in a backend, from 0.  NULL, with the error set: no such backend; it was not started or is
- * not functional; it has fewer devices. */
+/** A device by its index in a backend, from 0.  NULL, with the error set: no such backend; it was
+ * not started or is not functional; it has fewer devices. */
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /** Options of wb_gpu_device. */
@@ -96,13 +96,13 @@ WB_API void wb_reset_gpu_device(void);
 
 /** The index of a device in its backend, from 0; -1 for NULL. */
 WB_API int wb_device_ordinal(const wb_device *d);
-/** The vendor's name of a device, such as "NVIDIA H200"; "CPU" for the CPU, "" for NULL.  Owned by the
- * library. */
+/** The vendor's name of a device, such as "NVIDIA H200"; "CPU" for the CPU, "" for NULL.  Owned by
+ * the library. */
 WB_API const char *wb_device_name(const wb_device *d);
 /** The backend of a device, such as "CUDA"; "" for NULL.  Owned by the library. */
 WB_API const char *wb_device_backend(const wb_device *d);
-/** A text for messages: "CUDADevice(0): NVIDIA H200", "CPUDevice()"; "" for NULL.  It belongs to the
- * library, and is valid until this thread has called this function 8 more times. */
+/** A text for messages: "CUDADevice(0): NVIDIA H200", "CPUDevice()"; "" for NULL.  It belongs to
+ * the library, and is valid until this thread has called this function 8 more times. */
 WB_API const char *wb_device_describe(const wb_device *d);
 /** Whether a device is not the CPU; false for NULL. */
 WB_API bool wb_device_is_gpu(const wb_device *d);
@@ -115,19 +115,19 @@ typedef struct {
     int64_t peak;                   /* the most that was used so far */
     int64_t cached;                 /* freed, and kept for reuse (wb_device_trim) */
 } wb_device_memory;
-/** Fills in *m with the memory of a device now; for the CPU that of the host.  Returns 0 or an error
- * code, and then all fields are -1. */
+/** Fills in *m with the memory of a device now; for the CPU that of the host.  Returns 0 or an
+ * error code, and then all fields are -1. */
 WB_API int wb_device_memory_of(const wb_device *d, wb_device_memory *m);
 /** Gives cached memory of a device back to its driver (on the CPU, to the allocator). */
 WB_API void wb_device_trim(const wb_device *d);
 
-/** Waits until the device has finished all work that evaluations gave it.  Returns 0, or the error of
- * work that failed. */
+/** Waits until the device has finished all work that evaluations gave it.  Returns 0, or the error
+ * of work that failed. */
 WB_API int wb_synchronize(const wb_device *d);
 
-/** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).  Unless
- * set, and with NULL, it is the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and wb_load_csv
- * use the CPU in any case. */
+/** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).
+ * Unless set, and with NULL, it is the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and
+ * wb_load_csv use the CPU in any case. */
 WB_API void wb_set_default_device(const wb_device *d);
 /** The device on which this thread creates tensors. */
 WB_API const wb_device *wb_default_device(void);
@@ -192,11 +192,12 @@ typedef struct wb_to_options {
  * tensors to it.
  *
  * The move of a tensor has a gradient.  The copy of a variable is not a variable, except in a layer
- * or tree: W = wb_variable(wb_to(W, device)). Errors: `d` is NULL; out of memory; WB_KEEP and a
- * device without f64; .dtype is not floating; another kind of object; the call is in a function that wb_compile records. */
+ * or tree: W = wb_variable(wb_to(W, device)).  Errors: `d` is NULL; out of memory; WB_KEEP and a
+ * device without f64; .dtype is not floating; another kind of object; the call is in a function
+ * that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
-/** wb_to(x, wb_gpu_device()), which wb_gpu(x) calls; without a GPU x itself and no error, but a message
- * in the log, once. */
+/** wb_to(x, wb_gpu_device()), which wb_gpu(x) calls; without a GPU x itself and no error, but a
+ * message in the log, once. */
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
 /** wb_to(x, wb_cpu_device()), which wb_cpu(x) calls. */
 WB_API void *wb_object_cpu(void *x);
@@ -209,8 +210,8 @@ WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
 WB_API wb_batch wb_batch_cpu(wb_batch b);
 
 /** The device of x, which wb_device_of(x) calls: x is an object that wb_to takes, but no batch.  An
- * object without tensors is on the CPU; a loader is where its batches will be.  NULL: x has tensors on
- * several devices (the error names two of them), or is another kind of object. */
+ * object without tensors is on the CPU; a loader is where its batches will be.  NULL: x has tensors
+ * on several devices (the error names two of them), or is another kind of object. */
 WB_API const wb_device *wb_object_device(void *x);
 
 /* wb_to, wb_gpu and wb_cpu return the type of their argument; wb_tensor_to, wb_layer_gpu, ... are
@@ -246,8 +247,8 @@ void *wb_this_moves_an_object_or_a_batch_to(wb_object_or_batch_expected, const w
                                             const wb_to_options *);
 #endif
 
-/** Sets, for the process, whether wb_at may read one element of a tensor on a GPU, which is slow.  With
- * false such a wb_at fails.  Before the first call it is allowed, with one warning. */
+/** Sets, for the process, whether wb_at may read one element of a tensor on a GPU, which is slow.
+ * With false such a wb_at fails.  Before the first call it is allowed, with one warning. */
 WB_API void wb_allow_scalar(bool allow);
 
 #ifdef __cplusplus

@@ -13,8 +13,8 @@ extern "C" {
  *
  * Reading trusts no file.  A file that is missing, damaged, too short or of another format gives an
  * error with its name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT), and memory
- * stays below a small multiple of its size.  Safetensors files of this library have checksums, which
- * are compared.  A program must not change a file in place while it is read. */
+ * stays below a small multiple of its size.  Safetensors files of this library have checksums,
+ * which are compared.  A program must not change a file in place while it is read. */
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -52,7 +52,8 @@ typedef struct wb_save_options {
     WB_NO_MORE
 } wb_save_options;
 /** Saves a layer or a tree: wb_save("model.safetensors", model).  Pending assignments are evaluated
- * first.  The bytes do not depend on the device.  A symbolic link is replaced by the file.  Returns 0 or an error code.
+ * first.  The bytes do not depend on the device.  A symbolic link is replaced by the file.  Returns
+ * 0 or an error code.
  *
  * The ending of the path selects the format:
  *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
@@ -63,8 +64,8 @@ typedef struct wb_save_options {
  *                  Less than 2 GiB
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
- * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ where
- * the library was built without libbson or libzip. */
+ * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
+ * where the library was built without libbson or libzip. */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
 /** A part of a file that the library does not know: a struct of another program, a closure, a
@@ -127,8 +128,8 @@ typedef struct wb_load_state_options {
  * convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.  Kernels of
  * Flux are flipped where the layer is not a .flip layer.
  *
- * A damaged file is an error, also with .lenient.  With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
- * {"bn.*", "layers.1.*"} covers "bn.running_mean". */
+ * With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
+ * {"bn.*", "layers.1.*"} covers "bn.running_mean".  A damaged file is an error, also with .lenient. */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
 
 #ifndef __cplusplus
@@ -146,21 +147,21 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /** All tensors of a safetensors, BSON, NPZ, NPY or IDX file as a tree, by their names in the file,
  * which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the default
- * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as those of another
- * dtype; the message lists all; a file that cannot be read or is damaged. */
+ * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as those of
+ * another dtype; the message lists all; a file that cannot be read or is damaged. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
-/** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran order,
- * on the CPU.  int16 and uint16 become i32, uint32 becomes i64.  The file may be gzip
- * (wb_set_unpack_limit) or a pipe of at most 4 GiB.  Errors: another dtype, such as complex; more than
- * 8 axes; 2^32 elements or more; a file that cannot be read or is damaged. */
+/** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
+ * order, on the CPU.  int16 and uint16 become i32, uint32 becomes i64.  The file may be gzip
+ * (wb_set_unpack_limit) or a pipe of at most 4 GiB.  Errors: another dtype, such as complex; more
+ * than 8 axes; 2^32 elements or more; a file that cannot be read or is damaged. */
 WB_API wb_tensor *wb_load_npy(const char *path);
-/** Writes a tensor as an NPY file, whatever the ending of the path; bf16 is written as f32.  Returns 0
- * or an error code. */
+/** Writes a tensor as an NPY file, whatever the ending of the path; bf16 is written as f32.
+ * Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
-/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Unless set
- * it is 4 GiB; a file that has more is an error. */
+/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Unless
+ * set it is 4 GiB; a file that has more is an error. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
 
 /* ---- memory of other libraries --------------------------------------------------------------- */
@@ -170,11 +171,11 @@ WB_API void wb_set_unpack_limit(int64_t bytes);
 struct DLManagedTensorVersioned;
 struct DLManagedTensor;
 
-/** x, of any dtype, as a DLPack tensor: evaluated, row-major, on x's device, read-only.  The receiver
- * owns it, and calls its deleter once, from any thread; until then the values are valid and do not change, whatever
- * happens to x, its scope or the library.  A parameter that is updated meanwhile moves to other
- * memory.  NULL: the evaluation failed, x is WB_NONE, or other libraries cannot use the memory of x's
- * device (OpenCL). */
+/** x, of any dtype, as a DLPack tensor: evaluated, row-major, on x's device, read-only.  The
+ * receiver owns it, and calls its deleter once, from any thread; until then the values are valid
+ * and do not change, whatever happens to x, its scope or the library.  A parameter that is updated
+ * meanwhile moves to other memory.  NULL: the evaluation failed, x is WB_NONE, or other libraries
+ * cannot use the memory of x's device (OpenCL). */
 WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
 /** wb_to_dlpack with the older struct, which has no read-only flag. */
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
@@ -199,8 +200,9 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.  `model`
- * may be a tree cast to wb_layer *.  The struct holds no references; the caller owns `name`. */
+/** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
+ * `model` may be a tree cast to wb_layer *.  The struct holds no references; the caller owns
+ * `name`. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
@@ -215,10 +217,10 @@ typedef struct {
  * continues from it has the same bits as one that never stopped.  Returns 0 or an error code. */
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: model, state with the
- * numbers of its rule, loader, this thread's random counters; and sets epoch, metric and has_metric.
- * Returns 0, or an error code, and then nothing is changed.  Errors: a damaged file, with the name
- * of the tensor; another structure or rule; a part of c that the file does not have; c->name is set
- * and differs from the file's name. */
+ * numbers of its rule, loader, this thread's random counters; and sets epoch, metric and
+ * has_metric.  Returns 0, or an error code, and then nothing is changed.  Errors: a damaged file,
+ * with the name of the tensor; another structure or rule; a part of c that the file does not have;
+ * c->name is set and differs from the file's name. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */
@@ -236,11 +238,10 @@ typedef struct wb_checkpoint_keep_options {
  *     wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
  *     wb_checkpoint_keep("run", &now, .best = true);
  *
- * NAME is c->name, or "checkpoint" if that is NULL.  The folder is created; other files in it are not
- * touched, and files of NAME that are damaged stay.  Of
- * equal metrics the first is the best; NaN is never the best.  Only one process may write to a
- * name. Returns 0 or an error code.  Errors: .best without a metric; a negative epoch; .last is
- * 0. */
+ * NAME is c->name, or "checkpoint" if that is NULL.  The folder is created; other files in it are
+ * not touched, and files of NAME that are damaged stay.  Of equal metrics the first is the best;
+ * NaN is never the best.  Only one process may write to a name.  Returns 0 or an error code.
+ * Errors: .best without a metric; a negative epoch; .last is 0. */
 WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                                    const wb_checkpoint_keep_options *o);
 #ifndef __cplusplus
@@ -250,15 +251,15 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__))
 #endif
 
-/** Restores the checkpoint of c->name (NULL: "checkpoint") that was written last, by the serial number
- * in the file, as wb_checkpoint_load does.  A damaged one is skipped, with a warning.  Returns 0 or an
- * error code.  Errors: no checkpoint, no folder; the checkpoint belongs to another model, state or
- * loader. */
+/** Restores the checkpoint of c->name (NULL: "checkpoint") that was written last, by the serial
+ * number in the file, as wb_checkpoint_load does.  A damaged one is skipped, with a warning.
+ * Returns 0 or an error code.  Errors: no checkpoint, no folder; the checkpoint belongs to another
+ * model, state or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
-/** Restores the checkpoint of c->name (NULL: "checkpoint") with the best metric, as wb_checkpoint_load
- * does: the lowest, or the highest if the newest checkpoint was kept with .best and .higher.  A
- * damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: no checkpoint has a
- * metric, no folder; the checkpoint belongs to another model, state or loader. */
+/** Restores the checkpoint of c->name (NULL: "checkpoint") with the best metric, as
+ * wb_checkpoint_load does: the lowest, or the highest if the newest checkpoint was kept with .best
+ * and .higher.  A damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: no
+ * checkpoint has a metric, no folder; the checkpoint belongs to another model, state or loader. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus

@@ -29,17 +29,19 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
 /** Creates the first value of a parameter of shape [out, in, kernel...]:  fan_in = in · kernel
- * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's
- * [in, out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The
- * result has that dtype and shape, and belongs to the current scope; NULL: the layer is not made. */
+ * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's [in,
+ * out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The
+ * result has that dtype and shape, and belongs to the current scope; NULL: the layer is not
+ * made. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.  (Glorot
- * & Bengio 2010) */
+/** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.
+ * (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Normal with standard deviation sqrt(2 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is
- * floating.  (Glorot & Bengio 2010) */
+/** Normal with standard deviation sqrt(2 / (fan_in + fan_out)), from the seed of wb_seed; `dtype`
+ * is floating.  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / fan_in), from the seed of wb_seed; `dtype` is floating.  (He et al. 2015) */
+/** Uniform on ±sqrt(6 / fan_in), from the seed of wb_seed; `dtype` is floating.  (He et al.
+ * 2015) */
 WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Normal with standard deviation sqrt(2 / fan_in), from the seed of wb_seed; `dtype` is floating.
  * (He et al. 2015) */
@@ -55,9 +57,9 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Options of all layers: .dtype is the dtype of the parameters (floating), .init creates the weight,
- * .activation is applied to the result (NULL: none).  Biases start as zeros, scales as ones.  Sizes
- * are positive; else NULL is returned.  A container holds references to its layers.
+/* Options of all layers: .dtype is the dtype of the parameters (floating), .init creates the
+ * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
+ * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
  * A layer with parameters converts an input of another dtype to theirs, where PyTorch fails; a
  * floating one with a warning, once in a process.  Embedding takes integers only.
@@ -129,7 +131,8 @@ typedef struct wb_Pool_options {
 WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
 /** wb_meanpool as a layer, with the options of wb_MaxPool. */
 WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
-/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of wb_max. */
+/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of
+ * wb_max. */
 WB_API wb_layer *wb_GlobalMaxPool(void);
 /** The mean of each channel of a floating x, [N, C, H, W] -> [N, C, 1, 1]. */
 WB_API wb_layer *wb_GlobalMeanPool(void);
@@ -139,8 +142,8 @@ WB_API wb_layer *wb_Flatten(void);
 /** Options of wb_Dropout. */
 typedef struct wb_Dropout_options {
     WB_OPTIONS_HEAD(wb_Dropout_options)
-    /* Elements with one index along these axes are dropped together: {0, 1} drops whole channels of
-     * [N, C, H, W].  By default each element is drawn by itself. */
+    /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
+     * channels of [N, C, H, W].  By default each element is drawn by itself. */
     wb_ints axes WB_IS({});
     WB_BY_PLACE
     double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
@@ -217,8 +220,8 @@ typedef struct wb_MultiHeadAttention_options {
     WB_NO_MORE
 } wb_MultiHeadAttention_options;
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
- * wb_call(layer, x) is self-attention, wb_call(layer, q, k, v) attention; q is [N, Tq, dim], k and v
- * are [N, Tk, dim], and the result is [N, Tq, dim].  The projections q_proj, k_proj, v_proj and
+ * wb_call(layer, x) is self-attention, wb_call(layer, q, k, v) attention; q is [N, Tq, dim], k and
+ * v are [N, Tk, dim], and the result is [N, Tq, dim].  The projections q_proj, k_proj, v_proj and
  * out_proj are Dense layers; each head has wb_attention of dim / heads features.  Error: `heads`
  * does not divide `dim`. */
 WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
@@ -266,14 +269,14 @@ WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
 
 /** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  The
- * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or with the
- * names of wb_named.  Errors: no layers; two layers of one name. */
+ * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or with
+ * the names of wb_named.  Errors: no layers; two layers of one name. */
 WB_API wb_layer *wb_Chain_array(int n, wb_layer *const *layers);
-/** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder", a),
- * b).  Elsewhere the name is ignored.  It is copied.  Errors: an empty name, one with a dot. */
+/** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder",
+ * a), b).  Elsewhere the name is ignored.  It is copied.  Errors: an empty name, one with a dot. */
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);
-/** y = connection(layer(x), x), for one input.  Parameters are named "layers.weight"; those of a chain in it
- * "layers.layers.0.weight". */
+/** y = connection(layer(x), x), for one input.  Parameters are named "layers.weight"; those of a
+ * chain in it "layers.layers.0.weight". */
 WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
 /** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  Called
  * with one input, each layer gets it; called with one input for each layer, layer i gets input i; a
@@ -356,8 +359,8 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 /* Losses have no dimensions.  yhat (or logits) and y have the same shape and the same floating
- * dtype; labels that are class numbers become one with wb_onehotbatch.  f16 and bf16 are computed in
- * f32, the loss is then f32, and y may be f32.  Both have a gradient. */
+ * dtype; labels that are class numbers become one with wb_onehotbatch.  f16 and bf16 are computed
+ * in f32, the loss is then f32, and y may be f32.  Both have a gradient. */
 
 /** mean((yhat - y)²). */
 WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);
@@ -367,15 +370,17 @@ WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
  * Error: delta is not positive. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
 /** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis, and have
- * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no elements. */
+ * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no
+ * elements. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
-/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those of
- * y have probabilities (one-hot, say), not class numbers.  Error: no elements. */
+/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those
+ * of y have probabilities (one-hot, say), not class numbers.  Error: no elements. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
-/** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the machine
- * epsilon of yhat's dtype (1.2e-7 for f32). */
+/** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the
+ * machine epsilon of yhat's dtype (1.2e-7 for f32). */
 WB_API wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y);
-/** mean((1 - y) logits - logsigmoid(logits)): wb_binarycrossentropy of sigmoid(logits), without eps. */
+/** mean((1 - y) logits - logsigmoid(logits)): wb_binarycrossentropy of sigmoid(logits), without
+ * eps. */
 WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 
 /* ---- models ---------------------------------------------------------------------------------- */
@@ -384,10 +389,11 @@ WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
  * model, valid during the call; `ctx` is that of wb_fmap.  NULL: the mapping fails. */
 typedef wb_tensor *(*wb_leaf_function)(wb_tensor *x, const char *path, void *ctx);
 /** A new layer of the same structure with f(x) for each tensor x.  A tensor that the layer has
- * several times is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new layer has
- * a new variable with the result, but x itself if f returns x.  NULL: f failed. */
+ * several times is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new layer
+ * has a new variable with the result, but x itself if f returns x.  NULL: f failed. */
 WB_API wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx);
-/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, becomes f(x) itself. */
+/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, becomes f(x)
+ * itself. */
 WB_API wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx);
 #ifndef __cplusplus
 /** wb_fmap_layer or wb_fmap_tree, by the type of x. */
@@ -400,25 +406,25 @@ wb_tree *wb_fmap_takes_a_layer_or_tree(wb_leaf_function, wb_layer_or_tree_expect
 #endif
 
 /** Calls f for each trainable tensor of a layer or tree, once for each tensor, in order of
- * definition.  Trainable are floating tensors, in layers only variables, but not running statistics;
- * wb_freeze does not matter.  Stops when f returns a value other than 0, and returns it; else 0, or an error
- * code if `object` is neither.  `path` is valid during the call of f. */
+ * definition.  Trainable are floating tensors, in layers only variables, but not running
+ * statistics; wb_freeze does not matter.  Stops when f returns a value other than 0, and returns
+ * it; else 0, or an error code if `object` is neither.  `path` is valid during the call of f. */
 WB_API int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                              void *ctx);
 /** wb_each_parameter for all tensors, also those that are not trainable, such as running
  * statistics. */
 WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                           void *ctx);
-/** The number of elements of all trainable tensors (wb_each_parameter) of a layer or tree, a tied one
- * once.  -1 on failure. */
+/** The number of elements of all trainable tensors (wb_each_parameter) of a layer or tree, a tied
+ * one once.  -1 on failure. */
 WB_API int64_t wb_parameter_count(void *object);
 
 /** Replaces the tensor at a path by a new variable with a copy of x, of the same shape and dtype.
- * Other paths that were tied to it keep the old tensor.  Returns 0 or an error code.  Errors: no such
- * path, WB_NONE at the path, another shape or dtype. */
+ * Other paths that were tied to it keep the old tensor.  Returns 0 or an error code.  Errors: no
+ * such path, WB_NONE at the path, another shape or dtype. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
-/** Puts the tensor at the path `same_as` also at `path`, so that both have one parameter.  Returns 0
- * or an error code.  Errors: no such path, WB_NONE at one of them, different shapes or dtypes. */
+/** Puts the tensor at the path `same_as` also at `path`, so that both have one parameter.  Returns
+ * 0 or an error code.  Errors: no such path, WB_NONE at one of them, different shapes or dtypes. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
 /** A field of a struct that is an object. */
@@ -437,15 +443,15 @@ typedef struct {
  *     wb_tree *t = wb_struct(agent, &a);       for wb_gradient, wb_setup, wb_fmap, wb_to, wb_save
  *     wb_struct_get(agent, t, &moved);         0, or an error code
  *
- * The tree has a copy of the other fields.  A tree may be cast to wb_layer * for wb_trainmode, wb_testmode,
- * wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a wb_checkpoint; it
- * cannot be called.  wb_load does not create a struct: load into one with wb_load_state.  The tree
- * and the struct share the tensors; the tree holds references.  A field may be WB_NONE; NULL is an
- * error. */
+ * The tree has a copy of the other fields.  A tree may be cast to wb_layer * for wb_trainmode,
+ * wb_testmode, wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a
+ * wb_checkpoint; it cannot be called.  wb_load does not create a struct: load into one with
+ * wb_load_state.  The tree and the struct share the tensors; the tree holds references.  A field
+ * may be WB_NONE; NULL is an error. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
-/** Copies a tree of wb_struct, or one made from it by wb_fmap or wb_to, into a struct: all fields, the
- * others as they were in the call of wb_struct.  The objects belong to the current scope.  Returns 0
- * or an error code.  Error: the tree is of another struct. */
+/** Copies a tree of wb_struct, or one made from it by wb_fmap or wb_to, into a struct: all fields,
+ * the others as they were in the call of wb_struct.  The objects belong to the current scope.
+ * Returns 0 or an error code.  Error: the tree is of another struct. */
 WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value);
 /** A tree without children that holds a pointer of the program, which no function follows or
  * frees. */

@@ -30,7 +30,8 @@ extern "C" {
 WB_API wb_tensor *wb_neg(wb_tensor *x);
 /** |x|.  Any dtype but bool.  Gradient sign(x). */
 WB_API wb_tensor *wb_abs(wb_tensor *x);
-/** -1, 0 or 1, as x is negative, zero or positive; NaN for NaN.  Any dtype but bool.  Gradient 0. */
+/** -1, 0 or 1, as x is negative, zero or positive; NaN for NaN.  Any dtype but bool.  Gradient
+ * 0. */
 WB_API wb_tensor *wb_sign(wb_tensor *x);
 /** x².  Any dtype but bool. */
 WB_API wb_tensor *wb_square(wb_tensor *x);
@@ -130,13 +131,13 @@ WB_API wb_tensor *wb_and(wb_tensor *x, wb_tensor *y);
 /** Logical or.  x and y bool; no gradient. */
 WB_API wb_tensor *wb_or(wb_tensor *x, wb_tensor *y);
 
-/** condition ? x : y, in each element; the three broadcast.  `condition` is bool and has no gradient;
- * x and y have one dtype, which may be bool. */
+/** condition ? x : y, in each element; the three broadcast.  `condition` is bool and has no
+ * gradient; x and y have one dtype, which may be bool. */
 WB_API wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y);
 
-/** x in another dtype; all pairs are allowed.  Floats become integers by rounding towards 0; a value
- * outside the integer dtype becomes its nearest one, and NaN becomes 0.  Integers wrap around in a
- * narrower dtype.  bool is whether x is not 0 (NaN: true).  Between floating dtypes there is a
+/** x in another dtype; all pairs are allowed.  Floats become integers by rounding towards 0; a
+ * value outside the integer dtype becomes its nearest one, and NaN becomes 0.  Integers wrap around
+ * in a narrower dtype.  bool is whether x is not 0 (NaN: true).  Between floating dtypes there is a
  * gradient, in x's dtype; else none. */
 WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);
 
@@ -166,8 +167,8 @@ static inline wb_tensor *wb_this_takes_a_tensor_or_a_number(double x) { return w
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/** Options of reductions.  Reductions take any dtype but bool, and results have x's dtype.  Errors: no
- * such axis; an axis that is given twice. */
+/** Options of reductions.  Reductions take any dtype but bool, and results have x's dtype.  Errors:
+ * no such axis; an axis that is given twice. */
 typedef struct wb_reduce_options {
     WB_OPTIONS_HEAD(wb_reduce_options)
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
@@ -240,7 +241,8 @@ WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1).
  * `order` has each axis once; here negative axes are errors. */
 WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
-/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  -1 is an error. */
+/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  -1 is an
+ * error. */
 WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its last two axes exchanged.  Error: x has fewer than two. */
 WB_API wb_tensor *wb_transpose(wb_tensor *x);
@@ -251,8 +253,8 @@ WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
 /** x without `axis`, which has size 1.  Error: it has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
-/** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error: they
- * are outside the axis (they are not clipped), or start is above stop.
+/** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error:
+ * they are outside the axis (they are not clipped), or start is above stop.
  *
  * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of
  * plans: a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
@@ -265,10 +267,11 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front along one axis and `after` zeros behind.  Error: a negative number. */
+/** x with `before` zeros in front along one axis and `after` zeros behind.  Error: a negative
+ * number. */
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
-/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c).  They have one dtype, and
- * the same sizes along the other axes.  Error: n is 0. */
+/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c).  They have one dtype,
+ * and the same sizes along the other axes.  Error: n is 0. */
 WB_API wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis);
 /** n tensors of one shape and dtype along a new axis, which is axis `axis` of the result; -1 is its
  * last.  wb_stack(axis, a, b, c).  Error: n is 0. */
@@ -281,14 +284,14 @@ WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
 #endif
 
-/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer, any
- * shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
+/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer,
+ * any shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
  * WEBER_DEBUG=check it is an error. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
-/** One-hot rows: [..., classes] f32 with 1 at the class of each label, else 0.  `labels` is integer.
- * A label outside 0 .. classes-1 gives a row of zeros; with WEBER_DEBUG=check it is an error.  No
- * gradient.  Error: `classes` is below 1. */
+/** One-hot rows: [..., classes] f32 with 1 at the class of each label, else 0.  `labels` is
+ * integer.  A label outside 0 .. classes-1 gives a row of zeros; with WEBER_DEBUG=check it is an
+ * error.  No gradient.  Error: `classes` is below 1. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
 /** The class with the highest score, wb_argmax(scores, -1): i32, without the last axis. */
 WB_API wb_tensor *wb_onecold(wb_tensor *scores);
@@ -342,9 +345,9 @@ typedef struct wb_pool_options {
     WB_NO_MORE
 } wb_pool_options;
 /** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with H' as for wb_conv, kh
- * being the window: wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The first
- * of equal elements has the gradient.  Errors: padding of a window's size or more; a window that is
- * larger than the padded x. */
+ * being the window: wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The
+ * first of equal elements has the gradient.  Errors: padding of a window's size or more; a window
+ * that is larger than the padded x. */
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
 /** The mean of each window, with the shapes and errors of wb_maxpool; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
@@ -362,8 +365,8 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 /** exp(x - max) / sum(exp(x - max)) over the last axis.  In a row with +Inf the elements that are
  * +Inf have equal parts of 1; in a row of -Inf all have.  Error: x has no axis. */
 WB_API wb_tensor *wb_softmax(wb_tensor *x);
-/** log(softmax(x)) over the last axis, computed as x - max - log(sum(exp(x - max))).  Error: x has no
- * axis. */
+/** log(softmax(x)) over the last axis, computed as x - max - log(sum(exp(x - max))).  Error: x has
+ * no axis. */
 WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);
 /** wb_softmax over one axis, any of them. */
 WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
@@ -391,8 +394,9 @@ WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tens
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
 /** x with each element set to 0 with probability p, and the others divided by 1 - p, in train and
- * test mode (the layer wb_Dropout asks the mode).  The choice depends on wb_seed and on the calls since then that use random numbers, not on the device,
- * threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
+ * test mode (the layer wb_Dropout asks the mode).  The choice depends on wb_seed and on the calls
+ * since then that use random numbers, not on the device, threads or time of evaluation.  p = 1
+ * gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

@@ -36,6 +36,7 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * executed at the next evaluation, or when the scope closes.  What was built from x before the call
  * uses the old value, what is built after the call the new one.  In the root scope a second
  * assignment to x executes the first (wb_scope_close).
+ *
  * Returns 0 or an error code.  Errors: x is no variable; another shape, dtype or device.  If an
  * unread result still needs the old value, this call or the next evaluation returns
  * WB_ERROR_VERSION, and no pending assignment is executed. */
@@ -106,9 +107,9 @@ WB_API double wb_item(wb_tensor *x);
  * wb_size(x) times the size of an element. */
 WB_API int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes);
 
-/** The element at an index of n = wb_ndim(x) numbers, as double.  NaN with the error set: an index is
- * negative or outside the shape, n is not wb_ndim(x), the evaluation failed, or x is on a GPU and
- * wb_allow_scalar (device.h) forbids it. */
+/** The element at an index of n = wb_ndim(x) numbers, as double.  NaN with the error set: an index
+ * is negative or outside the shape, n is not wb_ndim(x), the evaluation failed, or x is on a GPU
+ * and wb_allow_scalar (device.h) forbids it. */
 WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 #ifndef __cplusplus
 /** wb_at(x, 3, 7): the element at row 3, column 7. */
@@ -120,7 +121,8 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 /** Evaluates n tensors, all pending assignments, and each result that is an operand of nothing and
  * reads a variable which is about to be overwritten, as one plan for each device.  With n 0 only
  * the latter two.  Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a guard
- * of wb_setup is not finite (WB_ERROR_NUMBER); an overwritten value is needed (WB_ERROR_VERSION). */
+ * of wb_setup is not finite (WB_ERROR_NUMBER); an overwritten value is needed
+ * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
 #define WB_TENSORS_(...) \
@@ -249,13 +251,13 @@ WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 static inline void *wb_any_(void *x) { return x; }
 void *wb_this_takes_tensors_layers_and_trees(wb_tensor_layer_or_tree_expected);
 #endif
-/** A tuple whose children have names, such as "actor" and "critic"; the names are copied.  Errors: an
- * empty name, one with a dot, or one that occurs twice; an object of another kind. */
+/** A tuple whose children have names, such as "actor" and "critic"; the names are copied.  Errors:
+ * an empty name, one with a dot, or one that occurs twice; an object of another kind. */
 WB_API wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects);
 
-/** The tensor at a path such as "layers.1.weight" in a layer or tree: the tensor itself, not a copy;
- * WB_NONE where the tree has none.  The path "" is the object itself.  NULL: no such path, or not a
- * tensor. */
+/** The tensor at a path such as "layers.1.weight" in a layer or tree: the tensor itself, not a
+ * copy; WB_NONE where the tree has none.  The path "" is the object itself.  NULL: no such path, or
+ * not a tensor. */
 WB_API wb_tensor *wb_get(void *object, const char *path);
 /** The layer or tree at a path (see wb_get), as a tree with the same children.  NULL: no such path,
  * or a tensor. */

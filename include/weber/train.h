@@ -12,8 +12,8 @@ extern "C" {
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /** Options of all rules and of wb_adjust.  A rule has the numbers of its formula, with the defaults
- * in its comment; another number is an error.  Errors: NaN; eta negative or infinite; a beta of 1 or
- * more; any number but lambda negative. */
+ * in its comment; another number is an error.  Errors: NaN; eta negative or infinite; a beta of 1
+ * or more; any number but lambda negative. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
@@ -51,8 +51,9 @@ WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
 /** g <- g with each element limited to [-delta, delta], before another rule of a wb_OptimiserChain:
  * wb_ClipGrad(.delta = 10).  [delta 10] */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
-/** g <- g omega / |g| if |g| > omega, before another rule of a wb_OptimiserChain: wb_ClipNorm(.omega =
- * 10).  |g| is the Euclidean norm of all gradients together that an update uses.  [omega 10] */
+/** g <- g omega / |g| if |g| > omega, before another rule of a wb_OptimiserChain:
+ * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm of all gradients together that an update
+ * uses.  [omega 10] */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 /** Rules in sequence, each with the result of the one before it as its gradient:
  * wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  The result of the last is subtracted from x.  The
@@ -69,9 +70,9 @@ typedef struct wb_setup_options {
 } wb_setup_options;
 /** The state of a rule for every trainable parameter of a layer or tree, on the parameter's device:
  * wb_setup(wb_Adam(), model).  Tied parameters share one state.  The rule is copied; the model is
- * not held, and each wb_update gets it.
- * Errors: no trainable parameter; in a tree a floating tensor that is no variable; .mixed is another dtype, or the device does not have it; the call
- * is in a function that wb_compile records.
+ * not held, and each wb_update gets it.  Errors: no trainable parameter; in a tree a floating
+ * tensor that is no variable; .mixed is another dtype, or the device does not have it; the call is
+ * in a function that wb_compile records.
  *
  * Mixed precision: the parameters are converted to .mixed in place, and the state keeps a master of
  * each in f32; running statistics keep their dtype.  The rule works on the masters, with gradients
@@ -109,9 +110,9 @@ WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
  * g). After that its operands are overwritten (WB_ERROR_VERSION).  In the root scope an update
  * first executes the update before it (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
-/** wb_update into a new model, which belongs to the current scope; it is evaluated at once.  The given
- * model keeps its values; the state's moments advance.  NULL, with the state
- * unchanged: an error of wb_update, or a loss that is not finite. */
+/** wb_update into a new model, which belongs to the current scope; it is evaluated at once.  The
+ * given model keeps its values; the state's moments advance.  NULL, with the state unchanged: an
+ * error of wb_update, or a loss that is not finite. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
 /** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
@@ -119,9 +120,9 @@ WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *gr
  * Errors: no number; a number that no rule has. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 /** Freezes the parameters below a path of the model such as "layers.0" (with "" all): updates skip
- * them, and gradients that only they need are not computed.  A BatchNorm in train mode goes on updating its running
- * statistics; wb_testmode stops that.  Returns 0 or an error code.  Error: no parameter
- * is below the path. */
+ * them, and gradients that only they need are not computed.  A BatchNorm in train mode goes on
+ * updating its running statistics; wb_testmode stops that.  Returns 0 or an error code.  Error: no
+ * parameter is below the path. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
@@ -145,14 +146,14 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-/** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.  `ctx`
- * is that of wb_withgradient, or the option of wb_train. */
+/** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.
+ * `ctx` is that of wb_withgradient, or the option of wb_train. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
-/** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the model
- * (wb_gradient_layer).  `grads` may be NULL: no gradient.  On failure both are NULL, and running
- * statistics are not updated.  In C and C++ ctx may be left out: wb_withgradient(loss, model, batch,
- * &grads). */
+/** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
+ * model (wb_gradient_layer).  `grads` may be NULL: no gradient.  On failure both are NULL, and
+ * running statistics are not updated.  In C and C++ ctx may be left out: wb_withgradient(loss,
+ * model, batch, &grads). */
 WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                   void *ctx);
 
@@ -161,8 +162,8 @@ typedef struct wb_train_options {
     WB_OPTIONS_HEAD(wb_train_options)
     bool progress WB_IS(false);             /* shows a progress bar on standard error */
     void *ctx WB_IS(NULL);                  /* passed to the loss, .each and .metric */
-    /* Called after each batch; epoch and batch count from 1.  If it returns another value than 0, the
-     * training ends with success, without a checkpoint of that epoch. */
+    /* Called after each batch; epoch and batch count from 1.  If it returns another value than 0,
+     * the training ends with success, without a checkpoint of that epoch. */
     int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx) WB_IS(NULL);
     const char *checkpoint WB_IS(NULL);     /* a file, written after each epoch */
     const char *folder WB_IS(NULL);         /* or a folder, as wb_checkpoint_keep; not both */
@@ -184,8 +185,8 @@ typedef struct wb_train_options {
  * finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch 51"), and the model keeps
  * the values from before that batch; with WEBER_EAGER=1 running statistics have changed already.
  *
- * Checkpoints have the metric that .metric returns for the epoch.  It is called outside of training,
- * where automatic mode is test mode.
+ * Checkpoints have the metric that .metric returns for the epoch.  It is called outside of
+ * training, where automatic mode is test mode.
  *
  * .resume: a program that was stopped at any time continues when it is run again.  The checkpoint
  * restores model, state, loader and random numbers; .epochs includes the epochs that it has behind
@@ -220,14 +221,14 @@ WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
  * with NULL, is also a step.  `value` is read at that metric's next call, so that nothing waits for
  * it; WB_NONE or NULL: no value. */
 WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);
-/** Ends a progress bar with a last line: steps, duration, means of the metrics.  The end of its scope
- * does so too.  NULL is ignored. */
+/** Ends a progress bar with a last line: steps, duration, means of the metrics.  The end of its
+ * scope does so too.  NULL is ignored. */
 WB_API void wb_progress_end(wb_progress *p);
 
 /** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: it is not in it. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
-/** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL are
- * left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no
+/** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
+ * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no
  * series; the file cannot be written, and may then be incomplete. */
 WB_API int wb_svg_curves(const char *path, const char *title, const char *x_label,
                          const char *y_label, int n_series, const wb_series *series);
