@@ -82,8 +82,9 @@ typedef struct wb_gpu_device_options {
     bool force WB_IS(false);                /* without a GPU: NULL and an error, not the CPU */
     WB_NO_MORE
 } wb_gpu_device_options;
-/** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device; the CPU if there
- * is no GPU or the preference is the CPU.  The error of .force has the reason for each backend. */
+/** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device or wb_shutdown;
+ * the CPU if there is no GPU or the preference is the CPU.  The error of .force has the reason for
+ * each backend. */
 WB_API const wb_device *wb_gpu_device_with(const wb_gpu_device_options *o);
 /** The CPU. */
 WB_API const wb_device *wb_cpu_device(void);
@@ -155,18 +156,18 @@ WB_API bool wb_deterministic(void);
 
 /* ---- the preference -------------------------------------------------------------------------- */
 
-/** The backend that LocalPreferences.toml names, which is read once; NULL if there is none:
- * [Flux] gpu_backend = "CUDA", else the same key of [MLDataDevices] or [LuxDeviceUtils].
+/** The backend that LocalPreferences.toml names, which is read once: [Flux] gpu_backend = "CUDA",
+ * else the same key of [MLDataDevices] or [LuxDeviceUtils].  NULL: there is no such key, or it
+ * names no backend.  The library owns the text.
  *
  * The file is searched for from the working directory upwards; the first folder with a
  * JuliaLocalPreferences.toml (which is preferred), LocalPreferences.toml or Project.toml ends the
  * search.  A file that cannot be read, or is not TOML, is reported once and ignored. */
 WB_API const char *wb_gpu_backend(void);
 /** Writes the preference of [Flux] to the file, for the next start; the rest of the file stays.
- * NULL removes it.  Nothing is written if `backend` is the preference already.
- * Without a file it creates LocalPreferences.toml beside Project.toml, else in the working
- * directory. Returns 0 or an error code.  Errors: no such backend; the file cannot be read or
- * written, or is not TOML. */
+ * NULL removes it.  Nothing is written if `backend` is the preference already.  Without a file it
+ * creates LocalPreferences.toml beside Project.toml, else in the working directory.  Returns 0 or
+ * an error code.  Errors: no such backend; the file cannot be read or written, or is not TOML. */
 WB_API int wb_set_gpu_backend(const char *backend);
 
 /* ---- moving ---------------------------------------------------------------------------------- */

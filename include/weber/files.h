@@ -129,7 +129,9 @@ typedef struct wb_load_state_options {
  * Flux are flipped where the layer is not a .flip layer.
  *
  * With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
- * {"bn.*", "layers.1.*"} covers "bn.running_mean".  A damaged file is an error, also with .lenient. */
+ * {"bn.*", "layers.1.*"} covers "bn.running_mean".
+ *
+ * A damaged file is an error, also with .lenient. */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
 
 #ifndef __cplusplus
@@ -175,7 +177,7 @@ struct DLManagedTensor;
  * receiver owns it, and calls its deleter once, from any thread; until then the values are valid
  * and do not change, whatever happens to x, its scope or the library.  A parameter that is updated
  * meanwhile moves to other memory.  NULL: the evaluation failed, x is WB_NONE, or other libraries
- * cannot use the memory of x's device (OpenCL). */
+ * cannot use the memory of x's device. */
 WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
 /** wb_to_dlpack with the older struct, which has no read-only flag. */
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);

@@ -61,7 +61,7 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
  * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
  * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
- * A layer with parameters converts an input of another dtype to theirs, where PyTorch fails; a
+ * A layer with parameters converts an input of another dtype to their dtype (PyTorch fails), a
  * floating one with a warning, once in a process.  Embedding takes integers only.
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
@@ -374,7 +374,7 @@ WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
  * elements. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
 /** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those
- * of y have probabilities (one-hot, say), not class numbers.  Error: no elements. */
+ * of y have probabilities, such as one-hot rows, not class numbers.  Error: no elements. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
 /** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the
  * machine epsilon of yhat's dtype (1.2e-7 for f32). */

@@ -331,7 +331,7 @@ WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const w
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
  * .outpad adds rows below and columns to the right, fewer than the stride: wb_conv has the same
  * output size for several input sizes, and .outpad selects one of them.  Errors: nothing is left
- * (H' or W' below 1); groups that do not divide C and K. */
+ * (H' or W' below 1); groups that do not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
