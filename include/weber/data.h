@@ -12,7 +12,8 @@ extern "C" {
 
 /** A dataset of tensors of any dtype: observation i is x[i, ...] with label y[i, ...].  y may be
  * WB_NONE.  Both are on one device; batches are made there.  They are evaluated now; the dataset
- * holds a reference, to a variable a copy.  Errors: no axis; first axes of different sizes. */
+ * holds references to them, or a copy of a variable.  Errors: no axis; first axes of different
+ * sizes. */
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
 /** A dataset whose observations a function of the program fills in. */
@@ -97,8 +98,8 @@ typedef struct {
  * the error code that ends the epoch. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 /** A dataset that calls f on each batch before a loader returns it, mostly on the loader's own
- * thread (which has random numbers of its own: wb_seed), with tensors on the dataset's device.
- * `ctx` must live as long as the dataset and the loaders of it. */
+ * thread, whose random numbers the program's wb_seed does not seed.  New tensors are on the
+ * dataset's device.  `ctx` must live as long as the dataset and the loaders of it. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
