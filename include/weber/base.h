@@ -25,7 +25,7 @@ extern "C" {
 #define WB_VERSION_MINOR 5
 #define WB_VERSION_PATCH 0
 
-/** The version of the library that is linked: "0.5.0". */
+/** The version of the library that is linked, such as "0.5.0".  The library owns the text. */
 WB_API const char *wb_version(void);
 
 /* ---- kinds of object ------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ typedef struct wb_rule wb_rule;
 typedef struct wb_opt_state wb_opt_state;
 /** Observations (a tensor x each, mostly with a label y), which are accessed by number. */
 typedef struct wb_dataset wb_dataset;
-/** A dataset in batches. */
+/** A dataset in batches, epoch after epoch. */
 typedef struct wb_loader wb_loader;
 /** A progress bar. */
 typedef struct wb_progress wb_progress;

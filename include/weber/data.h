@@ -148,7 +148,7 @@ WB_API int wb_loader_status(const wb_loader *l);
  * Returns 0 or an error code. */
 WB_API int wb_loader_stop(wb_loader *l);
 /** Begins a loop: ends an epoch that a `break` left, and returns a batch of zeros.  WB_EACH_BATCH
- * calls it.  An error is returned by the next wb_loader_next. */
+ * calls it.  An error makes the next wb_loader_next return false. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... }: one epoch.  break and return are allowed.
  * `loader` must be a variable, since it is evaluated for each batch; loops over one loader do not

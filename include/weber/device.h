@@ -56,7 +56,8 @@ typedef struct { int n; const wb_device *const *device; } wb_device_list;
 /** The devices of a backend; none if it was not started or is not functional, or (with the error
  * set) if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
-/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ... */
+/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
+ * or "CUDA: 0 devices". */
 WB_API void wb_show_devices(const char *backend);
 
 /** Options of wb_get_device. */

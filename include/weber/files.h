@@ -35,9 +35,9 @@ extern "C" {
  * and two biases, which are added.  A GRU of PyTorch with a second bias other than 0 needs
  * .hidden_bias.
  *
- * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names of a file that Weber wrote,
- * else the names with fewer missing tensors, else PyTorch's if the file has the note "format":
- * "pt". */
+ * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names with which Weber wrote the
+ * file; for other files those with fewer missing tensors; where both have as many, PyTorch's names
+ * if the file has the note "format": "pt", else Weber's. */
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /** Options of wb_save. */

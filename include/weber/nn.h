@@ -8,9 +8,10 @@
 extern "C" {
 #endif
 
-/** A function of one tensor: an activation, or a layer of a chain. */
+/** A function of one tensor: an activation, or a layer of a chain.  It returns NULL on failure. */
 typedef wb_tensor *(*wb_function)(wb_tensor *x);
-/** A function of two tensors that joins the results of layers, such as wb_add. */
+/** A function of two tensors that joins the results of layers, such as wb_add.  It returns NULL on
+ * failure. */
 typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
 /** Calls a layer with n inputs.  Most layers take one; Parallel takes one for each of its layers,
@@ -61,8 +62,8 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
  * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
  * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
- * A layer with parameters converts an input of another dtype to their dtype (PyTorch fails), a
- * floating one with a warning, once in a process.  Embedding takes integers only.
+ * A layer with parameters converts an input of another dtype to that of its parameters (PyTorch
+ * fails); for a floating input it warns, once in a process.  Embedding takes integers only.
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
  * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
@@ -80,7 +81,8 @@ typedef struct wb_Dense_options {
     WB_NO_MORE
 } wb_Dense_options;
 /** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
- *   x [..., in]   y [..., out]   weight [out, in]   bias [out] */
+ *   x [..., in]   y [..., out]   weight [out, in]   bias [out]
+ * Error: the last axis of x has another size than `in`. */
 WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
 
 /** Options of wb_Conv, wb_CrossCor and wb_ConvTranspose. */
@@ -427,7 +429,7 @@ WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
  * 0 or an error code.  Errors: no such path, WB_NONE at one of them, different shapes or dtypes. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
-/** A field of a struct that is an object. */
+/** A field of a struct that points to an object: its name and its offset in bytes. */
 typedef struct { const char *name; size_t offset; } wb_field;
 /** The description of a struct, which WB_FUNCTOR creates. */
 typedef struct {

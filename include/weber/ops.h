@@ -84,7 +84,7 @@ WB_API wb_tensor *wb_tanh(wb_tensor *x);
 WB_API wb_tensor *wb_softplus(wb_tensor *x);
 /** x sigmoid(x), also called SiLU. */
 WB_API wb_tensor *wb_swish(wb_tensor *x);
-/** x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the gelu of Flux. */
+/** x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the gelu of Flux, "tanh" in PyTorch. */
 WB_API wb_tensor *wb_gelu(wb_tensor *x);
 /** x/2 (1 + erf(x/sqrt(2))), the default GELU of PyTorch. */
 WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);
@@ -250,7 +250,7 @@ WB_API wb_tensor *wb_transpose(wb_tensor *x);
 WB_API wb_tensor *wb_flatten(wb_tensor *x);
 /** x with a new axis of size 1, which is axis `axis` of the result; -1 is its last. */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
-/** x without `axis`, which has size 1.  Error: it has another size. */
+/** x without one axis, which has size 1.  Error: it has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
 /** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error:
