@@ -235,8 +235,8 @@ typedef struct wb_Recurrent_options {
     bool last WB_IS(false);                 /* only the last step's output; not of cells */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* only of a GRU with a bias; has bias_hidden [3 out] */
-    bool initial_state WB_IS(false);        /* has initial_hidden [out], LSTM also initial_cell */
+    bool hidden_bias WB_IS(false);          /* adds bias_hidden [3 out]; only a GRU with a bias */
+    bool initial_state WB_IS(false);        /* adds initial_hidden [out], LSTM also initial_cell */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
     wb_function activation WB_IS(NULL);     /* of an RNN only; NULL: wb_tanh */
@@ -255,7 +255,7 @@ WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
 /** r, z = sigmoid of the first two gates of weight_input·x + bias + weight_hidden·h + bias_hidden;
  * n = tanh(weight_input_n·x + bias_n + r (weight_hidden_n·h + bias_hidden_n)), with the third gate;
  * h' = (1 - z) n + z h: wb_GRU(in, out).  Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has
- * it.  Shapes as wb_RNN; .activation is an error. */
+ * that bias.  Shapes as wb_RNN; .activation is an error. */
 WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
 /** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  A state
  * that is not given, wb_call(cell, x), is 0 or, with .initial_state, the parameter. */

@@ -96,15 +96,15 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
  *     wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
  *
  * The scale starts at 65536.  A gradient that is not finite halves it, and that update changes
- * nothing; 2000 updates without one double it.  This happens on the device, and nothing waits.
- * Errors: the loss is not floating, or has more than one element. */
+ * nothing; 2000 updates without such a gradient double it.  This happens on the device, and nothing
+ * waits.  Errors: the loss is not floating, or has more than one element. */
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
-/** Updates a model: model <- rule(gradients), recorded as wb_assign is.  `grads` has the structure
- * of the model; parameters whose gradient is WB_NONE, and frozen ones, are skipped.  Returns 0, or
- * an error code, and then nothing was recorded. Errors: state or gradients of another model, or on
- * another device than their parameter; .mixed = WB_F16, and wb_scale_loss was never called with
- * this state.
+/** Updates each parameter of a model by the rule of the state, recorded as wb_assign is.  `grads`
+ * has the structure of the model; parameters whose gradient is WB_NONE, and frozen ones, are
+ * skipped.  Returns 0, or an error code, and then nothing was recorded.  Errors: state or gradients
+ * of another model, or on another device than their parameter; .mixed = WB_F16, and wb_scale_loss
+ * was never called with this state.
  *
  * A gradient can be read until the update is evaluated, or in the same evaluation: wb_eval(loss,
  * g). After that its operands are overwritten (WB_ERROR_VERSION).  In the root scope an update
