@@ -29,7 +29,8 @@
  *     names another owner.
  *   - A NULL object means failure, and nothing else; wb_error() has the message.  A function
  *     that receives NULL returns NULL and keeps the first message, so a chain of calls needs one
- *     check, at its end.  Functions that return int return 0 or an error code.
+ *     check, at its end.  A function that returns int returns 0 or an error code, unless its
+ *     comment names another result.
  *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].  Messages
  *     write a tensor as [32,784] f32.
  *   - Evaluation is lazy: an operation checks its operands, adds itself to a graph and returns.

@@ -108,7 +108,7 @@ TABLE = [
     ("functions of the library leave their intermediate results in the scope", "src/engine/scope.c", "if (!s || !still_inside(t, &f)) return;", "if (!s || !still_inside(t, &f) || s->n) return;", [LOOPS, SCOPES]),
     ("the results of a function of the program are dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [LOOPS, SCOPES]),
     ("the end of a step forgets the tensors that the next step uses", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && is_held(x))",
-     "if (!reads[i] && !is_made(x) && handed(x))", [LOOPS, SCOPES]),
+     "if (!reads[i] && !is_made(x) && is_held(x))", [LOOPS, SCOPES]),
     ("old steps keep their graphs", "src/engine/automatic.c", "if (x->storage || p[i].state & LOST) cut(x, &p[i]);", "if (!x->storage && !p[i].state) cut(x, &p[i]);", [LOOPS, SCOPES]),
     ("an evaluation overwrites versions that unconsumed results read", "src/engine/automatic.c", "if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);",
      "if (!t->pending[i]) status = wb__keep_version(t->pending[i]->variable);", [LOOPS, SCOPES]),

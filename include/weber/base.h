@@ -24,7 +24,7 @@ extern "C" {
 #define WB_VERSION_MINOR 5
 #define WB_VERSION_PATCH 0
 
-/** The version of the library that is linked: "0.5.0". */
+/** The version of the library that is linked, such as "0.5.0".  The library owns the text. */
 WB_API const char *wb_version(void);
 
 /* ---- kinds of object ------------------------------------------------------------------------- */
@@ -39,9 +39,9 @@ typedef struct wb_tree wb_tree;
 typedef struct wb_rule wb_rule;
 /** A rule with its state for each parameter of a model. */
 typedef struct wb_opt_state wb_opt_state;
-/** Observations, by number. */
+/** Observations (a tensor x each, mostly with a label y), which are accessed by number. */
 typedef struct wb_dataset wb_dataset;
-/** A dataset in batches. */
+/** A dataset in batches, epoch after epoch. */
 typedef struct wb_loader wb_loader;
 /** A progress bar. */
 typedef struct wb_progress wb_progress;
@@ -77,7 +77,7 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /** WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
-    WB_DTYPE_DEFAULT = 0,           /* in options: f32, or the dtype of the other operand */
+    WB_DTYPE_DEFAULT = 0,           /* in options: the default that the option's comment names */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
@@ -88,9 +88,9 @@ typedef enum {
 /** The largest number of dimensions of a tensor. */
 enum { WB_MAX_DIMS = 8 };
 
-/** The name of a dtype: "f32". */
+/** The name of a dtype, such as "f32"; "no dtype" for a number that is none. */
 WB_API const char *wb_dtype_name(wb_dtype t);
-/** The size of one element, in bytes. */
+/** The size of one element, in bytes; 0 for a number that is no dtype. */
 WB_API size_t wb_dtype_bytes(wb_dtype t);
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
 /** Options are fields of a struct: wb_Dense(784, 256, wb_relu, .no_bias = true).  An option that is
  * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
  * name or by position, and one argument too many is a compile error.  An option given as 0 is 0.
- * WB_IS(v) names the default v of an option; in C++ it initialises the field.  Where it is NULL, {}
+ * WB_IS(v) names the default v of an option; in C++ it initialises the field.  Where v is NULL, {}
  * or an enumerator, the comment may name the default.
  *
  * The first two fields are not options: .size is the size of the struct, and .given is the text of
@@ -159,7 +159,7 @@ struct wb_ints {
 #define WB_INTS(...) \
     {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
 /** Sets a list of a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n 0 the
- * option is not given. */
+ * option is not given.  With n above 8 the function that gets the options fails. */
 WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -178,8 +178,8 @@ WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
     X(UNSUPPORTED, "not supported here")                                               \
     X(INTERNAL,    "a defect of the library")
 
-/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...  Functions that return int return
- * one of these. */
+/** WB_OK, which is 0, and WB_ERROR_MEMORY, WB_ERROR_SHAPE, ...: what "0 or an error code" means in
+ * these comments. */
 typedef enum {
     WB_OK = 0,
 #define WB_ERROR_ENUM(NAME, text) WB_ERROR_##NAME,
@@ -190,10 +190,11 @@ typedef enum {
 
 /** The message of this thread's latest failure, which names what was found and the cure; "" if
  * there is none.  A call that receives NULL fails and keeps the message that is there, so the
- * message is that of the first failure in a chain of calls.  Valid until the next failure or
- * wb_clear_error. */
+ * message is that of the first failure in a chain of calls.  A call that succeeds does not clear
+ * it.  Valid until the next failure or wb_clear_error. */
 WB_API const char *wb_error(void);
-/** The code of this thread's latest failure; WB_OK if there is none. */
+/** The code of this thread's latest failure; WB_OK if there is none, or wb_clear_error was called
+ * after it. */
 WB_API wb_status wb_error_code(void);
 /** Forgets this thread's latest failure. */
 WB_API void wb_clear_error(void);
@@ -211,13 +212,15 @@ WB_API void wb_clear_error(void);
  * wb_shutdown. */
 typedef struct wb_scope wb_scope;
 
-/** Opens a scope inside the innermost one.  NULL: out of memory. */
+/** Opens a scope inside the innermost one of this thread.  The caller closes it with
+ * wb_scope_close; closing a scope around it closes it too.  NULL: out of memory. */
 WB_API wb_scope *wb_scope_open(void);
 
 /** Closes a scope and all scopes inside it, and drops their references.  Before that it evaluates
  * all pending assignments (wb_assign, wb_update) and all tensors that outlive the scope (wb_keep,
  * wb_retain); those drop their operands, so a graph is never larger than one scope.
- * Returns 0 or an error code; the scope is closed in both cases.
+ * Returns 0 or the error code of that evaluation; the scope is closed in both cases.  A scope that
+ * is not an open scope of this thread gives WB_ERROR_ARGUMENT.
  *
  * A training loop needs no scope of its own.  In the root scope the second wb_update (or wb_assign)
  * of the same variables first evaluates the previous one, and with it the results of that step that
@@ -229,66 +232,78 @@ WB_API wb_scope *wb_scope_open(void);
  * each step, or wb_free, frees them. */
 WB_API int wb_scope_close(wb_scope *scope);
 
-/** Moves the reference of the innermost scope to the scope around it, and returns `object`.  If the
- * innermost scope has none, the scope around it gets one more.  In the root scope it does nothing.
- * Error: `object` was freed.  wb_keep(object) is the typed form. */
+/** Moves the innermost scope's reference to `object` to the scope around it, and returns `object`.
+ * If the innermost scope has none, the scope around it gets one, unless it has one.  In the root
+ * scope it does nothing.  WB_NONE is returned as it is.  NULL: `object` is NULL or was freed, or
+ * out of memory.  wb_keep(object) is the typed form. */
 WB_API void *wb_object_keep(void *object);
 
-/** Drops the scope's reference now.  wb_free(object) is the typed form. */
+/** Drops the innermost reference that a scope of this thread has to `object`; the object is freed
+ * when no scope and no other object refers to it.  Does nothing with NULL, with WB_NONE, and where
+ * no scope has a reference.  wb_free(object) is the typed form. */
 WB_API void wb_object_free(void *object);
 
 /** Adds a reference that belongs to the caller, and returns `object`.  The caller drops it with
- * wb_release. */
+ * wb_release.  NULL: `object` is NULL or was freed. */
 WB_API void *wb_retain(void *object);
 
-/** Drops a reference that wb_retain added.
+/** Drops a reference that wb_retain added.  NULL is ignored.
  *
  * A call that receives a freed object fails with WB_ERROR_ARGUMENT until the memory is used again.
  * With the environment variable WEBER_DEBUG=check memory is used again later, and the message names
  * the object and the scope that freed it. */
 WB_API void wb_release(void *object);
 
-/** Frees what this thread's root scope owns, all plans, and all caches, also on devices.  Optional:
- * for programs that check for leaks.  Devices stay valid, and the library can be used again. */
+/** Closes all scopes of this thread, also the root scope, and frees all plans and caches, also on
+ * devices.  Optional: for programs that check for leaks.  No other thread may be in a call of the
+ * library.  Devices stay valid, and the library can be used again. */
 WB_API void wb_shutdown(void);
 
 /* ---- the log --------------------------------------------------------------------------------- */
 
+/** How important a message of the log is. */
 typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_level;
 
-/** Receives a message of the library; `text` may have several lines. */
+/** Receives a message of the library, on the thread that causes it.  `text` may have several lines,
+ * and is valid during the call.  `context` is that of wb_set_log. */
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
 
-/** Sets the receiver of all messages.  NULL: messages go to standard error, one line as
+/** Sets the receiver of all messages of the process; `context` must live as long as it is the
+ * receiver.  NULL, and before the first call: messages go to standard error, one line as
  * "[ Info: text", several lines in a frame. */
 WB_API void wb_set_log(wb_log_handler handler, void *context);
 
 /* ---- memory and threads ---------------------------------------------------------------------- */
 
-/** The allocator of all host memory of the library.  reallocate(context, NULL, n) allocates n bytes
- * at an address that is a multiple of 16; reallocate(context, block, 0) frees. */
+/** The allocator of all host memory of the library but a small block for each thread.
+ *   reallocate(context, NULL, n)    allocates n bytes at an address that is a multiple of 16
+ *   reallocate(context, block, n)   changes the size as realloc does; at the same alignment
+ *   reallocate(context, block, 0)   frees
+ * NULL: there is no memory, and `block` stays valid. */
 typedef struct {
     void *(*reallocate)(void *context, void *block, size_t bytes);
     void *context;
 } wb_allocator;
 
-/** Sets the allocator; the struct is copied.  To be called before any other function of the
- * library. Any thread may call `reallocate`. */
+/** Sets the allocator; the struct is copied.  NULL: that of the C library.  It must be the first
+ * call of the library: once memory is held nothing changes, and wb_error has the reason.  Any
+ * thread may call `reallocate`. */
 WB_API void wb_set_allocator(const wb_allocator *allocator);
 /** Host memory that the library holds now, in bytes. */
 WB_API int64_t wb_memory_used(void);
 /** The most host memory that the library held so far, in bytes. */
 WB_API int64_t wb_memory_peak(void);
 
-/** Sets how many threads an evaluation may use, and returns the number in force.  Before the first
- * call it is WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that the
- * process may use. */
+/** Sets how many threads of the CPU an evaluation may use, in the whole process, and returns the
+ * number in force: n, but at least 1 and at most 256.  Before the first call it is
+ * WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that the process may
+ * use. */
 WB_API int wb_set_threads(int n);
-/** How many threads an evaluation may use. */
+/** How many threads of the CPU an evaluation may use. */
 WB_API int wb_threads(void);
 
 /** Seeds the random numbers of this thread: wb_rand, wb_randn, initial values of layers, dropout,
- * shuffling. */
+ * shuffling.  A thread that does not call it has a random seed of the system. */
 WB_API void wb_seed(uint64_t seed);
 
 #ifdef __cplusplus

@@ -27,7 +27,7 @@ template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** wb_zeros(2, 5): [2,5] f32. */
+/** wb_zeros(2, 5) has shape [2,5] and dtype f32; so have wb_ones, wb_full, wb_rand and wb_randn. */
 template <class... I> inline wb_tensor *wb_zeros(I... dims)
 {
     return wb_with_dims_([](int n, const int64_t *d) { return wb_full_array(0, WB_F32, n, d); },
@@ -82,14 +82,16 @@ template <class... T> inline wb_tree *wb_tuple(T *...objects)
     return wb_tuple_array(int(sizeof...(objects)), all);
 }
 
-/** These take an object of the library; pointers of other types are not checked. */
+/** wb_keep, wb_free and wb_show take an object of the library of any kind.  The compiler accepts
+ * pointers of other types too; such a call is undefined. */
 template <class T> inline T *wb_keep(T *object) { return static_cast<T *>(wb_object_keep(object)); }
 template <class T> inline void wb_free(T *object) { wb_object_free(object); }
 template <class T> inline void wb_show(T *object) { wb_object_show(object); }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/** For a list whose length is known at run time; otherwise o.axes = {0, -1}. */
+/** Sets a list of options whose length is known at run time only; else o.axes = {0, -1} is
+ * enough. */
 inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
 {
     wb_ints_set(list.list, n, values);
@@ -226,7 +228,8 @@ inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/** wb_call(layer, q, k, v); wb_call(layer, x) is the function of C. */
+/** wb_call(layer, q, k, v): calls a layer with two inputs or more.  wb_call(layer, x) with one
+ * input is the function in nn.h. */
 template <class... T>
 inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...more)
 {
@@ -324,8 +327,9 @@ WB_RECURRENT_(wb_GRUCell)
 /* Layers and functions of one tensor are both accepted, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f); }
-/** C++ does not fix the order in which arguments are evaluated, and compilers differ: layers that
- * are created in the arguments get other initial values by another compiler. */
+/** wb_Chain of layers and functions.  C++ does not fix the order in which arguments are evaluated,
+ * and compilers differ: layers that are created in the arguments get other initial values by
+ * another compiler. */
 template <class... L> inline wb_layer *wb_Chain(L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
@@ -471,7 +475,8 @@ inline wb_to_options wb_to_dtype_(wb_dtype dtype)
     o.dtype = dtype;
     return o;
 }
-/** model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
+/** wb_to, wb_gpu and wb_cpu return the type of their argument, and take the option .dtype last:
+ * model = wb_to(model, device);  x = wb_gpu(x, WB_KEEP);  batch = wb_cpu(batch). */
 template <class T>
 inline T *wb_to(T *x, const wb_device *d, wb_dtype dtype = WB_DTYPE_DEFAULT)
 {

@@ -20,10 +20,10 @@ extern "C" {
 
 /* ---- backends -------------------------------------------------------------------------------- */
 
-/** The names of all backends in order of preference, ended by NULL: "CUDA", "AMDGPU", "Metal",
- * "OpenCL", "CPU". */
+/** The names of all backends that the library knows, built in or not, in order of preference, ended
+ * by NULL: "CUDA", "AMDGPU", "Metal", "OpenCL", "CPU".  Owned by the library. */
 WB_API const char *const *wb_supported_devices(void);
-/** The same without the CPU. */
+/** The names of wb_supported_devices without "CPU", ended by NULL. */
 WB_API const char *const *wb_supported_gpu_backends(void);
 
 /** Starts a backend; it stays for the life of the process.  Its driver is opened when the program
@@ -31,12 +31,12 @@ WB_API const char *const *wb_supported_gpu_backends(void);
  * Returns 0 or an error code.  Errors: no such backend; the library was built without it.  A
  * started backend may have no device: see wb_functional. */
 WB_API int wb_using(const char *backend);
-/** Whether a backend was started. */
+/** Whether a backend was started; the CPU always is.  false with the error set: no such backend. */
 WB_API bool wb_loaded(const char *backend);
 
-/** Whether a backend was started, has a device, and has the libraries that it needs; `part`:
- * whether it has one library, as in wb_functional("AMDGPU", "MIOpen").  In C and C++ `part` may be
- * left out. */
+/** Whether a backend was started, has a device, and has the libraries that it needs; and, if `part`
+ * is not NULL, whether it has that library, as in wb_functional("CUDA", "cuDNN").  In C and C++
+ * `part` may be left out.  false with the error set: no such backend or part. */
 WB_API bool wb_functional(const char *backend, const char *part);
 #ifndef __cplusplus
 #define wb_functional(...) \
@@ -46,16 +46,18 @@ WB_API bool wb_functional(const char *backend, const char *part);
 #endif
 
 /** Why a backend is not functional, and how to install what is missing; "" if it is functional.
- * Valid until this thread's next call. */
+ * The text belongs to the library, and is valid until this thread's next call of this function. */
 WB_API const char *wb_why_not(const char *backend);
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/** A list of devices, valid until wb_shutdown. */
+/** A list of n devices; the library owns the array, which is valid until wb_shutdown. */
 typedef struct { int n; const wb_device *const *device; } wb_device_list;
-/** The devices of a backend; none if it was not started or is not functional. */
+/** The devices of a backend; none if it was not started or is not functional, or (with the error
+ * set) if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
-/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ... */
+/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
+ * or "CUDA: 0 devices". */
 WB_API void wb_show_devices(const char *backend);
 
 /** Options of wb_get_device. */
@@ -66,23 +68,24 @@ typedef struct wb_get_device_options {
     WB_NO_MORE
 } wb_get_device_options;
 /** The device to use: the first one of the backend that wb_gpu_backend names, if that was started
- * and is functional, else of the first such backend in wb_supported_devices.  Never fails: the last
- * one there is the CPU. */
+ * and is functional, else of the first backend in wb_supported_devices that was started and is
+ * functional.  Never fails: the last of these is the CPU. */
 WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 
-/** A device by its index in a backend, from 0.  Errors: no such backend; it was not started or is
- * not functional; it has fewer devices. */
+/** A device by its index in a backend, from 0.  NULL, with the error set: no such backend; it was
+ * not started or is not functional; it has fewer devices. */
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /** Options of wb_gpu_device. */
 typedef struct wb_gpu_device_options {
     WB_OPTIONS_HEAD(wb_gpu_device_options)
     WB_BY_PLACE
-    bool force WB_IS(false);                /* NULL and an error instead of the CPU */
+    bool force WB_IS(false);                /* without a GPU: NULL and an error, not the CPU */
     WB_NO_MORE
 } wb_gpu_device_options;
-/** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device; the CPU if there
- * is no GPU or the preference is the CPU.  The error of .force has the reason for each backend. */
+/** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device or wb_shutdown;
+ * the CPU if there is no GPU or the preference is the CPU.  The error of .force has the reason for
+ * each backend. */
 WB_API const wb_device *wb_gpu_device_with(const wb_gpu_device_options *o);
 /** The CPU. */
 WB_API const wb_device *wb_cpu_device(void);
@@ -93,15 +96,17 @@ WB_API void wb_reset_gpu_device(void);
 #define wb_gpu_device(...) wb_gpu_device_with(WB_GET_(wb_gpu_device_options, __VA_ARGS__))
 #endif
 
-/** The index of a device in its backend: 0. */
+/** The index of a device in its backend, from 0; -1 for NULL. */
 WB_API int wb_device_ordinal(const wb_device *d);
-/** The vendor's name of a device: "NVIDIA H200". */
+/** The vendor's name of a device, such as "NVIDIA H200"; "CPU" for the CPU, "" for NULL.  Owned by
+ * the library. */
 WB_API const char *wb_device_name(const wb_device *d);
-/** The backend of a device: "CUDA". */
+/** The backend of a device, such as "CUDA"; "" for NULL.  Owned by the library. */
 WB_API const char *wb_device_backend(const wb_device *d);
-/** A text for messages: "CUDADevice(0): NVIDIA H200".  Valid for this thread's next 8 calls. */
+/** A text for messages: "CUDADevice(0): NVIDIA H200", "CPUDevice()"; "" for NULL.  It belongs to
+ * the library, and is valid until this thread has called this function 8 more times. */
 WB_API const char *wb_device_describe(const wb_device *d);
-/** Whether a device is not the CPU. */
+/** Whether a device is not the CPU; false for NULL. */
 WB_API bool wb_device_is_gpu(const wb_device *d);
 
 /** Memory of a device, in bytes.  -1: the device does not report it. */
@@ -112,17 +117,19 @@ typedef struct {
     int64_t peak;                   /* the most that was used so far */
     int64_t cached;                 /* freed, and kept for reuse (wb_device_trim) */
 } wb_device_memory;
-/** Fills in *m.  Returns 0 or an error code. */
+/** Fills in *m with the memory of a device now; for the CPU that of the host.  Returns 0 or an
+ * error code, and then all fields are -1. */
 WB_API int wb_device_memory_of(const wb_device *d, wb_device_memory *m);
-/** Gives cached memory back to the driver. */
+/** Gives cached memory of a device back to its driver (on the CPU, to the allocator). */
 WB_API void wb_device_trim(const wb_device *d);
 
-/** Waits until the device has finished all work.  Returns 0, or the error of work that failed. */
+/** Waits until the device has finished all work that evaluations gave it.  Returns 0, or the error
+ * of work that failed. */
 WB_API int wb_synchronize(const wb_device *d);
 
-/** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load): the
- * CPU unless set.  NULL: the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and wb_load_csv
- * use the CPU in any case. */
+/** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).
+ * Unless set, and with NULL, it is the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and
+ * wb_load_csv use the CPU in any case. */
 WB_API void wb_set_default_device(const wb_device *d);
 /** The device on which this thread creates tensors. */
 WB_API const wb_device *wb_default_device(void);
@@ -135,9 +142,9 @@ WB_API const wb_device *wb_default_device(void);
  *   "medium"   on CUDA operands may be rounded to bf16 (7 bits) where that is faster
  * It applies to the process, to evaluations and recordings after the call.  Before the first call
  * it is WEBER_MATMUL_PRECISION, else "highest".  Other dtypes are not affected: f16 and bf16 are
- * summed in f32, f64 in f64.  Returns 0 or an error code. */
+ * summed in f32, f64 in f64.  Returns 0 or an error code.  Error: another text. */
 WB_API int wb_set_matmul_precision(const char *precision);
-/** "highest", "high" or "medium". */
+/** The precision of wb_set_matmul_precision: "highest", "high" or "medium". */
 WB_API const char *wb_matmul_precision(void);
 
 /** Sets whether every run on this machine has the same bits, at some cost in speed: on CUDA no
@@ -145,23 +152,23 @@ WB_API const char *wb_matmul_precision(void);
  * threads, and OpenCL always have the same bits.  It applies to the process, to evaluations and
  * recordings after the call.  Before the first call it is WEBER_DETERMINISTIC, else false. */
 WB_API void wb_set_deterministic(bool on);
-/** Whether every run on this machine has the same bits. */
+/** The setting of wb_set_deterministic; false does not mean that bits differ. */
 WB_API bool wb_deterministic(void);
 
 /* ---- the preference -------------------------------------------------------------------------- */
 
-/** The backend that LocalPreferences.toml names, which is read once; NULL if there is none:
- * [Flux] gpu_backend = "CUDA", else the same key of [MLDataDevices] or [LuxDeviceUtils].
+/** The backend that LocalPreferences.toml names, which is read once: [Flux] gpu_backend = "CUDA",
+ * else the same key of [MLDataDevices] or [LuxDeviceUtils].  NULL: there is no such key, or it
+ * names no backend.  The library owns the text.
  *
  * The file is searched for from the working directory upwards; the first folder with a
  * JuliaLocalPreferences.toml (which is preferred), LocalPreferences.toml or Project.toml ends the
  * search.  A file that cannot be read, or is not TOML, is reported once and ignored. */
 WB_API const char *wb_gpu_backend(void);
 /** Writes the preference of [Flux] to the file, for the next start; the rest of the file stays.
- * NULL removes it.  Nothing is written if `backend` is the preference already.
- * Without a file it creates LocalPreferences.toml beside Project.toml, else in the working
- * directory. Returns 0 or an error code.  Errors: no such backend; the file cannot be read or
- * written, or is not TOML. */
+ * NULL removes it.  Nothing is written if `backend` is the preference already.  Without a file it
+ * creates LocalPreferences.toml beside Project.toml, else in the working directory.  Returns 0 or
+ * an error code.  Errors: no such backend; the file cannot be read or written, or is not TOML. */
 WB_API int wb_set_gpu_backend(const char *backend);
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -170,12 +177,13 @@ WB_API int wb_set_gpu_backend(const char *backend);
 typedef struct wb_to_options {
     WB_OPTIONS_HEAD(wb_to_options)
     WB_BY_PLACE
-    /* The dtype of floating tensors.  By default f64 becomes f32 on a GPU. */
+    /* The dtype of floating tensors, or WB_KEEP.  By default f64 becomes f32 on a GPU. */
     wb_dtype dtype WB_IS(WB_DTYPE_DEFAULT);
     WB_NO_MORE
 } wb_to_options;
-/** A copy of x on a device: wb_to(x, device); x itself if it is there already and .dtype changes
- * nothing.  x is a tensor, layer, tree, optimiser state, dataset, loader or batch.
+/** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
+ * changes nothing, or if it is WB_NONE.  x is evaluated and copied in the call.  It is a tensor,
+ * layer, tree, optimiser state, dataset, loader or batch.
  *   - a layer or tree is rebuilt with moved tensors; ties stay ties; functions, numbers and opaque
  *     parts are shared
  *   - a dataset is moved as a whole; that of a function is computed first
@@ -186,22 +194,26 @@ typedef struct wb_to_options {
  * tensors to it.
  *
  * The move of a tensor has a gradient.  The copy of a variable is not a variable, except in a layer
- * or tree: W = wb_variable(wb_to(W, device)). Errors: out of memory; WB_KEEP and a device without
- * f64; the call is in a function that wb_compile records. */
+ * or tree: W = wb_variable(wb_to(W, device)).  Errors: `d` is NULL; out of memory; WB_KEEP and a
+ * device without f64; .dtype is not floating; another kind of object; the call is in a function
+ * that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
-/** wb_to(x, wb_gpu_device()); without a GPU x itself, and no error: wb_gpu(x). */
+/** wb_to(x, wb_gpu_device()), which wb_gpu(x) calls; without a GPU x itself and no error, but a
+ * message in the log, once. */
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
-/** wb_to(x, wb_cpu_device()): wb_cpu(x). */
+/** wb_to(x, wb_cpu_device()), which wb_cpu(x) calls. */
 WB_API void *wb_object_cpu(void *x);
-/** The same for a batch.  On failure its x is NULL. */
+/** wb_object_to for x and y of a batch; n and index do not change.  On failure x of the result is
+ * NULL. */
 WB_API wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o);
-/** wb_batch_to with wb_gpu_device(). */
+/** wb_object_gpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
-/** wb_batch_to with the CPU. */
+/** wb_object_cpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_cpu(wb_batch b);
 
-/** The device of x: wb_device_of(x).  An object without tensors is on the CPU; a loader is where
- * its batches will be.  NULL: x has tensors on several devices; the error names two of them. */
+/** The device of x, which wb_device_of(x) calls: x is an object that wb_to takes, but no batch.  An
+ * object without tensors is on the CPU; a loader is where its batches will be.  NULL: x has tensors
+ * on several devices (the error names two of them), or is another kind of object. */
 WB_API const wb_device *wb_object_device(void *x);
 
 /* wb_to, wb_gpu and wb_cpu return the type of their argument; wb_tensor_to, wb_layer_gpu, ... are
@@ -237,8 +249,8 @@ void *wb_this_moves_an_object_or_a_batch_to(wb_object_or_batch_expected, const w
                                             const wb_to_options *);
 #endif
 
-/** Sets whether wb_at may read one element of a tensor on a GPU, which is slow: true unless set,
- * with one warning.  false: it is an error. */
+/** Sets, for the process, whether wb_at may read one element of a tensor on a GPU, which is slow.
+ * With false such a wb_at fails.  Before the first call it is allowed, with one warning. */
 WB_API void wb_allow_scalar(bool allow);
 
 #ifdef __cplusplus

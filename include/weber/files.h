@@ -11,8 +11,10 @@ extern "C" {
 /* Writing is atomic: the library writes a temporary file in the same folder, flushes it to the disk
  * and renames it, so a crash leaves the old file or the new one.
  *
- * Reading trusts no file: errors name the file, the position and the reason, and memory stays below
- * a small multiple of the file's size. */
+ * Reading trusts no file.  A file that is missing, damaged, too short or of another format gives an
+ * error with its name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT), and memory
+ * stays below a small multiple of its size.  Safetensors files of this library have checksums,
+ * which are compared.  A program must not change a file in place while it is read. */
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -33,23 +35,25 @@ extern "C" {
  * and two biases, which are added.  A GRU of PyTorch with a second bias other than 0 needs
  * .hidden_bias.
  *
- * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names of a file that Weber wrote,
- * else the names with fewer missing tensors, else PyTorch's if the file has the note "format":
- * "pt". */
+ * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names with which Weber wrote the
+ * file; for other files those with fewer missing tensors; where both have as many, PyTorch's names
+ * if the file has the note "format": "pt", else Weber's. */
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /** Options of wb_save. */
 typedef struct wb_save_options {
     WB_OPTIONS_HEAD(wb_save_options)
     wb_names names WB_IS(WB_NAMES_AUTO);
-    const char *key WB_IS(NULL);            /* BSON: the name of the variable: "model" */
-    const char *flux WB_IS(NULL);           /* BSON: the version of Flux, "0.9" to "0.16": "0.16" */
+    const char *key WB_IS(NULL);            /* BSON: the name of the variable; default "model" */
+    /* BSON: the version of Flux that will read it, "0.9" to "0.16".  Default: "0.16". */
+    const char *flux WB_IS(NULL);
     bool structs WB_IS(false);              /* BSON: Flux's layers; else a state (Flux 0.13 on) */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_save_options;
-/** Saves a layer or a tree: wb_save("model.safetensors", model).  The bytes do not depend on the
- * device.  A symbolic link is replaced by the file.  Returns 0 or an error code.
+/** Saves a layer or a tree: wb_save("model.safetensors", model).  Pending assignments are evaluated
+ * first.  The bytes do not depend on the device.  A symbolic link is replaced by the file.  Returns
+ * 0 or an error code.
  *
  * The ending of the path selects the format:
  *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
@@ -60,7 +64,8 @@ typedef struct wb_save_options {
  *                  Less than 2 GiB
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
- * name (wb_name_function). */
+ * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
+ * where the library was built without libbson or libzip. */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
 /** A part of a file that the library does not know: a struct of another program, a closure, a
@@ -74,9 +79,9 @@ typedef struct {
 /** Options of wb_load. */
 typedef struct wb_load_options {
     WB_OPTIONS_HEAD(wb_load_options)
-    /* A layer for an unknown part, or NULL. */
+    /* Returns a layer for an unknown part; NULL: the part stays unknown. */
     wb_layer *(*substitute)(const wb_unknown *part, void *ctx) WB_IS(NULL);
-    void *ctx WB_IS(NULL);
+    void *ctx WB_IS(NULL);                  /* passed to .substitute */
     /* BSON: the variable, or a path in it, as `weber show` prints.  By default "model", else the
      * only layer, else the only variable. */
     const char *key WB_IS(NULL);
@@ -92,7 +97,8 @@ typedef struct wb_load_options {
  * Dense becomes Flatten, with a message in the log.
  *
  * Errors: unknown parts that .substitute does not replace, all in one message; a file without a
- * model (wb_load_state and wb_load_tensors read its tensors); arrays in a GPU's memory. */
+ * model, as of a saved tree or an NPZ file (wb_load_state and wb_load_tensors read its tensors);
+ * arrays in a GPU's memory; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
 /** A name in a file and the path in the model that gets its value.  A '*' at the end of both
@@ -103,11 +109,13 @@ typedef struct { const char *file, *model; } wb_rename;
 typedef struct wb_load_state_options {
     WB_OPTIONS_HEAD(wb_load_state_options)
     bool lenient WB_IS(false);              /* loads what fits; the log lists the rest */
-    const char *prefix WB_IS(NULL);         /* "encoder.": reads these names only, without it */
+    /* "encoder." reads only names that begin with it, and leaves it out. */
+    const char *prefix WB_IS(NULL);
     wb_names names WB_IS(WB_NAMES_AUTO);
-    int n_rename WB_IS(0);                  /* rows of .rename */
-    const wb_rename *rename WB_IS(NULL);    /* the first row that matches a name without .prefix */
-    const char *key WB_IS(NULL);            /* BSON: as wb_load */
+    int n_rename WB_IS(0);                  /* number of rows of .rename */
+    /* A name, without .prefix, is renamed by the first row that matches it. */
+    const wb_rename *rename WB_IS(NULL);
+    const char *key WB_IS(NULL);            /* BSON: as the option of wb_load */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_state_options;
@@ -121,7 +129,9 @@ typedef struct wb_load_state_options {
  * Flux are flipped where the layer is not a .flip layer.
  *
  * With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
- * {"bn.*", "layers.1.*"} covers "bn.running_mean". */
+ * {"bn.*", "layers.1.*"} covers "bn.running_mean".
+ *
+ * A damaged file is an error, also with .lenient. */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
 
 #ifndef __cplusplus
@@ -138,17 +148,22 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 /* ---- tensors --------------------------------------------------------------------------------- */
 
 /** All tensors of a safetensors, BSON, NPZ, NPY or IDX file as a tree, by their names in the file,
- * which may have dots; the tensor of an NPY or IDX file is "0".  wb_save writes such a tree.
- * Error: tensors that cannot be read, such as those of another dtype; the message lists all. */
+ * which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the default
+ * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as those of
+ * another dtype; the message lists all; a file that cannot be read or is damaged. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
- * order; from a pipe or a gzip file at most 4 GiB. */
+ * order, on the CPU.  int16 and uint16 become i32, uint32 becomes i64.  The file may be gzip
+ * (wb_set_unpack_limit) or a pipe of at most 4 GiB.  Errors: another dtype, such as complex; more
+ * than 8 axes; 2^32 elements or more; a file that cannot be read or is damaged. */
 WB_API wb_tensor *wb_load_npy(const char *path);
-/** Writes a tensor as an NPY file; bf16 is written as f32.  Returns 0 or an error code. */
+/** Writes a tensor as an NPY file, whatever the ending of the path; bf16 is written as f32.
+ * Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
-/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to: 4 GiB unless set. */
+/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Unless
+ * set it is 4 GiB; a file that has more is an error. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
 
 /* ---- memory of other libraries --------------------------------------------------------------- */
@@ -158,12 +173,13 @@ WB_API void wb_set_unpack_limit(int64_t bytes);
 struct DLManagedTensorVersioned;
 struct DLManagedTensor;
 
-/** x as a DLPack tensor, evaluated, row-major, on x's device, read-only.  The receiver calls its
- * deleter once, from any thread; until then the values are valid and do not change, whatever
- * happens to x, its scope or the library.  A parameter that is updated meanwhile moves to other
- * memory. Error: a device whose memory other libraries cannot use. */
+/** x, of any dtype, as a DLPack tensor: evaluated, row-major, on x's device, read-only.  The
+ * receiver owns it, and calls its deleter once, from any thread; until then the values are valid
+ * and do not change, whatever happens to x, its scope or the library.  A parameter that is updated
+ * meanwhile moves to other memory.  NULL: the evaluation failed, x is WB_NONE, or other libraries
+ * cannot use the memory of x's device. */
 WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
-/** The same with the older struct, which has no read-only flag. */
+/** wb_to_dlpack with the older struct, which has no read-only flag. */
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
 
 /** A constant tensor of the memory of a DLPack tensor.  Its values must be complete, and must not
@@ -178,40 +194,42 @@ WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
  * tensor on that GPU, if its backend is loaded.
  *
  * On failure the struct stays the caller's.  Errors: another major version; a dtype that the
- * library does not have; more than WB_MAX_DIMS dimensions; a device that no loaded backend has;
- * strides in a GPU's memory. */
+ * library does not have; more than WB_MAX_DIMS dimensions; 2^32 elements or more; a device that no
+ * loaded backend has; strides in a GPU's memory. */
 WB_API wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m);
-/** The same with the older struct. */
+/** wb_from_dlpack with the older struct, which has no version. */
 WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/** What a checkpoint saves; model, state and loader may be NULL.  `model` may be a tree cast to
- * wb_layer *.  The caller owns `name`. */
+/** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
+ * `model` may be a tree cast to wb_layer *.  The struct holds no references; the caller owns
+ * `name`. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
     wb_loader *loader;              /* its position and order */
     int64_t epoch;
-    const char *name;               /* letters, digits, _ - and . */
-    double metric;                  /* if has_metric */
+    const char *name;               /* 1 to 100 letters, digits, _ - and . (not first); or NULL */
+    double metric;                  /* has a meaning if has_metric is set */
     bool has_metric;
 } wb_checkpoint;
-/** Saves model, optimiser state, loader and random counters in one safetensors file, from any
- * device, with checksums.  A training that continues from it has the same bits as one that never
- * stopped. Returns 0 or an error code. */
+/** Saves model, optimiser state, loader and this thread's random counters in one safetensors file,
+ * from any device, with checksums, after pending assignments are evaluated.  A training that
+ * continues from it has the same bits as one that never stopped.  Returns 0 or an error code. */
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
-/** Restores a checkpoint into objects of the same structure, on any device, and sets epoch, metric
- * and has_metric.  Returns 0 or an error code; then nothing is changed. Errors: a damaged file,
- * with the name of the tensor; another structure; c->name is set and differs from the file's
- * name. */
+/** Restores a checkpoint into objects of the same structure, on any device: model, state with the
+ * numbers of its rule, loader, this thread's random counters; and sets epoch, metric and
+ * has_metric.  Returns 0, or an error code, and then nothing is changed.  Errors: a damaged file,
+ * with the name of the tensor; another structure or rule; a part of c that the file does not have;
+ * c->name is set and differs from the file's name. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */
 typedef struct wb_checkpoint_keep_options {
     WB_OPTIONS_HEAD(wb_checkpoint_keep_options)
     bool best WB_IS(false);                 /* also keeps the one with the lowest metric */
-    bool higher WB_IS(false);               /* the highest */
+    bool higher WB_IS(false);               /* the best is the one with the highest metric */
     WB_BY_PLACE
     int last WB_IS(3);                      /* how many are kept; negative: all */
     WB_NO_MORE
@@ -222,10 +240,10 @@ typedef struct wb_checkpoint_keep_options {
  *     wb_checkpoint now = {model, state, loader, epoch, .metric = loss, .has_metric = true};
  *     wb_checkpoint_keep("run", &now, .best = true);
  *
- * NAME is "checkpoint" unless set.  The folder is created; other files in it are not touched.  Of
- * equal metrics the first is the best; NaN is never the best.  Only one process may write to a
- * name. Returns 0 or an error code.  Errors: .best without a metric; a negative epoch; .last is
- * 0. */
+ * NAME is c->name, or "checkpoint" if that is NULL.  The folder is created; other files in it are
+ * not touched, and files of NAME that are damaged stay.  Of equal metrics the first is the best;
+ * NaN is never the best.  Only one process may write to a name.  Returns 0 or an error code.
+ * Errors: .best without a metric; a negative epoch; .last is 0. */
 WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                                    const wb_checkpoint_keep_options *o);
 #ifndef __cplusplus
@@ -235,13 +253,15 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__))
 #endif
 
-/** Restores the checkpoint of c->name that was written last, by the serial number in the file.  A
- * damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: there is none; it
- * belongs to another model, state or loader. */
+/** Restores the checkpoint of c->name (NULL: "checkpoint") that was written last, by the serial
+ * number in the file, as wb_checkpoint_load does.  A damaged one is skipped, with a warning.
+ * Returns 0 or an error code.  Errors: no checkpoint, no folder; the checkpoint belongs to another
+ * model, state or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
-/** Restores the checkpoint of c->name with the best metric: the lowest, or the highest if the
- * newest one was kept with .best and .higher.  A damaged one is skipped, with a warning.  Returns 0
- * or an error code.  Errors: none has a metric; it belongs to another model, state or loader. */
+/** Restores the checkpoint of c->name (NULL: "checkpoint") with the best metric, as
+ * wb_checkpoint_load does: the lowest, or the highest if the newest checkpoint was kept with .best
+ * and .higher.  A damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: no
+ * checkpoint has a metric, no folder; the checkpoint belongs to another model, state or loader. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus

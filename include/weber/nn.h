@@ -8,14 +8,15 @@
 extern "C" {
 #endif
 
-/** A function of one tensor: an activation, or a layer of a chain. */
+/** A function of one tensor: an activation, or a layer of a chain.  It returns NULL on failure. */
 typedef wb_tensor *(*wb_function)(wb_tensor *x);
-/** A function of two tensors that joins the results of layers, such as wb_add. */
+/** A function of two tensors that joins the results of layers, such as wb_add.  It returns NULL on
+ * failure. */
 typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
 /** Calls a layer with n inputs.  Most layers take one; Parallel takes one for each of its layers,
- * MultiHeadAttention q, k and v, a recurrent cell x and its states.
- * Errors: those of the layer, after its path in the model:
+ * MultiHeadAttention q, k and v, a recurrent cell x and its states.  An input that is WB_NONE is an
+ * error.  Other errors are those of the layer; the message begins with its path in the model:
  * "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** y = layer(x): wb_call_array with one input. */
@@ -29,30 +30,40 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
 /** Creates the first value of a parameter of shape [out, in, kernel...]:  fan_in = in · kernel
- * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's
- * [in, out/groups, kh, kw] and Embedding's [n, dim].  The result belongs to the current scope. */
+ * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's [in,
+ * out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The
+ * result has that dtype and shape, and belongs to the current scope; NULL: the layer is not
+ * made. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / (fan_in + fan_out)).  (Glorot & Bengio 2010) */
+/** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.
+ * (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Normal with standard deviation sqrt(2 / (fan_in + fan_out)).  (Glorot & Bengio 2010) */
+/** Normal with standard deviation sqrt(2 / (fan_in + fan_out)), from the seed of wb_seed; `dtype`
+ * is floating.  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / fan_in).  (He et al. 2015) */
+/** Uniform on ±sqrt(6 / fan_in), from the seed of wb_seed; `dtype` is floating.  (He et al.
+ * 2015) */
 WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Normal with standard deviation sqrt(2 / fan_in).  (He et al. 2015) */
+/** Normal with standard deviation sqrt(2 / fan_in), from the seed of wb_seed; `dtype` is floating.
+ * (He et al. 2015) */
 WB_API wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Zeros. */
+/** Zeros, of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Ones. */
+/** Ones, of any dtype. */
 WB_API wb_tensor *wb_init_ones(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Standard normal. */
+/** Standard normal: wb_randn_array. */
 WB_API wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on [0, 1). */
+/** Uniform on [0, 1): wb_rand_array. */
 WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Options of all layers: .dtype is the dtype of the parameters, .init creates the weight,
- * .activation is applied to the result (NULL: none).
+/* Options of all layers: .dtype is the dtype of the parameters (floating), .init creates the
+ * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
+ * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
+ *
+ * A layer with parameters converts an input of another dtype to that of its parameters (PyTorch
+ * fails); for a floating input it warns, once in a process.  Embedding takes integers only.
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
  * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
@@ -70,7 +81,8 @@ typedef struct wb_Dense_options {
     WB_NO_MORE
 } wb_Dense_options;
 /** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
- *   x [..., in]   y [..., out]   weight [out, in]   bias [out] */
+ *   x [..., in]   y [..., out]   weight [out, in]   bias [out]
+ * Error: the last axis of x has another size than `in`. */
 WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
 
 /** Options of wb_Conv, wb_CrossCor and wb_ConvTranspose. */
@@ -79,9 +91,9 @@ typedef struct wb_Conv_options {
     wb_ints stride WB_IS({1});              /* {s} or {h, w} */
     wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
-    int64_t groups WB_IS(1);
-    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose */
-    bool same WB_IS(false);                 /* instead of .pad: see below */
+    int64_t groups WB_IS(1);                /* divides `in` and `out` */
+    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose only */
+    bool same WB_IS(false);                 /* padding by size, instead of .pad: see wb_Conv */
     bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
     bool no_bias WB_IS(false);
     wb_initialiser init WB_IS(wb_glorot_uniform);
@@ -89,58 +101,64 @@ typedef struct wb_Conv_options {
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
     wb_ints kernel WB_REQUIRED;             /* {k} or {h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the kernel */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the kernel here */
     wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_Conv_options;
 /** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
- * .same pads so that a stride of 1 keeps the size; an even kernel has the odd row below and the odd
- * column to the right.  wb_CrossCor is another name of this layer. */
+ * H' is that of wb_conv.  .same pads so that a stride of 1 keeps the size; an even kernel has the
+ * odd row below and the odd column to the right.  wb_CrossCor is another name of this layer.
+ * Errors: .same and .pad; .outpad; groups that do not divide. */
 WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
 
 /** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
- * .same pads so that H' = H stride, where the kernel is at least as large as the stride. */
+ * H' is that of wb_conv_transpose.  .same pads so that H' = H stride, if the kernel is at least as
+ * large as the stride.  Errors: .same and .pad; .outpad not below the stride; groups that do not
+ * divide. */
 WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
 
 /** Options of wb_MaxPool and wb_MeanPool. */
 typedef struct wb_Pool_options {
     WB_OPTIONS_HEAD(wb_Pool_options)
-    wb_ints stride WB_IS({});               /* {s} or {h, w}: the window */
+    wb_ints stride WB_IS({});               /* {s} or {h, w}; default: the window */
     wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     WB_BY_PLACE
     wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the window */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the window here */
     WB_NO_MORE
 } wb_Pool_options;
 /** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}). */
 WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
-/** wb_meanpool as a layer. */
+/** wb_meanpool as a layer, with the options of wb_MaxPool. */
 WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
-/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1]. */
+/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of
+ * wb_max. */
 WB_API wb_layer *wb_GlobalMaxPool(void);
-/** The mean of each channel, [N, C, H, W] -> [N, C, 1, 1]. */
+/** The mean of each channel of a floating x, [N, C, H, W] -> [N, C, 1, 1]. */
 WB_API wb_layer *wb_GlobalMeanPool(void);
-/** [N, ...] -> [N, features]. */
+/** wb_flatten as a layer, [N, ...] -> [N, features]. */
 WB_API wb_layer *wb_Flatten(void);
 
 /** Options of wb_Dropout. */
 typedef struct wb_Dropout_options {
     WB_OPTIONS_HEAD(wb_Dropout_options)
-    wb_ints axes WB_IS({});                 /* draws once for each index of these axes: all axes */
+    /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
+     * channels of [N, C, H, W].  By default each element is drawn by itself. */
+    wb_ints axes WB_IS({});
     WB_BY_PLACE
-    double p WB_REQUIRED;
+    double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
     WB_NO_MORE
 } wb_Dropout_options;
-/** wb_dropout(x, p) in train mode, x in test mode. */
+/** wb_dropout(x, p) in train mode (wb_trainmode), x in test mode.  Error: p outside [0, 1]. */
 WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
 /** Options of wb_BatchNorm. */
 typedef struct wb_BatchNorm_options {
     WB_OPTIONS_HEAD(wb_BatchNorm_options)
     bool no_affine WB_IS(false);            /* without scale and bias */
-    bool no_track_stats WB_IS(false);       /* without running statistics */
+    bool no_track_stats WB_IS(false);       /* without mean and var; see wb_BatchNorm */
     double eps WB_IS(1e-5);
     double momentum WB_IS(0.1);
     wb_dtype dtype WB_IS(WB_F32);
@@ -151,11 +169,12 @@ typedef struct wb_BatchNorm_options {
 } wb_BatchNorm_options;
 /** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and variance for each
  * index of axis 1: wb_BatchNorm(channels, activation).  (Ioffe & Szegedy 2015)
- *   scale, bias, mean, var [channels]
+ *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
  * Train mode normalises with the batch's mean and biased variance, and updates the running
  * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
- * unbiased one.  Test mode normalises with the running statistics.
- * Error: train mode with one value for each channel. */
+ * unbiased one.  Test mode normalises with the running statistics; with .no_track_stats it
+ * normalises as train mode.  Errors: train mode with one value for each channel; momentum outside
+ * [0, 1]; eps negative. */
 WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_LayerNorm. */
@@ -166,12 +185,13 @@ typedef struct wb_LayerNorm_options {
     wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
     wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_ WB_IS(NULL);      /* of the macros: the shape */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
     wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_LayerNorm_options;
 /** y = activation(wb_normalise(x, axes, eps) · scale + bias) over the last axes, whose sizes are
- * `shape`: wb_LayerNorm({features}).  scale, bias [shape].  (Ba, Kiros & Hinton 2016) */
+ * `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: x has other last sizes; eps is
+ * negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_Embedding. */
@@ -184,15 +204,16 @@ typedef struct wb_Embedding_options {
     WB_NO_MORE
 } wb_Embedding_options;
 /** Rows of weight by number, wb_take(weight, x): wb_Embedding(n, dim).
- *   x [...] integer   y [..., dim]   weight [n, dim] */
+ *   x [...] integer   y [..., dim]   weight [n, dim]
+ * The initial weight is standard normal.  A number outside 0 .. n-1 gives zeros. */
 WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
 
 /** Options of wb_MultiHeadAttention. */
 typedef struct wb_MultiHeadAttention_options {
     WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
     bool causal WB_IS(false);               /* a query sees no later key */
-    bool bias WB_IS(false);                 /* the projections have biases */
-    double dropout WB_IS(0);                /* of the attention weights, in train mode */
+    bool bias WB_IS(false);                 /* the projections have biases, as PyTorch's have */
+    double dropout WB_IS(0);                /* of attention weights, in train mode; below 1 */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
@@ -201,18 +222,20 @@ typedef struct wb_MultiHeadAttention_options {
     WB_NO_MORE
 } wb_MultiHeadAttention_options;
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
- * wb_call(layer, x) is self-attention, wb_call(layer, q, k, v) attention; all are [N, T, dim].  The
- * projections q_proj, k_proj, v_proj and out_proj are Dense layers. */
+ * wb_call(layer, x) is self-attention, wb_call(layer, q, k, v) attention; q is [N, Tq, dim], k and
+ * v are [N, Tk, dim], and the result is [N, Tq, dim].  The projections q_proj, k_proj, v_proj and
+ * out_proj are Dense layers; each head has wb_attention of dim / heads features.  Error: `heads`
+ * does not divide `dim`. */
 WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
 
 /** Options of recurrent layers and cells. */
 typedef struct wb_Recurrent_options {
     WB_OPTIONS_HEAD(wb_Recurrent_options)
     bool no_bias WB_IS(false);
-    bool last WB_IS(false);                 /* only the last step's output, [N, out] */
+    bool last WB_IS(false);                 /* only the last step's output; not of cells */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* of a GRU with a bias: adds bias_hidden [3 out] */
+    bool hidden_bias WB_IS(false);          /* adds bias_hidden [3 out]; only a GRU with a bias */
     bool initial_state WB_IS(false);        /* adds initial_hidden [out], LSTM also initial_cell */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
@@ -220,53 +243,61 @@ typedef struct wb_Recurrent_options {
     WB_NO_MORE
 } wb_Recurrent_options;
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
- *   x [N, T, in]   y [N, T, out]: the states h' of all steps
+ *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
- * An RNN has 1 gate, an LSTM 4, a GRU 3.  The first state is 0 or, with .initial_state, a
- * parameter. */
+ * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
+ * The first state is 0 or, with .initial_state, a parameter.  Error: a call with T = 0. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
-/** i, f, g, o = the gates of weight_input·x + weight_hidden·h + bias;
- * c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'): wb_LSTM(in, out). */
+/** i, f, g, o = the gates, in this order, of weight_input·x + weight_hidden·h + bias;
+ * c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'): wb_LSTM(in, out).  Shapes as
+ * wb_RNN; .activation is an error. */
 WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
-/** r, z = sigmoid of the gates of weight_input·x + bias + weight_hidden·h + bias_hidden;
- * n = tanh(weight_input_n·x + bias_n + r (weight_hidden_n·h + bias_hidden_n));
- * h' = (1 - z) n + z h: wb_GRU(in, out).  bias_hidden is 0 without .hidden_bias, which is the form
- * of PyTorch. */
+/** r, z = sigmoid of the first two gates of weight_input·x + bias + weight_hidden·h + bias_hidden;
+ * n = tanh(weight_input_n·x + bias_n + r (weight_hidden_n·h + bias_hidden_n)), with the third gate;
+ * h' = (1 - z) n + z h: wb_GRU(in, out).  Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has
+ * that bias.  Shapes as wb_RNN; .activation is an error. */
 WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
 /** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  A state
- * that is not given is 0. */
+ * that is not given, wb_call(cell, x), is 0 or, with .initial_state, the parameter. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
-/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h, wb_cell_step both states. */
+/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h alone, wb_cell_step both states.
+ * Else as wb_RNNCell. */
 WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h. */
+/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Else as wb_RNNCell. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
-/** One step of a cell: replaces the n_states tensors in `states` (h, or h and c) by the new states.
- * Returns 0 or an error code. */
+/** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
+ * current scope.  n_states is 1 (h), for an LSTM 2 (h, c).  A state that is WB_NONE or NULL is one
+ * that is not given.  Returns 0 or an error code, and then `states` is unchanged. */
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
 
 /** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  The
- * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or by the
- * names of wb_named. */
+ * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or with
+ * the names of wb_named.  Errors: no layers; two layers of one name. */
 WB_API wb_layer *wb_Chain_array(int n, wb_layer *const *layers);
-/** Gives a layer a name in the chain that it is put into: wb_Chain(wb_named("encoder", a), b). */
+/** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder",
+ * a), b).  Elsewhere the name is ignored.  It is copied.  Errors: an empty name, one with a dot. */
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);
-/** y = connection(layer(x), x).  Parameters are named "layers.weight"; those of a chain in it
- * "layers.layers.0.weight". */
+/** y = connection(layer(x), x), for one input.  Parameters are named "layers.weight"; those of a
+ * chain in it "layers.layers.0.weight". */
 WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
 /** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  Called
- * with one input, each layer gets it; called with one input for each layer, layer i gets input i.
- * Parameters are named "layers.0.weight". */
+ * with one input, each layer gets it; called with one input for each layer, layer i gets input i; a
+ * single layer is called with each input.  Parameters are named "layers.0.weight".  Errors: no
+ * layers; another number of inputs. */
 WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *const *layers);
 
-/** A function as a layer.  Functions of the library have names in print and in files. */
+/** A function as a layer without parameters.  Functions of the library have names in print and in
+ * files; those of the program get one with wb_name_function. */
 WB_API wb_layer *wb_layer_from_function(wb_function f);
-/** A function of the program as a layer, with a name: wb_name_function and
- * wb_layer_from_function. */
+/** A function of the program as a layer, with a name: calls wb_name_function and
+ * wb_layer_from_function.  NULL: one of them failed. */
 WB_API wb_layer *wb_function_layer(const char *name, wb_function f);
-/** Gives a function of the program its name in print and in files.  A model that contains the
- * function can be saved and loaded after that.  Returns 0 or an error code. */
+/** Gives a function of the program its name in print and in files, for the whole process.  A model
+ * that contains the function can be saved and loaded after that.  The name, 1 to 63 characters, is
+ * copied.  Returns 0 or an error code.  Errors: another function has the name; more than 256
+ * names. */
 WB_API int wb_name_function(const char *name, wb_function f);
-/** The same for a connection. */
+/** Gives a connection of the program its name, as wb_name_function does for a function. */
 WB_API int wb_name_connection(const char *name, wb_connection f);
 
 #ifndef __cplusplus
@@ -318,8 +349,9 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 #define wb_named(name, layer) wb_named((name), WB_LAYER_(layer))
 #endif
 
-/** Sets train mode for a layer and all layers in it, and returns the layer.  A new layer is in
- * automatic mode: train mode inside wb_withgradient and wb_train, test mode elsewhere. */
+/** Sets train mode for a layer and all layers in it, and returns the layer; it matters for Dropout,
+ * BatchNorm and the dropout of MultiHeadAttention.  A new layer is in automatic mode: train mode
+ * inside wb_withgradient and wb_train, test mode elsewhere. */
 WB_API wb_layer *wb_trainmode(wb_layer *layer);
 /** Sets test mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_testmode(wb_layer *layer);
@@ -328,8 +360,9 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Losses have no dimensions.  yhat and y have the same shape and dtype.  f16 and bf16 are computed
- * in f32, the loss is then f32, and y may be f32. */
+/* Losses have no dimensions.  yhat (or logits) and y have the same shape and the same floating
+ * dtype; labels that are class numbers become one with wb_onehotbatch.  f16 and bf16 are computed
+ * in f32, the loss is then f32, and y may be f32.  Both have a gradient. */
 
 /** mean((yhat - y)²). */
 WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);
@@ -338,27 +371,34 @@ WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
 /** The mean of e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|.
  * Error: delta is not positive. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
-/** The mean over rows of -sum(y log(yhat + eps)).  Rows are the last axis; eps is the dtype's. */
+/** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis, and have
+ * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no
+ * elements. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
-/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are the last axis. */
+/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those
+ * of y have probabilities, such as one-hot rows, not class numbers.  Error: no elements. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
-/** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), eps that of the dtype. */
+/** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the
+ * machine epsilon of yhat's dtype (1.2e-7 for f32). */
 WB_API wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y);
-/** mean((1 - y) logits - logsigmoid(logits)). */
+/** mean((1 - y) logits - logsigmoid(logits)): wb_binarycrossentropy of sigmoid(logits), without
+ * eps. */
 WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/** Maps a tensor of a model; `path` is its path.  NULL: the mapping fails. */
+/** Returns the tensor that takes the place of x; x itself is allowed.  `path` is that of x in the
+ * model, valid during the call; `ctx` is that of wb_fmap.  NULL: the mapping fails. */
 typedef wb_tensor *(*wb_leaf_function)(wb_tensor *x, const char *path, void *ctx);
 /** A new layer of the same structure with f(x) for each tensor x.  A tensor that the layer has
- * several times is mapped once.  Where x is a variable, the new layer has a new variable with the
- * result.  NULL: f failed. */
+ * several times is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new layer
+ * has a new variable with the result, but x itself if f returns x.  NULL: f failed. */
 WB_API wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx);
-/** The same for a tree.  A tensor directly in the tree, not in a layer, becomes f(x) itself. */
+/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, becomes f(x)
+ * itself. */
 WB_API wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx);
 #ifndef __cplusplus
-/** The same for a layer or a tree. */
+/** wb_fmap_layer or wb_fmap_tree, by the type of x. */
 #define wb_fmap(f, x, ctx) WB_ONCE_(WB_FMAP_, x, (f), (ctx))
 #define WB_FMAP_(x, f, ctx)                                                                 \
     _Generic(x, wb_layer *: wb_fmap_layer, wb_tree *: wb_fmap_tree,                         \
@@ -368,22 +408,28 @@ wb_tree *wb_fmap_takes_a_layer_or_tree(wb_leaf_function, wb_layer_or_tree_expect
 #endif
 
 /** Calls f for each trainable tensor of a layer or tree, once for each tensor, in order of
- * definition.  Stops when f returns a value other than 0, and returns it. */
+ * definition.  Trainable are floating tensors, in layers only variables, but not running
+ * statistics; wb_freeze does not matter.  Stops when f returns a value other than 0, and returns
+ * it; else 0, or an error code if `object` is neither.  `path` is valid during the call of f. */
 WB_API int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                              void *ctx);
-/** The same for all tensors, also those that are not trainable, such as running statistics. */
+/** wb_each_parameter for all tensors, also those that are not trainable, such as running
+ * statistics. */
 WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                           void *ctx);
-/** The number of elements of all trainable tensors of a layer or tree. */
+/** The number of elements of all trainable tensors (wb_each_parameter) of a layer or tree, a tied
+ * one once.  -1 on failure. */
 WB_API int64_t wb_parameter_count(void *object);
 
 /** Replaces the tensor at a path by a new variable with a copy of x, of the same shape and dtype.
- * Returns 0 or an error code. */
+ * Other paths that were tied to it keep the old tensor.  Returns 0 or an error code.  Errors: no
+ * such path, WB_NONE at the path, another shape or dtype. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
-/** Makes two paths hold one parameter: that of `same_as`.  Returns 0 or an error code. */
+/** Puts the tensor at the path `same_as` also at `path`, so that both have one parameter.  Returns
+ * 0 or an error code.  Errors: no such path, WB_NONE at one of them, different shapes or dtypes. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
-/** A field of a struct that is an object. */
+/** A field of a struct that points to an object: its name and its offset in bytes. */
 typedef struct { const char *name; size_t offset; } wb_field;
 /** The description of a struct, which WB_FUNCTOR creates. */
 typedef struct {
@@ -399,16 +445,20 @@ typedef struct {
  *     wb_tree *t = wb_struct(agent, &a);       for wb_gradient, wb_setup, wb_fmap, wb_to, wb_save
  *     wb_struct_get(agent, t, &moved);         0, or an error code
  *
- * Other fields are copied.  A tree may be cast to wb_layer * for wb_trainmode, wb_testmode,
- * wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a wb_checkpoint; it
- * cannot be called.  wb_load does not create a struct: load into one with wb_load_state.  The tree
- * and the struct share the tensors. */
+ * The tree has a copy of the other fields.  A tree may be cast to wb_layer * for wb_trainmode,
+ * wb_testmode, wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a
+ * wb_checkpoint; it cannot be called.  wb_load does not create a struct: load into one with
+ * wb_load_state.  The tree and the struct share the tensors; the tree holds references.  A field
+ * may be WB_NONE; NULL is an error. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
-/** Copies a tree of wb_struct back into a struct.  Returns 0 or an error code. */
+/** Copies a tree of wb_struct, or one made from it by wb_fmap or wb_to, into a struct: all fields,
+ * the others as they were in the call of wb_struct.  The objects belong to the current scope.
+ * Returns 0 or an error code.  Error: the tree is of another struct. */
 WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value);
-/** A tree without children that holds a pointer of the program, which no function follows. */
+/** A tree without children that holds a pointer of the program, which no function follows or
+ * frees. */
 WB_API wb_tree *wb_opaque(void *p);
-/** The pointer in a tree of wb_opaque. */
+/** The pointer in a tree of wb_opaque.  NULL with the error set: the tree is another one. */
 WB_API void *wb_opaque_get(wb_tree *tree);
 #ifndef __cplusplus
 #define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(WB_IS_BRANCH_(((T *)0)->f))},

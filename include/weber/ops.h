@@ -23,11 +23,15 @@ extern "C" {
 
 /* ---- elementwise, one operand; x is floating unless another dtype is named ------------------- */
 
+/* Results have x's shape and dtype.  Outside its domain a function gives NaN or an infinity, as in
+ * C: wb_sqrt(-1), wb_log(0). */
+
 /** -x.  Any dtype but bool. */
 WB_API wb_tensor *wb_neg(wb_tensor *x);
 /** |x|.  Any dtype but bool.  Gradient sign(x). */
 WB_API wb_tensor *wb_abs(wb_tensor *x);
-/** -1, 0 or 1, as x is negative, zero or positive.  Any dtype but bool.  Gradient 0. */
+/** -1, 0 or 1, as x is negative, zero or positive; NaN for NaN.  Any dtype but bool.  Gradient
+ * 0. */
 WB_API wb_tensor *wb_sign(wb_tensor *x);
 /** x².  Any dtype but bool. */
 WB_API wb_tensor *wb_square(wb_tensor *x);
@@ -60,7 +64,7 @@ WB_API wb_tensor *wb_not(wb_tensor *x);
  * formulas are; the others have their limits.  At NaN the gradient of a function in pieces (relu,
  * leakyrelu, elu, selu, hardswish) is that of the piece for the lowest x. */
 
-/** x itself. */
+/** x itself, the same object, of any dtype. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);
 /** max(x, 0).  Gradient 1 where x > 0, else 0. */
 WB_API wb_tensor *wb_relu(wb_tensor *x);
@@ -80,7 +84,7 @@ WB_API wb_tensor *wb_tanh(wb_tensor *x);
 WB_API wb_tensor *wb_softplus(wb_tensor *x);
 /** x sigmoid(x), also called SiLU. */
 WB_API wb_tensor *wb_swish(wb_tensor *x);
-/** x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the gelu of Flux. */
+/** x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³))), the gelu of Flux, "tanh" in PyTorch. */
 WB_API wb_tensor *wb_gelu(wb_tensor *x);
 /** x/2 (1 + erf(x/sqrt(2))), the default GELU of PyTorch. */
 WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);
@@ -91,15 +95,16 @@ WB_API wb_tensor *wb_hardswish(wb_tensor *x);
 
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 
-/* Any dtype but bool, unless another is named; wb_eq, wb_ne and wb_where take bool too. */
+/* Any dtype but bool, unless another is named; wb_eq, wb_ne and wb_where take bool too.  In C and
+ * C++ x or y may also be a number, wb_add(x, 1), except in wb_and and wb_or. */
 
-/** x + y.  In C and C++ each operand of this section may also be a number: wb_add(x, 1). */
+/** x + y. */
 WB_API wb_tensor *wb_add(wb_tensor *x, wb_tensor *y);
 /** x - y. */
 WB_API wb_tensor *wb_sub(wb_tensor *x, wb_tensor *y);
 /** x y. */
 WB_API wb_tensor *wb_mul(wb_tensor *x, wb_tensor *y);
-/** x / y.  Integers: rounded towards 0, and 0 where y is 0. */
+/** x / y.  Integers have an integer result, rounded towards 0, and 0 where y is 0. */
 WB_API wb_tensor *wb_div(wb_tensor *x, wb_tensor *y);
 /** x to the power of y.  Floating.  The gradient of x is 0 where y is 0, that of y 0 where x <=
  * 0. */
@@ -126,11 +131,14 @@ WB_API wb_tensor *wb_and(wb_tensor *x, wb_tensor *y);
 /** Logical or.  x and y bool; no gradient. */
 WB_API wb_tensor *wb_or(wb_tensor *x, wb_tensor *y);
 
-/** condition ? x : y.  `condition` is bool and has no gradient. */
+/** condition ? x : y, in each element; the three broadcast.  `condition` is bool and has no
+ * gradient; x and y have one dtype, which may be bool. */
 WB_API wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y);
 
-/** x in another dtype.  Floats become integers by rounding towards 0; a value outside the integer
- * dtype becomes its nearest one, and NaN becomes 0.  The gradient has x's dtype. */
+/** x in another dtype; all pairs are allowed.  Floats become integers by rounding towards 0; a
+ * value outside the integer dtype becomes its nearest one, and NaN becomes 0.  Integers wrap around
+ * in a narrower dtype.  bool is whether x is not 0 (NaN: true).  Between floating dtypes there is a
+ * gradient, in x's dtype; else none. */
 WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);
 
 #ifndef __cplusplus
@@ -166,11 +174,12 @@ static inline wb_tensor *wb_natural_(uint64_t x)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/** Options of reductions, which take any dtype but bool. */
+/** Options of reductions.  Reductions take any dtype but bool, and results have x's dtype.  Errors:
+ * no such axis; an axis that is given twice. */
 typedef struct wb_reduce_options {
     WB_OPTIONS_HEAD(wb_reduce_options)
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
-    wb_ints axes WB_IS({});                 /* all axes; a negative axis counts from the end */
+    wb_ints axes WB_IS({});                 /* default: all; a negative axis counts from the end */
     WB_BY_PLACE
     /* wb_sum(x, 0, -1): the axes by position */
     int64_t a1_ WB_IS(0), a2_ WB_IS(0), a3_ WB_IS(0), a4_ WB_IS(0);
@@ -179,20 +188,21 @@ typedef struct wb_reduce_options {
 } wb_reduce_options;
 
 /** The sum over some axes: wb_sum(x), wb_sum(x, 1), wb_sum(x, 0, -1), wb_sum(x, .axes = {0, -1},
- * .keep = true).  f16 and bf16 are summed in f32.  Over an axis of size 0: 0. */
+ * .keep = true).  f16 and bf16 are summed in f32; integers wrap around.  Over an axis of size 0:
+ * 0. */
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
-/** The mean over some axes.  Floating.  Over an axis of size 0: NaN. */
+/** The mean over some axes.  Floating only.  Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
-/** The greatest element along some axes; NaN if one of them is NaN.  Equal elements share the
- * gradient.  Error: an axis of size 0. */
+/** The greatest element along some axes; NaN if one of them is NaN.  If several elements are
+ * the greatest, each has an equal share of the gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
-/** The least element along some axes; NaN if one of them is NaN.  Equal elements share the
- * gradient.  Error: an axis of size 0. */
+/** The least element along some axes; NaN if one of them is NaN.  If several elements are the
+ * least, each has an equal share of the gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o);
-/** The mean of (x - mean)² over some axes (the biased variance).  Floating.  Over an axis of size
- * 0: NaN. */
+/** The mean of (x - mean)² over some axes: the biased variance, which divides by n.  Floating only.
+ * Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);
-/** log(sum(exp(x))) over some axes, without overflow.  Floating.  Error: an axis of size 0. */
+/** log(sum(exp(x))) over some axes, without overflow.  Floating only.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
 #define wb_sum(...) WB_REDUCE_(wb_sum_with, __VA_ARGS__, )
@@ -204,9 +214,9 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #define WB_REDUCE_(f, x, ...) f((x), WB_GET_(wb_reduce_options, __VA_ARGS__))
 #endif
 
-/** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  The first of
- * equal elements; NaN is the greatest.  No gradient.  Errors: an axis of size 0, or of more than
- * 2^31 elements. */
+/** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  x has any
+ * dtype but bool.  The first of equal elements; NaN is the greatest.  No gradient.  Errors: an axis
+ * of size 0, or of more than 2^31 elements. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
@@ -230,24 +240,28 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
+/* Any dtype.  Results are new tensors; operands do not change. */
+
 /** The elements of x in another shape of the same size.  One dimension may be -1: it is computed.
- * wb_reshape(x, 2, -1). */
+ * wb_reshape(x, 2, -1).  Error: another size. */
 WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
-/** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2,
- * 1). */
+/** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1).
+ * `order` has each axis once; here negative axes are errors. */
 WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
-/** x broadcast to a shape.  wb_expand(x, 32, 10). */
+/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  -1 is an
+ * error. */
 WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
-/** x with its last two axes exchanged. */
+/** x with its last two axes exchanged.  Error: x has fewer than two. */
 WB_API wb_tensor *wb_transpose(wb_tensor *x);
-/** [N, ...] as [N, features]. */
+/** [N, ...] as [N, features]; [N] becomes [N, 1].  Error: x has no axis. */
 WB_API wb_tensor *wb_flatten(wb_tensor *x);
-/** x with a new axis of size 1 at position `axis` of the result. */
+/** x with a new axis of size 1, which is axis `axis` of the result; -1 is its last. */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
-/** x without `axis`, which has size 1.  Error: it has another size. */
+/** x without one axis, which has size 1.  Error: it has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
-/** Elements start .. stop-1 along an axis; a negative number counts from the end.
+/** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error:
+ * they are outside the axis (they are not clipped), or start is above stop.
  *
  * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of
  * plans: a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
@@ -260,11 +274,14 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front of an axis and `after` zeros behind it. */
+/** x with `before` zeros in front along one axis and `after` zeros behind.  Error: a negative
+ * number. */
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
-/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c). */
+/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c).  They have one dtype,
+ * and the same sizes along the other axes.  Error: n is 0. */
 WB_API wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis);
-/** n tensors of one shape along a new axis.  wb_stack(axis, a, b, c). */
+/** n tensors of one shape and dtype along a new axis, which is axis `axis` of the result; -1 is its
+ * last.  wb_stack(axis, a, b, c).  Error: n is 0. */
 WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #ifndef __cplusplus
 #define wb_reshape(x, ...) wb_reshape_array((x), WB_DIMS_(__VA_ARGS__))
@@ -274,24 +291,27 @@ WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
 #endif
 
-/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...]; `index` integer, any shape.
- * An index outside 0 .. n-1 gives zeros and has no gradient. */
+/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer,
+ * any shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
+ * WEBER_DEBUG=check it is an error. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
-/** One-hot rows: [..., classes] f32 with 1 at the class of each integer label, else 0.  A label
- * outside 0 .. classes-1 gives a row of zeros.  No gradient. */
+/** One-hot rows: [..., classes] f32 with 1 at the class of each label, else 0.  `labels` is
+ * integer.  A label outside 0 .. classes-1 gives a row of zeros; with WEBER_DEBUG=check it is an
+ * error.  No gradient.  Error: `classes` is below 1. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
-/** The class with the highest score: wb_argmax over the last axis. */
+/** The class with the highest score, wb_argmax(scores, -1): i32, without the last axis. */
 WB_API wb_tensor *wb_onecold(wb_tensor *scores);
 
 /* ---- products: floating; summed in f32, f64 in f64 ------------------------------------------- */
 
 /** The matrix product over the last two axes, [..., m, k] · [..., k, n] -> [..., m, n]; the axes
- * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] ->
- * [m]. */
+ * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m],
+ * [k]·[k] -> [].  x and w have one dtype.  Error: an operand without axes. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 
-/** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out]. */
+/** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out].  All have one
+ * dtype. */
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
 /** Options of wb_conv and wb_conv_transpose. */
@@ -300,8 +320,8 @@ typedef struct wb_conv_options {
     wb_ints stride WB_IS({1});              /* {s} or {h, w} */
     wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
-    int64_t groups WB_IS(1);
-    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_conv_transpose */
+    int64_t groups WB_IS(1);                /* divides the numbers of channels C and K */
+    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_conv_transpose only */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_conv_options;
@@ -309,14 +329,16 @@ typedef struct wb_conv_options {
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
- * for one group; with more, c runs over the channels of k's group. */
+ * for one group; with more, c runs over the channels of k's group.  x is 0 outside.  Errors: a
+ * kernel that is larger than the padded x; groups that do not divide C and K; .outpad. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
  * .outpad adds rows below and columns to the right, fewer than the stride: wb_conv has the same
- * output size for several input sizes, and .outpad selects one of them. */
+ * output size for several input sizes, and .outpad selects one of them.  Errors: nothing is left
+ * (H' or W' below 1); groups that do not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
@@ -324,16 +346,17 @@ WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *
 typedef struct wb_pool_options {
     WB_OPTIONS_HEAD(wb_pool_options)
     wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
-    wb_ints stride WB_IS({});               /* {s} or {h, w}: the window */
+    wb_ints stride WB_IS({});               /* {s} or {h, w}; default: the window */
     wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_pool_options;
-/** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with the size of wb_conv:
- * wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The first of equal
- * elements has the gradient.  Error: padding of a window's size or more. */
+/** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with H' as for wb_conv, kh
+ * being the window: wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The
+ * first of equal elements has the gradient.  Errors: padding of a window's size or more; a window
+ * that is larger than the padded x. */
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
-/** The mean of each window; padding counts as zeros. */
+/** The mean of each window, with the shapes and errors of wb_maxpool; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 #ifndef __cplusplus
 #define wb_conv(...) WB_CONV_(wb_conv_with, __VA_ARGS__, )
@@ -346,22 +369,26 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 
 /* ---- softmax, attention, dropout: floating --------------------------------------------------- */
 
-/** exp(x - max) / sum(exp(x - max)) over the last axis.  Elements that are +Inf share the sum. */
+/** exp(x - max) / sum(exp(x - max)) over the last axis.  In a row with +Inf the elements that are
+ * +Inf have equal parts of 1; in a row of -Inf all have.  Error: x has no axis. */
 WB_API wb_tensor *wb_softmax(wb_tensor *x);
-/** x - max - log(sum(exp(x - max))) over the last axis. */
+/** log(softmax(x)) over the last axis, computed as x - max - log(sum(exp(x - max))).  Error: x has
+ * no axis. */
 WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);
-/** wb_softmax over any axis. */
+/** wb_softmax over one axis, any of them. */
 WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
-/** wb_logsoftmax over any axis. */
+/** wb_logsoftmax over one axis, any of them. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
 
-/** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance. */
+/** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance.  Errors:
+ * n_axes is below 1 or above the number of axes; eps is negative. */
 WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
 
 /** softmax(q·kᵀ / sqrt(d))·v over the last two axes; where `mask` is false the weight is 0.
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]
  *   mask bool, broadcast to [..., Tq, Tk], or WB_NONE
- * A query whose keys are all masked gives zeros.
+ * The axes before the last two broadcast.  q, k and v have one dtype; the mask has no gradient.  A
+ * query whose keys are all masked gives zeros.
  *
  * Gradient, with p the weights and g the gradient of y:  dv = pᵀ·g;
  * with ds = p (g·vᵀ - sum(p g·vᵀ)):  dq = ds·k / sqrt(d),  dk = dsᵀ·q / sqrt(d).
@@ -369,12 +396,14 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
  * Without a mask, or with wb_causal_mask(T, T), and with four axes none of which is broadcast, some
  * backends use one kernel a pass and store no [Tq, Tk].  (Dao et al. 2022) */
 WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask);
-/** The mask of causal attention, bool [queries, keys]: true where key <= query. */
+/** The mask of causal attention, bool [queries, keys]: true where the number of the key is at most
+ * that of the query, both from 0. */
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
-/** x with each element set to 0 with probability p, and the others divided by 1 - p.  The choice
- * depends on wb_seed and on the calls since then that use random numbers, not on the device,
- * threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
+/** x with each element set to 0 with probability p, and the others divided by 1 - p, in train and
+ * test mode (the layer wb_Dropout asks the mode).  The choice depends on wb_seed and on the calls
+ * since then that use random numbers, not on the device, threads or time of evaluation.  p = 1
+ * gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

@@ -10,13 +10,15 @@ extern "C" {
 
 /* ---- creating tensors ------------------------------------------------------------------------ */
 
-/** A tensor with a copy of `data`: prod(dims) elements of `dtype`, row-major.
+/** A tensor with a copy of `data`: prod(dims) elements of `dtype`, row-major, on the default device
+ * (device.h).  0 dimensions: one number.  A size of 0 is allowed; `data` may then be NULL.
  * Errors: more than WB_MAX_DIMS dimensions, a negative dimension, 2^32 elements or more. */
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
-/** A tensor of the caller's memory, without a copy, on the CPU.  The caller must not write to
- * `data` until the library calls release(data, context), once, when no tensor needs the memory;
- * `release` may be NULL.  On failure `release` is not called. */
+/** A tensor of the caller's memory, without a copy, on the CPU.  `data` is aligned as an array of
+ * its C type.  The caller must not write to it until the library calls release(data, context),
+ * once, on the thread where the last tensor that needs the memory is freed; `release` may be NULL.
+ * Errors as wb_from; then `release` is not called. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);
 
@@ -28,37 +30,43 @@ WB_API wb_tensor *wb_scalar(double value);
 /** The same for an integer.  Error: a double does not hold it exactly; wb_from takes it. */
 WB_API wb_tensor *wb_scalar_int(int64_t value);
 
-/** A variable with a copy of x: a tensor that can be assigned to.  Parameters of layers are
- * variables. */
+/** A variable with a copy of x, on x's device: a tensor that can be assigned to.  x is evaluated
+ * now; gradients do not reach x through the variable.  Parameters of layers are variables. */
 WB_API wb_tensor *wb_variable(wb_tensor *x);
 
 /** Assigns `value` to the variable x, of the same shape and dtype.  The assignment is recorded and
  * executed at the next evaluation, or when the scope closes.  What was built from x before the call
  * uses the old value, what is built after the call the new one.  In the root scope a second
  * assignment to x executes the first (wb_scope_close).
- * Returns 0 or an error code.  If an unread result still needs the old value, this call or the next
- * evaluation returns WB_ERROR_VERSION, and no pending assignment is executed. */
+ *
+ * Returns 0 or an error code.  Errors: x is no variable; another shape, dtype or device.  If an
+ * unread result still needs the old value, this call or the next evaluation returns
+ * WB_ERROR_VERSION, and no pending assignment is executed. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
-/** A tensor whose elements are all `value`.  Integers: rounded towards 0; then i8 and u8 wrap
- * around, i32 and i64 take the nearest value.  bool: whether it is not 0.  0 dimensions: one
- * number. */
+/** A tensor whose elements are all `value`, of any dtype.  For an integer dtype `value` is rounded
+ * towards 0; then i8 and u8 wrap around, i32 and i64 take the nearest value; NaN becomes 0.  For
+ * bool it is whether `value` is not 0 (NaN: false).  0 dimensions: one number.  Errors as
+ * wb_from. */
 WB_API wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims);
 /** Random numbers of the uniform distribution on [0, 1), from the seed of wb_seed.  `dtype` is
- * floating. */
+ * floating.  Errors as wb_from. */
 WB_API wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Random numbers of the standard normal distribution, from the seed of wb_seed.  `dtype` is
- * floating. */
+ * floating.  Errors as wb_from. */
 WB_API wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims);
-/** 0, 1, ..., n-1, which wrap around in i8 and u8.  Shape [n]. */
+/** 0, 1, ..., n-1, of any dtype, shape [n].  The numbers wrap around in i8 and u8, are rounded in
+ * f16, bf16 and f32, and are false, true, true, ... in bool.  Errors: n negative, or 2^32 or
+ * more. */
 WB_API wb_tensor *wb_arange(int64_t n, wb_dtype dtype);
-/** The identity matrix, [n,n]. */
+/** The identity matrix, [n,n], of any dtype.  Errors as wb_from. */
 WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
 #ifndef __cplusplus
 #define WB_DIMS_(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-/** f32 tensors by their dimensions: wb_zeros(2, 5), wb_full(0.5, 2, 5) have shape [2,5]. */
+/** f32 tensors by their dimensions: wb_zeros(2, 5), wb_full(0.5, 2, 5) have shape [2,5].  Other
+ * dtypes: wb_full_array, wb_rand_array, wb_randn_array. */
 #define wb_zeros(...) wb_full_array(0, WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_ones(...) wb_full_array(1, WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_full(value, ...) wb_full_array((value), WB_F32, WB_DIMS_(__VA_ARGS__))
@@ -70,36 +78,40 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
 /** The number of dimensions; -1 for NULL and WB_NONE. */
 WB_API int wb_ndim(const wb_tensor *x);
-/** The dimensions, wb_ndim(x) numbers, valid as long as x. */
+/** The dimensions, wb_ndim(x) numbers, valid as long as x.  NULL for NULL. */
 WB_API const int64_t *wb_dims(const wb_tensor *x);
-/** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis. */
+/** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis, and for
+ * NULL and WB_NONE. */
 WB_API int64_t wb_dim(const wb_tensor *x, int axis);
-/** The number of elements. */
+/** The number of elements; 0 for WB_NONE, -1 for NULL. */
 WB_API int64_t wb_size(const wb_tensor *x);
-/** The dtype. */
+/** The dtype; WB_DTYPE_DEFAULT for NULL and WB_NONE. */
 WB_API wb_dtype wb_dtype_of(const wb_tensor *x);
 /** Whether the object is WB_NONE. */
 WB_API bool wb_is_none(const void *object);
-/** Shape and dtype, "[32,784] f32", and the device if that is not the CPU.  Valid for this thread's
- * next 8 calls. */
+/** Shape and dtype, "[32,784] f32", and the device if that is not the CPU; "none" for WB_NONE,
+ * "NULL" for NULL.  The text belongs to the library, and is valid until this thread has made 8 more
+ * such texts, also in error messages. */
 WB_API const char *wb_describe(const wb_tensor *x);
 
 /* ---- reading: these functions evaluate ------------------------------------------------------- */
 
-/** The elements, row-major, read-only, in host memory.  Valid until x is freed, its scope closes,
- * or x is assigned to.  NULL: the evaluation failed. */
+/** The elements, row-major, read-only, in host memory (a copy, if x is on a device with memory of
+ * its own); the library owns them.  Valid until x is freed, its scope closes, or x is assigned to.
+ * NULL: the evaluation failed, or x is WB_NONE. */
 WB_API const void *wb_data(wb_tensor *x);
 
-/** The value of a tensor with one element.  NaN with the error set: the evaluation failed, or x has
- * another number of elements. */
+/** The value of a tensor with one element, of any dtype, as double.  NaN with the error set: the
+ * evaluation failed, or x has another number of elements. */
 WB_API double wb_item(wb_tensor *x);
 
-/** Copies the elements to `buffer`.  Returns 0 or an error code.  Error: `bytes` is not the size of
- * x. */
+/** Copies the elements, row-major, to `buffer`.  Returns 0 or an error code.  Error: `bytes` is not
+ * wb_size(x) times the size of an element. */
 WB_API int wb_copy_out(wb_tensor *x, void *buffer, size_t bytes);
 
-/** The element at an index of n = wb_ndim(x) numbers.  NaN with the error set: the index is outside
- * the shape, or the evaluation failed. */
+/** The element at an index of n = wb_ndim(x) numbers, as double.  NaN with the error set: an index
+ * is negative or outside the shape, n is not wb_ndim(x), the evaluation failed, or x is on a GPU
+ * and wb_allow_scalar (device.h) forbids it. */
 WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 #ifndef __cplusplus
 /** wb_at(x, 3, 7): the element at row 3, column 7. */
@@ -109,7 +121,10 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 /** Evaluates n tensors, all pending assignments, and each result that is an operand of nothing and
- * reads a variable which is about to be overwritten, as one plan.  Returns 0 or an error code. */
+ * reads a variable which is about to be overwritten, as one plan for each device.  With n 0 only
+ * the latter two.  Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a guard
+ * of wb_setup is not finite (WB_ERROR_NUMBER); an overwritten value is needed
+ * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
 /* Their number, at most 32, and an array; a tensor that is left out is NULL. */
@@ -123,23 +138,25 @@ WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
  * other inputs; and the peak, which is their sum.  `kernels`: how many kernels run. */
 typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
 
-/** Computes the memory that the evaluation of n tensors needs, without evaluating them.  Returns 0
- * or an error code. */
+/** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
+ * anything.  Returns 0 or an error code. */
 WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
 
-/** Counts since the start: plans made, evaluations that reused a plan, bytes of arenas now, and
- * steps that ran. */
+/** Counts of this process since its start: plans made, evaluations that reused a plan, and `steps`,
+ * the runs of plans.  `arena_bytes` is the memory of all arenas now. */
 typedef struct { int64_t plans_built, plan_hits, arena_bytes, steps; } wb_engine_stats;
 
 /** The counts of this process. */
 WB_API wb_engine_stats wb_stats(void);
-/** Sets how many plans are kept for evaluations of the same structure: 64 unless set. */
+/** Sets how many plans the process keeps, at least 1, for later evaluations of the same structure.
+ * Unless set it is 64; the plan that was not used for longest is freed first. */
 WB_API void wb_set_plan_cache(int plans);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */
 
-/** A function that can be recorded: fills at most 8 outputs and returns their number, or a negative
- * number on failure.  Behind the inputs of the call the array has 16 NULLs. */
+/** A function that can be recorded: fills in at most 8 outputs and returns their number, or a
+ * negative number on failure.  Behind the inputs of the call the array has 16 NULLs.  `ctx` is that
+ * of wb_compile. */
 typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx);
 
 /** A compiled function: the first call records what `f` does; later calls replay it with new inputs
@@ -159,11 +176,15 @@ typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void
  * f is recorded again for other shapes or dtypes of the inputs, and after a call that changes what
  * f used: wb_freeze, wb_thaw, wb_set, wb_tie, wb_trainmode, wb_testmode, wb_automode, wb_setup
  * (.mixed), wb_checkpoint_load, wb_set_threads, wb_set_default_device; and when a call from inside
- * wb_withgradient follows one from outside.  The last 16 recordings are kept. */
+ * wb_withgradient follows one from outside.  The last 16 recordings are kept.
+ *
+ * `ctx` must live as long as the compiled function.  Nothing is recorded here; NULL: f is NULL, or
+ * out of memory. */
 WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
 
-/** Calls a compiled function.  The results belong to the current scope.  Threads may share a
- * compiled function; their calls run one after the other.  Returns 0 or an error code:
+/** Calls a compiled function with n_in inputs, and sets the first n_out results of f.  They belong
+ * to the current scope.  Threads may share a compiled function; their calls run one after the
+ * other.  Returns 0 or an error code, and then the outputs are not valid:
  *   - WB_ERROR_ARGUMENT: f reads a value (wb_item, wb_at, wb_data, wb_eval, wb_show, wb_save, ...)
  *     or calls a function that cannot be recorded (wb_variable, wb_set, wb_setup, wb_train,
  *     wb_load, wb_loader_next, ...); a result of f outlives it (wb_retain); f uses several devices,
@@ -179,7 +200,7 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/** d(loss)/d(wrt), as a tensor of wrt's shape and dtype: zeros where loss does not depend on wrt.
+/** d(loss)/d(wrt), as a tensor of wrt's shape and dtype: zeros if loss does not depend on wrt.
  * The gradient is made of ordinary operations, so it has gradients itself.  `loss` is floating and
  * has one element; `wrt` is floating, and need not be a variable.
  * Errors: loss depends on a value of a variable that was overwritten; or on a BatchNorm or Dropout
@@ -191,10 +212,11 @@ WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
  * which loss does not depend, a tensor that is not floating or not trainable, and an opaque part
  * have WB_NONE.  Errors as wb_gradient_tensor. */
 WB_API wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt);
-/** The same for a tree. */
+/** wb_gradient_layer for a tree.  A floating tensor directly in the tree, not in a layer, need not
+ * be a variable. */
 WB_API wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt);
 #ifndef __cplusplus
-/** The gradient with respect to a tensor, a layer or a tree. */
+/** wb_gradient_tensor, wb_gradient_layer or wb_gradient_tree, by the type of wrt. */
 #define wb_gradient(loss, wrt) WB_ONCE_(WB_GRADIENT_, wrt, (loss))
 #define WB_GRADIENT_(wrt, loss)                                                             \
     _Generic(wrt, wb_tensor *: wb_gradient_tensor, wb_layer *: wb_gradient_layer,           \
@@ -205,17 +227,21 @@ typedef struct { int none; } wb_tensor_layer_or_tree_expected;
 wb_tree *wb_gradient_takes_a_tensor_layer_or_tree(wb_tensor *, wb_tensor_layer_or_tree_expected);
 #endif
 
-/** The Jacobian J[i,j] = dy_i/dx_j over the elements in row-major order, [size(y), size(x)]. */
+/** The Jacobian J[i,j] = dy_i/dx_j over the elements in row-major order, [size(y), size(x)], in x's
+ * dtype.  x and y are floating.  It is made of size(y) gradients.  Errors as wb_gradient_tensor. */
 WB_API wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x);
-/** The Hessian H[i,j] = d²(loss)/dx_i dx_j, [size(x), size(x)].  `loss` has one element. */
+/** The Hessian H[i,j] = d²(loss)/dx_i dx_j, [size(x), size(x)], in x's dtype.  x and `loss` are
+ * floating, `loss` has one element.  It is made of size(x) gradients.  Errors as
+ * wb_gradient_tensor. */
 WB_API wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x);
 
-/** x, as a constant to gradients. */
+/** x, of any dtype, as a constant for gradients: they do not pass through the result. */
 WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-/** A tuple of n tensors, layers and trees; its children are named "0", "1", ... */
+/** A tuple of n tensors, layers and trees, to which it holds references; its children are named
+ * "0", "1", ...  An object may be WB_NONE.  Error: an object of another kind. */
 WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 #ifndef __cplusplus
 /** wb_tuple(encoder, decoder): each argument is a wb_tensor *, wb_layer * or wb_tree *. */
@@ -228,24 +254,30 @@ WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 static inline void *wb_any_(void *x) { return x; }
 void *wb_this_takes_tensors_layers_and_trees(wb_tensor_layer_or_tree_expected);
 #endif
-/** A tuple whose children have names, such as "actor" and "critic". */
+/** A tuple whose children have names, such as "actor" and "critic"; the names are copied.  Errors:
+ * an empty name, one with a dot, or one that occurs twice; an object of another kind. */
 WB_API wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects);
 
-/** The tensor at a path such as "layers.1.weight" in a layer or tree; WB_NONE where the tree has
- * none.  The path "" is the object itself.  NULL: no such path, or not a tensor. */
+/** The tensor at a path such as "layers.1.weight" in a layer or tree: the tensor itself, not a
+ * copy; WB_NONE where the tree has none.  The path "" is the object itself.  NULL: no such path, or
+ * not a tensor. */
 WB_API wb_tensor *wb_get(void *object, const char *path);
-/** The layer or tree at a path, as a tree.  NULL: no such path, or a tensor. */
+/** The layer or tree at a path (see wb_get), as a tree with the same children.  NULL: no such path,
+ * or a tensor. */
 WB_API wb_tree *wb_child(void *object, const char *path);
-/** The layer at a path.  NULL: no such path, or not a layer. */
+/** The layer at a path (see wb_get): the layer itself, not a copy.  NULL: no such path, or not a
+ * layer. */
 WB_API wb_layer *wb_layer_at(void *object, const char *path);
 
 /* ---- functions of every kind of object ------------------------------------------------------- */
 
-/** Prints an object to standard output.  wb_show(object) is the typed form. */
+/** Prints an object to standard output; a tensor is evaluated.  On failure it prints nothing, and
+ * wb_error has the reason.  wb_show(object) is the typed form. */
 WB_API void wb_object_show(void *object);
-/** What wb_show prints, as text.  The caller frees it with wb_free_text. */
+/** What wb_show prints, as text.  The caller frees it with wb_free_text.  NULL: the evaluation
+ * failed, or `object` is NULL or was freed. */
 WB_API char *wb_object_format(void *object);
-/** Frees a text that the library returned to the caller. */
+/** Frees a text of wb_object_format.  NULL is ignored. */
 WB_API void wb_free_text(char *text);
 
 #ifndef __cplusplus

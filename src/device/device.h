@@ -9,7 +9,7 @@
 /* The device that wb_gpu moves to. NULL: objects are not moved; the reason has been logged once. */
 const wb_device *wb__gpu_for_move(void);
 
-/* Forgets the device that wb_gpu_device remembers, since devices do not outlive wb_shutdown. */
+/* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
 void wb__selection_forget_device(void);
 
 /* The preferred backend, as it was when it was first read. */

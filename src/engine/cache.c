@@ -320,7 +320,7 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
     wb__graph *graph = graph_of(p, kind, n_numbers);
     if (graph) {
         const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
-        return status ? failed(p, status, false, end > p->n_compute) : 0;
+        return status ? failed(p, status, end > p->n_compute, end > p->n_compute) : 0;
     }
     for (int i = first; i < end; i++) {
         const int status =

@@ -132,7 +132,8 @@ static wb_tensor *call_globalmaxpool(wb_layer *l, int n, wb_tensor *const *x)
 
 static wb_tensor *call_globalmeanpool(wb_layer *l, int n, wb_tensor *const *x)
 {
-    unsigned axes = wb__one_input(l, n) ? spatial(l, x[0]) : 0;
+    if (!wb__one_input(l, n) || !wb__floating(l->type->name, x[0])) return NULL;
+    const unsigned axes = spatial(l, x[0]);
     return axes ? wb__mean(x[0], axes, true) : NULL;
 }
 

@@ -182,6 +182,7 @@ static void read_held(metric *m)
     m->held = NULL;
 }
 
+/* The metric of a name, which is added if there are fewer than METRICS; NULL: there are not. */
 static metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
@@ -199,6 +200,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     if (value && !wb__alive("progress_step", value)) return;
     if (wb__unrecordable("progress_step", WB__READS)) return;
     metric *m = name ? metric_of(p, name) : NULL;
+    if (name && !m) return;
     if (m) {
         read_held(m);
         if (wb__is(value, &wb__tensor_class) && !wb_is_none(value)) m->held = wb__ref(value);
