@@ -27,7 +27,7 @@ int main()
     wb_Rule_options still;
     still.eta = 0;
     still.beta = {0.5, 0};
-    char *rule = wb_object_format(wb_Adam(WB_DEFAULT, still));
+    char *rule = wb_object_format(wb_Adam(still));
     if (std::strcmp(rule, "Adam(eta=0, beta=(0.5, 0), eps=1e-08)")) return 1;
     wb_free_text(rule);
     if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none)) return 1;
