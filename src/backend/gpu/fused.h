@@ -17,7 +17,7 @@
 #include "base/text.h"
 
 enum {
-    WB__GROUP_ITEMS = 256,                      /* items of every group; few sizes are compiled */
+    WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
     WB__NO_BUFFER = -2  /* the buffer index of a view of a draw's element indices */
 };
 
@@ -36,7 +36,7 @@ typedef enum {
     WB__ANY_ORDER,          /* all are columns, in any order */
     WB__IN_ORDER,           /* all are rows */
     WB__BY_ROW,             /* outer dimensions are rows too */
-    WB__BY_GROUP
+    WB__BY_GROUP            /* outer dimensions, rows and columns have a loop each */
 } wb__walk;
 
 /* An operand with strides: a view, or the index of an iota. */
@@ -107,10 +107,11 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk);
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
 /* Emits pointers that include the dimensions outside the inner loop, whose indices are known. */
 void wb__fuse_bases(wb__fuse *k);
-/* Emits the offsets of the needed operands inside the inner loop; `row`: of operands that do not
- * vary there. */
+/* Emits, in the inner loop, the offsets of those operands of needed instructions that vary
+ * there. */
 void wb__fuse_offsets(wb__fuse *k, const bool *needed);
-/* The index to write behind a pointer, [...], or to add to a number. */
+/* Writes the operand's offset in the inner loop as an expression: the index after a pointer or, for
+ * an iota and a draw, the number to add to the first index. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
 /* fused_values.c */
@@ -135,16 +136,18 @@ typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
-/* From partial results in arrays q and z at index `at`. */
+/* Emits the reduction of one more partial result: index `at` of the arrays q and z. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 /* The arrays in local memory, each declared once; returns their size in bytes. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
-/* Emits a tree reduction of the group's results, in steps of 128, ..., `least`, that begin at item
- * l. */
+/* Emits a tree reduction of the group's results: at distances `from`, half of it and so on down to
+ * `least`, each item whose index `item` is less than the distance adds the result at that distance.
+ * `item`, `from` and `least` are expressions. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
-/* Emits v, in the reduction's register kind, from t[at]; NULL: from the item's own variables. */
+/* Emits the result as a value of its instruction, from t[at]; `at` NULL: from the item's own
+ * variables. */
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: splits a part along the dimensions of a bit set, outermost first, into pieces that one

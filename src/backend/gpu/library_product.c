@@ -185,7 +185,7 @@ static void split_steps(product *p, int64_t parts)
 }
 
 /* The number of partial sums.  About `enough` groups should be busy with at least `least` indices
- * each; all partial sums together have at most 64 MiB. */
+ * each; all partial sums together have at most 2^24 elements. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);

@@ -10,9 +10,8 @@
  * with many models of one shape, runs without an instance are launched kernel by kernel, because
  * recording costs more than that.  The same applies if a buffer moves of which the kernels access
  * only scattered parts.
- *
- * Recording uses a stream on which nothing runs, so that it does not interfere with other work.
- * Kernels that cannot be recorded are launched one by one, as without a graph. */
+ * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
+ * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -20,8 +19,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* recordings allowed at any time; */
-    SELDOM = 8                  /* afterwards, one recording in this many runs */
+    FREELY = 2 * INSTANCES,     /* this many recordings are made as soon as they are needed */
+    SELDOM = 8                  /* later, at most one recording per this many runs */
 };
 
 typedef struct {
@@ -137,7 +136,8 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
     return false;
 }
 
-/* Records one launch: by value, or the whole table whose first row it is. */
+/* Records one launch.  A launch that is a table's first row records the whole table; its other rows
+ * record nothing. */
 static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
                          uint64_t block, const wb__gpu_addresses *at)
 {
@@ -222,8 +222,8 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* The least recently used instance, among free and stale instances or among all; NULL: all are
- * valid for other addresses. */
+/* The least recently used instance: of all, or of the free and stale ones only.  NULL: there is
+ * none, because every instance is valid for other addresses. */
 static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
@@ -252,7 +252,8 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Allocates own memory for every buffer that moves; false: out of memory. */
+/* Sets g->now to memory of the graph's own, allocated at first, for every input, result and arena
+ * that moves.  false: out of memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {

@@ -28,7 +28,8 @@ typedef struct wb__gpu_vendor wb__gpu_vendor;
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 /* The memory handle that the engine receives.  Commands of the compute queue and uploads are
- * numbered; memory records the last of each that used it. */
+ * numbered, each from 1; memory records the numbers of the last command and the last upload that
+ * used it. */
 typedef struct wb__gpu_memory {
     uint64_t at;                /* its address, or the driver's object cast to an integer */
     size_t bytes;
@@ -38,8 +39,8 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
-/* Blocks are rounded up to one of eight sizes per octave.  Released blocks are kept by size
- * class. */
+/* The sizes of blocks are rounded up: there are eight size classes between a power of two and the
+ * next.  Released blocks are kept by size class. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
@@ -96,15 +97,18 @@ struct wb__gpu_device {
     const wb__gpu_driver *driver;
 
     /* Set by the driver's `find`. */
-    char name[128], about[256]; /* name: the manufacturer's; about: for the log */
+    /* name: as the manufacturer names the device; about: a description for the log */
+    char name[128], about[256];
     const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    char maker[384];  /* identifies the compiler and device: part of the key of a kept image */
+    /* identifies the compiler and the device: part of the key of a program kept on disk */
+    char maker[384];
     wb__gpu_target target;
-    int64_t total, most;        /* bytes: of the device; of the largest block, 0: no own limit */
+    /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
+    int64_t total, most;
     bool staged;                /* transfers go through pinned memory */
     bool keeps_images;          /* compiled images are kept on disk */
     bool graphs;                /* the driver can record commands */
-    bool allocates_in_order;    /* a new block may be used by commands that are issued later */
+    bool allocates_in_order;    /* only commands issued after an allocation may use its block */
 
     bool debug_sync;
     pthread_mutex_t opening;
@@ -137,7 +141,7 @@ struct wb__gpu_device {
 /* Properties of an error code. */
 typedef enum {
     WB__GPU_ERROR_MEMORY = 1,   /* out of memory: reported as WB_ERROR_MEMORY */
-    WB__GPU_ERROR_FULL = 2,     /* an allocation that may succeed after the cache is freed */
+    WB__GPU_ERROR_FULL = 2,     /* an allocation failed that may succeed without the cache */
     WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
@@ -169,13 +173,15 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* status.  load opens the vendor's library.  find fills the list of devices, not opened yet. */
+    /* Both return a status.  load opens the vendor's library.  find writes the devices, which are
+     * not opened yet, into `list` and their number into *n. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called after the last device was closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* code: makes the device current; NULL, as leave: not needed */
+    /* code: makes the device current for this thread, until leave.  Both are NULL if the driver has
+     * no current device. */
     int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
@@ -191,8 +197,8 @@ struct wb__gpu_driver {
     int (*pin)(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes);    /* code */
     void (*unpin)(wb__gpu_device *d, wb__gpu_staging *s);
 
-    /* code: copies between host and device.  wait: returns when the copy is done; otherwise the
-     * host memory is pinned. */
+    /* code: copy between host and device.  With `wait`, they return when the copy is done; without,
+     * at once, and the host memory is pinned. */
     int (*up)(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
@@ -221,7 +227,8 @@ struct wb__gpu_driver {
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: a kernel of a program, and the maximal number of items in its groups. */
+    /* code: finds a kernel of a program, and the largest number of items that its groups may
+     * have. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
@@ -259,7 +266,7 @@ typedef struct {
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
-    /* the library must be usable before any call; NULL: `prepare` checks */
+    /* the library, which is opened before any call; NULL: `prepare` checks whether it is usable */
     wb__gpu_vendor *vendor;
     /* Whether the library supports the step's epilogue, sums or attention (`supports` of
      * wb__backend); or NULL. */
@@ -279,8 +286,8 @@ struct wb__gpu_hook {
  * workspace_at of `workspace`. */
 struct wb__gpu_addresses {
     const uint64_t *address;            /* address of each buffer, for drivers with addresses */
-    void *const *buffers;               /* the memory of each buffer, */
-    const size_t *offsets;  /* and the byte at which the buffer begins; NULL: all at 0 */
+    void *const *buffers;               /* the memory handle of each buffer */
+    const size_t *offsets;  /* the byte of its memory at which each buffer begins; NULL: 0 */
     wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
     uint64_t workspace;
     size_t workspace_at;
@@ -352,10 +359,11 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
-/* All with the lock held.  uses: the next command of the compute queue uses this memory, and waits
- * for its upload.  next_event: the address for the next command's event, or NULL if it needs none.
- * issued: the command was put on the compute queue.  mark_now: an event behind all commands, or
- * NULL with the error set. */
+/* Called with the lock held.  uses records that the next command of the compute queue uses this
+ * memory, and makes the queue wait for its upload.  next_event returns the address for the next
+ * command's event, or NULL if it needs none.  issued records that the command was put on the
+ * compute queue.  mark_now returns an event after all commands so far, or NULL with the error
+ * set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **event);
@@ -371,7 +379,7 @@ typedef enum { WB__GPU_PLAIN = 0, WB__GPU_F64 = 1, WB__GPU_TABLE = 2 } wb__gpu_f
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
 void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
-/* A kernel of the program, for groups of this size; 0, or an error. */
+/* Finds a kernel of the program for groups of this size.  Returns 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
 /* For a driver: writes the compiler's messages about a text to the log. */
@@ -386,7 +394,9 @@ typedef struct {
     void *function;
     bool changes;               /* the argument struct differs from launch to launch */
     bool set;                   /* the struct has been bound */
-    unsigned char *args, *next; /* the current struct; for bound arguments, the next one */
+    /* args: the struct of the last launch; next: if arguments are bound, the struct of the next
+     * launch, which is bound only if it differs */
+    unsigned char *args, *next;
     uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
@@ -490,7 +500,8 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    _Atomic bool missing_logged, warned;    /* a warning was logged: not found; no handle */
+    /* a warning was logged: that the library was not found; that no handle could be created */
+    _Atomic bool missing_logged, warned;
     int from;
     char reason[600];
 };
@@ -515,8 +526,8 @@ void wb__gpu_vendors_close(wb__gpu_device *d);
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
-/* Reports a failed call of the library: fail as an error; note, while planning, in the log only,
- * because our own kernels replace the library. */
+/* Report a failed call of the library.  fail sets an error, and returns its code.  note, for calls
+ * while planning, only writes to the log, because our own kernels replace the library. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
@@ -529,8 +540,9 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* Splits a step: `bare` is the step without its epilogue (with bare_of_bias: and without its bias),
- * and `rest` applies them in place.  false: there is nothing to split. */
+/* Splits a step:  `bare` is the step without its epilogue, and also without its bias if
+ * bare_of_bias is true or the step is a convolution's input gradient; `rest` applies both in place.
+ * false: there is nothing to split. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
@@ -564,16 +576,18 @@ typedef struct {
     uint32_t groups;
 } wb__gpu_table;
 
-/* A 32-bit word of a number, and the address to which it is written. */
+/* A word of 32 bits to write:  `word` is its index among the words of all numbers, `at` the index
+ * of the word of the block that receives it. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels, in one block of memory.  Behind them is a
- * list of addresses; before each run, a small kernel writes the plan's numbers there. */
+/* The tables of a sequence, in the order of its kernels, in one block of memory.  After them the
+ * block has a list of the words that contain the plan's numbers: before each run, a small kernel
+ * writes the numbers to these words. */
 typedef struct {
     int n, capacity, n_targets;
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
-    size_t list_at, bytes;      /* offset and size in bytes, in the block */
+    size_t list_at, bytes;      /* in bytes: the list's offset in the block; the block's size */
     wb__gpu_launch words;       /* for wb__gpu_fill, which converts the numbers to words */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
@@ -587,8 +601,8 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
 /* Writes the contents of the block to host memory, with the addresses of `at`. */
 void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
                          unsigned char *block);
-/* With the lock held.  write: writes the numbers into the block, on the compute queue.  launch:
- * enqueues a table. */
+/* Called with the lock held.  write enqueues the kernel that writes the numbers into the block, on
+ * the compute queue.  launch enqueues a table. */
 int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                          const wb__number *numbers);
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block,
