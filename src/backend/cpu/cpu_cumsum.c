@@ -113,7 +113,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* Moves the dimension of adjacent rows to the end. */
+/* Makes the last dimension one along which rows are adjacent in memory or, if there is none, one of
+ * more than one row. */
 static void choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;

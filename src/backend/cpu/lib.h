@@ -50,7 +50,7 @@ typedef struct {
 } wb__conv_desc;
 
 /* Whether the layouts NCHW and NHWC are identical in memory, for x and for y.  oneDNN then uses its
- * code for NCHW, and our code the patches, because a loop over channels has no work. */
+ * code for NCHW, and our code copies patches (conv.c), because a loop over channels has no work. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);

@@ -142,8 +142,8 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
 /* Emits a tree reduction of the group's results: at distances `from`, half of it and so on down to
- * `least`, each item whose index `item` is less than the distance adds the result at that distance.
- * `item`, `from` and `least` are expressions. */
+ * `least`, each item whose index `item` is less than the distance combines its result with the one
+ * at that distance.  `item`, `from` and `least` are expressions. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
 /* Emits the result as a value of its instruction, from t[at]; `at` NULL: from the item's own

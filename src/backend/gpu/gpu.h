@@ -85,7 +85,8 @@ typedef struct {
 } wb__gpu_work;
 
 /* Creates the launches of a step; the caller frees *work.  Returns 0, or an error code;
- * WB_ERROR_UNSUPPORTED: the target lacks f64, or the step exceeds one of its limits. */
+ * WB_ERROR_UNSUPPORTED: no kernel has this dtype, the target lacks f64, or the step exceeds one of
+ * its limits. */
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* accepts NULL */
 

@@ -44,7 +44,7 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, 
     return 0;
 }
 
-/* The value of an environment variable, 1 or 0; otherwise the default. */
+/* Whether an environment variable is 1; if it is not set or empty, `best`. */
 static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);

@@ -27,7 +27,8 @@ typedef struct {
     int64_t band, tasks;                /* output rows per band; number of tasks */
     wb_dtype wide;                      /* the computed type */
     size_t size;                        /* bytes of a computed element */
-    /* byte offsets in the workspace; from patches_at on, within a task's part of it */
+    /* in bytes: the offsets in the workspace of the weights and of the tasks' parts, the size of a
+     * part, and offsets within a part */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
     wb__act act;                        /* FORWARD only */

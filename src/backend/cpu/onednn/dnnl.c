@@ -278,8 +278,9 @@ static dnnl_op *begin(const char **reason)
     return p;
 }
 
-/* Returns no operation if there is a reason (`refusal`); else creates the primitives and the first
- * set. */
+/* Creates the primitives and the first set, and returns the operation in *op; or, if there is a
+ * reason not to (`refusal`, or a failure), frees p and returns the reason.  Returns 0, or an
+ * error. */
 static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {

@@ -35,7 +35,8 @@ static inline __attribute__((always_inline)) void NAME(finish)(
     }
 }
 
-/* some: 0, or the number of valid lanes of the last vector. */
+/* some: 0, or the number of valid lanes of the last vector.  read_some: 1 if only these lanes of B
+ * are read, 0 if B is padded to whole vectors. */
 static inline __attribute__((always_inline)) void NAME(tile)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -153,8 +154,8 @@ CURVE(tanh)
 CURVE(sigmoid)
 #undef CURVE
 
-/* Packs `across` sequences of `along` elements into a panel: to[p*width + j] for sequence j; 0 from
- * `across` on. */
+/* Packs `across` sequences of `along` elements into a panel: element p of sequence j becomes
+ * to[p*width + j].  The elements with j from `across` to `width` are 0. */
 static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t s_across,
                        int64_t along, int64_t across, int width, T *to)
 {
