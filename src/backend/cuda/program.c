@@ -11,7 +11,7 @@
  * translates.  If the driver rejects a result, or an NVRTC does not support the device, the next is
  * tried.  A device's choice is in `compiler` and `portable`. */
 
-/* The newest architecture that both NVRTC and the device support; 0: none; -1:  NVRTC's list of
+/* The newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list of
  * architectures cannot be read. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {

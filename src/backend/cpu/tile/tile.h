@@ -37,7 +37,7 @@ typedef void wb__reduction_fn(void *d, const void *s, int64_t rows, int64_t cols
 /* Adds v[i] to the reduction acc[i].  argmax: at[i] becomes `now` if v[i] wins. */
 typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int64_t now);
 
-/* The operands of a function, in order:  V is a vector, S is one number for all elements.  `where`
+/* The operands of a function, in order: V is a vector, S is one number for all elements.  `where`
  * has the forms VVV (WB__VVV), VSV, VVS and VSS. */
 enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE_VVS = WB__SVV,
        WB__WHERE_VSS = WB__SHAPES };

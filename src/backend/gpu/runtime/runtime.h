@@ -27,9 +27,8 @@ typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The memory handle that the engine receives.  Commands of the compute queue and uploads are
- * numbered, each from 1; memory records the numbers of the last command and the last upload that
- * used it. */
+/* The memory handle that the engine receives.  Commands of the compute queue are numbered, and so
+ * are uploads; memory records the last of each that used it. */
 typedef struct wb__gpu_memory {
     uint64_t at;                /* its address, or the driver's object cast to an integer */
     size_t bytes;
@@ -39,8 +38,8 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
-/* The sizes of blocks are rounded up: there are eight size classes between a power of two and the
- * next.  Released blocks are kept by size class. */
+/* Blocks are rounded up to one of eight sizes per power of two.  Released blocks are kept by size
+ * class. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
@@ -97,11 +96,9 @@ struct wb__gpu_device {
     const wb__gpu_driver *driver;
 
     /* Set by the driver's `find`. */
-    /* name: as the manufacturer names the device; about: a description for the log */
-    char name[128], about[256];
+    char name[128], about[256]; /* the manufacturer's name; a description for the log */
     const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    /* identifies the compiler and the device: part of the key of a program kept on disk */
-    char maker[384];
+    char maker[384];  /* names compiler and device: part of the key of a program kept on disk */
     wb__gpu_target target;
     /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
     int64_t total, most;
@@ -173,15 +170,13 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* Both return a status.  load opens the vendor's library.  find writes the devices, which are
-     * not opened yet, into `list` and their number into *n. */
+    /* status.  load opens the vendor's library.  find lists the n devices; none is opened yet. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called after the last device was closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* code: makes the device current for this thread, until leave.  Both are NULL if the driver has
-     * no current device. */
+    /* code: makes the device current for this thread; enter and leave may be NULL */
     int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
@@ -227,8 +222,7 @@ struct wb__gpu_driver {
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: finds a kernel of a program, and the largest number of items that its groups may
-     * have. */
+    /* code: finds a kernel of a program, and the largest number of items of its groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
@@ -359,11 +353,10 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
-/* Called with the lock held.  uses records that the next command of the compute queue uses this
- * memory, and makes the queue wait for its upload.  next_event returns the address for the next
- * command's event, or NULL if it needs none.  issued records that the command was put on the
- * compute queue.  mark_now returns an event after all commands so far, or NULL with the error
- * set. */
+/* With the lock held.  uses: the compute queue's next command will use this memory, and the queue
+ * waits for its upload.  next_event: the address for the next command's event; NULL: it needs none.
+ * issued: the command was put on the compute queue.  mark_now: creates an event after all commands
+ * so far; NULL: the error is set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **event);
@@ -394,9 +387,7 @@ typedef struct {
     void *function;
     bool changes;               /* the argument struct differs from launch to launch */
     bool set;                   /* the struct has been bound */
-    /* args: the struct of the last launch; next: if arguments are bound, the struct of the next
-     * launch, which is bound only if it differs */
-    unsigned char *args, *next;
+    unsigned char *args, *next; /* the struct of the last launch; room for the next one */
     uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
@@ -500,8 +491,7 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    /* a warning was logged: that the library was not found; that no handle could be created */
-    _Atomic bool missing_logged, warned;
+    _Atomic bool missing_logged, warned;    /* logged: no library was found; no handle was made */
     int from;
     char reason[600];
 };
@@ -540,9 +530,8 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* Splits a step:  `bare` is the step without its epilogue, and also without its bias if
- * bare_of_bias is true or the step is a convolution's input gradient; `rest` applies both in place.
- * false: there is nothing to split. */
+/* Splits a step.  `bare` lacks the epilogue, and the bias if bare_of_bias is true or the step is a
+ * convolution's input gradient; `rest` applies them in place.  false: there is nothing to split. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
@@ -576,13 +565,12 @@ typedef struct {
     uint32_t groups;
 } wb__gpu_table;
 
-/* A word of 32 bits to write:  `word` is its index among the words of all numbers, `at` the index
- * of the word of the block that receives it. */
+/* word: the index of a word (32 bits) of a number; at: the index of the block's word that gets
+ * it. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels, in one block of memory.  After them the
- * block has a list of the words that contain the plan's numbers: before each run, a small kernel
- * writes the numbers to these words. */
+/* The tables of a sequence, in the order of its kernels, in one block of memory.  A list after them
+ * has the words that contain the plan's numbers, which a small kernel writes before each run. */
 typedef struct {
     int n, capacity, n_targets;
     wb__gpu_table *table;
