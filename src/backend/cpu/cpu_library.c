@@ -1,5 +1,6 @@
-/* Matrix products, convolutions and pools: converts a plan's strided views to descriptors of the
- * library (lib.h).  The library supports two batch dimensions; this file loops over the others. */
+/* Matrix products, convolutions and pools.  This file converts a plan's strided views to
+ * descriptors of the library (lib.h).  The library supports two batch dimensions; this file loops
+ * over the others. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>

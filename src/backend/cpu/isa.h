@@ -50,10 +50,10 @@ typedef struct {
      * of k. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
-    /* C[i0..i1, all], if both operands have stride 1 along k */
+    /* Computes all columns of C[i0..i1]; both operands must have stride 1 along k. */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
-    /* A tile of mr rows and nr columns, at most the sizes above.  Packed B is padded to whole
-     * vectors if not `masked`. */
+    /* Computes a tile of mr rows and nr columns, at most the sizes above.  If not `masked`, B is
+     * padded to whole vectors. */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
     wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;

@@ -1,4 +1,4 @@
-/* The CPU's library operations: matrix product, convolution, pooling and copies between layouts.
+/* The CPU's library operations: matrix product, convolution and pooling.
  *
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run

@@ -31,7 +31,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* bit set: devices from which it copies directly */
+    uint64_t reached;           /* bit set: devices to which reach() enabled access */
     int compiler;               /* index of the NVRTC in use */
     bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
     CUstream dnn_stream;        /* the stream of cuDNN's handle */

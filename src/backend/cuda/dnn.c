@@ -207,7 +207,7 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds the scalars passed by value, and the tensors behind cuDNN's own workspace. */
+/* Adds the scalars passed by value, and the tensors that follow cuDNN's own workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;

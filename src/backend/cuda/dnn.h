@@ -48,8 +48,8 @@ typedef struct {
 } wb__dnn_epilogue;
 const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op);     /* NULL: not supported */
 
-/* NULL, or a short reason why cuDNN cannot execute the step.  The last two functions set the fields
- * of their own kind. */
+/* Set *p to the problem of a step.  Return NULL, or a short reason why cuDNN cannot execute the
+ * step.  wb__dnn_problem_of calls the other two, which set the fields of their own kind. */
 const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);

@@ -29,7 +29,8 @@ typedef struct {
     cublasLtMatrixLayout_t layout[3];
 } wb__lt_descriptors;
 
-/* NULL, or a short reason why cuBLASLt cannot execute the step. */
+/* Sets *p and *operands from a step.  Returns NULL, or a short reason why cuBLASLt cannot execute
+ * the step. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
 /* Creates the descriptors of a problem.  Returns cuBLASLt's status, and in *call the name of the

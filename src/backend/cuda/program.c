@@ -41,7 +41,8 @@ static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* All compilers were tried: the next text starts with the first again. */
+/* All compilers were tried: sets the error, and the next text starts with the first compiler
+ * again. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);

@@ -82,7 +82,7 @@ typedef struct {
 } wb__fuse;
 
 /* fused_text.c */
-/* 0, or an error (then there is nothing to free). */
+/* Begins a kernel.  Returns 0, or an error (then there is nothing to free). */
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
                    const wb__fuse_program *program);
 /* Adds a line to the body. */
@@ -138,7 +138,8 @@ void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
 /* Emits the reduction of one more partial result: index `at` of the arrays q and z. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
-/* The arrays in local memory, each declared once; returns their size in bytes. */
+/* Declares the arrays of n reductions in local memory, each once; k NULL: declares nothing.
+ * Returns their size in bytes. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
 /* Emits a tree reduction of the group's results: at distances `from`, half of it and so on down to
@@ -158,12 +159,14 @@ typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *
 int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                      wb__piece_function *make, void *context);
 
-/* fused_rows.c, fused_reductions.c: a part of one kind as one kernel or a few. */
+/* fused_rows.c, fused_reductions.c: each adds the kernels of one part of the program.  each: stores
+ * that depend on no reductions; rows: stores that depend on reductions along columns. */
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* The reductions of one kind; partial results are in the workspace from byte `at` on. */
+/* Adds the kernels of all reductions of one kind; partial results are in the workspace from byte
+ * `at` on. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, wb__gpu_work *work);
 

@@ -20,8 +20,9 @@ enum { WB__GPU_NARROW = 1 << 30 };
 /* Whether the offsets of the views' elements, or the numbers up to `count`, need 64 bits. */
 bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
-/* The source text of a launch's program: `defines`, the types for `dtype`, the arguments, `family`,
- * then `rest`.  dtype -1: elements are only copied.  The caller frees it; NULL: out of memory. */
+/* The source text of a launch's program: definitions for `dtype`, `defines`, the types, the
+ * argument structs, then two texts of kernels/, `family` and `rest`.  dtype -1: elements are only
+ * copied.  The caller frees it; NULL: out of memory. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
 /* Fills the arguments for two views of one shape.  With first 0, the items are all elements; with

@@ -95,7 +95,7 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
-/* Sets offsets and sizes of the image, which the kernel needs for all three variants. */
+/* Sets the strides and sizes of x and y, which the kernel needs for all three variants. */
 static void set_image(const wb__step *s, wb__conv_args *args)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
@@ -219,7 +219,8 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     return wb__gpu_launch_of(work, text, &plan);
 }
 
-/* Buffers that are not used are replaced by C's. */
+/* Sets the size of the workspace and, if the sum is split, adds the kernel that adds the partial
+ * sums.  In all kernels, C's buffer replaces buffers that are not used. */
 static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;

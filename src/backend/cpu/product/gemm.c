@@ -248,8 +248,8 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
 
 static void destroy_product(wb__cpu_op *op) { wb__free(op); }
 
-/* An estimate in cycles: multiply-adds at two vectors per cycle, plus the cost of copying B or
- * transposing C. */
+/* Estimates the time of a product in cycles: multiply-adds at two vectors per cycle, plus the cost
+ * of copying B or transposing C. */
 static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;

@@ -17,8 +17,8 @@ typedef uint64_t v_u64 __attribute__((vector_size(VECTOR), aligned(8), may_alias
 
 enum { DRAW_BLOCKS = 64 };
 
-/* The words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.  Four
- * vectors go through the rounds together to hide the latency of their products. */
+/* Writes the words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.
+ * Four vectors go through the rounds together to hide the latency of their products. */
 static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words)
 {
     enum { L = VECTOR / 8, SIDE = 4 };

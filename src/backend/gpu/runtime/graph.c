@@ -66,7 +66,7 @@ static int list_used(wb__graph *g)
         const wb__gpu_kernel *k = (const wb__gpu_kernel *)g->s->kernels[i];
         for (int j = 0; j < k->n_used; j++) g->used[k->used[j]] = true;
     }
-    if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind the arena */
+    if (g->arena >= 0) g->used[g->arena] = true;    /* its memory has the workspace */
     return 0;
 }
 

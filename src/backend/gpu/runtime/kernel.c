@@ -1,6 +1,6 @@
-/* Steps: prepared when a plan is created, by a vendor library or as compiled text, and launched at
- * every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver binds
- * arguments, only those that differ from the previous launch are bound. */
+/* Steps are prepared when a plan is created, by a vendor library or as compiled text, and launched
+ * at every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver
+ * binds arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Memory: handles of the driver's blocks.  Released blocks are kept by size.  The total never
- * exceeds the device's memory or WEBER_MEMORY_LIMIT. */
+/* Memory: each handle is a block of the driver.  Released blocks are kept by size.  Blocks in use
+ * and kept ones together never exceed the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -92,8 +92,8 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 
 /* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock held and the device entered.  Waits for commands of the compute queue and for
- * uploads that use the block. */
+/* With the lock held and the device entered.  The driver frees a block after the commands of the
+ * compute queue that use it, and this queue waits for uploads into it. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
@@ -170,8 +170,8 @@ static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
     return NULL;
 }
 
-/* Allocates a new block if the limit allows it; NULL without an error: not possible.  *code: the
- * driver's error, if it was called; -1: the host is out of memory. */
+/* Allocates a new block if the limit allows it.  NULL: it does not, the host is out of memory, or
+ * the driver failed.  *code: the driver's error; 0: the driver was not called. */
 static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;

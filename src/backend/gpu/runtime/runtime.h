@@ -214,9 +214,10 @@ struct wb__gpu_driver {
     int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; NULL: not needed */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: until the queue is empty */
 
-    /* The compiler options.  false: no compiler is usable, and the error is set. */
+    /* Writes the compiler options to try next.  false: none are left, and the error is set. */
     bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
-    /* status: *image is allocated, or NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
+    /* status.  *image: the caller frees it; NULL: none.  WB_ERROR_UNSUPPORTED: try other
+     * options. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
@@ -247,7 +248,7 @@ struct wb__gpu_driver {
 typedef struct wb__gpu_addresses wb__gpu_addresses;
 
 /* A step prepared by a library; the library's own struct begins with it.  Its launch must be
- * recordable: everything else is allocated when the step is prepared, and its only memory is the
+ * recordable, so it allocates nothing on the device: its only memory beside the buffers is the
  * workspace. */
 typedef struct {
     const wb__gpu_hook *library;
@@ -312,9 +313,9 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
     .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
-/* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
- * the driver's message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal error
- * marks the device as lost. */
+/* Reports a driver's error as an error of Weber: "tag:0: function:  ERROR_NAME (700): the request;
+ * the driver reports: message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal
+ * error marks the device as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
@@ -543,8 +544,8 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
-/* Whether the batch dimensions of a product's three views can be merged into one, with one step per
- * view; steps are set if there are batch dimensions. */
+/* Whether the batch dimensions of a product's three views merge into one of size *batch, with
+ * step[i] in view i, in elements; step is set only if there are batch dimensions. */
 bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */

@@ -444,7 +444,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return status;
 }
 
-/* With the lock held: creates an event behind all commands of the compute queue. */
+/* With the lock held: creates an event after all commands of the compute queue so far. */
 static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
@@ -459,7 +459,8 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock held: enqueues the copy behind the event `ready`, followed by an event. */
+/* With the lock held: enqueues the copy, which waits for the event `ready`, and an event after
+ * it. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)
@@ -475,7 +476,7 @@ static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return event_of(d, copied);
 }
 
-/* Records an event on the source behind the last use of `from`; then copies on d's compute queue.
+/* Records an event on the source after the last use of `from`; then copies on d's compute queue.
  * Later commands of the source wait for the copy, since they may overwrite `from`. */
 static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        wb__gpu_memory *from, size_t from_at, size_t bytes)
