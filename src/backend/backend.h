@@ -215,8 +215,9 @@ struct wb__backend {
 
     /* Looks for devices, once.  An error's message names what is missing and how to get it. */
     int (*start)(void);
-    /* Frees everything that has no owner.  Does nothing if the backend is not started.  Devices
-     * keep their addresses and start again when they are used. */
+    /* Closes the devices and frees what they hold; if the program still uses objects of the
+     * backend, frees only the cache.  Does nothing if the backend is not started.  Devices keep
+     * their addresses and start again when they are used. */
     void (*stop)(void);
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
@@ -227,7 +228,7 @@ struct wb__backend {
     int (*memory)(const wb_device *d, wb_device_memory *m);
 
     /* Memory is aligned to 64 bytes.  Released memory goes to a cache.  If an allocation fails, the
-     * cache is freed and the driver is called again; NULL: that failed too. */
+     * cache is freed and the driver is called again.  NULL with the error set: that failed too. */
     void *(*allocate)(const wb_device *d, size_t bytes);
     void (*release)(const wb_device *d, void *memory, size_t bytes);
     void (*trim)(const wb_device *d);       /* frees the cache */

@@ -34,7 +34,7 @@ enum { MAX_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
 #define PLAIN_ADD(s, c, v) (s) += (v), (void)(c)
 #define LOSSY_ADD(s, c, v) add_lossy(&(s), &(c), (v))
 
-/* The sum is s + c, and s is its rounded value; c is NaN if s is infinite. */
+/* Adds v to the sum s + c, of which s is the rounded value; c is NaN if s is infinite. */
 static inline void add_lossy(float *s, float *c, float v)
 {
     const float sum = *s + v, back = sum - *s, lost = *c + ((*s - (sum - back)) + (v - back));

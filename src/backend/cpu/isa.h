@@ -60,7 +60,8 @@ typedef struct {
 
 enum { WB__GEMM_KC = 320 };             /* the inner indices that are summed before C is updated */
 
-/* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  The operands are those of lib.h. */
+/* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
+ * wb__pool_desc (lib.h) lists; `out` is the last one. */
 typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], void *out);
 
 /* Computes dx of one image from the gradients of its patches [oh,ow,kh,kw,channels].  A pixel has

@@ -57,7 +57,8 @@ static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 }
 
 /* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.  All
- * operands have the same layout. */
+ * operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x, v, y;
+ * MEAN_GRAD: dy, dx. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;

@@ -38,7 +38,7 @@ static void batch_to_rows(operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Whether a view of c's shape has contiguous rows at a constant distance. */
+/* Whether a view of c's shape has contiguous rows at a constant distance, in elements *row. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;

@@ -58,7 +58,7 @@ static int by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* Arguments for the function that creates a piece. */
+/* The context of each_of and rows_of, which create the kernel of a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;

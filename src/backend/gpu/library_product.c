@@ -29,7 +29,7 @@ typedef struct {
     wb_dtype dtype;
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
-    bool cuts;  /* the inner size may be chosen: the step size is arbitrary */
+    bool cuts;  /* `inner` may be changed, since a step may have any size */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

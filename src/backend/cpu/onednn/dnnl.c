@@ -49,7 +49,7 @@ typedef struct {
     wb__md mds[5];
     operand operands[MAX_ARGS];  /* operands of the primitive, then those of the reorder only */
     int count, used_by_primitive, from, to;
-    bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
+    bool reorder_first;  /* true: weights are reordered before; false: their gradient, after */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;

@@ -316,8 +316,8 @@ static inline T NAME(total)(V v)
 #endif
 }
 
-/* Products of rows of A and columns of B, both contiguous along k.  For a few rows this reads B
- * once, at the speed of memory. */
+/* Computes products of rows of A and columns of B, both contiguous along k.  B is read in place,
+ * once for each row of A, at the speed of memory, so this suits one or two rows. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { COLUMNS = 4 };

@@ -288,7 +288,8 @@ static bool may_record(const wb__graph *g)
     return g->created < FREELY || g->created * SELDOM < g->runs;
 }
 
-/* *in: the instance for this run; NULL: none.  Returns 0, or an error. */
+/* Chooses the instance for this run, and records it if necessary.  *in NULL: there is none, and the
+ * kernels are launched one by one.  Returns 0, or an error. */
 static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
 {
     locate(g, at);

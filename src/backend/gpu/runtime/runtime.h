@@ -313,7 +313,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
     .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
-/* Reports a driver's error as an error of Weber: "tag:0: function:  ERROR_NAME (700): the request;
+/* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
  * the driver reports: message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal
  * error marks the device as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
