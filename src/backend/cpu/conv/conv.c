@@ -2,13 +2,14 @@
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
  * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].
+ * With ' for the transpose:
  *
  *     FORWARD       y  = patches · weights
  *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
  *     GRAD_WEIGHT   dw = patches' · dy, summed by each task over its bands, then over the tasks
  *
  * Everything is computed in f32 (f64 for f64); patches are converted as they are copied.  A task
- * has a range of the images and a part of the workspace.  The number of tasks is fixed when the
+ * has a range of the bands and a part of the workspace.  The number of tasks is fixed when the
  * operation is prepared, so the result depends on the number of threads at that time only.
  *
  * Not here: oneDNN (dnnl.c), channels-last f32 (direct.c).  Next: gemm.c. */
