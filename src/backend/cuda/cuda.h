@@ -10,6 +10,7 @@
  *
  * Nothing from NVIDIA is needed to compile it: the declarations are ours (a test compares them with
  * the toolkit's headers, if these are installed), and libraries are opened at the first use.
+ *
  * Environment variables:
  *
  *   WEBER_CUDA_LIBRARY    the driver's file, instead of libcuda.so.1

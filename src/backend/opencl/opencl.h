@@ -6,6 +6,7 @@
  *   program.c    compilation
  *   opencl.c     memory, transfers, events, launches; the tables of backend and driver
  *   clblast.c    large matrix products by CLBlast, if it is installed
+ *
  * Environment variables:
  *
  *   WEBER_OPENCL_LIBRARY     the driver's file, instead of libOpenCL.so.1

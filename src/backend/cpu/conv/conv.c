@@ -1,8 +1,8 @@
 /* Convolution by matrix products: the fallback for every shape.
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
- * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].
- * With ' for the transpose:
+ * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].  In the
+ * formulas, ' is the transpose:
  *
  *     FORWARD       y  = patches · weights
  *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)

@@ -4,6 +4,7 @@
  * Channels innermost: the outer loop is over vectors of channels, the inner loops over the window.
  * Planes: the outer loops are over the window, the inner loop over a row of outputs, so that the
  * compiler can vectorise along the row.
+ *
  * The maximum m is replaced by x if x > m, or if x is NaN and m is not.  NaN therefore wins, and of
  * equal elements the first.
  *

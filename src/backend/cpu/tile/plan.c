@@ -1,8 +1,9 @@
-/* Compiles the engine's instructions to the calls of a tile program.  If whole rows fit in a tile,
- * or no value depends on whole rows, there is one list of calls per tile, in the program's order.
- * Otherwise a row is processed in chunks, once for each phase.  A reduction along columns ends a
- * phase; values that depend on it are computed in the next phase.  A value that a later phase needs
- * is kept for the whole row; loads are repeated instead.
+/* Compiles the engine's instructions to the calls of a tile program.
+ *
+ * If whole rows fit in a tile, or no value depends on whole rows, there is one list of calls per
+ * tile, in the program's order.  Otherwise a row is processed in chunks, once for each phase.  A
+ * reduction along columns ends a phase; values that depend on it are computed in the next phase.  A
+ * value that a later phase needs is kept for the whole row; loads are repeated instead.
  *
  * Next: register.c (offsets of values), run.c. */
 #include "backend/cpu/tile/plan.h"

@@ -10,6 +10,7 @@
  * with many models of one shape, runs without an instance are launched kernel by kernel, because
  * recording costs more than that.  The same applies if a buffer moves of which the kernels access
  * only scattered parts.
+ *
  * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
  * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
 #include "backend/gpu/runtime/runtime.h"

@@ -155,7 +155,7 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* On failure, *kernel may be a part of the kernel, which the caller destroys. */
+/* On failure, *kernel may be an incomplete kernel, which the caller destroys. */
 static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = NULL;

@@ -171,7 +171,7 @@ static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
 }
 
 /* Allocates a new block if the limit allows it.  NULL: it does not, the host is out of memory, or
- * the driver failed.  *code: the driver's error; 0: the driver was not called. */
+ * the driver failed.  *code: the driver's error, or 0. */
 static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
