@@ -55,7 +55,7 @@ static int find_functions(void *library)
 
 #define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
-/* Reports the failure of cuInit, with a cure. */
+/* Reports the failure of cuInit, and how to cure it.  Returns the error code. */
 static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");

@@ -94,7 +94,7 @@ typedef struct {
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
-    int32_t numbers;                        /* CALL_DRAW: key and counter */
+    int32_t numbers;                        /* CALL_DRAW: the key; the counter is the next number */
     union {
         wb__elementwise_fn *row_fn;
         wb__load_fn *load;

@@ -27,7 +27,7 @@ const wb__tile_table *wb__tile_table_here(void)
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;  /* the number of views, including those of iota and draws at the end */
+    int count;  /* the number of views; those of iotas and draws are the last */
     int *pseudo;                        /* per instruction: index of its view at the end */
     bool *used, *is_target;             /* per view */
     int register_size;

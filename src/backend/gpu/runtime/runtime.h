@@ -212,7 +212,7 @@ struct wb__gpu_driver {
     /* Whether the event was reached, and the error code of its command; NULL: never called. */
     bool (*done)(void *event, int *ended);
     int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; NULL: not needed */
-    int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: until the queue is empty */
+    int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
     /* Writes the compiler options to try next.  false: none are left, and the error is set. */
     bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
