@@ -43,11 +43,11 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *
  *   LOAD        Reads view arg, whose ndim is the space's (stride 0 broadcasts).  Level FULL, or
  *               PER_ROW if the view does not vary along the columns.
- *   NUMBER      Reads the plan's number `arg` (f).  Level ONE.
+ *   NUMBER      Reads the plan's number `arg` (its field f).  Level ONE.
  *   IOTA        The index along dimension arg: scale * index + shift.
- *   UNIFORM, GAUSSIAN   A random number.  arg: the index of two numbers (u), the Philox key and
- *               counter.  c: a view without a buffer; its offset and strides give each point's
- *               element index in the draw.
+ *   UNIFORM, GAUSSIAN   A random number.  The plan's numbers arg and arg + 1 (their field u)
+ *               are the Philox key and counter.  c: a view without a buffer; its offset and strides
+ *               give each point's element index in the draw.
  *   ELEMENTWISE   An operation of ops.def: `op` with operands a, b, c (where: condition, x, y).
  *               Comparisons give I32 0 or 1.
  *   CAST        Converts a to this instruction's register type, as wb_astype does when the value is
@@ -173,13 +173,13 @@ typedef enum {
 typedef struct {
     wb__buffer_kind kind;
     size_t bytes;           /* size of the prefix that the kernels may access */
-    bool scattered;         /* they access less than half of it, so copying it is not worthwhile */
+    bool scattered;         /* the kernels access less than half of it: copying it costs too much */
 } wb__buffer;
 
 /* Kernels in order of execution, and the buffers that they use.  Inputs and results may have a
  * different address at every run.  Inputs are only read; a result is not read before it is written.
- * A variable usually keeps its address.  The arena holds nothing that one run leaves for the next;
- * the workspace is behind it. */
+ * A variable usually keeps its address.  The arena keeps nothing from one run to the next; the
+ * workspace begins at byte workspace_at of the arena's memory. */
 typedef struct {
     int n_kernels;
     const wb__kernel *const *kernels;
@@ -187,8 +187,8 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* one of two sequences that run one after the other; the second reads results of the first in
-     * the arena and in result buffers, whose addresses are given at each run */
+    /* true: this is one of two sequences that run one after the other; the second reads results of
+     * the first in the arena and in result buffers, whose addresses are given at each run */
     bool split;
 } wb__sequence;
 
@@ -215,8 +215,9 @@ struct wb__backend {
 
     /* Looks for devices, once.  An error's message names what is missing and how to get it. */
     int (*start)(void);
-    /* Frees everything that has no owner.  Does nothing if the backend is not started.  Devices
-     * keep their addresses and start again when they are used. */
+    /* Closes the devices and frees what they hold; if the program still uses objects of the
+     * backend, frees only the cache.  Does nothing if the backend is not started.  Devices keep
+     * their addresses and start again when they are used. */
     void (*stop)(void);
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
@@ -227,7 +228,7 @@ struct wb__backend {
     int (*memory)(const wb_device *d, wb_device_memory *m);
 
     /* Memory is aligned to 64 bytes.  Released memory goes to a cache.  If an allocation fails, the
-     * cache is freed and the driver is called again; NULL: that failed too. */
+     * cache is freed and the driver is called again.  NULL with the error set: that failed too. */
     void *(*allocate)(const wb_device *d, size_t bytes);
     void (*release)(const wb_device *d, void *memory, size_t bytes);
     void (*trim)(const wb_device *d);       /* frees the cache */
@@ -239,8 +240,8 @@ struct wb__backend {
                 const void *from, size_t from_at, size_t bytes);
 
     /* Creates a kernel for a step.  Copies of the step everything that the kernel needs later.
-     * WB_ERROR_UNSUPPORTED: a fused step is too large, and the engine splits it; or a step that
-     * `supports` accepted cannot be prepared, and the engine plans without it. */
+     * WB_ERROR_UNSUPPORTED: a fused step is too large, so the engine splits it; or a step that
+     * `supports` accepted cannot be prepared, so the engine plans without this step. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues a kernel.  buffers[i] is the memory of buffer i, which begins at byte offsets[i] of

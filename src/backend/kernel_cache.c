@@ -53,7 +53,8 @@ static bool folder_path(const char **base, const char **below)
     return *base && **base;
 }
 
-/* The caller frees the path.  NULL without an error: the cache is disabled. */
+/* The caller frees the path.  NULL without an error: the cache is disabled, or memory is
+ * exhausted. */
 static char *file_path(const char *kind, const char *key, size_t key_bytes)
 {
     const char *base, *below;

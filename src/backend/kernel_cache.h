@@ -1,6 +1,6 @@
 /* A disk cache of compiled kernels that outlives the process.  The key is any text.  The folder is
- * WEBER_CACHE_DIR, else XDG_CACHE_HOME/weber, else ~/.cache/weber; WEBER_CACHE_DIR="" disables the
- * cache. */
+ * WEBER_CACHE_DIR, else XDG_CACHE_HOME/weber/kernels, else ~/.cache/weber/kernels;
+ * WEBER_CACHE_DIR="" disables the cache. */
 #ifndef WB__KERNEL_CACHE_H
 #define WB__KERNEL_CACHE_H
 

@@ -34,7 +34,7 @@ enum { MAX_WIDTH = 128, APART = 8, GRAIN = 16 * 1024 };
 #define PLAIN_ADD(s, c, v) (s) += (v), (void)(c)
 #define LOSSY_ADD(s, c, v) add_lossy(&(s), &(c), (v))
 
-/* The sum is s + c, and s is its rounded value; c is NaN if s is infinite. */
+/* Adds v to the sum s + c, of which s is the rounded value; c is NaN if s is infinite. */
 static inline void add_lossy(float *s, float *c, float v)
 {
     const float sum = *s + v, back = sum - *s, lost = *c + ((*s - (sum - back)) + (v - back));
@@ -113,7 +113,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* Moves the dimension of adjacent rows to the end. */
+/* Makes the last dimension one along which rows are adjacent in memory or, if there is none, one of
+ * more than one row. */
 static void choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;

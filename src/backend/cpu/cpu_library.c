@@ -1,5 +1,6 @@
-/* Matrix products, convolutions and pools: converts a plan's strided views to descriptors of the
- * library (lib.h).  The library supports two batch dimensions; this file loops over the others. */
+/* Matrix products, convolutions and pools.  This file converts a plan's strided views to
+ * descriptors of the library (lib.h).  The library supports two batch dimensions; this file loops
+ * over the others. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -11,8 +12,9 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    /* For a convolution operand that is not NHWC: the copy before the run, or after it (`written`),
-     * and the operand's offset in the workspace.  copies_at: the copies' own workspace. */
+    /* A convolution operand that is not NHWC is copied from or to the workspace, at operand_at:
+     * before the run, or after it if the run writes it (operand `written`).  copies_at: the offset
+     * of the copies' own workspace. */
     wb__cpu_kernel *copy[3];
     size_t operand_at[3], copies_at;
     int written;

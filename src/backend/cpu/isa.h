@@ -50,17 +50,18 @@ typedef struct {
      * of k. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
-    /* C[i0..i1, all], if both operands have stride 1 along k */
+    /* Computes all columns of C[i0..i1]; both operands must have stride 1 along k. */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
-    /* A tile of mr rows and nr columns, at most the sizes above.  Packed B is padded to whole
-     * vectors if not `masked`. */
+    /* Computes a tile of mr rows and nr columns, at most the sizes above.  If not `masked`, B is
+     * padded to whole vectors. */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
     wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
 enum { WB__GEMM_KC = 320 };             /* the inner indices that are summed before C is updated */
 
-/* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  The operands are those of lib.h. */
+/* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
+ * wb__pool_desc (lib.h) lists; `out` is the last one. */
 typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], void *out);
 
 /* Computes dx of one image from the gradients of its patches [oh,ow,kh,kw,channels].  A pixel has
@@ -68,9 +69,9 @@ typedef void wb__pool_kernel(const wb__pool_desc *d, const void *const in[2], vo
 typedef void wb__gather_kernel(const wb__conv_desc *d, int64_t channels, const void *patches,
                                void *image);
 
-/* A row of outputs from a one-channel image, stride 1: kh x kw taps; rows of x are `line` elements
- * apart; k <= 8 output channels, innermost in y.  w is [kh*kw, 8], with 0 from k on, and so is the
- * bias (or NULL). */
+/* Computes n neighbouring outputs of a convolution of a one-channel image, with stride 1 and kh x
+ * kw taps.  Rows of x are `line` elements apart.  y is [n, k], with k <= 8 channels.  w is [kh*kw,
+ * 8], and the bias has 8 elements or is NULL; both are 0 from channel k on. */
 typedef struct {
     int64_t kh, kw, line, k;
     bool relu;
@@ -92,7 +93,8 @@ const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__is
 /* The epilogue `op` of products and convolutions that are computed in F32 or F64. */
 wb__act wb__act_of(wb__op op, wb_dtype computed);
 
-/* Convert n contiguous elements: f32, f16 or bf16 to and from f32; f64 to and from f64. */
+/* Convert n contiguous elements between a stored and a computed dtype, which is f64 for f64, and
+ * f32 for f32, f16 and bf16. */
 void wb__widen(void *to, const void *from, wb_dtype from_type, int64_t n);
 void wb__narrow(void *to, wb_dtype to_type, const void *from, int64_t n);
 

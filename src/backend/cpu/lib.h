@@ -1,4 +1,4 @@
-/* The CPU's library operations: matrix product, convolution, pooling and copies between layouts.
+/* The CPU's library operations: matrix product, convolution and pooling.
  *
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
@@ -50,14 +50,15 @@ typedef struct {
 } wb__conv_desc;
 
 /* Whether the layouts NCHW and NHWC are identical in memory, for x and for y.  oneDNN then uses its
- * code for NCHW, and our code the patches, because a loop over channels has no work. */
+ * code for NCHW, and our code copies patches (conv.c), because a loop over channels has no work. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
 }
 
 /* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.  All
- * operands have the same layout. */
+ * operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x, v, y;
+ * MEAN_GRAD: dy, dx. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;

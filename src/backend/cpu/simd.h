@@ -120,7 +120,7 @@ static inline V at_least_0(V v)
 }
 #endif
 
-/* to[p*ts + i] = from[i*fs + p], 8 by 8 */
+/* Transposes 8 by 8 elements: to[p*ts + i] = from[i*fs + p]. */
 #if WB__ISA && !WB__DOUBLE
 static inline void transpose_8(const float *from, int64_t fs, float *to, int64_t ts)
 {
@@ -149,7 +149,7 @@ static inline void transpose_8(const T *from, int64_t fs, T *to, int64_t ts)
 }
 #endif
 
-/* The curved activations.  float: after Cephes (S. Moshier), within 3 ulp.  double: libm, lane by
+/* tanh and sigmoid.  float: after Cephes (S. Moshier), within 3 ulp.  double: libm, lane by
  * lane. */
 #if WB__DOUBLE
 #define BY_LANE(name, expression)                                                                  \

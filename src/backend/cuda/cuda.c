@@ -28,7 +28,7 @@ static void release(wb__gpu_device *base, uint64_t at)
     else cu.MemFree(at);
 }
 
-/* Frees only blocks that are unused when the queue is empty. */
+/* Waits for the queue, because the pool frees only blocks whose last command has ended. */
 static void trim(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);

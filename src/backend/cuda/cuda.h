@@ -11,11 +11,14 @@
  * Nothing from NVIDIA is needed to compile it: the declarations are ours (a test compares them with
  * the toolkit's headers, if these are installed), and libraries are opened at the first use.
  *
- * Environment variables: |  WEBER_CUDA_LIBRARY    the driver's file, instead of libcuda.so.1 |
- * WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt and cuDNN are searched first |
- * WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50% |  WEBER_CUDA_GRAPHS     0:
- * plans are not recorded as graphs |  WEBER_CUDA_CUBLASLT, WEBER_CUDA_CUDNN    0: the library is
- * not used */
+ * Environment variables:
+ *
+ *   WEBER_CUDA_LIBRARY    the driver's file, instead of libcuda.so.1
+ *   WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt and cuDNN are searched first
+ *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
+ *   WEBER_CUDA_GRAPHS     0: plans are not recorded as graphs
+ *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used
+ *   WEBER_CUDA_CUDNN      0: cuDNN is not used */
 #ifndef WB__CUDA_H
 #define WB__CUDA_H
 
@@ -29,9 +32,9 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* bit set: devices from which it copies directly */
-    int compiler;               /* index of the NVRTC in use; */
-    bool portable;              /* whether it compiles to PTX, which the driver translates */
+    uint64_t reached;           /* bit set: devices to which reach() enabled access */
+    int compiler;               /* index of the NVRTC in use */
+    bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
     CUstream dnn_stream;        /* the stream of cuDNN's handle */
 } wb__cu_device;
 
@@ -62,7 +65,8 @@ typedef struct {
     wb__nvrtc_functions f;
     int version;                /* 1000 * major + 10 * minor */
 } wb__cu_compiler;
-/* Opens up to compiler i; NULL: there is none.  For i = 0 the error is set, with instructions. */
+/* Returns compiler i, and opens it if it is the next one.  NULL: there is none; for i = 0 the error
+ * is set, with instructions. */
 const wb__cu_compiler *wb__cu_compiler_at(int i);
 
 /* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */

@@ -1,6 +1,6 @@
-/* Devices: found once, in the driver's order (CUDA_VISIBLE_DEVICES selects them), and opened at the
- * first use.  Every call for a device makes its primary context current, which other users of CUDA
- * in this process share, and then restores the previous context. */
+/* Devices are found once, in the driver's order (CUDA_VISIBLE_DEVICES selects them), and opened at
+ * the first use.  Every call for a device makes its primary context current, which other users of
+ * CUDA in this process share, and then restores the previous context. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>

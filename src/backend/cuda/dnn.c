@@ -190,7 +190,7 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* As `prepare`; NULL with *error. */
+/* The cached plan of a step.  NULL: *error and *reason are those of `prepare` (wb__gpu_hook). */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **reason, int *error)
 {
     wb__dnn_problem p;
@@ -207,7 +207,7 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds the scalars passed by value, and the tensors behind cuDNN's own workspace. */
+/* Adds the scalars passed by value, and the tensors that follow cuDNN's own workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;

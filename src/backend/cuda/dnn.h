@@ -39,8 +39,8 @@ typedef struct {
     wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
 } wb__dnn_problem;
 
-/* An epilogue that cuDNN supports, and the names of a forward convolution with it, without and with
- * a bias. */
+/* An epilogue that cuDNN supports, its pointwise mode in cuDNN, and the names of a forward
+ * convolution with it: without and with a bias. */
 typedef struct {
     wb__op op;
     int mode;
@@ -48,8 +48,8 @@ typedef struct {
 } wb__dnn_epilogue;
 const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op);     /* NULL: not supported */
 
-/* NULL, or a short reason why cuDNN cannot execute the step.  The last two functions set the fields
- * of their own kind. */
+/* Set *p to the problem of a step.  Return NULL, or a short reason why cuDNN cannot execute the
+ * step.  wb__dnn_problem_of calls the other two, which set the fields of their own kind. */
 const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
@@ -76,11 +76,12 @@ typedef struct {
 } wb__dnn_plan;
 
 void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
-/* Frees the descriptors, unless a plan was chosen. */
+/* Frees the descriptors.  If a plan was chosen, they belong to the plan, and nothing is freed. */
 void wb__dnn_end(wb__dnn_graph *g);
 /* Chooses the first engine in the order of the heuristics that has none of the forbidden numerical
- * notes (a bit set) and needs at most this workspace.  0; WB_ERROR_UNSUPPORTED without a message if
- * there is none or a call failed (see `status` and `call`); WB_ERROR_MEMORY. */
+ * notes (a bit set) and needs at most this workspace.  Returns 0; WB_ERROR_UNSUPPORTED without a
+ * message if there is none, or if a call failed (then `status` and `call` of the graph are set); or
+ * WB_ERROR_MEMORY. */
 int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
 
@@ -91,7 +92,8 @@ void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d);
 /* Finishes an operation and adds it to the graph. */
 void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d);
 
-/* Tensors: in memory; between operations (strides NULL: dense); a scalar passed by value. */
+/* Three kinds of tensors: wb__dnn_tensor is in memory; wb__dnn_between is virtual, between
+ * operations (strides NULL: dense); wb__dnn_number is a scalar passed by value. */
 wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
 wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
                              const int64_t strides[4]);
@@ -101,7 +103,7 @@ enum { WB__DNN_NO_AXIS = -1 };
 /* y = mode(x); with b, y = mode(x, b); with t, y = t ? x : b.  b and t may be NULL. */
 void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
                        wb__dnn_desc t, wb__dnn_desc y);
-/* y = mode(x, b), of bool. */
+/* y = mode(x, b); y is a tensor of bool. */
 void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y);
 void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
 void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
@@ -115,8 +117,9 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                     wb__dnn_plan *plan);
 
-/* The maximal workspace of a plan, in bytes.  A deterministic gradient of attention needs at least
- * the scores of some rows, 402 MB for GPT-2 with a batch of 16. */
+/* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory,
+ * because its deterministic gradient needs at least the scores of some rows: 402 MB for GPT-2 with
+ * a batch of 16. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {

@@ -8,8 +8,9 @@
  *               ds = (do·vᵀ - delta) * p * scale; dk = dsᵀ·q; dq = ds·k
  *
  * Scores and sums are f32; p and ds are rounded to the dtype of q before they are multiplied.  Two
- * tensors of GRAD are in memory, behind the workspace: delta, and dq in f32, to which blocks of
- * keys are added.  A deterministic gradient does not add to dq; it stores ds in the workspace. */
+ * tensors of GRAD are in memory, after cuDNN's own workspace: delta, and dq in f32, to which each
+ * block of keys adds its part.  A deterministic gradient does not add to dq; it stores ds in the
+ * workspace. */
 #include "backend/cuda/dnn.h"
 
 #include <string.h>
@@ -72,7 +73,7 @@ static wb__dnn_desc scores(wb__dnn_graph *g, const shapes *of)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
-/* mode(x, b); b NULL: mode(x). */
+/* Adds the operation y = mode(x, b), or y = mode(x) if b is NULL, and returns y. */
 static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
                               const int64_t dims[4])
 {
@@ -117,7 +118,7 @@ static void forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of
     wb__dnn_matmul(g, w, t[V], t[O]);
 }
 
-/* The transpose of the scores, rounded. */
+/* The transpose of s, which has the shape of the scores, rounded to the dtype of q. */
 static wb__dnn_desc transposed(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
                                wb__dnn_desc s)
 {

@@ -15,7 +15,8 @@ static bool dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* The stride of a dimension of size 1 is arbitrary, but cuDNN derives layouts from it. */
+/* Sets the strides of a dense view of layout NHWC or NCHW, also for dimensions of size 1, whose
+ * stride is arbitrary: cuDNN derives the layout from it.  false: the view has another layout. */
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
@@ -36,7 +37,7 @@ static int forbidden_notes(const wb__step *step)
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    /* The error of these transforms is much larger than the error of a sum of products in f32. */
+    /* The error of FFT and Winograd is much larger than the error of a sum of products in f32. */
     if (!f32 || step->precision == WB__PRECISION_HIGHEST)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |

@@ -1,5 +1,5 @@
-/* The driver and NVRTC: opened at run time and never closed, because their threads may still run;
- * error codes. */
+/* The driver, NVRTC and the driver's error codes.  Both libraries are opened at run time; they are
+ * never closed, because their threads may still run. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -55,7 +55,7 @@ static int find_functions(void *library)
 
 #define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
-/* Reports the failure of cuInit, with a cure. */
+/* Reports the failure of cuInit, and how to cure it.  Returns the error code. */
 static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -150,7 +150,7 @@ static int open_nvrtc(void)
     return 0;
 }
 
-/* Reads its version; 0, or an error. */
+/* Reads the compiler's version.  Returns 0, or an error. */
 static int begin_compiler(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;

@@ -26,7 +26,7 @@ typedef struct {
     cublasLtHandle_t handle;
     wb__lt_operands operands;
     wb__lt_descriptors d;
-    uint64_t vector, aux;               /* the addresses in its descriptor */
+    uint64_t vector, aux;               /* the addresses that were last set in `d` */
 } routine;
 
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
@@ -163,7 +163,8 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* As `prepare`; NULL with *error. */
+/* The cached algorithm of a step, and its operands.  NULL: *error and *reason are those of
+ * `prepare` (wb__gpu_hook). */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands *operands,
                        const char **reason, int *error)
 {

@@ -11,7 +11,7 @@
 typedef struct {
     int64_t rows, cols, k;              /* D = op(A)·op(B), [rows, cols] column-major */
     int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
-    int64_t aux_ld;                     /* elements, or bits */
+    int64_t aux_ld;                     /* elements, or bits, between columns of aux */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
     int32_t reductions;                 /* cuBLASLt's reduction schemes for a split k */
@@ -29,18 +29,19 @@ typedef struct {
     cublasLtMatrixLayout_t layout[3];
 } wb__lt_descriptors;
 
-/* NULL, or a short reason why cuBLASLt cannot execute the step. */
+/* Sets *p and *operands from a step.  Returns NULL, or a short reason why cuBLASLt cannot execute
+ * the step. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
-/* Creates the descriptors of a problem; returns cuBLASLt's status, with the name of the failed
- * call. The pointers of epilogues are placeholders of the right alignment. */
+/* Creates the descriptors of a problem.  Returns cuBLASLt's status, and in *call the name of the
+ * call that failed.  The pointers of epilogues are placeholders of the right alignment. */
 int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
                     const char **call);
 void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d);
 int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
                       cublasLtMatmulPreference_t *preference, const char **call);
 
-/* "cuBLASLt bias relu" */
+/* The name in printed plans, such as "cuBLASLt bias relu". */
 const char *wb__lt_name(const wb__lt_problem *p);
 
 enum { WB__LT_WORKSPACE = 32 << 20 };

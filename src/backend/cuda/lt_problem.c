@@ -4,12 +4,13 @@
 
 #include <string.h>
 
-/* Products with fewer multiplications use our own kernel, which starts as fast. */
+/* Products with fewer multiplications use our own kernel, which is as fast. */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view with its batch dimensions merged; the matrices are `step` elements apart. */
+/* A view with its batch dimensions merged: its rows are `row` elements apart, its matrices `step`
+ * elements. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
@@ -37,7 +38,7 @@ static void batch_to_rows(operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Whether a view of c's shape has contiguous rows at a constant distance. */
+/* Whether a view of c's shape has contiguous rows at a constant distance, in elements *row. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
@@ -60,8 +61,8 @@ static size_t set_operand(const wb__view *v, wb__lt_operand *to)
     return to->at;
 }
 
-/* The buffer and offset of a view, and the alignment of its address: at most 16, more has no
- * benefit. */
+/* Sets *to to the buffer and offset of a view.  Returns the alignment of its address in bytes, at
+ * most 16, since more has no benefit. */
 static int32_t alignment(const wb__view *v, wb__lt_operand *to)
 {
     const size_t at = set_operand(v, to) | (size_t)v->granule | 16;

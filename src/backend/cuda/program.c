@@ -11,7 +11,8 @@
  * translates.  If the driver rejects a result, or an NVRTC does not support the device, the next is
  * tried.  A device's choice is in `compiler` and `portable`. */
 
-/* The newest architecture that both NVRTC and the device support, or 0; -1: NVRTC has no list. */
+/* The newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list of
+ * architectures cannot be read. */
 static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
 {
     int known[64], n = 0, best = 0;
@@ -40,7 +41,8 @@ static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* All compilers were tried: the next text starts with the first again. */
+/* All compilers were tried: sets the error, and the next text starts with the first compiler
+ * again. */
 static bool nothing_left(wb__cu_device *d)
 {
     const wb__cu_compiler *c = wb__cu_compiler_at(0);
@@ -95,7 +97,7 @@ static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
     return status;
 }
 
-/* The image of a compiled program; the caller frees it. */
+/* Gets the image of a compiled program, which the caller frees.  Returns 0, or an error. */
 static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcProgram program,
                     void **image, size_t *bytes)
 {

@@ -16,8 +16,8 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* Marks an empty loop by one empty dimension, the last, along which the views have strides; sets
- * the loop's other dimensions to 1. */
+/* If a loop (outer, rows or columns) is empty, keeps one empty dimension, the last, and sets the
+ * loop's other dimensions to 1. */
 static void normalise_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;

@@ -8,8 +8,9 @@
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
- * A text depends on the program, on the number of dimensions after merging, and on which strides
- * are 0 or 1.  Sizes, other strides, offsets and numbers are fields of the argument struct. */
+ * A text depends on the program, on the number of dimensions after merging, on which strides are 0
+ * or 1, and on whether offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields
+ * of the argument struct. */
 #ifndef WB__GPU_FUSED_H
 #define WB__GPU_FUSED_H
 
@@ -17,7 +18,7 @@
 #include "base/text.h"
 
 enum {
-    WB__GROUP_ITEMS = 256,                      /* items of every group; few sizes are compiled */
+    WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
     WB__NO_BUFFER = -2  /* the buffer index of a view of a draw's element indices */
 };
 
@@ -36,7 +37,7 @@ typedef enum {
     WB__ANY_ORDER,          /* all are columns, in any order */
     WB__IN_ORDER,           /* all are rows */
     WB__BY_ROW,             /* outer dimensions are rows too */
-    WB__BY_GROUP
+    WB__BY_GROUP            /* outer dimensions, rows and columns have a loop each */
 } wb__walk;
 
 /* An operand with strides: a view, or the index of an iota. */
@@ -82,7 +83,7 @@ typedef struct {
 } wb__fuse;
 
 /* fused_text.c */
-/* 0, or an error (then there is nothing to free). */
+/* Begins a kernel.  Returns 0, or an error (then there is nothing to free). */
 int wb__fuse_start(wb__fuse *k, const wb__gpu_target *t, wb__gpu_work *work,
                    const wb__fuse_program *program);
 /* Adds a line to the body. */
@@ -107,10 +108,11 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk);
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
 /* Emits pointers that include the dimensions outside the inner loop, whose indices are known. */
 void wb__fuse_bases(wb__fuse *k);
-/* Emits the offsets of the needed operands inside the inner loop; `row`: of operands that do not
- * vary there. */
+/* Emits, in the inner loop, the offsets of those operands of needed instructions that vary
+ * there. */
 void wb__fuse_offsets(wb__fuse *k, const bool *needed);
-/* The index to write behind a pointer, [...], or to add to a number. */
+/* Writes the operand's offset in the inner loop as an expression: the index after a pointer or, for
+ * an iota and a draw, the number to add to the first index. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
 /* fused_values.c */
@@ -135,16 +137,19 @@ typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
-/* From partial results in arrays q and z at index `at`. */
+/* Emits the reduction of one more partial result: index `at` of the arrays q and z. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
-/* The arrays in local memory, each declared once; returns their size in bytes. */
+/* Declares the arrays of n reductions in local memory, each once; k NULL: declares nothing.
+ * Returns their size in bytes. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
-/* Emits a tree reduction of the group's results, in steps of 128, ..., `least`, that begin at item
- * l. */
+/* Emits a tree reduction of the group's results: at distances `from`, half of it and so on down to
+ * `least`, each item whose index `item` is less than the distance combines its result with the one
+ * at that distance.  `item`, `from` and `least` are expressions. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
-/* Emits v, in the reduction's register kind, from t[at]; NULL: from the item's own variables. */
+/* Emits the result as a value of its instruction, from t[at]; `at` NULL: from the item's own
+ * variables. */
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
 /* fused.c: splits a part along the dimensions of a bit set, outermost first, into pieces that one
@@ -155,12 +160,14 @@ typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *
 int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                      wb__piece_function *make, void *context);
 
-/* fused_rows.c, fused_reductions.c: a part of one kind as one kernel or a few. */
+/* fused_rows.c, fused_reductions.c: each adds the kernels of one part of the program.  each: stores
+ * that depend on no reductions; rows: stores that depend on reductions along columns. */
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* The reductions of one kind; partial results are in the workspace from byte `at` on. */
+/* Adds the kernels of all reductions of one kind; partial results are in the workspace from byte
+ * `at` on. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, wb__gpu_work *work);
 

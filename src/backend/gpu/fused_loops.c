@@ -53,8 +53,8 @@ static void swap_dims(wb__fuse *k, int a, int b)
     }
 }
 
-/* Sorts the dimensions so that the innermost is the dimension of the smallest stride of the view
- * that is written, or else read first. */
+/* Sorts the dimensions by the strides of one view, the smallest innermost: the view of the first
+ * store or, if there is none, of the first load. */
 static void sort_dims(wb__fuse *k)
 {
     const wb__fuse_operand *guide = NULL;
@@ -161,7 +161,8 @@ void wb__fuse_loops(wb__fuse *k, wb__walk walk)
 
 /* ---- indices --------------------------------------------------------------------------------- */
 
-/* Adds the factor and shift of divide() in the prelude, for d >= 2. */
+/* Adds the size d of dimension n to the struct, once, with the factor and shift that divide() in
+ * the prelude needs to divide by d. */
 static void add_divisor(wb__fuse *k, int64_t d, int n)
 {
     int log = 0;

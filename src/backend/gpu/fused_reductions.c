@@ -24,7 +24,8 @@ typedef struct {
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Whether the inputs are adjacent in memory along the innermost column dimension; 0: unknown. */
+/* Along which dimension most inputs are adjacent in memory: > 0: the innermost column dimension; <
+ * 0: the innermost row dimension; 0: neither. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;

@@ -58,7 +58,7 @@ static int by_line(wb__fuse *k, const bool *stores)
     return wb__fuse_finish(k, wb__quotient_up(cols, WB__GROUP_ITEMS), y, wb__quotient_up(rows, y));
 }
 
-/* Arguments for the function that creates a piece. */
+/* The context of each_of and rows_of, which create the kernel of a piece. */
 typedef struct {
     const bool *stores;
     wb__gpu_work *work;
@@ -104,8 +104,8 @@ static bool of_row(const rows *r, int i)
         && r->k.level[p->instr[i].a] <= WB__LEVEL_PER_ROW;
 }
 
-/* Assigns each reduction to a loop (phase), and full rows to the last loop.  Stores of full rows
- * must be in the last loop, because they may overwrite operands of earlier loops. */
+/* Assigns each reduction to a loop (phase).  Stores of whole rows are in the last loop, because
+ * they may overwrite operands of earlier loops. */
 static void find_phases(rows *r, int *after)
 {
     const wb__fuse_program *p = r->k.program;
@@ -132,7 +132,8 @@ static void find_phases(rows *r, int *after)
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
 }
 
-/* Opens the loop over the columns; `index` receives the index in the row. */
+/* Opens the loops over the columns, and returns their number; `index` receives the expression of
+ * the index in the row. */
 static int open_columns(rows *r, bool indices, char index[24])
 {
     wb__fuse *k = &r->k;
@@ -301,7 +302,7 @@ static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t f
     return e;
 }
 
-/* Rows are never split. */
+/* A large space is split between rows, never within a row. */
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work)
 {

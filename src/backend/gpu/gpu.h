@@ -24,11 +24,11 @@ typedef struct {
     size_t buffer_bytes;        /* argument bytes of each buffer */
     int max_buffers;            /* buffers that a kernel can bind; 0: no own limit */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
-    uint32_t max_points;        /* points that one kernel can index; 0: limited by 32 bits */
+    uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
 } wb__gpu_target;
 
 /* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64
- * are two words, the lower first; f32 and i32 are converted from the number's double. */
+ * are two words, the lower first; f32, i32 and i64 are converted from the number's double. */
 typedef enum {
     WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
     WB__GPU_NUMBER_U64
@@ -70,13 +70,13 @@ typedef struct {
     int n_origins;              /* views with a granule; all other buffers begin at 0 */
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
-    /* the struct's name in a text that declares all buffers with BUF; NULL: a written kernel */
+    /* the name of the struct's type in the text of a fused kernel; NULL: a written kernel */
     const char *args_type;
     /* index of a fused step's segment; launches of different segments are independent */
     int segment;
 } wb__gpu_launch;
 
-/* The launches of a step, in order; each reads the results of earlier launches. */
+/* The launches of a step, in order; a launch may read the results of earlier ones. */
 typedef struct {
     int n;
     wb__gpu_launch *launch;
@@ -84,7 +84,9 @@ typedef struct {
     const char *impl;           /* for the printed plan; a constant */
 } wb__gpu_work;
 
-/* 0, or an error code (UNSUPPORTED: a kernel needs f64 and the target does not have it). */
+/* Creates the launches of a step; the caller frees *work.  Returns 0, or an error code;
+ * WB_ERROR_UNSUPPORTED: no kernel has this dtype, the target lacks f64, or the step exceeds one of
+ * its limits. */
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* accepts NULL */
 
@@ -108,8 +110,8 @@ extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
-/* Adds a zeroed launch to `work`, with space for this many buffers, argument bytes and numbers;
- * NULL: failed.  `work` then owns `text`. */
+/* Adds a zeroed launch to `work`, with space for this many buffers, argument bytes and numbers.
+ * NULL: `text` is NULL, or memory is exhausted.  The caller gives `text` away, also on failure. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
 /* If a view has a granule, adds its origin to a list; `at`: offset in the struct of the view's

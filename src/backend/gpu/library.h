@@ -17,20 +17,22 @@ static inline wb__wide wb__wide_of(int64_t v)
 /* With fewer elements, offsets are computed in 32 bits. */
 enum { WB__GPU_NARROW = 1 << 30 };
 
-/* Whether the elements of the views, or `count` of anything, need 64-bit offsets. */
+/* Whether the offsets of the views' elements, or the numbers up to `count`, need 64 bits. */
 bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
-/* The source text of a launch's program: `defines`, the types for `dtype`, the arguments, `family`,
- * then `rest`.  dtype -1: elements are only copied.  The caller frees it; NULL: out of memory. */
+/* The source text of a launch's program: definitions for `dtype`, `defines`, the types, the
+ * argument structs, then two texts of kernels/, `family` and `rest`.  dtype -1: elements are only
+ * copied.  The caller frees it; NULL: out of memory. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
-/* Fills the arguments for two views of one shape.  first 0: all elements; first 1: the rows along
- * the first dimension.  *total is their number.  Returns the number of dimensions after `first`,
- * merged where both views allow it; 0: the elements of both views are contiguous. */
+/* Fills the arguments for two views of one shape.  With first 0, the items are all elements; with
+ * first 1, the rows along the first dimension.  *total receives the number of items.  Returns the
+ * number of dimensions from `first` on, after merging those that both views allow; it is rounded
+ * up, so that few texts are compiled.  0: the elements of both views are contiguous. */
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
-/* Adds a launch of at least `total` items in groups of `items`. */
+/* A launch of a written kernel: at least `total` items, in groups of `items`. */
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;

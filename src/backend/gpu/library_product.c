@@ -29,7 +29,7 @@ typedef struct {
     wb_dtype dtype;
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
-    bool cuts;  /* the inner size may be chosen: the step size is arbitrary */
+    bool cuts;  /* `inner` may be changed, since a step may have any size */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -95,7 +95,7 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
-/* Sets offsets and sizes of the image, which the kernel needs for all three variants. */
+/* Sets the strides and sizes of x and y, which the kernel needs for all three variants. */
 static void set_image(const wb__step *s, wb__conv_args *args)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
@@ -185,7 +185,7 @@ static void split_steps(product *p, int64_t parts)
 }
 
 /* The number of partial sums.  About `enough` groups should be busy with at least `least` indices
- * each; all partial sums together have at most 64 MiB. */
+ * each; all partial sums together have at most 2^24 elements. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
@@ -219,7 +219,8 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     return wb__gpu_launch_of(work, text, &plan);
 }
 
-/* Buffers that are not used are replaced by C's. */
+/* Sets the size of the workspace and, if the sum is split, adds the kernel that adds the partial
+ * sums.  In all kernels, C's buffer replaces buffers that are not used. */
 static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;

@@ -12,7 +12,7 @@
 
 enum { ROW_MAJOR = 101, NOT_TRANSPOSED = 111, TRANSPOSED = 112 };
 
-/* With fewer multiplications it is not faster: 256 x 256 x 256. */
+/* With fewer multiplications than 256 x 256 x 256, CLBlast is not faster. */
 static const int64_t min_work = (int64_t)1 << 24;
 
 #define SIDES(T)                                                                                   \

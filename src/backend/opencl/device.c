@@ -1,5 +1,5 @@
-/* Devices: found once, in a stable order (GPUs and accelerators, then CPUs; otherwise the driver's
- * order), and opened at the first use. */
+/* Devices are found once, in a stable order (GPUs and accelerators before CPUs, otherwise the
+ * driver's order), and opened at the first use. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, 
     return 0;
 }
 
-/* The value of an environment variable, 1 or 0; otherwise the default. */
+/* Whether an environment variable is 1; if it is not set or empty, `best`. */
 static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);

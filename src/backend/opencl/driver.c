@@ -1,5 +1,5 @@
-/* The driver: opened at run time and never closed, because its threads may still run; error
- * codes. */
+/* The driver and its error codes.  The driver is opened at run time; it is never closed, because
+ * its threads may still run. */
 #include "backend/opencl/opencl.h"
 
 #include <dlfcn.h>

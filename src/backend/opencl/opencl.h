@@ -7,12 +7,15 @@
  *   opencl.c     memory, transfers, events, launches; the tables of backend and driver
  *   clblast.c    large matrix products by CLBlast, if it is installed
  *
- * Environment variables: |  WEBER_OPENCL_LIBRARY   the driver's file, instead of libOpenCL.so.1 |
- * WEBER_OPENCL_DEVICES   the devices to use, in this order: "gpu", "1,0", "cpu,0" |
- * WEBER_MEMORY_LIMIT     bytes that a device may use: 100M, 1.5GiB, 50% |  WEBER_OPENCL_STAGING
- * 1: transfers use pinned memory, 0: never; default: by device |  WEBER_OPENCL_BINARIES  1:
- * compiled kernels are kept on disk, 0: never; default: if faster |  WEBER_OPENCL_ATTENTION 1:
- * fused attention also on CPUs, 0: never; default: if faster */
+ * Environment variables:
+ *
+ *   WEBER_OPENCL_LIBRARY     the driver's file, instead of libOpenCL.so.1
+ *   WEBER_OPENCL_DEVICES     the devices to use, in this order: "gpu", "1,0", "cpu,0"
+ *   WEBER_MEMORY_LIMIT       bytes that a device may use: 100M, 1.5GiB, 50%
+ *   WEBER_OPENCL_STAGING     1: transfers use pinned memory; 0: never; default: by device
+ *   WEBER_OPENCL_BINARIES    1: compiled kernels are kept on disk; 0: never; default: by driver
+ *   WEBER_OPENCL_ATTENTION   1: fused attention also on CPUs; 0: never; default: not on CPUs
+ *   WEBER_OPENCL_CLBLAST     see clblast.c */
 #ifndef WB__OPENCL_H
 #define WB__OPENCL_H
 

@@ -1,14 +1,15 @@
 /* Convolution by matrix products: the fallback for every shape.
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
- * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].
+ * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].  In the
+ * formulas, ' is the transpose:
  *
  *     FORWARD       y  = patches · weights
  *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
  *     GRAD_WEIGHT   dw = patches' · dy, summed by each task over its bands, then over the tasks
  *
  * Everything is computed in f32 (f64 for f64); patches are converted as they are copied.  A task
- * has a range of the images and a part of the workspace.  The number of tasks is fixed when the
+ * has a range of the bands and a part of the workspace.  The number of tasks is fixed when the
  * operation is prepared, so the result depends on the number of threads at that time only.
  *
  * Not here: oneDNN (dnnl.c), channels-last f32 (direct.c).  Next: gemm.c. */
@@ -27,7 +28,8 @@ typedef struct {
     int64_t band, tasks;                /* output rows per band; number of tasks */
     wb_dtype wide;                      /* the computed type */
     size_t size;                        /* bytes of a computed element */
-    /* byte offsets in the workspace; from patches_at on, within a task's part of it */
+    /* in bytes: the offsets in the workspace of the weights and of the tasks' parts, the size of a
+     * part, and offsets within a part */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
     wb__act act;                        /* FORWARD only */

@@ -44,8 +44,8 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* Rows [i0*stride - top, ...) of image n: copied to `to` with padding, or in place if there is
- * none. */
+/* Returns the rows of image n that `rows` output rows from i0 on read: a copy in `to` with padding,
+ * or the image itself if there is no padding. */
 static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
                             float *to)
 {
@@ -128,7 +128,8 @@ static void forward_task(void *ctx, int64_t task)
     }
 }
 
-/* Adds this task's images into its own [kh][kw*c][k]. */
+/* Sums the weights' gradients over this task's images, in its own part of the workspace, as
+ * [kh][kw*c][k]. */
 static void weights_task(void *ctx, int64_t task)
 {
     const job *j = ctx;

@@ -9,8 +9,9 @@
 
 enum { NAME(MAX_TAPS) = 64 };           /* taps along one side; conv.c checks this limit */
 
-/* The pairs of tap t and output o along one side that read position `at`: o*stride - pad +
- * t*dilation = at. */
+/* Finds the pairs of a tap t and an output o along one side that read position `at`, so that
+ * o*stride - pad + t*dilation = at.  Writes their offsets in the patches to `offset`, and returns
+ * their number. */
 static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t stride,
                                 int64_t dilation, int64_t outputs, int64_t per_output,
                                 int64_t per_tap, int64_t *offset)

@@ -51,7 +51,7 @@ static inline __attribute__((always_inline)) void NAME(line_of)(
                 if (LANES >= 8) transpose_8(by_channel[v] + p, LANES, by_pixel, 8);
                 for (int i = 0; i < pixels; i++, to += l->k) {
                     if (LANES >= 8
-                        && (pixels - i) * l->k >= 8) /* excess channels are overwritten later */
+                        && (pixels - i) * l->k >= 8) /* the next pixel overwrites the excess */
                         memcpy(to, by_pixel + i * 8, 8 * sizeof *to);
                     else
                         for (int o = 0; o < l->k; o++)
@@ -62,7 +62,8 @@ static inline __attribute__((always_inline)) void NAME(line_of)(
     }
 }
 
-/* y[q, o] = act(sum of x[a*line + q + b] * w[a*kw + b, o] + bias[o]) for q < n */
+/* Computes y[q, o] = act(bias[o] + sum over a, b of x[a*line + q + b] * w[a*kw + b, o]) for q < n
+ * and o < k.  act is relu or nothing. */
 static void NAME(line)(const wb__line *l, int64_t n, const void *x, const void *w, const void *bias,
                        void *y)
 {

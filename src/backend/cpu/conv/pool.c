@@ -1,4 +1,5 @@
-/* Pooling: the work is cut into images or planes; one kernel call computes each.
+/* Pooling.  The work is cut into units: images, or planes of NCHW.  One kernel call computes a
+ * unit.
  *
  * f16 and bf16 are converted to f32 one unit at a time, in a task's own part of the workspace.  The
  * gradients do not read stored positions of the maxima: they search x again.

@@ -5,7 +5,7 @@
  * Planes: the outer loops are over the window, the inner loop over a row of outputs, so that the
  * compiler can vectorise along the row.
  *
- * The maximum is replaced by x if x > m, or if x is NaN and m is not.  NaN therefore wins, and of
+ * The maximum m is replaced by x if x > m, or if x is NaN and m is not.  NaN therefore wins, and of
  * equal elements the first.
  *
  * Next: pool.c, which cuts the work into units and converts narrow dtypes. */
@@ -59,7 +59,7 @@ NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_o
         }
 }
 
-/* Pools some channels at output position (i, j): reads x, and dy or v; writes dx or y. */
+/* Pools up to a vector of channels over window w: reads x, and dy or v; writes dx or y. */
 static inline __attribute__((always_inline)) void
 NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
                     const T *in_out, const T *v, T *dx, T *y, const bool overlap, const int some)

@@ -49,7 +49,7 @@ typedef struct {
     wb__md mds[5];
     operand operands[MAX_ARGS];  /* operands of the primitive, then those of the reorder only */
     int count, used_by_primitive, from, to;
-    bool reorder_first;  /* a reorder of the weights before, or of their gradient after */
+    bool reorder_first;  /* true: weights are reordered before; false: their gradient, after */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
@@ -278,8 +278,9 @@ static dnnl_op *begin(const char **reason)
     return p;
 }
 
-/* Returns no operation if there is a reason (`refusal`); else creates the primitives and the first
- * set. */
+/* Creates the primitives and the first set, and returns the operation in *op; or, if there is a
+ * reason not to (`refusal`, or a failure), frees p and returns the reason.  Returns 0, or an
+ * error. */
 static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {

@@ -1,8 +1,9 @@
-/* The matrix product: whether to compute the transpose, in which blocks, on which threads.
+/* The matrix product.  This file decides whether to compute the transpose, in which blocks, and on
+ * which threads.
  *
- * C is computed in pieces of at most KC inner indices and NC columns.  A piece of B is packed into
- * panels, or read in place if that is faster; tasks of rows by columns then use it.  The pieces
- * depend on the shape only, so the result does not depend on the number of threads.
+ * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  A piece of B is
+ * packed into panels, or read in place if that is faster; tasks of rows by columns then use it.
+ * The pieces depend on the shape only, so the result does not depend on the number of threads.
  *
  * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
 #include "backend/cpu/product/gemm.h"
@@ -17,7 +18,7 @@ enum {
     NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
     SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
     IN_PLACE_ROWS = 64,                 /* with at most this many rows, B is read in place */
-    CHUNK_BYTES = 4 << 20               /* bytes of packed B, over the batch */
+    CHUNK_BYTES = 4 << 20               /* workspace of the products that are computed together */
 };
 
 static const wb__gemm_kernel *kernel_for(wb_dtype t)
@@ -30,7 +31,7 @@ static wb_dtype computed_type(wb_dtype t) { return t == WB_F64 ? WB_F64 : WB_F32
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-/* Divides k into equal pieces of at most KC. */
+/* The length of a piece if k is divided into about equal pieces of at most WB__GEMM_KC. */
 static int64_t inner_piece(int64_t k)
 {
     int64_t pieces = WB__MAX(ceil_div(k, WB__GEMM_KC), 1);
@@ -248,8 +249,8 @@ static void run_product(const wb__cpu_op *op, void *const *buffers, void *worksp
 
 static void destroy_product(wb__cpu_op *op) { wb__free(op); }
 
-/* An estimate in cycles: multiply-adds at two vectors per cycle, plus the cost of copying B or
- * transposing C. */
+/* Estimates the time of a product in cycles: multiply-adds at two vectors per cycle, plus the cost
+ * of copying B or transposing C. */
 static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
 {
     const double m = (double)g->m, n = (double)g->n, k = (double)g->k;
@@ -302,8 +303,9 @@ static void lay_out(product *p)
     p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
 }
 
-/* Whether our product is faster than oneDNN's: small products, because of the cost of its call, and
- * products of one row, which oneDNN computes below memory speed. */
+/* Whether our product is faster than oneDNN's.  It is for small products, because of the cost of
+ * oneDNN's call, and for products of one row or column, which oneDNN computes below memory
+ * speed. */
 static bool own_is_faster(const wb__matmul_desc *d)
 {
     const double work = (double)(d->batch[0] * d->batch[1]) * (double)(d->m * d->n) * (double)d->k;

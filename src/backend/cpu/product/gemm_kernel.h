@@ -35,7 +35,8 @@ static inline __attribute__((always_inline)) void NAME(finish)(
     }
 }
 
-/* some: 0, or the number of valid lanes of the last vector. */
+/* some: 0, or the number of valid lanes of the last vector.  read_some: 1 if only these lanes of B
+ * are read, 0 if B is padded to whole vectors. */
 static inline __attribute__((always_inline)) void NAME(tile)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -135,7 +136,7 @@ static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c
     NAME(tiles)[mr - 1][(nr + LANES - 1) / LANES - 1](nr % LANES, a, b, c, t);
 }
 
-/* Operations of ops.def with the vector functions of simd.h. */
+/* Computes an operation of ops.def with its vector function of simd.h. */
 #define CURVE(name)                                                                                \
     static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c,           \
                                  int64_t n)                                                        \
@@ -153,8 +154,8 @@ CURVE(tanh)
 CURVE(sigmoid)
 #undef CURVE
 
-/* Packs `across` sequences of `along` elements into a panel: to[p*width + j] for sequence j; 0 from
- * `across` on. */
+/* Packs `across` sequences of `along` elements into a panel: element p of sequence j becomes
+ * to[p*width + j].  The elements with j from `across` to `width` are 0. */
 static void NAME(pack)(const void *from, wb_dtype type, int64_t s_along, int64_t s_across,
                        int64_t along, int64_t across, int width, T *to)
 {
@@ -315,8 +316,8 @@ static inline T NAME(total)(V v)
 #endif
 }
 
-/* Products of rows of A and columns of B, both contiguous along k.  For a few rows this reads B
- * once, at the speed of memory. */
+/* Computes products of rows of A and columns of B, both contiguous along k.  B is read in place,
+ * once for each row of A, at the speed of memory, so this suits one or two rows. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
     enum { COLUMNS = 4 };

@@ -17,8 +17,8 @@ typedef uint64_t v_u64 __attribute__((vector_size(VECTOR), aligned(8), may_alias
 
 enum { DRAW_BLOCKS = 64 };
 
-/* The words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.  Four
- * vectors go through the rounds together to hide the latency of their products. */
+/* Writes the words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.
+ * Four vectors go through the rounds together to hide the latency of their products. */
 static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words)
 {
     enum { L = VECTOR / 8, SIDE = 4 };
@@ -63,7 +63,8 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
     }
 }
 
-/* Consecutive elements share blocks of words; with a step, each element uses a block of its own. */
+/* With step 1, four elements share a block of words; with another step, a block is computed for
+ * each element. */
 #define UNIFORM(name, type, convert)                                                               \
     static void name(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first,           \
                      int64_t step)                                                                 \
@@ -82,13 +83,14 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
 UNIFORM(uniform_f32, float, wb__uniform_f32)
 UNIFORM(uniform_f64, double, wb__uniform_f64)
 
-/* -2 ln((w + 1) / 2^32): ln(1 + f) = 2 artanh(f / (2 + f)), to 1e-13 */
+/* Returns -2 ln((w + 1) / 2^32), with an error of about 1e-13.  The logarithm of a fraction x near
+ * 1 is the series 2 artanh((x - 1) / (x + 1)). */
 static inline double minus_two_log(uint32_t w)
 {
     double x = (double)w + 1;
     int64_t bits, k;
     memcpy(&bits, &x, 8);
-    /* the fraction in [sqrt(1/2), sqrt(2)) */
+    /* x becomes its fraction, in [sqrt(1/2), sqrt(2)), and k its exponent */
     k = (bits - 0x3fe6a09e667f3bcd) >> 52;
     bits -= k * (INT64_C(1) << 52);
     memcpy(&x, &bits, 8);
@@ -105,7 +107,7 @@ static inline double minus_two_log(uint32_t w)
     return -2 * ((double)(int32_t)(k - 32) * 0.693147180559945309 + log_fraction);
 }
 
-/* Elements 2j and 2j + 1 from their two words; see base/numbers/philox.h. */
+/* Computes elements 2j and 2j + 1 of a draw from their two words, as base/numbers/philox.h does. */
 static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 {
     const double radius = __builtin_sqrt(minus_two_log(w0));

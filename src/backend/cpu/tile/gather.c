@@ -147,7 +147,8 @@ static void finish_all(const tile_run *r, const tile_reduction *f, int reduction
     if (places) places[r->task->index] = place;
 }
 
-/* Reduces `rows` lines of accumulators, which begin at `first`, over n <= BLOCK columns. */
+/* Reduces `rows` lines of n <= BLOCK accumulators to v[n], for argmax with the indices in
+ * places[n].  The first line begins at accumulator `first`; lines are `step` apart. */
 static void reduce_lines(const tile_run *r, const tile_reduction *f, int64_t first, int64_t rows,
                          int64_t step, int64_t n, tile_number *v, int64_t *places)
 {

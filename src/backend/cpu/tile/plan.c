@@ -1,18 +1,19 @@
 /* Compiles the engine's instructions to the calls of a tile program.
  *
- * If whole rows fit in a tile, there is one list of calls per tile, in the program's order.
- * Otherwise a row is processed in chunks, once for each phase.  A reduction along columns ends a
- * phase; values that depend on it are computed in the next phase.  A value that a later phase needs
- * is kept for the whole row; loads are repeated instead.
+ * If whole rows fit in a tile, or no value depends on whole rows, there is one list of calls per
+ * tile, in the program's order.  Otherwise a row is processed in chunks, once for each phase.  A
+ * reduction along columns ends a phase; values that depend on it are computed in the next phase.  A
+ * value that a later phase needs is kept for the whole row; loads are repeated instead.
  *
  * Next: register.c (offsets of values), run.c. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>
 
-/* then two lists per phase, for the rows and for each chunk; then the last list */
+/* The lists of calls: once per task; once per block of columns; from LIST_PHASES on two per phase,
+ * for the rows and for each chunk; the last list, after all chunks. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* in shorter rows, a value per row is spread over the tile */
+/* In rows with fewer columns, a value per row is spread over the tile. */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
@@ -69,7 +70,7 @@ static void find_levels(compiler *c)
                 cols |= c->level[operand[k]] >= LEVEL_PER_COLUMN;
             }
         }
-        /* hoisting would save nothing */
+        /* a value per column or per row would be computed as often as a full one */
         if (cols && (s->n[ROWS] == 1 || c->chunked)) rows = true;
         if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->chunked) cols = true;
         c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_PER_ROW)
@@ -138,8 +139,8 @@ static bool uses(const wb__instr *in, int i)
     return !is_source(in) && in->kind != WB__NUMBER && (in->a == i || in->b == i || in->c == i);
 }
 
-/* Whether store `s`, written when instruction `now` runs, would overwrite an operand of a later
- * load. */
+/* Whether store `s`, if it is written when instruction `now` runs, would overwrite memory that is
+ * loaded for a later instruction. */
 static bool would_overwrite(const compiler *c, int s, int now)
 {
     for (int l = 0; l < c->n; l++) {

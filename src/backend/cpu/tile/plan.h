@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     int64_t n[GROUPS];                          /* points of each loop */
-    /* columns between two stride breaks of any view */
+    /* the number of neighbouring columns (a run) along which every view has one stride */
     int64_t run;
     int64_t tile_rows, tile_cols;
     int program, splits, tasks;  /* splits: partial results of each reduction over rows */
@@ -61,7 +61,7 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 
 /* ---- programs (plan.c) ------------------------------------------------------------------ */
 
-/* LEVEL_COL: one value per column, the same for all rows. */
+/* LEVEL_PER_COLUMN: one value per column, the same for all rows. */
 typedef enum { LEVEL_ONE, LEVEL_PER_ROW, LEVEL_PER_COLUMN, LEVEL_FULL } tile_level;
 
 /* The dtype that a register holds without conversion. */
@@ -94,7 +94,7 @@ typedef struct {
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
-    int32_t numbers;                        /* CALL_DRAW: key and counter */
+    int32_t numbers;                        /* CALL_DRAW: the key; the counter is the next number */
     union {
         wb__elementwise_fn *row_fn;
         wb__load_fn *load;
@@ -131,7 +131,8 @@ typedef struct {
     /* calls [last_from, n_calls): after the last chunk of the rows */
     int last_from;
     int n_registers;
-    bool chunked, wides;            /* chunked: rows are cut into chunks of tile_cols columns */
+    /* chunked: rows are cut into chunks of tile_cols columns; wides: some value has `wide` set */
+    bool chunked, wides;
     int64_t scratch;                /* in bytes */
     tile_call *calls;
     int64_t *at;                    /* per value: offset in the scratch; -1: bound to memory */

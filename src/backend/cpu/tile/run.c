@@ -66,7 +66,7 @@ void tile_store(const tile_view *v, wb__store_fn *store, void *base, int64_t out
               (char *)base + p.offset * v->size, p.rows, p.cols, inner(v, ROWS), inner(v, COLS));
 }
 
-/* Values that depend on the position: iota and draws. */
+/* Computes values that depend on the position only: iota and draws. */
 static void number_positions(const tile_run *r, const tile_call *call, int64_t rows, int64_t cols,
                              int64_t c0)
 {
@@ -172,8 +172,8 @@ static void run_calls(const tile_run *r, int from, int to)
 
 /* ---- tiles of a task ------------------------------------------------------------------------- */
 
-/* The end of the chunk of columns that begins at c0; it does not cross a stride break of any
- * view. */
+/* The end of the chunk of columns that begins at c0.  If a run (plan.h) is longer than a chunk, no
+ * chunk goes beyond the end of its run. */
 static int64_t chunk_end(const tile_segment *s, int64_t c0, int64_t c1)
 {
     int64_t end = WB__MIN(c0 + s->tile_cols, c1);

@@ -1,5 +1,5 @@
 /* The loops of a tile program, and its views along them.  Dimensions of size 1 are dropped,
- * adjacent dimensions with compatible strides in all views are merged, and loops are joined if the
+ * adjacent dimensions are merged in each view whose strides allow it, and loops are joined if the
  * program allows it.  Next: plan.c. */
 #include "backend/cpu/tile/plan.h"
 

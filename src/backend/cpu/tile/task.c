@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Counts of elements times instructions.  Below SMALL, one thread computes everything; a task has
- * at least GRAIN. */
+/* SMALL and GRAIN are numbers of elements times instructions: below SMALL, one thread computes
+ * everything; a task has at least GRAIN.  CACHE: the bytes that a tile's registers should fit
+ * in. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
       CACHE = 32 * 1024 };
 
@@ -26,7 +27,7 @@ const wb__tile_table *wb__tile_table_here(void)
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;  /* the number of views, including those of iota and draws at the end */
+    int count;  /* the number of views; those of iotas and draws are the last */
     int *pseudo;                        /* per instruction: index of its view at the end */
     bool *used, *is_target;             /* per view */
     int register_size;
@@ -127,8 +128,8 @@ static bool transposed(const tile_segment *s, int count)
     return false;
 }
 
-/* Columns per tile if `run` columns do not fit in `most`: equal chunks of a run, or a few whole
- * runs. */
+/* Columns per tile, at most `most`: as many whole runs as fit, or, if no run fits, equal chunks of
+ * a run. */
 static int64_t chunk(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;

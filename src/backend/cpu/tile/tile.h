@@ -14,13 +14,15 @@
 
 /* ---- compiled for each instruction set ------------------------------------------------------- */
 
-/* WB__TILE: the most elements of four bytes in a tile (half as many of eight).  WB__REGS: types of
- * registers, f32, f64, i32, i64.  WB__REDUCTIONS: sum, max, min, argmax. */
+/* WB__TILE: about the number of elements of a tile; half of it if a register has elements of eight
+ * bytes, and up to twice if a tile must have whole rows.  WB__REGS: the number of register types,
+ * f32, f64, i32, i64.  WB__REDUCTIONS: the number of reductions, sum, max, min, argmax. */
 enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
 /* d[i] = f(a[i], b[i], c[i]).  d may be a, b or c if their elements have the same size. */
 typedef void wb__elementwise_fn(void *d, const void *a, const void *b, const void *c, int64_t n);
-/* Copy rows between a register, `pitch` elements apart, and memory of any strides. */
+/* Copy rows between a register, in which they are `pitch` elements apart, and memory, in which they
+ * have any strides. */
 typedef void wb__load_fn(void *d, int64_t pitch, const void *p, int64_t rows, int64_t cols,
                          int64_t row_stride, int64_t col_stride);
 typedef void wb__store_fn(const void *s, int64_t pitch, void *p, int64_t rows, int64_t cols,
@@ -35,7 +37,8 @@ typedef void wb__reduction_fn(void *d, const void *s, int64_t rows, int64_t cols
 /* Adds v[i] to the reduction acc[i].  argmax: at[i] becomes `now` if v[i] wins. */
 typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int64_t now);
 
-/* Which operands are one number for all elements: v a vector, s a scalar. */
+/* The operands of a function, in order: V is a vector, S is one number for all elements.  `where`
+ * has the forms VVV (WB__VVV), VSV, VVS and VSS. */
 enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE_VVS = WB__SVV,
        WB__WHERE_VSS = WB__SHAPES };
 
@@ -45,10 +48,10 @@ typedef struct {
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
     wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
-    /* to the register kind of the dtype */
+    /* cast[from][dtype]: the result has the register kind of the dtype, and so has a load's */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
-    /* from the register kind of the dtype */
+    /* stores a register of the kind that the dtype is loaded into */
     wb__store_fn *store[WB_DTYPE_COUNT];
     wb__iota_fn *iota[WB__REGS];
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */

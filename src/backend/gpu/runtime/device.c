@@ -1,5 +1,5 @@
-/* Devices: found once, opened at the first use, marked as lost after a fatal error; forked
- * children; drivers' errors as Weber's. */
+/* Devices are found once, opened at the first use, and marked as lost after a fatal error.  A
+ * forked child gets an error.  Errors of drivers are reported as errors of Weber. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -196,7 +196,7 @@ static void sort_devices(list *l)
     }
 }
 
-/* Moves the devices that `word` selects, an index or a kind, from one list to the other. */
+/* Moves the devices that `word` selects, by index or by kind, from one list to the other. */
 static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};

@@ -11,8 +11,8 @@
  * recording costs more than that.  The same applies if a buffer moves of which the kernels access
  * only scattered parts.
  *
- * Recording uses a stream on which nothing runs, so that it does not interfere with other work.
- * Kernels that cannot be recorded are launched one by one, as without a graph. */
+ * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
+ * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -20,8 +20,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* recordings allowed at any time; */
-    SELDOM = 8                  /* afterwards, one recording in this many runs */
+    FREELY = 2 * INSTANCES,     /* this many recordings are made as soon as they are needed */
+    SELDOM = 8                  /* later, at most one recording per this many runs */
 };
 
 typedef struct {
@@ -67,7 +67,7 @@ static int list_used(wb__graph *g)
         const wb__gpu_kernel *k = (const wb__gpu_kernel *)g->s->kernels[i];
         for (int j = 0; j < k->n_used; j++) g->used[k->used[j]] = true;
     }
-    if (g->arena >= 0) g->used[g->arena] = true;    /* the workspace is behind the arena */
+    if (g->arena >= 0) g->used[g->arena] = true;    /* its memory has the workspace */
     return 0;
 }
 
@@ -137,7 +137,8 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
     return false;
 }
 
-/* Records one launch: by value, or the whole table whose first row it is. */
+/* Records one launch.  A launch that is a table's first row records the whole table; its other rows
+ * record nothing. */
 static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
                          uint64_t block, const wb__gpu_addresses *at)
 {
@@ -222,8 +223,8 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* The least recently used instance, among free and stale instances or among all; NULL: all are
- * valid for other addresses. */
+/* The least recently used instance: of all, or of the free and stale ones only.  NULL: there is
+ * none, because every instance is valid for other addresses. */
 static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
@@ -252,7 +253,8 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Allocates own memory for every buffer that moves; false: out of memory. */
+/* Sets g->now to memory of the graph's own, allocated at first, for every input, result and arena
+ * that moves.  false: out of memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
@@ -287,7 +289,8 @@ static bool may_record(const wb__graph *g)
     return g->created < FREELY || g->created * SELDOM < g->runs;
 }
 
-/* *in: the instance for this run; NULL: none.  Returns 0, or an error. */
+/* Chooses the instance for this run, and records it if necessary.  *in NULL: there is none, and the
+ * kernels are launched one by one.  Returns 0, or an error. */
 static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
 {
     locate(g, at);

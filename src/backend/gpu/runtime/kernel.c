@@ -1,6 +1,6 @@
-/* Steps: prepared when a plan is created, by a vendor library or as compiled text, and launched at
- * every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver binds
- * arguments, only those that differ from the previous launch are bound. */
+/* Steps are prepared when a plan is created, by a vendor library or as compiled text, and launched
+ * at every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver
+ * binds arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@ static size_t add_view(char *text, size_t at, size_t capacity, const wb__view *v
     return WB__MIN(at, capacity - 1);
 }
 
-/* "matmul [64,784] f32 [784,10] f32 [64,10] f32" */
+/* Writes a text such as "matmul [64,784] f32 [784,10] f32 [64,10] f32". */
 static void describe(const wb__step *step, char *text, size_t capacity)
 {
     size_t at = (size_t)snprintf(text, capacity, "%s", wb__step_names[step->kind]);
@@ -82,7 +82,7 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
     return NULL;
 }
 
-/* With the device entered.  WB_ERROR_UNSUPPORTED: text must be used. */
+/* With the device entered.  WB_ERROR_UNSUPPORTED: no library executes this step. */
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                            const char **reason)
 {
@@ -155,7 +155,7 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* *kernel: is set on failure too, as far as it was created. */
+/* On failure, *kernel may be an incomplete kernel, which the caller destroys. */
 static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = NULL;

@@ -1,5 +1,5 @@
-/* Memory: handles of the driver's blocks.  Released blocks are kept by size.  The total never
- * exceeds the device's memory or WEBER_MEMORY_LIMIT. */
+/* Memory: each handle is a block of the driver.  Released blocks are kept by size.  Blocks in use
+ * and kept ones together never exceed the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
 
-/* Parses "100M", "1.5GiB", "2GB" or "50%": K, M, G, T and KiB ... are powers of 1,024, KB ...
- * powers of 1,000. */
+/* Parses "100M", "1.5GiB", "2GB" or "50%".  K, M, G, T and KiB, MiB, GiB, TiB are powers of 1,024;
+ * KB, MB, GB, TB are powers of 1,000; a number without a unit is in bytes. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit)
 {
     const char *text = getenv("WEBER_MEMORY_LIMIT");
@@ -92,8 +92,8 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 
 /* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock held and the device entered.  Waits for commands of the compute queue and for
- * uploads that use the block. */
+/* With the lock held and the device entered.  The driver frees a block after the commands of the
+ * compute queue that use it, and this queue waits for uploads into it. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
@@ -170,8 +170,8 @@ static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
     return NULL;
 }
 
-/* Allocates a new block if the limit allows it; NULL without an error: not possible.  *code: the
- * driver's error, if it was called; -1: the host is out of memory. */
+/* Allocates a new block if the limit allows it.  NULL: it does not, the host is out of memory, or
+ * the driver failed.  *code: the driver's error, or 0. */
 static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
@@ -216,7 +216,7 @@ static wb__gpu_memory *allocate(wb__gpu_device *d, size_t size, int k, size_t by
     wb__gpu_memory *m = reuse_block(&d->cache, k, size);
     pthread_mutex_unlock(&d->lock);
     if (!m) m = new_block(d, bytes, &code);
-    /* free the cached blocks of other sizes, and allocate exactly this size */
+    /* free all cached blocks and try again; then try the exact size, which is not rounded up */
     if (!m && is_full(d, code)) {
         d->driver->sync(d, WB__GPU_COMPUTE);
         empty_cache(d);
@@ -241,7 +241,7 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* The free memory is this process's own, unless the driver reports it. */
+/* If the driver does not report the free memory, only this process's memory counts as used. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;
@@ -275,7 +275,8 @@ void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__sha
     s->at = object ? at : 0;
 }
 
-/* Counted in `holders`, like kernels, so that the device stays open while the handle exists. */
+/* The handle is counted in `holders`, like a kernel, so that the device stays open while it
+ * exists. */
 void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__gpu_device *d = base->state;

@@ -1,5 +1,5 @@
 /* Programs: a text is compiled once per device, and its image is kept on disk for the next process.
- * Programs without users are also kept, up to a limit, the most recently used ones. */
+ * Of the programs without users, the most recently used ones are kept in memory. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include "backend/kernel_cache.h"
@@ -26,7 +26,7 @@ static char *whole_text(const char *text, int flags)
 }
 
 /* Loads a program from disk, or compiles and saves it.  0, or an error; WB_ERROR_UNSUPPORTED: other
- * options may work.  If the image on disk is damaged, the text is compiled again. */
+ * options may work.  If the driver rejects the image on disk, the text is compiled again. */
 static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
 {
     const wb__gpu_driver *v = d->driver;

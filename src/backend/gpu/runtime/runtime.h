@@ -27,8 +27,8 @@ typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The memory handle that the engine receives.  Commands of the compute queue and uploads are
- * numbered; memory records the last of each that used it. */
+/* The memory handle that the engine receives.  Commands of the compute queue are numbered, and so
+ * are uploads; memory records the last of each that used it. */
 typedef struct wb__gpu_memory {
     uint64_t at;                /* its address, or the driver's object cast to an integer */
     size_t bytes;
@@ -38,7 +38,7 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
-/* Blocks are rounded up to one of eight sizes per octave.  Released blocks are kept by size
+/* Blocks are rounded up to one of eight sizes per power of two.  Released blocks are kept by size
  * class. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
@@ -96,15 +96,16 @@ struct wb__gpu_device {
     const wb__gpu_driver *driver;
 
     /* Set by the driver's `find`. */
-    char name[128], about[256]; /* name: the manufacturer's; about: for the log */
+    char name[128], about[256]; /* the manufacturer's name; a description for the log */
     const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    char maker[384];  /* identifies the compiler and device: part of the key of a kept image */
+    char maker[384];  /* names compiler and device: part of the key of a program kept on disk */
     wb__gpu_target target;
-    int64_t total, most;        /* bytes: of the device; of the largest block, 0: no own limit */
+    /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
+    int64_t total, most;
     bool staged;                /* transfers go through pinned memory */
     bool keeps_images;          /* compiled images are kept on disk */
     bool graphs;                /* the driver can record commands */
-    bool allocates_in_order;    /* a new block may be used by commands that are issued later */
+    bool allocates_in_order;    /* only commands issued after an allocation may use its block */
 
     bool debug_sync;
     pthread_mutex_t opening;
@@ -137,7 +138,7 @@ struct wb__gpu_device {
 /* Properties of an error code. */
 typedef enum {
     WB__GPU_ERROR_MEMORY = 1,   /* out of memory: reported as WB_ERROR_MEMORY */
-    WB__GPU_ERROR_FULL = 2,     /* an allocation that may succeed after the cache is freed */
+    WB__GPU_ERROR_FULL = 2,     /* an allocation failed that may succeed without the cache */
     WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
@@ -169,13 +170,13 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* status.  load opens the vendor's library.  find fills the list of devices, not opened yet. */
+    /* status.  load opens the vendor's library.  find lists the n devices; none is opened yet. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called after the last device was closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* code: makes the device current; NULL, as leave: not needed */
+    /* code: makes the device current for this thread; enter and leave may be NULL */
     int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
@@ -191,8 +192,8 @@ struct wb__gpu_driver {
     int (*pin)(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes);    /* code */
     void (*unpin)(wb__gpu_device *d, wb__gpu_staging *s);
 
-    /* code: copies between host and device.  wait: returns when the copy is done; otherwise the
-     * host memory is pinned. */
+    /* code: copy between host and device.  With `wait`, they return when the copy is done; without,
+     * at once, and the host memory is pinned. */
     int (*up)(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
@@ -211,17 +212,18 @@ struct wb__gpu_driver {
     /* Whether the event was reached, and the error code of its command; NULL: never called. */
     bool (*done)(void *event, int *ended);
     int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; NULL: not needed */
-    int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: until the queue is empty */
+    int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
-    /* The compiler options.  false: no compiler is usable, and the error is set. */
+    /* Writes the compiler options to try next.  false: none are left, and the error is set. */
     bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
-    /* status: *image is allocated, or NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
+    /* status.  *image: the caller frees it; NULL: none.  WB_ERROR_UNSUPPORTED: try other
+     * options. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: a kernel of a program, and the maximal number of items in its groups. */
+    /* code: finds a kernel of a program, and the largest number of items of its groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
@@ -246,7 +248,7 @@ struct wb__gpu_driver {
 typedef struct wb__gpu_addresses wb__gpu_addresses;
 
 /* A step prepared by a library; the library's own struct begins with it.  Its launch must be
- * recordable: everything else is allocated when the step is prepared, and its only memory is the
+ * recordable, so it allocates nothing on the device: its only memory beside the buffers is the
  * workspace. */
 typedef struct {
     const wb__gpu_hook *library;
@@ -259,7 +261,7 @@ typedef struct {
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
-    /* the library must be usable before any call; NULL: `prepare` checks */
+    /* the library, which is opened before any call; NULL: `prepare` checks whether it is usable */
     wb__gpu_vendor *vendor;
     /* Whether the library supports the step's epilogue, sums or attention (`supports` of
      * wb__backend); or NULL. */
@@ -279,8 +281,8 @@ struct wb__gpu_hook {
  * workspace_at of `workspace`. */
 struct wb__gpu_addresses {
     const uint64_t *address;            /* address of each buffer, for drivers with addresses */
-    void *const *buffers;               /* the memory of each buffer, */
-    const size_t *offsets;  /* and the byte at which the buffer begins; NULL: all at 0 */
+    void *const *buffers;               /* the memory handle of each buffer */
+    const size_t *offsets;  /* the byte of its memory at which each buffer begins; NULL: 0 */
     wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
     uint64_t workspace;
     size_t workspace_at;
@@ -312,8 +314,8 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
- * the driver's message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal error
- * marks the device as lost. */
+ * the driver reports: message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal
+ * error marks the device as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
@@ -352,10 +354,10 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
-/* All with the lock held.  uses: the next command of the compute queue uses this memory, and waits
- * for its upload.  next_event: the address for the next command's event, or NULL if it needs none.
- * issued: the command was put on the compute queue.  mark_now: an event behind all commands, or
- * NULL with the error set. */
+/* With the lock held.  uses: the compute queue's next command will use this memory, and the queue
+ * waits for its upload.  next_event: the address for the next command's event; NULL: it needs none.
+ * issued: the command was put on the compute queue.  mark_now: creates an event after all commands
+ * so far; NULL: the error is set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **event);
@@ -371,7 +373,7 @@ typedef enum { WB__GPU_PLAIN = 0, WB__GPU_F64 = 1, WB__GPU_TABLE = 2 } wb__gpu_f
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
 void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
-/* A kernel of the program, for groups of this size; 0, or an error. */
+/* Finds a kernel of the program for groups of this size.  Returns 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
 /* For a driver: writes the compiler's messages about a text to the log. */
@@ -386,7 +388,7 @@ typedef struct {
     void *function;
     bool changes;               /* the argument struct differs from launch to launch */
     bool set;                   /* the struct has been bound */
-    unsigned char *args, *next; /* the current struct; for bound arguments, the next one */
+    unsigned char *args, *next; /* the struct of the last launch; room for the next one */
     uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
@@ -490,7 +492,7 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    _Atomic bool missing_logged, warned;    /* a warning was logged: not found; no handle */
+    _Atomic bool missing_logged, warned;    /* logged: no library was found; no handle was made */
     int from;
     char reason[600];
 };
@@ -515,8 +517,8 @@ void wb__gpu_vendors_close(wb__gpu_device *d);
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
-/* Reports a failed call of the library: fail as an error; note, while planning, in the log only,
- * because our own kernels replace the library. */
+/* Report a failed call of the library.  fail sets an error, and returns its code.  note, for calls
+ * while planning, only writes to the log, because our own kernels replace the library. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
@@ -529,8 +531,8 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* Splits a step: `bare` is the step without its epilogue (with bare_of_bias: and without its bias),
- * and `rest` applies them in place.  false: there is nothing to split. */
+/* Splits a step.  `bare` lacks the epilogue, and the bias if bare_of_bias is true or the step is a
+ * convolution's input gradient; `rest` applies them in place.  false: there is nothing to split. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
@@ -542,8 +544,8 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
-/* Whether the batch dimensions of a product's three views can be merged into one, with one step per
- * view; steps are set if there are batch dimensions. */
+/* Whether the batch dimensions of a product's three views merge into one of size *batch, with
+ * step[i] in view i, in elements; step is set only if there are batch dimensions. */
 bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
@@ -564,16 +566,17 @@ typedef struct {
     uint32_t groups;
 } wb__gpu_table;
 
-/* A 32-bit word of a number, and the address to which it is written. */
+/* word: the index of a word (32 bits) of a number; at: the index of the block's word that gets
+ * it. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels, in one block of memory.  Behind them is a
- * list of addresses; before each run, a small kernel writes the plan's numbers there. */
+/* The tables of a sequence, in the order of its kernels, in one block of memory.  A list after them
+ * has the words that contain the plan's numbers, which a small kernel writes before each run. */
 typedef struct {
     int n, capacity, n_targets;
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
-    size_t list_at, bytes;      /* offset and size in bytes, in the block */
+    size_t list_at, bytes;      /* in bytes: the list's offset in the block; the block's size */
     wb__gpu_launch words;       /* for wb__gpu_fill, which converts the numbers to words */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
@@ -587,8 +590,8 @@ void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
 /* Writes the contents of the block to host memory, with the addresses of `at`. */
 void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
                          unsigned char *block);
-/* With the lock held.  write: writes the numbers into the block, on the compute queue.  launch:
- * enqueues a table. */
+/* Called with the lock held.  write enqueues the kernel that writes the numbers into the block, on
+ * the compute queue.  launch enqueues a table. */
 int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                          const wb__number *numbers);
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block,

@@ -1,14 +1,15 @@
 /* Converts steps to the form that libraries support.
  *
  * No library adds a bias to an input gradient, for example.  The step is then split: the library
- * executes the rest of the step, and a kernel of ours applies bias and epilogue in place: c =
- * epilogue(c + bias). */
+ * computes c without bias and epilogue, and a kernel of ours applies both in place: c = epilogue(c
+ * + bias). */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
-/* Sorts the dimensions of c by stride, the smallest last, so that adjacent elements stay adjacent;
- * reorders a view that is broadcast to c in the same way. */
+/* Copies `from` to to[0] without dimensions of size 1, sorted by stride, the smallest last, so that
+ * adjacent elements stay adjacent.  Copies `beside`, which is broadcast to `from`, to to[1] with
+ * its dimensions in the same order. */
 static void sort_dims(const wb__view *from, const wb__view *beside, wb__view to[2])
 {
     to[0] = *from;

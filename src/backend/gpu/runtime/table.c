@@ -1,4 +1,5 @@
-/* Tables: launched by a graph instead of kernels whose arguments are passed by value.
+/* Tables: lists of kernel arguments in device memory.  A graph launches a table instead of kernels
+ * whose arguments are passed by value.
  *
  * A graph contains the arguments of its kernels.  Numbers that change from run to run, such as a
  * learning rate or a position in the random stream, must therefore be in device memory.  A fused
@@ -51,7 +52,8 @@ static char *table_text(const wb__gpu_launch *l)
     return text;
 }
 
-/* Writes words into the rows: `list` contains pairs of an address and the index of a word. */
+/* Writes words into the rows: each pair of `list` is the index of the word of the block to write,
+ * and the index of the value. */
 static const char put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
@@ -64,7 +66,8 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* The number of words per launch: even, and one of few sizes, so that few kernels are compiled. */
+/* The number of words that one launch writes: even, and one of three sizes, so that few kernels are
+ * compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;
@@ -80,8 +83,8 @@ static bool uses_workspace(const wb__gpu_launch *l)
     return false;
 }
 
-/* Sets single[i] for launches that are the only launch of their segment: they are independent of
- * all others. */
+/* Sets single[i] for launches of fused kernels without workspace that are the only launch of their
+ * segment: they are independent of all others. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
@@ -99,8 +102,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
            a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
 }
 
-/* Finds the rows of the table that begins with launch `first`; returns their number, 0 if there is
- * none. */
+/* Finds the launches that form a table with launch `first`, and marks them as taken.  Returns their
+ * number; 0: this launch needs no table. */
 static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
     const wb__gpu_launch *l = k->launches[first].launch;
@@ -121,8 +124,8 @@ static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* Drivers load a kernel at its first launch, which is not allowed during recording.  Therefore this
- * launches it once with no rows. */
+/* Launches the table once with no rows, because drivers load a kernel at its first launch, which is
+ * not allowed during recording. */
 static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
@@ -234,7 +237,7 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    /* first half: previous values, initially zero; second half: current values */
+    /* first half: zeros, which wb__gpu_fill copies first; second half: the current values */
     t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
     char *text = wb__printf(put_text, (int)most);

@@ -111,7 +111,8 @@ static uint64_t begin(wb__gpu_device *d)
     return count;
 }
 
-/* Returns 0, or the error of an earlier command that has not been reported yet. */
+/* Records that all commands up to `count` are completed.  Returns 0, or the error of one of them
+ * that has not been reported yet. */
 static int ended(wb__gpu_device *d, uint64_t count)
 {
     pthread_mutex_lock(&d->lock);
@@ -153,7 +154,8 @@ void wb__gpu_drop_events(wb__gpu_device *d)
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* An upload that is older than all events of the ring precedes one of them on the same queue. */
+/* If the upload's event is no longer in the ring, the queue waits for the oldest one there, which
+ * comes after the upload. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
@@ -167,8 +169,8 @@ int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
     return 0;
 }
 
-/* With the lock held: the upload queue waits until no enqueued command uses this memory.  Of the
- * marks behind its last use, the oldest is reached first. */
+/* With the lock held: the upload queue waits until no enqueued command uses this memory.  It waits
+ * for the oldest mark after the last use, which is reached first. */
 static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
 {
     const wb__gpu_mark *behind = NULL;
@@ -182,7 +184,8 @@ static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
     return code ? fail(d, code, "before an upload") : 0;
 }
 
-/* With the lock held: records the commands of the upload queue as one upload into this memory. */
+/* With the lock held: counts the commands just put on the upload queue as one upload into this
+ * memory, and puts an event after them. */
 static int uploaded(wb__gpu_device *d, wb__gpu_memory *m)
 {
     wb__gpu_mark *mark = &d->upload[(d->uploads + 1) % WB__GPU_MARKS];
@@ -338,7 +341,7 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 
 /* ---- downloads ------------------------------------------------------------------------------- */
 
-/* Chooses the queue of a download, which follows all earlier launches: a small download is a
+/* Chooses the queue of a download, and lets it follow all earlier launches.  A small download is a
  * command of the compute queue; a large one runs concurrently with later launches. */
 static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
 {
@@ -441,7 +444,7 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return status;
 }
 
-/* With the lock held: creates an event behind all commands of the compute queue. */
+/* With the lock held: creates an event after all commands of the compute queue so far. */
 static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
@@ -456,7 +459,8 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock held: enqueues the copy behind the event `ready`, followed by an event. */
+/* With the lock held: enqueues the copy, which waits for the event `ready`, and an event after
+ * it. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)
@@ -472,7 +476,7 @@ static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return event_of(d, copied);
 }
 
-/* Records an event on the source behind the last use of `from`; then copies on d's compute queue.
+/* Records an event on the source after the last use of `from`; then copies on d's compute queue.
  * Later commands of the source wait for the copy, since they may overwrite `from`. */
 static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        wb__gpu_memory *from, size_t from_at, size_t bytes)

@@ -1,5 +1,6 @@
-/* Vendor libraries: opened at the first use and never closed, because their threads may still run;
- * a handle per device; and per problem a cached algorithm, or the fact that there is none. */
+/* Vendor libraries are opened at the first use and never closed, because their threads may still
+ * run.  Each device has a handle of the library, and caches the algorithm for each problem, or the
+ * fact that there is none. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <dlfcn.h>
@@ -33,7 +34,8 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
                          message ? message : "no reason given", advice);
 }
 
-/* The rank of a version: the driver's own first, then older versions, then newer ones. */
+/* The index of the file to try at this place: first the files whose major version is not newer than
+ * the driver's, then the others, both in the order of the list. */
 static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
@@ -151,8 +153,8 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 /* ---- handles --------------------------------------------------------------------------------- */
 
 /* Creates a handle.  If a version fails, as one newer than the driver does, the next version is
- * tried, as long as no device has a handle.  A full device is not a reason to try another
- * version. */
+ * tried, as long as no device has a handle.  If memory is exhausted, no other version is tried.
+ * Returns 0, or the first version's status. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
     pthread_mutex_lock(&l->lock);
