@@ -177,7 +177,7 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
                         : read_names(what, text, names, given);
 }
 
-/* The index of the last mention of an option, which is the one that C keeps; -1: it is not given. */
+/* The index of the last mention of an option, which is the one that C keeps; -1: not given. */
 static int find(const wb__given *given, const char *name, int position)
 {
     const size_t length = strlen(name);

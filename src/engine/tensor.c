@@ -358,8 +358,8 @@ wb_tensor *wb_scalar_int(int64_t value)
     const double real = (double)value;
     if (real < 0x1p63 && (int64_t)real == value) return wb_scalar(real);
     return wb__fail_null(WB_ERROR_ARGUMENT,
-                         "scalar: numbers are doubles, which do not hold %lld: make an i64 tensor of "
-                         "it with wb_from", (long long)value);
+                         "scalar: numbers are doubles, which do not hold %lld: make an i64 tensor "
+                         "of it with wb_from", (long long)value);
 }
 
 /* Whether the host's data can become a tensor of n dimensions.  Else the error is set. */
