@@ -2,7 +2,8 @@
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* A tensor of the entry's own block if possible, else of a copy. */
+/* Makes a tensor that takes over the entry's block if it has one, and else gets a copy of the
+ * values. NULL with the error set. */
 static wb_tensor *tensor_of(wb__entry *e)
 {
     void *block;

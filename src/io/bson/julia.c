@@ -167,7 +167,8 @@ wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim)
     return wb__julia_type(r, "Core.Array", 2, both);
 }
 
-/* Vector{UInt8} is a plain BSON binary. */
+/* An array with Weber's dimensions `dims`; `nothing` if Julia lacks the dtype. BSON.jl writes a
+ * Vector{UInt8} as a plain BSON binary. */
 static wb__julia array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims,
                        wb__doc *data)
 {

@@ -20,12 +20,12 @@ typedef enum {
     WB__FIELD_KERNEL,           /* (kw, kh, in, out): the bytes of [out, in, kh, kw] */
     WB__FIELD_FLIPPED,          /* the same, for a convolution that flips it */
     WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in·multiplier, 1, kh, kw] */
-    WB__FIELD_WEIGHT,           /* the same bytes */
+    WB__FIELD_WEIGHT,           /* an array with the same bytes */
     WB__FIELD_SCALE,            /* the same bytes, or nothing */
     WB__FIELD_SHIFT,
     WB__FIELD_STATISTIC,
     WB__FIELD_BIAS,             /* a vector, or false: .no_bias */
-    WB__FIELD_AFFINE,           /* a Diagonal or Scale that has the children */
+    WB__FIELD_AFFINE,           /* a Diagonal or Scale, whose arrays are the layer's children */
     WB__FIELD_LAYER,            /* a layer */
     WB__FIELD_CONNECTION,
     WB__FIELD_LAYERS,           /* a tuple or named tuple of layers */
@@ -41,7 +41,7 @@ typedef enum {
     WB__FIELD_PAIR,             /* (w, h): {h, w}, at least 1 */
     WB__FIELD_COUNTS,           /* the same, at least 0 */
     WB__FIELD_PAD,              /* (left, right, top, bottom): {top, bottom, left, right} */
-    WB__FIELD_PLACES,           /* (1, 1) */
+    WB__FIELD_PLACES,           /* must be (1, 1) */
     WB__FIELD_SIZES,            /* reversed */
     WB__FIELD_AXES,             /* counted from 1 in reversed order */
     WB__FIELD_DROPOUT,          /* a Dropout: its probability */
@@ -68,7 +68,8 @@ typedef struct {
     /* Weber's layer; for a type with a cell first, the cell; NULL: none */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
-    /* parameters of the type: field names (their types) and values */
+    /* parameters of the type, with blanks between: a field name (for the type of that field) or a
+     * value; NULL: unknown */
     const char *parameters;
     int n;
     wb__flux_field fields[WB__FLUX_FIELDS];
@@ -104,7 +105,8 @@ typedef struct {
 /* Each list ends with a row without path. */
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
-/* Finds Weber's name, for n arrays and a version; NULL: the version has no such function. */
+/* Finds the row of Weber's name; n is the number of arrays that a connection joins. NULL: that
+ * version of Flux has no such function. */
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
 /* Finds Julia's name without its module, such as "σ"; NULL: not in the list. */

@@ -33,7 +33,7 @@ typedef struct {
     wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
-    int64_t bytes;                      /* of the values, in a list or layer of all arrays */
+    int64_t bytes;                      /* of the values; for a list or layer, of all its arrays */
 } wb__flux_row;
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 

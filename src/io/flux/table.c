@@ -1,6 +1,6 @@
-/* All arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in structs, and
- * in NamedTuples or dictionaries with the same field names (Flux.state), which are recognised by
- * the combination of names. */
+/* Lists all arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in
+ * structs, and in NamedTuples or dictionaries with the same field names (Flux.state), which are
+ * recognised by the combination of names. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 

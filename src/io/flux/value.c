@@ -124,7 +124,8 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number that BSON lacks, which is a struct with the number's bytes. */
+/* Reads a number of a type that BSON lacks, which is a struct with the number's bytes. False: v is
+ * no such number. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
