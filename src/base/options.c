@@ -37,7 +37,8 @@ static const char *literal_end(const char *at)
     return at;
 }
 
-/* The next comma outside brackets and literals, or the end of the text or of a bracket. */
+/* Returns the next comma outside brackets and literals, the brace that closes the list around `at`,
+ * or the end of the text. */
 static const char *argument_end(const char *at)
 {
     int depth = 0;
@@ -107,7 +108,7 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
     if (!wb__read_struct(what, to, capacity, from)) return false;
     head *h = to;
     const char *text = h->given;
-    h->given = NULL;                                /* the program's memory */
+    h->given = NULL;                                /* points to memory of the program */
     if (!text) return true;
     given->known = true;
     given->all = !strcmp(text, WB_ALL_);

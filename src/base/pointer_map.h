@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* All zero: empty. */
+/* A map with all fields zero is empty. */
 typedef struct {
     const void **keys;
     void **values;

@@ -11,7 +11,8 @@ enum { WB__TOML_MOST_BYTES = 256 << 10 };
 
 typedef struct wb__toml wb__toml;
 
-/* The text must outlive the result.  At most 256 KiB. */
+/* Parses and checks a text of at most 256 KiB, which must outlive the result; `file` is its name
+ * for messages.  NULL with the error set. */
 wb__toml *wb__toml_parse(const char *file, const char *text, size_t bytes);
 void wb__toml_free(wb__toml *t);                        /* accepts NULL */
 

@@ -12,7 +12,7 @@
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
 
-/* Escapes control characters, because messages quote text from files. */
+/* Prints control characters as escapes, because messages quote text from files. */
 int wb__cli_print_error(void)
 {
     wb__text t = {0};

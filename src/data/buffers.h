@@ -31,12 +31,13 @@ void wb__buffer_pool_close(wb__buffer_pool *s);
 wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s);
 /* Gives a buffer back to its pool, from any thread; NULL is allowed. */
 void wb__buffer_give(wb__batch_buffer *buffer);
-/* For wb_borrow: the call of the last holder gives the buffer back. */
+/* The release function for wb_borrow: the call for the last tensor that uses the buffer gives it
+ * back. */
 void wb__buffer_release(void *data, void *buffer);
 
 /* The lock of all prefetchers and pools. It is taken only a few times for each batch. Since it is
- * one lock, it can be held during fork: a child finds it free and its data consistent. Conditions
- * are waited for with the mutex. */
+ * one lock, it can be held during fork, so that a child finds it free and its data consistent. The
+ * mutex itself is for pthread_cond_wait only. */
 extern pthread_mutex_t wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);

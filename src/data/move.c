@@ -11,7 +11,8 @@ const wb_device *wb__dataset_device(void *dataset)
     return wb__dataset_root(dataset)->device;
 }
 
-/* 1: the arrays must be moved or converted; 0: neither; -1: the device lacks a dtype. */
+/* Returns 1 if the arrays must be moved or converted, 0 if neither, and -1 with the error set if
+ * the device lacks a dtype. */
 static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;

@@ -50,8 +50,8 @@ bool wb__prefetcher_prepares(const wb__prefetcher *f);
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
 void wb__prefetched_drop(wb__prefetched *fetched);
 
-/* Creates the batch's tensors in the current scope, and uses the prefetched batch up. 0, or its
- * error. */
+/* Creates the batch's tensors in the current scope; *fetched must not be used afterwards. Returns
+ * 0 or an error code, which may be that of the prefetched batch. */
 int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

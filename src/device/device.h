@@ -22,7 +22,7 @@ typedef struct {
     char path[PATH_MAX];                /* the file that was read, or "" */
 } wb__preference;
 
-/* Call with the registry's lock held. */
+/* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
 /* For tests: resets the selection to the state at the start of the process. The preference is read
  * again and messages are logged again; loaded backends stay loaded. */

@@ -41,7 +41,7 @@ bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */
 const char *wb__row_reason(int row);
-/* "CUDA: ", or "" if `reason` begins with the name. */
+/* What is printed before a reason: "CUDA: ", or "" if the reason begins with the name. */
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 

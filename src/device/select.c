@@ -12,8 +12,8 @@
 /* Guarded by the registry's lock. */
 static const wb_device *remembered;     /* the result of wb_gpu_device */
 static struct {
-    bool not_allowed, not_loaded, not_functional;       /* of the preference */
-    bool nothing_loaded, nothing_works;                 /* of wb_gpu */
+    bool not_allowed, not_loaded, not_functional;       /* logged about the preference */
+    bool nothing_loaded, nothing_works;                 /* logged by wb_gpu */
 } logged;
 
 void wb__selection_forget_device(void) { remembered = NULL; }

@@ -116,7 +116,7 @@ wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_la
 /* A new variable with the initialiser's values, evaluated. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
-/* The same, [n] and frozen: not trained. */
+/* The same for a vector [n] that is frozen, so that no update changes it. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
 /* Limits the bytes of all parameters that this thread creates from this call on; negative: no
@@ -134,8 +134,8 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 bool wb__one_input(const wb_layer *l, int n);
 
 
-/* Whether the layer acts as in training. *automatic: test mode, only because the mode is automatic
- * and the call is outside wb_withgradient. */
+/* Whether the layer acts as in training. Sets *automatic if it does not only because its mode is
+ * automatic and the call is outside wb_withgradient. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
 /* Activations that have names in files and are composed of other operations (activations.c). */

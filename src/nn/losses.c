@@ -59,7 +59,8 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
-/* With q = min(e, d), both branches of the Huber loss are q (e - q/2), and so are their slopes. */
+/* With e = |yhat - y| and q = min(e, delta), both branches of the Huber loss are q (e - q/2), and
+ * so are their slopes. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;

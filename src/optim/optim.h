@@ -42,12 +42,13 @@ struct wb_rule {
 };
 
 typedef struct {
-    /* of its first place in the model; owned by that wb__parameter_path */
+    /* the parameter's first path in the model; owned by that wb__parameter_path */
     const char *path;
     int ndim;
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
-    /* of all parts in order; in mixed precision, behind them the f32 master (references) */
+    /* the moments of all parts in order; in mixed precision, behind them the f32 master
+     * (references) */
     wb_tensor **moments;
     int64_t steps;
     int64_t unsure;                     /* steps whose writes are pending; part of `steps` */
@@ -122,8 +123,8 @@ typedef struct {
 } wb__scaling_step;
 /* Adds the number of elements of g that are not finite to `sum`; NULL is 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* bad[i]: the wb__scaling_count of slot i, or NULL if it has no gradient. At least one is not
- * NULL. */
+/* Fills *step for an update. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has no
+ * gradient; at least one is not NULL. False: failed, with the error set. */
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 

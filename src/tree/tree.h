@@ -48,7 +48,8 @@ struct wb_tree {
     void *opaque;
 };
 
-/* Allocates n empty children; releases all children. */
+/* wb__branch_init allocates n empty children; false: out of memory. wb__branch_clear releases all
+ * children. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
 /* Sets child i, with a reference to the object. wb__branch_put borrows the name, which must outlive
