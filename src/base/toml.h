@@ -19,7 +19,8 @@ void wb__toml_free(wb__toml *t);                        /* accepts NULL */
 typedef enum { WB__TOML_ABSENT, WB__TOML_STRING, WB__TOML_OTHER, WB__TOML_TABLE } wb__toml_kind;
 
 /* Finds `key` in the table `table` of the root.  Sets *at to the characters of a string, without
- * quotes and escapes, or to the text of another value.  They are not ended by a zero. */
+ * quotes and escapes, or to the text of another value, and *bytes to their number; no zero ends
+ * them.  If the key is absent, or a table that is not in braces, *at is NULL. */
 wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key,
                            const char **at, size_t *bytes);
 

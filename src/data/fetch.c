@@ -74,7 +74,8 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
                     c.code);
 }
 
-/* Replaces indices of d's observations by indices of the root's; returns the root. */
+/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
+ * root. */
 static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) {

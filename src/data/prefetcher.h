@@ -46,7 +46,8 @@ void wb__prefetcher_stop(wb__prefetcher *f);
 /* Whether this thread is preparing a batch of f: then the caller is a map or a collate function. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
-/* The next batch; the caller checks that there is one. */
+/* Returns the next batch, and waits for it or prepares it if it is not ready. The caller checks
+ * that there is one. */
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
 void wb__prefetched_drop(wb__prefetched *fetched);
 

@@ -110,7 +110,8 @@ static const wb_device *gpu(void)
     return remembered;
 }
 
-/* The error of a missing GPU, with a line for each backend. */
+/* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
+ * NULL. */
 static void *no_gpu(void)
 {
     char text[WB__REASON_BYTES];

@@ -110,7 +110,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers);
 /* The layer inside wb_named, or l itself. *name is the name given by wb_named, or NULL; `name` may
  * be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* The tree "layers" of a container; see container.c. */
+/* Makes the tree "layers" of a container; see container.c. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
 /* A new variable with the initialiser's values, evaluated. */

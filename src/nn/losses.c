@@ -27,7 +27,7 @@ static wb_tensor *mean_of_all(wb_tensor *x)
     return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* -sum(x) / rows; the rows are all axes but the last. */
+/* Returns -sum(x) / rows, where rows is the product of all dimensions but the last. */
 static wb_tensor *minus_mean_of_rows(wb_tensor *x)
 {
     if (!x) return NULL;

@@ -36,7 +36,7 @@ typedef struct {
     wb_tensor **narrow;                 /* w->x[0 .. n_narrow) converted to dtype */
 } narrowing;
 
-/* Parameters that must be converted go to the front of w->x. */
+/* Adds a parameter to w->x; those that must be converted go to the front. */
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -164,7 +164,8 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
     return good;
 }
 
-/* The wb_where comes first: the counting runs before it, and the rest of the rule is one kernel. */
+/* wb_where comes before the product: it needs the result of the counting, and with all that follows
+ * in the rule it is one kernel. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

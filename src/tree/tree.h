@@ -69,7 +69,8 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
-/* A tree of n empty children that owns its names; set them with wb__branch_put_copy. */
+/* Makes a tree with n empty children, which are set with wb__branch_put_copy; it owns their
+ * names. */
 wb_tree *wb__tree_new(int n);
 
 /* The child at a path, which must not be ""; NULL with the error set: none. *of, if `of` is not

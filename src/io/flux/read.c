@@ -259,7 +259,8 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 
-/* The connection of a layer. If it is unknown, the whole layer is an unknown part. */
+/* Returns the connection of a layer. NULL: failed, or the connection is unknown; then a reason is
+ * set, and the whole layer is an unknown part. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");

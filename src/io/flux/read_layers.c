@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An array that will be a child of a layer. */
+/* An array of the file that becomes a child of a layer. */
 typedef struct {
     const char *child;
     wb__flux_field_kind kind;

@@ -34,7 +34,7 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* The only value of its type, such as a function. */
+/* Writes the only value of the type `path`, such as a function; in a state, the empty tuple. */
 static wb__julia only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : empty(s);
@@ -83,7 +83,7 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
     return only(s, row->path);
 }
 
-/* A broadcast of f: an elementwise function as a layer. */
+/* Writes an elementwise function as a layer: its broadcast over arrays. */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
