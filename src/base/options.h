@@ -56,7 +56,7 @@ static inline void wb__sizes_take(wb_ints list, const int64_t **passed)
     *passed = NULL;
 }
 
-/* The number that an option means: 0 means the default, WB__ZERO means 0. */
+/* Returns the number that a value of an option means: 0 means the default, WB__ZERO means 0. */
 static inline double wb__real(double value, double by_default)
 {
     return value == 0 ? by_default : value == WB__ZERO ? 0 : value;

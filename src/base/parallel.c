@@ -39,7 +39,7 @@ static int from_environment(const char *name)
 }
 
 #ifdef __linux__
-/* The quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
+/* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
 static int quota_of(const char *folder)
 {
     char path[PATH_MAX + 32];
@@ -66,7 +66,8 @@ static int quota_of(const char *folder)
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
-/* The smallest quota of this process's cgroup and its parents, in processors; 0: no limit. */
+/* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
+ * limit. */
 static int quota(void)
 {
     int least = 0;

@@ -5,7 +5,7 @@
 #include "base/toml.h"
 
 typedef enum {
-    WB__AT_STRING, WB__AT_VALUE,        /* WB__AT_VALUE: of another type: number, date, array */
+    WB__AT_STRING, WB__AT_VALUE,        /* a string; a number, boolean, date or array */
     WB__AT_INLINE,                      /* { ... }: cannot be extended */
     WB__AT_IMPLICIT,                    /* only named by [this.other] */
     WB__AT_HEADER,                      /* [this] */

@@ -33,7 +33,7 @@ int wb__cli_probe(const char *backend);
 /* The result of a probing process, or how the process ended. */
 typedef struct {
     bool answered, loaded, works;
-    char state[64];                     /* "works" */
+    char state[64];                     /* such as "works", "crashed (...)" */
     char *devices, *libraries, *reason; /* a line for each item; allocated; NULL: none */
 } wb__probe;
 /* Starts the program `self` as a probing process and reads its result into *p, for at most

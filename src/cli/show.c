@@ -159,7 +159,7 @@ static void add_json(wb__text *t, const wb__json *value)
     else wb__text_add(t, wb__json_is(value, WB__JSON_FALSE) ? "no" : "?");
 }
 
-/* A part of the rule, such as Adam(eta = 0.001, ...). */
+/* Adds a part of the rule, such as "Adam(eta = 0.001, ...)". */
 static void add_rule(wb__text *t, const wb__json *part)
 {
     const wb__json *value;

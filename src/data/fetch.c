@@ -252,7 +252,7 @@ void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
         uint64_t step = (uint64_t)(n - 1 - i), range = (uint64_t)i + 1;
         if (step % 2 == 0) wb__philox_block(key, epoch << 32 | step / 2, words);
         const uint32_t *w = words + 2 * (step % 2);
-        /* j = 64 random bits times range, shifted right by 64: uniform to 2^-32. */
+        /* j is (64 random bits · range) >> 64, which is uniform in [0, range) to 2^-32. */
         uint64_t j = ((uint64_t)w[0] * range + ((uint64_t)w[1] * range >> 32)) >> 32;
         uint32_t other = order[j];
         order[j] = order[i];

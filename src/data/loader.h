@@ -1,4 +1,5 @@
-/* The position of a loader in its epochs, for checkpoints. weber/data.h documents loaders. */
+/* Saves and restores the position of a loader in its epochs, for checkpoints. weber/data.h
+ * documents loaders. */
 #ifndef WB__LOADER_H
 #define WB__LOADER_H
 

@@ -167,7 +167,7 @@ static const char *check_shape(incoming *in)
     return in->size && !t->data ? "no data" : NULL;
 }
 
-/* The device of a loaded backend with DLPack's kind and ordinal; NULL: none. */
+/* Returns the device of a loaded backend that has DLPack's kind and ordinal; NULL: none. */
 static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;

@@ -15,7 +15,7 @@ typedef struct {
     char type[16];                      /* the file's word: "F32", "<f4", "Float32" */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
-    int64_t begin, bytes;               /* offset (if known) and size of the values in a file */
+    int64_t begin, bytes;               /* offset in the file, if known, and size of the values */
     const void *data;                   /* values, row-major, maybe unaligned; NULL: not read */
     wb__flip flip;                      /* of a kernel; WB__FLIP_UNKNOWN for other tensors */
     /* the values are a matrix in column-major order; wb__entry_values (model/load_state.h) returns

@@ -1,4 +1,4 @@
-/* wb_load_tensors: the tensors of a file as a tree of one level. */
+/* wb_load_tensors, which loads the tensors of a file as a tree of one level. */
 #include "io/borrow.h"
 #include "io/formats.h"
 

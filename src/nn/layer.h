@@ -61,7 +61,7 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    /* data of the kind, such as the cell kind of a recurrent layer */
+    /* more data of the type, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
     const wb__torch_kind *torch;        /* NULL: the names in PyTorch are the same */
 } wb__layer_type;
@@ -113,7 +113,7 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
 /* Makes the tree "layers" of a container; see container.c. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
-/* A new variable with the initialiser's values, evaluated. */
+/* Makes an evaluated variable with the initialiser's values. NULL with the error set. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
 /* The same for a vector [n] that is frozen, so that no update changes it. */

@@ -36,7 +36,7 @@ static wb_tensor *minus_mean_of_rows(wb_tensor *x)
     return wb_mul(wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false), wb_scalar(-1 / rows));
 }
 
-/* Machine epsilon: the distance from 1 to the next number of the dtype. */
+/* Returns the machine epsilon of x's dtype: the distance from 1 to the next number. */
 static wb_tensor *epsilon(const wb_tensor *x)
 {
     switch (x->dtype) {

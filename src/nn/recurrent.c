@@ -12,8 +12,8 @@
     X(wb_Recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Children. After them: bias_hidden with .hidden_bias, then the initial states with
- * .initial_state. */
+/* Indices of the children. At MORE are bias_hidden, with .hidden_bias, and then the initial states,
+ * with .initial_state. */
 enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 

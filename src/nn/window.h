@@ -12,7 +12,8 @@ bool wb__pair(const char *what, const wb__given *given, const char *option, int 
               int64_t *list, int64_t by_default);
 /* Reads a padding as wb__sliding_pad does, and checks that no number is negative. */
 bool wb__pad(const char *what, const wb__given *given, int64_t *list);
-/* The padding {top, bottom, left, right} of a Conv, a ConvTranspose or a pool, .same included. */
+/* Writes the padding {top, bottom, left, right} of a Conv, a ConvTranspose or a pool to `out`; with
+ * .same it is computed. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *out);
 
 void wb__print_pair(const char *label, const int64_t *pair, int64_t unless, wb__text *t);

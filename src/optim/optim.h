@@ -112,7 +112,7 @@ void wb__opt_undo_failed(wb_opt_state *s);
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* A new f32 variable with the parameter's value; the caller owns a reference. */
+/* Makes an f32 variable with the parameter's value; the caller owns a reference. */
 wb_tensor *wb__mixed_master(wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
@@ -128,7 +128,7 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 
-/* Element `slot` of a tensor [slots], as a scalar. */
+/* Returns element `slot` of a tensor [slots], as a scalar. */
 wb_tensor *wb__scaling_number(wb_tensor *numbers, int slot);
 /* move.c: wb_to and wb_device_of of a state. */
 void *wb__opt_to(void *state, const wb_device *d, wb_dtype dtype);

@@ -24,7 +24,7 @@ enum {
 };
 
 typedef struct {
-    const uint8_t *at;      /* a document, with its length; or the contents of a string or binary */
+    const uint8_t *at;      /* the bytes of a document, or the contents of a string or binary */
     uint32_t bytes;
     uint8_t kind;
     union { double real; int64_t integer; };    /* integers of both widths, and bool */

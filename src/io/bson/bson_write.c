@@ -1,4 +1,4 @@
-/* BSON values: allocated in an arena, and streamed. */
+/* Makes BSON values in an arena, and writes them as a stream. */
 #include "io/bson/bson_write.h"
 
 #include "engine/tensor.h"

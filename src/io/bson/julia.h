@@ -32,11 +32,11 @@ wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
 wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order);
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x);
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims);
-/* A reference to entry i of "_backrefs", from 0. */
+/* Makes a reference to entry i of "_backrefs"; the first is 0. */
 wb__doc *wb__julia_reference(wb__doc_arena *r, int64_t i);
 
-/* A struct of a type from wb__julia_type. wb__julia_singleton: the only value of a type without
- * fields, such as a function. */
+/* wb__julia_struct makes a struct of a type from wb__julia_type. wb__julia_singleton makes the only
+ * value of a type without fields, such as a function. */
 wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields);
 wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path);
 

@@ -14,10 +14,10 @@ enum { WB__FLUX_FIELDS = 12 };
 typedef enum {
     WB__FIELD_NONE,             /* neither child nor option */
     WB__FIELD_TANH,             /* a function; tanh becomes NULL */
-    WB__FIELD_FIRST_FUNCTION,   /* a function, written before the arrays; identity: NULL */
+    WB__FIELD_FIRST_FUNCTION,   /* a function, written before the arrays; NULL is identity */
     /* children */
     WB__FIELD_MATRIX,           /* (out, in): column-major [out, in] */
-    WB__FIELD_KERNEL,           /* (kw, kh, in, out): the bytes of [out, in, kh, kw] */
+    WB__FIELD_KERNEL,           /* (kw, kh, in, out), the same bytes as [out, in, kh, kw] */
     WB__FIELD_FLIPPED,          /* the same, for a convolution that flips it */
     WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in·multiplier, 1, kh, kw] */
     WB__FIELD_WEIGHT,           /* an array with the same bytes */
@@ -65,7 +65,7 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
-    /* Weber's layer; for a type with a cell first, the cell; NULL: none */
+    /* Weber's layer; for a type whose first field is a cell, the layer of the cell; NULL: none */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
     /* parameters of the type, with blanks between: a field name (for the type of that field) or a
@@ -96,7 +96,8 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
 /* A function of Julia and its name in Weber, for reading and writing. */
 typedef struct {
-    const char *path, *weber;            /* "Flux.NNlib.#σ", "sigmoid"; aliases: without a module */
+    const char *path, *weber;            /* "Flux.NNlib.#σ" (an alias is "#silu") and
+                                         * "sigmoid" */
     bool elements;                      /* elementwise: Julia broadcasts it over arrays */
     bool pairs;                         /* a connection of exactly two arrays */
     int since;                          /* first version that has it */

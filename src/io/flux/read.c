@@ -1,4 +1,4 @@
-/* Reading Flux's models: containers, unknown parts, files. */
+/* Reads Flux's models: containers, unknown parts, files. */
 #include "io/flux/read.h"
 
 #include "io/flux/flux.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Versions in which Flux changed, as minor*100 + patch. */
+/* The versions of Flux, as minor*100 + patch, in which what is written here changed. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
     NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
@@ -290,7 +290,8 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-/* A parameter of the struct's type, by its word in fields.c: the type of a field, or a value. */
+/* Returns a parameter of the struct's type by its word in fields.c: the type of the field with that
+ * name, or a value. */
 static wb__doc *parameter(const record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;

@@ -49,7 +49,7 @@ static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* "Flux.Dense" from ["Main", "Flux", "Dense"]. */
+/* Joins a list of names: ["Main", "Flux", "Dense"] becomes "Flux.Dense". */
 static void join_names(wb__bson_file *f, wb__bson list, char *out)
 {
     int n = wb__bson_count(f, list), i = 0;
@@ -64,7 +64,8 @@ static void join_names(wb__bson_file *f, wb__bson list, char *out)
     }
 }
 
-/* The name of a closure: the first symbol of the TypeName that describes its type. */
+/* Writes the name of a closure to `out`: the first symbol of the TypeName that describes its
+ * type. */
 static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
@@ -109,7 +110,7 @@ typedef struct {
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
 } element;
 
-/* A type of numbers or of elements of arrays; NULL: another type. */
+/* Returns the row of a type of numbers or of elements of arrays; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {

@@ -92,8 +92,8 @@ const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
  * than `most`, or other values. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* The type for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu",
- * "Main.Controller". */
+/* Writes the type of v, for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function
+ * NNlib.relu", "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
 /* Sets the error for an array in GPU memory, and returns its code. */

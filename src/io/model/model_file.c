@@ -1,4 +1,4 @@
-/* Models in files: wb_save, wb_load, wb_load_state. */
+/* Saves and loads models: wb_save, wb_load, wb_load_state. */
 #include "io/model/model_file.h"
 
 #include "io/flux/flux.h"

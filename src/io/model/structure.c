@@ -1,4 +1,4 @@
-/* Structures of models as JSON: writing and reading. */
+/* Writes and reads structures of models as JSON. */
 #include "io/model/structure.h"
 
 #include "base/options.h"

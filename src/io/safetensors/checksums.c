@@ -43,7 +43,7 @@ static size_t digits_at(const char *header, size_t length, size_t *digits)
     return at;
 }
 
-/* The checksum of the header with zeros in place of the digits. */
+/* Returns the checksum of the header with zeros in place of the digits. */
 static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
