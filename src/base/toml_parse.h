@@ -21,7 +21,7 @@ typedef struct {
     int parent;                         /* index in `nodes`; -1: inside an array, so no name finds
                                            it */
     int next;                           /* next node of its hash list; 0: none */
-    int last;                           /* of WB__AT_TABLES: the latest table */
+    int last;                           /* of WB__AT_TABLES: its latest table */
     int key_at, at, end;                /* begin of the whole key; begin and end of the value */
     int insert_at;                      /* position after its last line */
 } wb__toml_node;

@@ -46,7 +46,8 @@ static inline bool wb__dataset_on_host(const wb_dataset *d)
     return wb__dataset_root(d)->device == &wb__cpu;
 }
 
-/* A view or map over `under`, in the current scope. The caller sets the fields of its kind. */
+/* Makes a view or map over `under`, in the current scope. The caller sets the fields of its
+ * kind. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
 
 /* move.c: wb_to and wb_device_of of a dataset. */
@@ -59,7 +60,7 @@ const wb_device *wb__dataset_device(void *dataset);
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
                      bool parallel);
 
-/* wb__dataset_fill on the device of the arrays: a batch of tensors in the current scope.
+/* Does the same on the device of the arrays: makes a batch of tensors in the current scope.
  * Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
  * Replaces `index` too. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);

@@ -17,7 +17,7 @@ typedef struct {
     const char *message;
 } wb__prefetched;
 
-/* The target of batches. device NULL: they stay on the dataset's device. Floating fields are
+/* The target of batches. If `device` is NULL they stay on the dataset's device. Floating fields are
  * converted to `dtype`; with WB_DTYPE_DEFAULT they keep their dtype, except that `narrow` converts
  * f64 to f32. */
 typedef struct { const wb_device *device; wb_dtype dtype; bool narrow; } wb__target;

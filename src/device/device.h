@@ -6,7 +6,8 @@
 
 #include <limits.h>
 
-/* The device that wb_gpu moves to. NULL: objects are not moved; the reason has been logged once. */
+/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, and the reason has
+ * been logged once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Forgets the device that wb_gpu_device remembers, since devices do not outlive wb_shutdown. */

@@ -25,10 +25,10 @@ extern const wb__row wb__rows[WB__ROWS];
 void wb__registry_lock(void);
 void wb__registry_unlock(void);
 
-/* The row of a backend's name; -1 without an error: none. A deprecated name is accepted and logged
- * once. */
+/* Returns the row of a backend's name; -1 without an error: none. A deprecated name is accepted
+ * and logged once. */
 int wb__row_find(const char *name);
-/* The row of a name; -1 with an error that lists the names. wb__row_exact does not accept
+/* Returns the row of a name; -1 with an error that lists the names. wb__row_exact does not accept
  * deprecated names. */
 int wb__row_named(const char *name);
 int wb__row_exact(const char *name);

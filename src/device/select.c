@@ -38,7 +38,8 @@ static const wb_device *first_of(int row) { return wb__row_devices(row).device[0
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* The first device of the preferred backend; NULL: none. `once`: problems are logged only once. */
+/* Returns the first device of the preferred backend; NULL: none. With `once`, problems are logged
+ * only once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return NULL;
@@ -97,8 +98,8 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* NULL: there is no GPU, or the CPU is preferred. Only a GPU is remembered, so that a backend that
- * is loaded later is found. */
+/* Returns the device of wb_gpu; NULL: there is no GPU, or the CPU is preferred. Only a GPU is
+ * remembered, so that a backend that is loaded later is found. */
 static const wb_device *gpu(void)
 {
     if (remembered) return remembered;

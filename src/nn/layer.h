@@ -86,12 +86,13 @@ struct wb_layer {
 };
 
 
-/* The type with this name; NULL: none. */
+/* Returns the layer type with this name; NULL: none. */
 const wb__layer_type *wb__layer_type_named(const char *name);
-/* The address of an option in an options struct of this type; NULL: no option has this name. */
+/* Returns the address of an option in `options`, a struct of this type; NULL: no option has this
+ * name. */
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
 
-/* A layer in the current scope with a copy of the options and n_children empty children. */
+/* Makes a layer in the current scope with a copy of the options and n_children empty children. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
 /* Makes `object` child i. `name` must be a constant string. If object is NULL or the tree becomes
  * too deep, frees the layer and returns false. */
@@ -102,13 +103,13 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
                              wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
-/* The name of a container's connection, "function" if it has no name; NULL: l has no connection. */
+/* Returns the name of a container's connection, "function" if it has no name; NULL: l has none. */
 const char *wb__layer_connection(const wb_layer *l);
-/* The inner layers of a container with their names: returns their count and sets *layers. 0: not a
- * container. */
+/* Sets *layers to the inner layers of a container with their names, and returns their number; 0: l
+ * is not a container. */
 int wb__container_layers(const wb_layer *l, wb__child **layers);
-/* The layer inside wb_named, or l itself. *name is the name given by wb_named, or NULL; `name` may
- * be NULL. */
+/* Returns the layer inside wb_named, or l itself. Sets *name, unless `name` is NULL, to the name
+ * given by wb_named, or to NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
 /* Makes the tree "layers" of a container; see container.c. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);

@@ -80,7 +80,8 @@ struct wb_opt_state {
 /* The fields of wb_Rule_options, for wb_adjust, printing and files. */
 typedef struct {
     const char *name, *option;
-    int position;               /* of the option among those given without a name; -1: none */
+    int position;               /* index of the option if it is given without a
+                                 * name; -1: it needs its name */
     size_t offset;
 } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];

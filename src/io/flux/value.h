@@ -32,8 +32,8 @@ typedef struct {
     bool whole;                 /* a number that is an integer */
     const void *at;             /* address in the file; equal for all references to one object */
     wb__bson items;             /* fields, elements, text, or an array's bytes */
-    wb__bson type;              /* of a struct, of an array's elements */
-    wb__bson size;              /* of an array */
+    wb__bson type;              /* the type of a struct, or of an array's elements */
+    wb__bson size;              /* the sizes of an array */
     double real;
     int64_t integer;            /* also bools */
     /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". Without Main if a package

@@ -22,8 +22,8 @@ typedef struct {
     wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: misfit reported */
     wb__pointer_map convolutions;       /* kernel -> whether its layer flips it, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
-    int absent;                         /* those of them whose name is not in the file */
-    wb__text list;                      /* of misfits */
+    int absent;                         /* how many of these have a name that is not in the file */
+    wb__text list;                      /* the lines of the error, one for each misfit */
     int n_wrong, n_listed;
 } matching;
 

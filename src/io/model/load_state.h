@@ -6,7 +6,7 @@
 #include "tree/tree.h"
 
 typedef struct {
-    const char *path;           /* of the file, for messages */
+    const char *path;           /* the path of the file, for messages */
     const char *prefix;         /* the prefix of names in the file; NULL: none */
     wb_names names;
     bool lenient, check_only;

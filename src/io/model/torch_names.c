@@ -48,7 +48,7 @@ static const wb__torch_kind *kind_of(const wb_layer *l)
     return l && l->type->torch ? l->type->torch : &same_names;
 }
 
-/* The row for a child that has another name in PyTorch; NULL: it has the same name. */
+/* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
 static const wb__torch_child *torch_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = kind_of(l);

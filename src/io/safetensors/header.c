@@ -25,7 +25,7 @@ typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
 static const known_dtype dtypes[] = {DTYPES(ROW)};
 #undef ROW
 
-/* The row of a dtype by its name; NULL: the format has no dtype of that name. */
+/* Returns the row of a dtype by its name; NULL: the format has no dtype of that name. */
 static const known_dtype *dtype_named(const char *name)
 {
     for (size_t i = 0; i < WB__COUNT(dtypes); i++)
