@@ -60,8 +60,8 @@ const wb_device *wb__dataset_device(void *dataset);
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
                      bool parallel);
 
-/* Gathers n observations on the device of the arrays: makes a batch of tensors in the current scope.
- * Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
+/* Gathers n observations on the device of the arrays: makes a batch of tensors in the current
+ * scope. Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
  * Replaces `index` too. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
