@@ -358,6 +358,9 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx)
     return wb_fmap_tree(f, x, ctx);
 }
 
+#define wb_struct(T, p) wb_struct_typed(&T##_wb_type, static_cast<const T *>(p))
+#define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), static_cast<T *>(p))
+
 /* ---- data ------------------------------------------------------------------------------------ */
 
 inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})

@@ -477,9 +477,6 @@ WB_API void *wb_opaque_get(wb_tree *tree);
     wb_struct_typed(&T##_wb_type, _Generic((p), T *: (p), const T *: (p)))
 #define wb_struct_get(T, tree, p) \
     wb_struct_get_typed(&T##_wb_type, (tree), _Generic((p), T *: (p)))
-#else
-#define wb_struct(T, p) wb_struct_typed(&T##_wb_type, static_cast<const T *>(p))
-#define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), static_cast<T *>(p))
 #endif
 
 #ifdef __cplusplus

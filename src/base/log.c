@@ -75,7 +75,7 @@ void wb__log(wb_log_level level, const char *format, ...)
     if (all != text) wb__free(all);
 }
 
-static char topics[256];        /* ",plan,kernel," */
+static char topics[256];        /* WEBER_DEBUG with commas around each topic: ",plan,kernel," */
 static pthread_once_t topics_once = PTHREAD_ONCE_INIT;
 
 static void read_topics(void)

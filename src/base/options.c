@@ -49,8 +49,8 @@ static const char *literal_end(const char *at)
     return at;
 }
 
-/* The next comma outside brackets, literals and conditional expressions, or the end of the text or
- * of a bracket.  NULL: a literal or a bracket has no end. */
+/* Returns the next comma outside brackets, literals and conditional expressions, or the end of the
+ * text or of a bracket.  NULL: a literal or a bracket has no end. */
 static const char *argument_end(const char *begin)
 {
     const char *at = begin;
@@ -168,7 +168,7 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
     if (!wb__read_struct(what, to, capacity, from)) return false;
     head *h = to;
     const char *text = h->given;
-    h->given = NULL;                                /* the program's memory */
+    h->given = NULL;                                /* points to memory of the program */
     if (!text) return true;
     given->all = !strcmp(text, WB_ALL_);
     given->known = given->all || *text == *WB_WRITTEN_;

@@ -38,10 +38,12 @@ bool wb__is_given(const wb__given *given, const char *name, int position);
 int wb__by_place(const wb__given *given);
 /* How many numbers in braces the option has; -1: it is not given in braces. */
 int wb__numbers_given(const wb__given *given, const char *name);
-/* The value of an option whose default is not 0. */
+/* Returns the value of an option whose default is not 0: `value` if it is given, else
+ * `by_default`. */
 int64_t wb__int_option(const wb__given *given, const char *name, int position, int64_t value,
                        int64_t by_default);
-/* The value of a number for wb__real: 0 if it is not given, WB__ZERO if it is given as 0. */
+/* Returns the value of a number as wb__real expects it: 0 if it is not given, WB__ZERO if it is
+ * given as 0, else `value`. */
 double wb__real_option(const wb__given *given, const char *name, int position, double value);
 
 /* Reads a list of integers: list[0] becomes its length, at most `most`, and the numbers follow.
@@ -56,7 +58,7 @@ static inline void wb__sizes_take(wb_ints list, const int64_t **passed)
     *passed = NULL;
 }
 
-/* The number that an option means: 0 means the default, WB__ZERO means 0. */
+/* Returns the number that a value of an option means: 0 means the default, WB__ZERO means 0. */
 static inline double wb__real(double value, double by_default)
 {
     return value == 0 ? by_default : value == WB__ZERO ? 0 : value;

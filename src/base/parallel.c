@@ -33,13 +33,13 @@ static int from_environment(const char *name)
     if (!text || !*text) return 0;
     char *end;
     long n = strtol(text, &end, 10);
-    /* OMP_NUM_THREADS may be a list: the first entry counts. */
+    /* OMP_NUM_THREADS may be a list, of which only the first entry is used. */
     if (end == text || n < 1) return 0;
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
 #ifdef __linux__
-/* The quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
+/* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
 static int quota_of(const char *folder)
 {
     char path[PATH_MAX + 32];
@@ -66,7 +66,8 @@ static int quota_of(const char *folder)
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
-/* The smallest quota of this process's cgroup and its parents. */
+/* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
+ * limit. */
 static int quota(void)
 {
     int least = 0;

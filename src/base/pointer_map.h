@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* All zero: empty. */
+/* A map with all fields zero is empty. */
 typedef struct {
     const void **keys;
     void **values;
@@ -27,7 +27,7 @@ static inline int wb__pointer_map_index(const wb__pointer_map *m, const void *ke
     return i;
 }
 
-/* The value that wb__pointer_map_put stored for a key; -1: the key is not in the map. */
+/* Returns the value that wb__pointer_map_put stored for a key; -1: the key is not in the map. */
 static inline int wb__pointer_map_get(const wb__pointer_map *m, const void *key)
 {
     if (!m->n) return -1;

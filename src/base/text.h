@@ -18,7 +18,8 @@ int wb__characters(const char *text);                           /* number of cha
 char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts
                                                a new one */
 
-/* Number of bytes of the UTF-8 character at `at`, which has at most `most` bytes; 0: not UTF-8. */
+/* Number of bytes of the UTF-8 character at `at`, where at most `most` bytes may be read; 0: not
+ * UTF-8. */
 int wb__utf8(const char *at, size_t most);
 bool wb__is_utf8(const char *text);
 int wb__utf8_put(uint32_t c, char *to);         /* writes a Unicode character and returns its number

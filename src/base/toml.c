@@ -1,4 +1,4 @@
-/* Parsing and editing TOML: keys, tables, arrays. toml_value.c parses strings, numbers and dates.
+/* Parses and edits TOML: keys, tables, arrays. toml_value.c parses strings, numbers and dates.
  * Functions that return int return 0 or the code of the error that they set. */
 #include "base/toml_parse.h"
 
@@ -106,7 +106,7 @@ static int add_node(wb__toml *t, int parent, const part *p, int kind)
     int *first = &t->first[list_of(parent, p->name, p->bytes)];
     t->nodes[t->n] = (wb__toml_node){.parent = parent, .next = *first, .name = p->name,
                                      .name_bytes = p->bytes, .kind = kind, .key_at = p->at};
-    if (parent >= 0) *first = t->n;             /* no name finds the others */
+    if (parent >= 0) *first = t->n;             /* nodes in arrays are in no list */
     return t->n++;
 }
 
@@ -186,7 +186,8 @@ static int read_array(wb__toml *t)
     }
 }
 
-/* In an array a table has no node: no name finds it. */
+/* Parses an inline table into a node.  A table in an array (-1) gets a node without a parent, which
+ * no name finds. */
 static int read_inline(wb__toml *t, int node)
 {
     const int open = t->at;
@@ -340,7 +341,8 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
 /* Replaces the bytes [from, to) of the text by `by`. */
 typedef struct { int from, to; wb__text by; } change;
 
-/* Adds a key with its value to a table; -1: the table does not exist yet. */
+/* Makes *c the change that adds a key with its value to a table; -1: the table does not exist
+ * yet. */
 static int add(const wb__toml *t, int table, const char *name, const char *key, const char *value,
                change *c)
 {

@@ -11,14 +11,16 @@ enum { WB__TOML_MOST_BYTES = 256 << 10 };
 
 typedef struct wb__toml wb__toml;
 
-/* The text must outlive the result.  At most 256 KiB. */
+/* Parses and checks a text of at most 256 KiB, which must outlive the result; `file` is its name
+ * for messages.  NULL with the error set. */
 wb__toml *wb__toml_parse(const char *file, const char *text, size_t bytes);
 void wb__toml_free(wb__toml *t);                        /* accepts NULL */
 
 typedef enum { WB__TOML_ABSENT, WB__TOML_STRING, WB__TOML_OTHER, WB__TOML_TABLE } wb__toml_kind;
 
 /* Finds `key` in the table `table` of the root.  Sets *at to the characters of a string, without
- * quotes and escapes, or to the text of another value.  They are not ended by a zero. */
+ * quotes and escapes, or to the text of another value, and *bytes to their number; no zero ends
+ * them.  If the key is absent, or a table that is not in braces, *at is NULL. */
 wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key,
                            const char **at, size_t *bytes);
 

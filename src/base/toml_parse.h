@@ -5,7 +5,7 @@
 #include "base/toml.h"
 
 typedef enum {
-    WB__AT_STRING, WB__AT_VALUE,        /* WB__AT_VALUE: of another type: number, date, array */
+    WB__AT_STRING, WB__AT_VALUE,        /* a string; a number, boolean, date or array */
     WB__AT_INLINE,                      /* { ... }: cannot be extended */
     WB__AT_IMPLICIT,                    /* only named by [this.other] */
     WB__AT_HEADER,                      /* [this] */
@@ -21,7 +21,7 @@ typedef struct {
     int parent;                         /* index in `nodes`; -1: inside an array, so no name finds
                                            it */
     int next;                           /* next node of its hash list; 0: none */
-    int last;                           /* of WB__AT_TABLES: the latest table */
+    int last;                           /* of WB__AT_TABLES: its latest table */
     int key_at, at, end;                /* begin of the whole key; begin and end of the value */
     int insert_at;                      /* position after its last line */
 } wb__toml_node;

@@ -19,7 +19,7 @@ static int hex(int c)
     return !digit ? -1 : digit - digits < 16 ? (int)(digit - digits) : (int)(digit - digits) - 6;
 }
 
-/* \uXXXX or \UXXXXXXXX */
+/* Parses the digits of \uXXXX or \UXXXXXXXX; the backslash is at `from`. */
 static int read_code_point(wb__toml *t, int from, int digits)
 {
     uint32_t c = 0;
@@ -162,7 +162,8 @@ static int read_number(wb__toml *t, int from, word w)
 
 /* ---- dates and times ----------------------------------------------------------------------- */
 
-/* Parses numbers with as many digits as `shape` has; its other characters must be equal. */
+/* Parses numbers into `values`.  A digit in `shape` is the number of digits of a number ("2:2:2" is
+ * for 07:32:00); its other characters must be in the word too. */
 static bool fields(word *w, const char *shape, int *values)
 {
     for (; *shape; shape++) {
@@ -180,7 +181,7 @@ static bool fields(word *w, const char *shape, int *values)
     return true;
 }
 
-/* 07:32:00, 07:32:00.5; second 60 is a leap second. */
+/* Parses a time such as 07:32:00 or 07:32:00.5; second 60 is a leap second. */
 static bool read_time(word *w)
 {
     int v[3];

@@ -33,11 +33,12 @@ int wb__cli_probe(const char *backend);
 /* The result of a probing process, or how the process ended. */
 typedef struct {
     bool answered, loaded, works;
-    char state[64];                     /* "works" */
-    char *devices, *libraries, *reason; /* one line for each; allocated; NULL: none */
+    char state[64];                     /* such as "works", "crashed (...)" */
+    char *devices, *libraries, *reason; /* a line for each item; allocated; NULL: none */
 } wb__probe;
-/* Starts `self` as a probing process and reads its result, for at most `seconds`. `noisy`: shows
- * the output of drivers. */
+/* Starts the program `self` as a probing process and reads its result into *p, for at most
+ * `seconds`. With `noisy` the output of drivers is shown. The caller frees *p with
+ * wb__probe_free. */
 void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
                        bool noisy);
 void wb__probe_free(wb__probe *p);

@@ -74,7 +74,8 @@ static bool may_be_model(const conversion *c)
     return layer;
 }
 
-/* 0: converted; 1: the file has no model, and the error has the reason; -1: failed. */
+/* Returns 0 if the model is converted; 1 if no model could be loaded; -1 if it could not be saved.
+ * The error is set in the last two cases. */
 static int convert_model(const conversion *c)
 {
     wb_layer *model = wb_load(c->in, .key = c->key);
@@ -86,8 +87,8 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* A tensor of the entry's values: in the mapped file if they are aligned, else a copy. The table
- * outlives the tensor. */
+/* Makes a tensor of the entry's values: in the mapped file if they are aligned, else a copy. The
+ * table must outlive the tensor. NULL with the error set. */
 static wb_tensor *tensor_of(const wb__entry *e)
 {
     void *block;

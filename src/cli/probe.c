@@ -130,7 +130,8 @@ static void parse_line(wb__probe *p, answer *a, char *line)
     else if (!strcmp(line, "end")) p->answered = true;
 }
 
-/* Reads lines until "end", the end of the pipe, or the time limit; false: the time limit. */
+/* Reads lines until "end", the end of the pipe, or the time limit. False: the time limit was
+ * reached, or poll failed. */
 static bool read_answer(int file, wb__probe *p, answer *a, double seconds)
 {
     const double until = wb__now() + seconds;

@@ -12,7 +12,7 @@
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
 
-/* Escapes control characters, because messages quote text from files. */
+/* Prints control characters as escapes, because messages quote text from files. */
 int wb__cli_print_error(void)
 {
     wb__text t = {0};
@@ -159,7 +159,7 @@ static void add_json(wb__text *t, const wb__json *value)
     else wb__text_add(t, wb__json_is(value, WB__JSON_FALSE) ? "no" : "?");
 }
 
-/* A part of the rule, such as Adam(eta = 0.001, ...). */
+/* Adds a part of the rule, such as "Adam(eta = 0.001, ...)". */
 static void add_rule(wb__text *t, const wb__json *part)
 {
     const wb__json *value;

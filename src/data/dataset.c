@@ -60,7 +60,7 @@ static bool is_dataset(const wb_dataset *d, const char *what)
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-/* The bytes of one observation; -1 with the error set. */
+/* Returns the bytes of the field f of one observation; -1 with the error set. */
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
@@ -241,7 +241,8 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return is_dataset(d, "dataset_length") ? d->n : -1;
 }
 
-/* All observations, copied or computed by a source's function into memory owned by the batch. */
+/* Fills the batch with all observations, in memory that its tensors own: arrays are copied, a
+ * source's function computes them. */
 static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
     void *to[2] = {NULL, NULL};

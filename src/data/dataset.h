@@ -46,7 +46,8 @@ static inline bool wb__dataset_on_host(const wb_dataset *d)
     return wb__dataset_root(d)->device == &wb__cpu;
 }
 
-/* A view or map over `under`, in the current scope. The caller sets the fields of its kind. */
+/* Makes a view or map over `under`, in the current scope. The caller sets the fields of its
+ * kind. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
 
 /* move.c: wb_to and wb_device_of of a dataset. */
@@ -59,12 +60,13 @@ const wb_device *wb__dataset_device(void *dataset);
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
                      bool parallel);
 
-/* wb__dataset_fill on the device of the arrays: a batch of tensors in the current scope.
- * Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
+/* Gathers n observations on the device of the arrays: makes a batch of tensors in the current
+ * scope. Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
  * Replaces `index` too. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
-/* All observations as one batch in the current scope, evaluated. */
+/* Makes one evaluated batch of all observations, in the current scope. Returns 0 or an error
+ * code. */
 int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 
 /* Applies the maps to a batch, from the root upwards. */
@@ -73,15 +75,17 @@ int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
 /* Calls f(batch, ctx). If f returns a code without an error message, sets one. `what` names f. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
-/* Tensors in the current scope around the n observations at `to`. release(data, context) is called
- * once for each tensor created; *made is their count, also on failure. */
+/* Makes the tensors of a batch, in the current scope, which borrow the n observations at `to`.
+ * When a tensor is freed, release(data, context) is called; *made is the number of tensors created,
+ * also on failure. Returns 0 or an error code. */
 int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
 /* Evaluates a batch's tensors and detaches them from the graph that they were computed by. */
 int wb__batch_evaluate(wb_batch *batch);
 
-/* A permutation of 0 .. n-1 (Fisher & Yates with Philox) that depends on its arguments only. */
+/* Fills `order` with a permutation of 0 .. n-1 (Fisher & Yates with Philox) that depends only on n,
+ * seed and epoch. */
 void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch);
 
 #endif

@@ -25,15 +25,15 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* Calls of the program's function, one for each observation. If several fail, the first in the
- * batch is reported. */
+/* The calls of the program's function for a batch, one for each observation. If several fail, the
+ * failure that is first in the batch is reported. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
     char *to[2];
     pthread_mutex_t lock;
     _Atomic bool failed;
-    int64_t first;                      /* position of the failure kept here */
+    int64_t first;                      /* position in the batch of the failure in `code` */
     int code;
     char message[256];
 } calls;
@@ -74,7 +74,8 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
                     c.code);
 }
 
-/* Replaces indices of d's observations by indices of the root's; returns the root. */
+/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
+ * root. */
 static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) {
@@ -104,7 +105,7 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Row indices on the device of the arrays, as i32 if they fit. */
+/* Makes a tensor of the row indices on the device of the arrays, i32 if they fit, else i64. */
 static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t *index)
 {
     const wb_dtype dtype = root->n > INT32_MAX ? WB_I64 : WB_I32;
@@ -243,7 +244,7 @@ int wb__batch_evaluate(wb_batch *batch)
 
 void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
 {
-    /* Differs from the draws of wb_seed with the same number. */
+    /* the key differs from that of wb_seed(seed), so that the draws differ too */
     uint64_t key = seed ^ 0x73687566666c6521u;
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
@@ -251,7 +252,7 @@ void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
         uint64_t step = (uint64_t)(n - 1 - i), range = (uint64_t)i + 1;
         if (step % 2 == 0) wb__philox_block(key, epoch << 32 | step / 2, words);
         const uint32_t *w = words + 2 * (step % 2);
-        /* j = 64 random bits times range, shifted right by 64: uniform to 2^-32. */
+        /* j is (64 random bits · range) >> 64, which is uniform in [0, range) to 2^-32. */
         uint64_t j = ((uint64_t)w[0] * range + ((uint64_t)w[1] * range >> 32)) >> 32;
         uint32_t other = order[j];
         order[j] = order[i];

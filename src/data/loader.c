@@ -164,7 +164,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* The target of the loader moved to d; dtypes of earlier moves are kept. */
+/* Returns the target of the loader that wb_to(l, d) makes; the dtype of an earlier move is kept
+ * unless `requested` is another. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;

@@ -1,11 +1,13 @@
-/* The position of a loader in its epochs, for checkpoints. weber/data.h documents loaders. */
+/* Saves and restores the position of a loader in its epochs, for checkpoints. weber/data.h
+ * documents loaders. */
 #ifndef WB__LOADER_H
 #define WB__LOADER_H
 
 #include "base/base.h"
 
-/* state: seed, completed epochs, batches returned in the current epoch, batch size. Restoring ends
- * the current epoch; the next batch is the batch that would have followed. */
+/* wb__loader_state writes seed, completed epochs, batches returned in the current epoch, and batch
+ * size to `state`. wb__loader_restore ends the current epoch; the next batch is the batch that
+ * would have followed when the state was written. */
 void wb__loader_state(const wb_loader *l, uint64_t state[4]);
 int wb__loader_restore(wb_loader *l, const uint64_t state[4]);
 

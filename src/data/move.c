@@ -11,7 +11,8 @@ const wb_device *wb__dataset_device(void *dataset)
     return wb__dataset_root(dataset)->device;
 }
 
-/* 1: the arrays must be moved or converted; 0: neither; -1: the device lacks a dtype. */
+/* Returns 1 if the arrays must be moved or converted, 0 if neither, and -1 with the error set if
+ * the device lacks a dtype. */
 static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;
@@ -35,7 +36,8 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-/* The moved root of a dataset. Other objects created here are freed. */
+/* Returns the moved root of a dataset, or the root itself if nothing must be moved. Other objects
+ * created here are freed. NULL with the error set. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     const int go = must_move(root, d, requested);

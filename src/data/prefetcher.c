@@ -54,8 +54,8 @@ static void fill_index(wb__prefetcher *f, wb__prefetched *fetched)
         f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Tensors around the buffer, in the current scope. They own the buffer, also if this function
- * fails. */
+/* Makes the tensors of a batch, in the current scope, in the memory of its buffer. They take the
+ * buffer over, also if this function fails; the last that is freed gives it back. */
 static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
     wb__batch_buffer *buffer = fetched->buffer;
@@ -75,8 +75,8 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
     return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
 }
 
-/* The batch on the target device, after maps and the collate function, in memory that only it
- * uses. */
+/* Makes the batch on the target device, after maps and the collate function, in memory that only
+ * this batch uses. */
 static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, fetched, batch)
@@ -293,7 +293,7 @@ void wb__prefetcher_free(wb__prefetcher *f)
     wb__data_unlock();
     if (join) pthread_join(f->thread, NULL);
     for (int i = 0; i < f->count; i++) wb__prefetched_drop(&f->ready[(f->head + i) % f->ahead]);
-    /* in a child of fork the parent's thread may seem to wait */
+    /* not in a child of fork, where the parent's thread seems to wait for them */
     if (ours) {
         pthread_cond_destroy(&f->work);
         pthread_cond_destroy(&f->news);

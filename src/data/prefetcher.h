@@ -17,7 +17,7 @@ typedef struct {
     const char *message;
 } wb__prefetched;
 
-/* The target of batches. device NULL: they stay on the dataset's device. Floating fields are
+/* The target of batches. If `device` is NULL they stay on the dataset's device. Floating fields are
  * converted to `dtype`; with WB_DTYPE_DEFAULT they keep their dtype, except that `narrow` converts
  * f64 to f32. */
 typedef struct { const wb_device *device; wb_dtype dtype; bool narrow; } wb__target;
@@ -46,12 +46,13 @@ void wb__prefetcher_stop(wb__prefetcher *f);
 /* Whether this thread is preparing a batch of f: then the caller is a map or a collate function. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
-/* The next batch; the caller checks that there is one. */
+/* Returns the next batch, and waits for it or prepares it if it is not ready. The caller checks
+ * that there is one. */
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
 void wb__prefetched_drop(wb__prefetched *fetched);
 
-/* Creates the batch's tensors in the current scope, and uses the prefetched batch up. 0, or its
- * error. */
+/* Creates the batch's tensors in the current scope; *fetched must not be used afterwards. Returns
+ * 0 or an error code, which may be that of the prefetched batch. */
 int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

@@ -4,7 +4,7 @@
 #include "io/borrow.h"
 #include "io/dataset/csv.h"
 
-/* Images: u8 [N,H,W] as f32 [N,1,H,W] in 0..1. */
+/* Reads a file of images, u8 [N,H,W], as f32 [N,1,H,W] with values from 0 to 1. */
 static wb_tensor *images_of(const char *path)
 {
     wb_tensor *raw = wb_read_idx(path);
@@ -21,7 +21,7 @@ static wb_tensor *images_of(const char *path)
     return x;
 }
 
-/* Labels: integers [N] as i32. */
+/* Reads a file of labels, integers [N], as i32. */
 static wb_tensor *labels_of(const char *path)
 {
     wb_tensor *raw = wb_read_idx(path);
@@ -55,7 +55,7 @@ static wb_dataset *csv_dataset(const char *path, const wb_load_csv_options *o)
     return wb__csv_read(path, o, &x, &y) ? NULL : wb_dataset_of(x, y);
 }
 
-/* Closes the scope and keeps only the dataset. */
+/* Closes the scope and keeps only the dataset d. NULL: d is NULL, or closing failed. */
 static wb_dataset *close_keeping(wb_scope *s, wb_dataset *d)
 {
     if (d) d = wb_object_keep(d);

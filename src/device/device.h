@@ -6,7 +6,8 @@
 
 #include <limits.h>
 
-/* The device that wb_gpu moves to. NULL: objects are not moved; the reason has been logged once. */
+/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, and the reason has
+ * been logged once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
@@ -22,7 +23,7 @@ typedef struct {
     char path[PATH_MAX];                /* the file that was read, or "" */
 } wb__preference;
 
-/* Call with the registry's lock held. */
+/* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
 /* For tests: resets the selection to the state at the start of the process. The preference is read
  * again and messages are logged again; loaded backends stay loaded. */

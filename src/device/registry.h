@@ -25,10 +25,10 @@ extern const wb__row wb__rows[WB__ROWS];
 void wb__registry_lock(void);
 void wb__registry_unlock(void);
 
-/* The row of a backend's name; -1 without an error: none. A deprecated name is accepted and logged
- * once. */
+/* Returns the row of a backend's name; -1 without an error: none. A deprecated name is accepted
+ * and logged once. */
 int wb__row_find(const char *name);
-/* The row of a name; -1 with an error that lists the names. wb__row_exact does not accept
+/* Returns the row of a name; -1 with an error that lists the names. wb__row_exact does not accept
  * deprecated names. */
 int wb__row_named(const char *name);
 int wb__row_exact(const char *name);
@@ -41,7 +41,7 @@ bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */
 const char *wb__row_reason(int row);
-/* "CUDA: ", or "" if `reason` begins with the name. */
+/* What is printed before a reason: "CUDA: ", or "" if the reason begins with the name. */
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 

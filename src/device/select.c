@@ -12,8 +12,8 @@
 /* Guarded by the registry's lock. */
 static const wb_device *remembered;     /* the result of wb_gpu_device */
 static struct {
-    bool not_allowed, not_loaded, not_functional;       /* of the preference */
-    bool nothing_loaded, nothing_works;                 /* of wb_gpu */
+    bool not_allowed, not_loaded, not_functional;       /* logged about the preference */
+    bool nothing_loaded, nothing_works;                 /* logged by wb_gpu */
 } logged;
 
 void wb__selection_forget_device(void) { remembered = NULL; }
@@ -38,7 +38,8 @@ static const wb_device *first_of(int row) { return wb__row_devices(row).device[0
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* The first device of the preferred backend; NULL: none. `once`: problems are logged only once. */
+/* Returns the first device of the preferred backend; NULL: none. With `once`, problems are logged
+ * only once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return NULL;
@@ -97,8 +98,8 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* NULL: there is no GPU, or the CPU is preferred. Only a GPU is remembered, so that a backend that
- * is loaded later is found. */
+/* Returns the device of wb_gpu; NULL: there is no GPU, or the CPU is preferred. Only a GPU is
+ * remembered, so that a backend that is loaded later is found. */
 static const wb_device *gpu(void)
 {
     if (remembered) return remembered;
@@ -110,7 +111,8 @@ static const wb_device *gpu(void)
     return remembered;
 }
 
-/* The error of a missing GPU, with a line for each backend. */
+/* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
+ * NULL. */
 static void *no_gpu(void)
 {
     char text[WB__REASON_BYTES];

@@ -1,4 +1,4 @@
-/* Tensors that own a block of memory or a mapping, for readers of files. */
+/* For readers of files: tensors that own a block of memory or a mapped file. */
 #ifndef WB__BORROW_H
 #define WB__BORROW_H
 
@@ -10,15 +10,15 @@ static inline void wb__free_block(void *block, void *context)
     wb__free(block);
 }
 
-/* For a tensor whose values are in a mapping. */
+/* Releases the memory of a tensor whose values are in a mapped file. */
 static inline void wb__free_mapping(void *data, void *mapping)
 {
     (void)data;
     wb__unmap(mapping);
 }
 
-/* A tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned. The block is freed
- * on failure too; NULL returns NULL. */
+/* Returns a tensor that owns the block, which comes from wb__alloc or wb__alloc_aligned. If that
+ * fails, the block is freed and NULL returned; a NULL block gives NULL too. */
 static inline wb_tensor *wb__borrow_block(void *block, wb_dtype dtype, int ndim,
                                           const int64_t *dims)
 {

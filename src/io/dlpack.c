@@ -15,7 +15,8 @@
 
 enum { ALIGNMENT = 64 };                /* guaranteed for memory of a device */
 
-/* Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6 bool. */
+/* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
+ * bool. */
 static const struct { wb_dtype dtype; wb__dl_type type; } types[] = {
     {WB_I8, {0, 8, 1}},   {WB_I32, {0, 32, 1}}, {WB_I64, {0, 64, 1}}, {WB_U8, {1, 8, 1}},
     {WB_F16, {2, 16, 1}}, {WB_F32, {2, 32, 1}}, {WB_F64, {2, 64, 1}}, {WB_BF16, {4, 16, 1}},
@@ -66,7 +67,8 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
     }
 }
 
-/* Evaluates x, waits for its device, and marks its storage as held and lent. */
+/* Evaluates x, waits for its device, and marks its storage as held and lent until give_back. Sets
+ * *from to the evaluated tensor. NULL with the error set. */
 static lent *lend(wb_tensor *x, const wb_tensor **from)
 {
     *from = wb__evaluated("to_dlpack", x);
@@ -165,7 +167,7 @@ static const char *check_shape(incoming *in)
     return in->size && !t->data ? "no data" : NULL;
 }
 
-/* The device of a loaded backend with DLPack's kind and ordinal; NULL: none. */
+/* Returns the device of a loaded backend that has DLPack's kind and ordinal; NULL: none. */
 static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;
@@ -255,7 +257,8 @@ static void release_device(void *memory, void *context)
     release_host(memory, context);
 }
 
-/* A constant in the producer's device memory. Takes `h` over, also on failure. */
+/* Returns a constant in the producer's device memory; a copy of it if the address is not aligned.
+ * Takes `h` over; on failure it is freed and the producer's deleter is not called. */
 static wb_tensor *adopted(const incoming *in, hold *h)
 {
     const wb__backend *backend = in->device->backend;

@@ -1,12 +1,12 @@
-/* The structs of DLPack, version 1.1. Programs have their definitions from dlpack.h. They are a
- * binary interface: their layout is the same within a major version. */
+/* The structs of DLPack, version 1.1. Programs get their definitions from DLPack's own dlpack.h.
+ * The structs are a binary interface: their layout is the same within a major version. */
 #ifndef WB__DLPACK_H
 #define WB__DLPACK_H
 
 #include "base/base.h"
 
 enum { WB__DL_MAJOR = 1, WB__DL_MINOR = 1 };
-enum { WB__DL_READ_ONLY = 1 };                              /* a flag */
+enum { WB__DL_READ_ONLY = 1 };                              /* a bit of `flags` */
 /* Kinds of devices whose memory the host can read. */
 enum { WB__DL_CPU = 1, WB__DL_PINNED = 3, WB__DL_PINNED_2 = 11 };
 

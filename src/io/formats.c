@@ -1,4 +1,4 @@
-/* Detecting formats, and loading tables of any format. */
+/* Detects formats, and loads tables of any format. */
 #include "io/formats.h"
 
 #include "io/dataset/idx.h"

@@ -12,7 +12,8 @@
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* Reads four hexadecimal digits; -1: there are not four. */
+/* Reads four hexadecimal digits at *at and moves *at behind them. Returns their value, or -1 if
+ * there are not four. */
 static int32_t four_digits(const char **at, const char *end)
 {
     int32_t value = 0;
@@ -28,8 +29,8 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* Decodes the escape whose character behind the backslash is at *at. Returns the number of bytes
- * written, at most 4; 0 with the reason. */
+/* Decodes an escape sequence into UTF-8; *at is the character behind the backslash. Returns the
+ * number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
 static int read_escape(const char **at, const char *end, char *out, const char **reason)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -142,7 +143,8 @@ static bool digits(parser *p)
     return p->at > begin;
 }
 
-/* strtod expects the decimal point of the program's locale. */
+/* Converts the n characters to a double; false: too many characters, or no finite number. strtod
+ * expects the decimal point of the program's locale, so a copy gets that one. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400], point[8];
@@ -229,7 +231,8 @@ static bool close_innermost(parser *p)
     return node->kind == WB__JSON_LIST || keys_differ(p, node);
 }
 
-/* After a value: completes the lists and objects that end here. *more: another value follows. */
+/* Called after each value: completes the lists and objects that end here. Sets *more if another
+ * value follows. */
 static bool after_value(parser *p, bool *more)
 {
     *more = false;
@@ -270,7 +273,8 @@ static bool read_values(parser *p)
     return true;
 }
 
-/* An upper bound of nodes: each node but the root follows one of , : [ { outside of a text. */
+/* An upper bound of the number of nodes: each node but the root follows one of , : [ { outside of a
+ * text. */
 static int64_t most_nodes(const char *text)
 {
     int64_t n = 1;

@@ -1,4 +1,4 @@
-/* JSON: a reader that returns one block of memory, and a writer that is called value by value. */
+/* Reads JSON into one block of memory, and writes JSON value by value. */
 #ifndef WB__JSON_H
 #define WB__JSON_H
 
@@ -14,19 +14,22 @@ typedef enum {
     WB__JSON_KEY, WB__JSON_LIST, WB__JSON_OBJECT
 } wb__json_kind;
 
-/* A node. Nodes inside it follow it; in an object each value follows its key. */
+/* A node: a value, or the key of a member. The nodes inside a list or object directly follow its
+ * own node; in an object each value follows its key. */
 typedef struct {
     union { int64_t integer, count; double real; const char *text; } is;
-    uint32_t span;                      /* this node and all nodes inside it */
+    uint32_t span;                      /* number of nodes: this node and all inside it */
     uint32_t kind;
 } wb__json;
 
 /* Reads a text. Returns the root node, which is the whole block; the caller frees it with wb__free.
- * NULL with the reason in *reason. The block has at most 17 bytes for each byte of the text, and
- * the reader does not recurse. A repeated key is an error. */
+ * On failure it returns NULL and sets *reason to a constant text. The block has at most 17 bytes
+ * for each byte of the text and its final 0, and the reader does not recurse. A repeated key is an
+ * error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
-/* Accessors. For NULL and for nodes of another kind they return NULL, false, 0 or an empty list. */
+/* Accessors. They return NULL, false or 0 for NULL and for nodes of another kind; wb__json_get
+ * returns NULL also if no member has the key. */
 const wb__json *wb__json_get(const wb__json *object, const char *key);
 const char *wb__json_text(const wb__json *v);
 bool wb__json_is(const wb__json *v, wb__json_kind kind);
@@ -35,7 +38,8 @@ int64_t wb__json_count(const wb__json *v);              /* the values of a list 
 int64_t wb__json_members(const wb__json *v);            /* the members of an object */
 
 /* Loops over the values of a list, or over the values of an object's members, whose keys
- * wb__json_key returns; `i` counts them. No iteration for nodes of another kind. */
+ * wb__json_key returns. The caller declares `value`, a const wb__json *; the loop declares `i`, the
+ * index from 0. For nodes of another kind the body is not executed. */
 #define WB__JSON_EACH(v, value, i) WB__JSON_WALK(wb__json_count(v), v, value, i)
 #define WB__JSON_EACH_MEMBER(v, value, i) WB__JSON_WALK(wb__json_members(v), v, value, i)
 #define WB__JSON_WALK(n, v, value, i)                                                           \
@@ -44,16 +48,18 @@ const wb__json *wb__json_after(const wb__json *v, bool inside);
 const char *wb__json_key(const wb__json *member);
 
 /* Decodes a text from *at, behind its opening quote, up to the closing quote or `end`, and moves
- * *at there. Writes the bytes to `to`, at most as many as were read, and returns their number; -1
- * with the reason in *reason and *at at the error. */
+ * *at there. Writes the bytes to `to`, at most as many as were read, and returns their number. On
+ * an error it returns -1, with the reason in *reason and the position of the error in *at. */
 int64_t wb__json_characters(const char **at, const char *end, char *to, const char **reason);
 
-/* A text that is in the list twice, NULL: none. Sorts the list. */
+/* Sorts the list and returns a text that occurs in it more than once; NULL if all texts differ. */
 const char *wb__repeated(int64_t n, const char **texts);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* Initialise with {0}. `status` keeps the first failure; the error is set. */
+/* A JSON text that is being written; initialise it with {0}. The functions put the commas. `status`
+ * is 0 or the code of the first failure, whose error is set; wb__json_take sets it if memory was
+ * short. */
 typedef struct { wb__text text; bool follows; int status; } wb__json_out;
 void wb__json_open(wb__json_out *out, char bracket);
 void wb__json_close(wb__json_out *out, char bracket);
@@ -63,7 +69,8 @@ void wb__json_put_pair(wb__json_out *out, const char *key, const char *text);
 void wb__json_put_integer(wb__json_out *out, int64_t value);
 void wb__json_put_real(wb__json_out *out, double value);
 void wb__json_put_bool(wb__json_out *out, bool value);
-/* The text; the caller frees it. NULL with the error set. */
+/* Returns the finished text, which the caller frees with wb__free; NULL with the error set after
+ * any failure. */
 char *wb__json_take(wb__json_out *out);
 
 #endif

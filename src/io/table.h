@@ -15,14 +15,14 @@ typedef struct {
     char type[16];                      /* the file's word: "F32", "<f4", "Float32" */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
-    int64_t begin, bytes;               /* position of the values in the file, if they have one */
-    const void *data;                   /* values, row-major, unaligned; NULL: not read */
-    wb__flip flip;                      /* if it is a kernel */
-    /* a matrix with column-major values; see wb__entry_values */
+    int64_t begin, bytes;               /* offset in the file, if known, and size of the values */
+    const void *data;                   /* values, row-major, maybe unaligned; NULL: not read */
+    wb__flip flip;                      /* of a kernel; WB__FLIP_UNKNOWN for other tensors */
+    /* the values are a matrix in column-major order; wb__entry_values (model/load_state.h) returns
+     * them row-major */
     bool transposed;
     /* data is a block of wb__alloc_aligned that the entry owns */
     bool owned;
-    bool used;                          /* for readers of models */
     uint32_t sum;                       /* CRC-32 of the values, if the table is `summed` */
 } wb__entry;
 
@@ -31,7 +31,7 @@ typedef struct { char *key, *value; } wb__note;
 typedef struct wb__mapping wb__mapping;
 typedef struct {
     int n, capacity;
-    wb__entry *entries;                 /* in a complete table, sorted by name */
+    wb__entry *entries;                 /* in a complete table with names, sorted by name */
     bool summed;                        /* the file has checksums of all tensors */
     bool nameless;                      /* a list of values: names are indices, "0", "1", ... */
     int n_notes, note_capacity;
@@ -39,8 +39,8 @@ typedef struct {
     wb__mapping *mapping;               /* the file, if values are read from it in place */
 } wb__table;
 
-/* Adds an entry with a copy of the name, otherwise zero; NULL: out of memory. The pointer is valid
- * until the next call. */
+/* Adds an entry that has a copy of the name and is zero otherwise. Returns it, valid until the next
+ * call; NULL: out of memory. */
 wb__entry *wb__table_add(wb__table *t, const char *name);
 int wb__table_add_note(wb__table *t, const char *key, const char *value);
 void wb__entry_drop(wb__entry *e);      /* frees the entry's memory */
@@ -49,9 +49,10 @@ void wb__table_free(wb__table *t);
 
 /* Finds an entry of a complete table; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* 0, or an error that lists all entries with dtypes that Weber lacks. */
+/* Returns 0, or an error that lists the entries (the first 50) whose dtypes Weber lacks. `path` is
+ * the file, for the message. */
 int wb__table_check(const char *path, const wb__table *t);
-int64_t wb__table_bytes(const wb__table *t);    /* of all values, as in the file */
+int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */
 const char *wb__table_note(const wb__table *t, const char *key);
 
 #endif

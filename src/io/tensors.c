@@ -1,8 +1,9 @@
-/* wb_load_tensors: the tensors of a file as a tree of one level. */
+/* wb_load_tensors, which loads the tensors of a file as a tree of one level. */
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* A tensor of the entry's own block if possible, else of a copy. */
+/* Makes a tensor that takes over the entry's block if it has one, and else gets a copy of the
+ * values. NULL with the error set. */
 static wb_tensor *tensor_of(wb__entry *e)
 {
     void *block;

@@ -13,7 +13,8 @@
     X(wb_MultiHeadAttention_options, dtype, DTYPE, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* One projection, split into heads: [N, T, dim] -> [N, heads, T, dim / heads]. */
+/* Computes one projection of x [N, T, dim], and splits it into heads: [N, heads, T, dim /
+ * heads]. */
 static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
 {
     const wb_MultiHeadAttention_options *o = l->options;
@@ -23,7 +24,7 @@ static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* wb_attention with dropout of the attention weights. */
+/* Computes wb_attention with dropout of the attention weights. */
 static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v,
                                   wb_tensor *mask)
 {

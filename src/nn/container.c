@@ -44,8 +44,8 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* The tree "layers" of a container. A layer's name is the name from wb_named, names[i] if names is
- * not NULL (loading), or its index. */
+/* Makes the tree "layers" of a container. A layer has the name from wb_named; without one,
+ * names[i] if `names` is not NULL (loading), else its index. NULL with the error set. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
     if (n < 1 || !layers) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no layers", what);
@@ -123,7 +123,7 @@ static void chain_print(const wb_layer *l, wb__text *t)
     wb__text_add(t, ")");
 }
 
-/* A container whose layers are children of a tree named "layers". */
+/* Makes a container whose layers are children of a tree named "layers". NULL with the error set. */
 static wb_layer *listed(const wb__layer_type *type, const void *options, int n,
                         const char *const *names, wb_layer *const *layers)
 {

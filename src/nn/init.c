@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-/* fan_in and fan_out: of a vector [n] they are 1 and n, of a matrix [out, in] in and out, of a
- * kernel both are multiplied by its further dimensions. Invalid dims: false, with the error set. */
+/* Sets *in and *out to fan_in and fan_out. For a vector [n] they are 1 and n, for a matrix [out,
+ * in] the numbers in and out, for a kernel [out, in, ...] the same times its further dimensions;
+ * each is at least 1. False, with the error set: invalid dims. */
 static bool fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;

@@ -114,7 +114,8 @@ static _Thread_local int64_t limit = -1;
 
 void wb__parameters_limit(int64_t bytes) { limit = bytes; }
 
-/* Takes bytes from the limit. A tensor has fewer than 2^32 elements, so bytes cannot overflow. */
+/* Takes bytes from the limit; false, with the error set, if they exceed it. A tensor has fewer
+ * than 2^32 elements, so bytes cannot overflow. */
 static bool affordable(const char *what, const char *name, int64_t bytes)
 {
     if (limit < 0) return true;

@@ -61,7 +61,7 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    /* data of the kind, such as the cell kind of a recurrent layer */
+    /* more data of the type, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
     const wb__torch_kind *torch;        /* NULL: the names in PyTorch are the same */
 } wb__layer_type;
@@ -86,12 +86,13 @@ struct wb_layer {
 };
 
 
-/* The type with this name; NULL: none. */
+/* Returns the layer type with this name; NULL: none. */
 const wb__layer_type *wb__layer_type_named(const char *name);
-/* The address of an option in an options struct of this type; NULL: no option has this name. */
+/* Returns the address of an option in `options`, a struct of this type; NULL: no option has this
+ * name. */
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
 
-/* A layer in the current scope with a copy of the options and n_children empty children. */
+/* Makes a layer in the current scope with a copy of the options and n_children empty children. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
 /* Makes `object` child i. `name` must be a constant string. If object is NULL or the tree becomes
  * too deep, frees the layer and returns false. */
@@ -102,21 +103,21 @@ bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_
                              wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
-/* The name of a container's connection, "function" if it has no name; NULL: l has no connection. */
+/* Returns the name of a container's connection, "function" if it has no name; NULL: l has none. */
 const char *wb__layer_connection(const wb_layer *l);
-/* The inner layers of a container with their names: returns their count and sets *layers. 0: not a
- * container. */
+/* Sets *layers to the inner layers of a container with their names, and returns their number; 0: l
+ * is not a container. */
 int wb__container_layers(const wb_layer *l, wb__child **layers);
-/* The layer inside wb_named, or l itself. *name is the name given by wb_named, or NULL; `name` may
- * be NULL. */
+/* Returns the layer inside wb_named, or l itself. Sets *name, unless `name` is NULL, to the name
+ * given by wb_named, or to NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* The tree "layers" of a container; see container.c. */
+/* Makes the tree "layers" of a container; see container.c. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
-/* A new variable with the initialiser's values, evaluated. */
+/* Makes an evaluated variable with the initialiser's values. NULL with the error set. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
-/* The same, [n] and frozen: not trained. */
+/* The same for a vector [n] that is frozen, so that no update changes it. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
 /* Limits the bytes of all parameters that this thread creates from this call on; negative: no
@@ -134,8 +135,8 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 bool wb__one_input(const wb_layer *l, int n);
 
 
-/* Whether the layer acts as in training. *automatic: test mode, only because the mode is automatic
- * and the call is outside wb_withgradient. */
+/* Whether the layer acts as in training. Sets *automatic if it does not only because its mode is
+ * automatic and the call is outside wb_withgradient. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
 /* Activations that have names in files and are composed of other operations (activations.c). */

@@ -27,7 +27,7 @@ static wb_tensor *mean_of_all(wb_tensor *x)
     return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* -sum(x) / rows; the rows are all axes but the last. */
+/* Returns -sum(x) / rows, where rows is the product of all dimensions but the last. */
 static wb_tensor *minus_mean_of_rows(wb_tensor *x)
 {
     if (!x) return NULL;
@@ -36,7 +36,7 @@ static wb_tensor *minus_mean_of_rows(wb_tensor *x)
     return wb_mul(wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false), wb_scalar(-1 / rows));
 }
 
-/* Machine epsilon: the distance from 1 to the next number of the dtype. */
+/* Returns the machine epsilon of x's dtype: the distance from 1 to the next number. */
 static wb_tensor *epsilon(const wb_tensor *x)
 {
     switch (x->dtype) {
@@ -59,7 +59,8 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
-/* With q = min(e, d), both branches of the Huber loss are q (e - q/2), and so are their slopes. */
+/* With e = |yhat - y| and q = min(e, delta), both branches of the Huber loss are q (e - q/2), and
+ * so are their slopes. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;

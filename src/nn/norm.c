@@ -34,7 +34,7 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
 }
 
-/* running <- (1 - momentum) running + momentum factor value */
+/* Assigns (1 - momentum)·running + momentum·factor·value to `running`. */
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;
@@ -68,7 +68,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     return y;
 }
 
-/* x factor + shift. Factor and shift are computed from tensors [C], before the product with x. */
+/* Returns x·factor + shift. Factor and shift have one element per channel, [C]; they are computed
+ * before the product with x. */
 static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
     const wb_BatchNorm_options *o = l->options;
@@ -83,8 +84,8 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
     return wb__as(wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x)), dtype);
 }
 
-/* Without scale and bias the statistics are the only parameters. In mixed precision they are f32;
- * they do not convert an f16 or bf16 input. */
+/* Whether an f16 or bf16 input must keep its dtype: without scale and bias the statistics are the
+ * only tensors of the layer, and in mixed precision they are f32. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;

@@ -12,19 +12,20 @@
     X(wb_Recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Children. After them: bias_hidden with .hidden_bias, then the initial states with
- * .initial_state. */
+/* Indices of the children. At MORE are bias_hidden, with .hidden_bias, and then the initial states,
+ * with .initial_state. */
 enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
-/* One step: x [..., gates out] is weight_input·input + bias. `step` replaces the states; NULL is
- * zero. */
+/* `step` computes one step: x [..., gates·out] is weight_input·input + bias. It replaces the
+ * states by the new ones; a NULL state is zero. */
 typedef struct {
     int gates, states;
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
 } cell_kind;
 
-/* weight_hidden·h + bias_hidden; NULL without an error if both are zero. */
+/* Returns weight_hidden·h + bias_hidden; NULL without an error if h is NULL and there is no
+ * bias_hidden. */
 static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
 {
     bool biased = ((const wb_Recurrent_options *)l->options)->hidden_bias;
@@ -32,7 +33,7 @@ static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
     return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
 }
 
-/* x + weight_hidden·h; x if h is NULL. */
+/* Returns x + weight_hidden·h + bias_hidden; x if h is NULL. */
 static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
 {
     return h ? wb_add(x, hidden(l, h)) : x;
@@ -262,9 +263,9 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     return l;
 }
 
-/* id, Name, call, kind, suffix of PyTorch's names, wb__torch_child.unused. Without .hidden_bias,
- * PyTorch's bias_hh is added to bias; the last third of a GRU's bias_hh cannot be, because r
- * multiplies it. */
+/* The columns: id, Name, call, kind, suffix of PyTorch's names, wb__torch_child.unused. Without
+ * .hidden_bias, PyTorch's bias_hh is added to bias; the last third of a GRU's bias_hh cannot be,
+ * because r multiplies it. */
 #define KINDS(X)                                                                                \
     X(rnn, RNN, sequence_call, rnn_kind, "_l0", 0)                                            \
     X(rnn_cell, RNNCell, cell_call, rnn_kind, "", 0)                                          \

@@ -36,7 +36,7 @@ typedef struct {
     wb_tensor **narrow;                 /* w->x[0 .. n_narrow) converted to dtype */
 } narrowing;
 
-/* Parameters that must be converted go to the front of w->x. */
+/* Adds a parameter to w->x; those that must be converted go to the front. */
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -122,7 +122,8 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* 1 for each slot that has a gradient, else 0; a scalar 1 if all slots have one. */
+/* Returns a tensor [slots] with 1 for each slot that has a gradient, else 0; the scalar 1 if all
+ * slots have a gradient. */
 static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
@@ -142,7 +143,7 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
     wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE], *sum = NULL;
-    /* Nested to the right, so that all counts are computed before all sums. */
+    /* The sum is nested to the right, so that all counts are computed before all sums. */
     for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
     wb_tensor *ok = wb_eq(sum, wb_scalar(0));
@@ -163,7 +164,8 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
     return good;
 }
 
-/* The wb_where comes first: the counting runs before it, and the rest of the rule is one kernel. */
+/* wb_where comes before the product: it needs the result of the counting, and with all that follows
+ * in the rule it is one kernel. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

@@ -67,7 +67,8 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     return true;
 }
 
-/* 1: a slot must be moved or converted; 0: none must; -1: the device lacks a dtype. */
+/* Returns 1 if a slot must be moved or converted, 0 if none must, and -1 with the error set if the
+ * device lacks a dtype. */
 static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype requested)
 {
     int go = 0;

@@ -42,12 +42,13 @@ struct wb_rule {
 };
 
 typedef struct {
-    /* of its first place in the model; owned by that wb__parameter_path */
+    /* the parameter's first path in the model; owned by that wb__parameter_path */
     const char *path;
     int ndim;
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
-    /* of all parts in order; in mixed precision, behind them the f32 master (references) */
+    /* the moments of all parts in order; in mixed precision, behind them the f32 master
+     * (references) */
     wb_tensor **moments;
     int64_t steps;
     int64_t unsure;                     /* steps whose writes are pending; part of `steps` */
@@ -79,7 +80,8 @@ struct wb_opt_state {
 /* The fields of wb_Rule_options, for wb_adjust, printing and files. */
 typedef struct {
     const char *name, *option;
-    int position;               /* of the option among those given without a name; -1: none */
+    int position;               /* index of the option if it is given without a
+                                 * name; -1: it needs its name */
     size_t offset;
 } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
@@ -111,7 +113,7 @@ void wb__opt_undo_failed(wb_opt_state *s);
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* A new f32 variable with the parameter's value; the caller owns a reference. */
+/* Makes an f32 variable with the parameter's value; the caller owns a reference. */
 wb_tensor *wb__mixed_master(wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
@@ -122,12 +124,12 @@ typedef struct {
 } wb__scaling_step;
 /* Adds the number of elements of g that are not finite to `sum`; NULL is 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* bad[i]: the wb__scaling_count of slot i, or NULL if it has no gradient. At least one is not
- * NULL. */
+/* Fills *step for an update. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has no
+ * gradient; at least one is not NULL. False: failed, with the error set. */
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 
-/* Element `slot` of a tensor [slots], as a scalar. */
+/* Returns element `slot` of a tensor [slots], as a scalar. */
 wb_tensor *wb__scaling_number(wb_tensor *numbers, int slot);
 /* move.c: wb_to and wb_device_of of a state. */
 void *wb__opt_to(void *state, const wb_device *d, wb_dtype dtype);

@@ -83,7 +83,8 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* 1 - b^t = 2h / (1 + h) with h = tanh(-t/2 log b), which is accurate for b near 1. */
+/* Returns 1 - b^t as 2h / (1 + h), where h = tanh(-t/2 log b) and minus_half_log is -1/2 log b.
+ * This is accurate for b near 1. */
 static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
@@ -132,7 +133,7 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* name, Name, moments, numbers, apply, counted, all_together, defaults */
+/* The columns: name, Name, moments, numbers, apply, counted, all_together, defaults. */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
     X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                              \

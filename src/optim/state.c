@@ -28,7 +28,8 @@ typedef struct {
     int path_capacity, slot_capacity;
 } building;
 
-/* A variable of zeros on the parameter's device, in the dtype of moments. */
+/* Makes a moment: a variable of zeros on the parameter's device d, at least f32. The caller owns a
+ * reference; NULL with the error set. */
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
 {
     const wb_device *was = wb__use_device(d);
@@ -102,7 +103,8 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Converts the model; called last, when the state is complete. */
+/* Begins mixed precision: converts the parameters of the model. Called last, when the state is
+ * complete. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);

@@ -139,7 +139,8 @@ static bool steps_fit(const void *context)
     return true;
 }
 
-/* The numbers of a part of the rule for a slot's next step, as literals of `dtype`. */
+/* Writes the numbers of part p of the rule for a slot's next step to `out`, as literals of `dtype`,
+ * which replays of a recording renew. Returns 0 or an error code. */
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
@@ -207,7 +208,7 @@ static int apply_part(update *u, int p, int first_moment)
     return 0;
 }
 
-/* Divides all gradients by the loss scale. */
+/* Divides all gradients by the loss scale; nothing to do without loss scaling. */
 static int unscale(update *u)
 {
     wb_opt_state *s = u->state;

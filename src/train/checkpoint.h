@@ -18,14 +18,14 @@ typedef struct {
     bool has_metric;
 } wb__checkpoint_about;
 
-/* 0 if `name` is valid for a checkpoint, else an error code. */
+/* Returns 0 if `name` is valid for a checkpoint, else an error code. */
 int wb__checkpoint_name(const char *what, const char *name);
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,
                          const char *best);
 /* Reads the note only. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
-/* Loads a checkpoint into *c. *whole: the file is an undamaged checkpoint, even if it does not fit
- * the objects of *c. */
+/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint, even if
+ * it does not fit the objects of *c. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
 /* wb_checkpoint_latest, but a folder without a checkpoint is no error: then *found is false. */

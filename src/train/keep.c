@@ -30,7 +30,8 @@ static char *path_of(const keeping *k, int64_t epoch)
     return wb__printf("%s/%s-%06" PRId64 ENDING, k->folder, k->name, epoch);
 }
 
-/* The epoch of a file named NAME-000012.safetensors, and the rest of its name; -1: another file. */
+/* Returns the epoch of a file named NAME-000012.safetensors, and sets *rest to what follows in its
+ * name; -1: another file. */
 static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
@@ -229,8 +230,8 @@ static int by_highest(const void *a, const void *b)
     return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
 }
 
-/* Drops files without a metric and sorts the rest, the best first. The newest file has the
- * direction. */
+/* Drops files without a metric and sorts the rest, the best first. Whether higher is better is in
+ * the note of the newest file. */
 static void order_by_metric(keeping *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);

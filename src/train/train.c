@@ -133,7 +133,7 @@ static int step(training *t, int epoch, wb_batch batch)
         return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
-    /* the guard: the norm of the gradients, or the loss */
+    /* wb_update may have set a guard: the norm of the gradients, or the loss */
     const wb__thread *now = wb__this_thread();
     status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
     if (status) wb__opt_undo_failed(t->state);

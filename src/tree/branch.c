@@ -137,7 +137,7 @@ wb_tree *wb__tree_new(int n)
     return NULL;
 }
 
-/* Whether wb_to accepts the object although a tuple does not. */
+/* Whether wb_to accepts the object although it cannot be in a tuple. */
 static bool moves_alone(const void *object)
 {
     return wb__is(object, &wb__loader_class) || wb__is(object, &wb__dataset_class) ||

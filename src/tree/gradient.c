@@ -25,7 +25,8 @@ static int collect(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* The gradient of a leaf. A tied leaf has its whole gradient, one tensor, at all its paths. */
+/* Returns the gradient of a leaf; WB_NONE: it has none. A tied leaf has its whole gradient, the
+ * same tensor, at all its paths. */
 static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;

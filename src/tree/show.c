@@ -17,8 +17,8 @@ static void show_lines(wb__text *t, const char *text, int indent)
     }
 }
 
-/* The position of the comma after a formatted layer: behind its closing parenthesis, before the
- * remark. */
+/* Returns the position for a comma after a formatted layer: behind its closing parenthesis, before
+ * the remark. */
 static size_t before_remark(const char *text)
 {
     const char *close = strstr(text, "\n)");

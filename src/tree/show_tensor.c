@@ -27,8 +27,8 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     else snprintf(text, WIDTH, "%.6g", f);
 }
 
-/* `shown` is how many entries of an axis of n are printed, index_shown the index of the k-th; -1 is
- * the gap. */
+/* `shown` returns how many entries are printed of an axis of size n, the gap included; index_shown
+ * returns the index of the k-th of them, -1 for the gap. */
 static int shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {

@@ -48,7 +48,8 @@ struct wb_tree {
     void *opaque;
 };
 
-/* Allocates n empty children; releases all children. */
+/* wb__branch_init allocates n empty children; false: out of memory. wb__branch_clear releases all
+ * children. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
 /* Sets child i, with a reference to the object. wb__branch_put borrows the name, which must outlive
@@ -68,11 +69,12 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
-/* A tree of n empty children that owns its names; set them with wb__branch_put_copy. */
+/* Makes a tree with n empty children, which are set with wb__branch_put_copy; it owns their
+ * names. */
 wb_tree *wb__tree_new(int n);
 
-/* The child at a path, which must not be ""; NULL with the error set: none. *of, if `of` is not
- * NULL, is set to the branch that has the child. */
+/* Returns the child at a path, which must not be ""; NULL with the error set: none. Sets *of,
+ * unless `of` is NULL, to the branch that has the child. */
 wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
 /* Notes that the caller reads the children, so that wb_compile records the dependency. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
@@ -110,8 +112,8 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void
  * stay variables. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* A variable with x's value and the flags of the variable `of`, which it replaces; `of` may be
- * NULL. */
+/* Makes a variable with x's value and the flags of the variable `of`, which it replaces; `of` may
+ * be NULL. */
 wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
 /* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;

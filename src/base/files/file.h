@@ -27,7 +27,8 @@ int wb__reader_at_end(wb__reader *r, bool *ended);
  * frees the block with wb__free.  NULL: out of memory. */
 char *wb__reader_take(wb__reader *r);
 
-char *wb__file_read(const char *path, int64_t *bytes);  /* Such a block with the whole file. */
+char *wb__file_read(const char *path, int64_t *bytes);  /* such a block with the whole
+                                                           file; NULL with the error set */
 
 /* ---- writing --------------------------------------------------------------------------------- */
 

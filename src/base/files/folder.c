@@ -1,4 +1,4 @@
-/* Folders: creating them, listing them, removing files. */
+/* Creates and lists folders, and removes files. */
 #include "base/files/file.h"
 #include "base/files/file_calls.h"
 

@@ -19,7 +19,7 @@ typedef uint64_t u64;
 #define FN static inline
 #define HAS_F64
 
-/* a*b + c, fused if the processor has an instruction for it */
+/* Computes a*b + c, rounded once if the processor has an instruction for it. */
 #if defined(__FMA__) || defined(__aarch64__)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else
@@ -36,7 +36,7 @@ FN u32 wb__bits_of_f32(f32 f) { u32 u; memcpy(&u, &f, 4); return u; }
 #define INFINITE INFINITY
 #define NOT_A_NUMBER NAN
 
-/* Exact. */
+/* The largest integer that is not above x, exactly; -0 and NaN stay. */
 FN float wb__floor(float x)
 {
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -51,7 +51,8 @@ FN float wb__floor(float x)
 #endif
 }
 
-/* For larger |x| sin and cos here are NaN, and the caller calls libm. */
+/* For larger |x| wb__sine and wb__cosine return NaN.  For the operations sin and cos themselves
+ * backend/cpu/tile/rows.h then calls libm. */
 #define WB__TRIG_BOUND 1.0e6f
 
 /* sin(x + quarter*pi/2) in double.  The quadrant n is below 2^20, so n times the first 33 bits of
@@ -78,7 +79,7 @@ FN float wb__trig(float x, int32_t quarter)
     return (float)(k & 2 ? -y : y);
 }
 
-/* 1 ulp up to WB__TRIG_BOUND */
+/* The error is 1 ulp for |x| up to WB__TRIG_BOUND. */
 FN float wb__sine(float x) { float y = wb__trig(x, 0); return x == 0.0f ? x : y; }
 FN float wb__cosine(float x) { return wb__trig(x, 1); }
 

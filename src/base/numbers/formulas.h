@@ -49,7 +49,8 @@ FN f32 quotient_f32(f32 x, f32 y) { return x / y; }
 /* 2^n for n in [-126, 127] */
 FN f32 pow2_f32(i32 n) { return U_AS_F(((u32)n + 127u) << 23); }
 
-/* e^r - 1 = r + r^2 q(r) for |r| <= 0.35; relative error 3e-9 */
+/* Returns q(r) in e^r - 1 = r + r^2 q(r), for |r| <= 0.35.  The relative error of that sum is
+ * 2e-8. */
 FN f32 exp_q_f32(f32 r)
 {
     f32 q = 1.394757527e-3f;
@@ -64,7 +65,8 @@ FN f32 exp_q_f32(f32 r)
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 
-/* r; the first factor has 15 bits, so that its product is exact */
+/* Returns r for x and the result `whole` of exp_whole_f32.  ln 2 is subtracted in two parts; the
+ * first has 15 bits, so that its product with n is exact. */
 FN f32 exp_rest_f32(f32 x, f32 whole)
 {
     f32 n = whole - 12582912.0f;
@@ -72,7 +74,7 @@ FN f32 exp_rest_f32(f32 x, f32 whole)
     return FMA(n, -1.42860682e-6f, r);
 }
 
-/* 1.1 ulp */
+/* The error is at most 1.1 ulp. */
 FN f32 exp_f32(f32 x)
 {
     f32 c = 89.0f < x ? 89.0f : x;
@@ -83,7 +85,7 @@ FN f32 exp_f32(f32 x)
     return p * pow2_f32(h) * pow2_f32(n - h);           /* two factors, for denormal results */
 }
 
-/* 2 ulp */
+/* The error is at most 2 ulp. */
 FN f32 expm1_f32(f32 x)
 {
     f32 c = 89.0f < x ? 89.0f : x;
@@ -96,7 +98,7 @@ FN f32 expm1_f32(f32 x)
     return abs_f32(x) < 1e-20f ? x : y;
 }
 
-/* log(1 + f) + k ln 2 + low, for f in [-0.293, 0.4143] */
+/* Returns log(1 + f) + k ln 2 + low, for f in [-0.293, 0.4143]. */
 FN f32 log_tail_f32(f32 f, f32 k, f32 low)
 {
     f32 s = f / (2.0f + f);
@@ -109,7 +111,7 @@ FN f32 log_tail_f32(f32 f, f32 k, f32 low)
     return FMA(k, 0.693145751953125f, (t - h) + f);
 }
 
-/* 1 ulp */
+/* The error is at most 1 ulp. */
 FN f32 log_f32(f32 x)
 {
     i32 tiny = x < 1.17549435e-38f;
@@ -121,7 +123,7 @@ FN f32 log_f32(f32 x)
     return x < INFINITE ? r : x + x;
 }
 
-/* 1.5 ulp */
+/* The error is at most 1.5 ulp. */
 FN f32 log1p_f32(f32 x)
 {
     i32 near_0 = (x > -0.29289f) & (x < 0.41421f);
@@ -136,7 +138,7 @@ FN f32 log1p_f32(f32 x)
     return x < INFINITE ? r : x + x;
 }
 
-/* 2.5 ulp */
+/* The error is at most 2.5 ulp. */
 FN f32 tanh_f32(f32 x)
 {
     f32 b = abs_f32(x);
@@ -144,14 +146,15 @@ FN f32 tanh_f32(f32 x)
     return SIGNED_(t / (t + 2.0f), x);
 }
 
-/* 2.1 ulp */
+/* The error is at most 2.1 ulp. */
 FN f32 sigmoid_f32(f32 x)
 {
     f32 e = exp_f32(-abs_f32(x));
     return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
-/* 1.5 ulp.  x (1 + P(x^2)) up to 1, and 1 - exp(-x Q(x)) above. */
+/* Computes x (1 + P(x^2)) for |x| < 1, else 1 - exp(-|x| Q(|x|)) with the sign of x; P and Q are
+ * polynomials.  The error is at most 1.5 ulp. */
 FN f32 erf_f32(f32 x)
 {
     f32 b = abs_f32(x), z = x * x;
@@ -175,13 +178,14 @@ FN f32 erf_f32(f32 x)
     return b < 1.0f ? p : y;
 }
 
-/* x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3) */
+/* Returns x/2 (1 + tanh u) = x sigmoid(2u), where u = sqrt(2/pi) (x + 0.044715 x^3). */
 FN f32 gelu_f32(f32 x)
 {
     return x * sigmoid_f32(x * FMA(x * x, 0.0713548163f, 1.59576912f));
 }
 
-/* s + x s (1 - s) (2u)', s = sigmoid(2u); 4 ulp above -0.5; error 1e-6 below, where it crosses 0 */
+/* Returns the slope of gelu_f32, s + x s (1 - s) (2u)', where s = sigmoid(2u).  The error is 4 ulp
+ * for x > -0.5, and 1e-6 below, where the slope crosses 0. */
 FN f32 gelu_slope_f32(f32 x)
 {
     f32 c = 20.0f < x ? 20.0f : x;
@@ -284,7 +288,7 @@ FN f32 odd_of_f64(f64 d)
 
 /* ---- Philox 4x32-10 (base/numbers/philox.h) -------------------------------------------------- */
 
-/* Ten rounds on four words. */
+/* The ten rounds of Philox 4x32 on the words b0 to b3; changes the key k0, k1 too. */
 #define PHILOX_ROUNDS(b0, b1, b2, b3, k0, k1)                                                  \
     for (int round = 0; round < 10; round++) {                                                 \
         u32 h0 = MULHI(0xd2511f53u, b0), l0 = 0xd2511f53u * b0;                                \

@@ -1,4 +1,5 @@
-/* Random words by element, reference normals, and the generator of each thread.  See philox.h. */
+/* Computes random words by element and normal numbers, and keeps the generator of each thread.  See
+ * philox.h. */
 #include "base/numbers/philox.h"
 
 #include "base/numbers/dialect.h"

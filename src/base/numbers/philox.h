@@ -7,10 +7,11 @@
 
 #include "base/base.h"
 
-/* Ten rounds on four words (base/numbers/formulas.h). */
+/* Applies the ten rounds of Philox with the key k0, k1 to the block (base/numbers/formulas.h). */
 void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1);
 
-/* The four words of block c = {low half of c, high half of c, 0, 0}. */
+/* Computes the four random words of block number c: the rounds on {low half of c, high half of c,
+ * 0, 0}. */
 void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4]);
 
 /* The word of element i of a random tensor whose counters begin at `counter`: word i mod 4 of block

@@ -24,7 +24,7 @@ enum {
 };
 
 typedef struct {
-    const uint8_t *at;      /* a document, with its length; or the contents of a string or binary */
+    const uint8_t *at;      /* the bytes of a document, or the contents of a string or binary */
     uint32_t bytes;
     uint8_t kind;
     union { double real; int64_t integer; };    /* integers of both widths, and bool */
@@ -40,8 +40,8 @@ typedef struct {
     int status;
 } wb__bson_file;
 
-/* Opens a mapped file; the mapping must outlive *f. Without libbson: an error that names the
- * package. */
+/* Opens a mapped file, which must outlive *f. Returns 0 or an error code; built without libbson,
+ * always an error that names the package. Call wb__bson_close in each case. */
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m);
 void wb__bson_close(wb__bson_file *f);
 
@@ -70,7 +70,8 @@ void wb__bson_text(wb__bson v, char *out, size_t size);
 /* Takes n bytes from `unfold_left`. False, with the error set: the file refers to its own parts far
  * more often than its size warrants. */
 bool wb__bson_spend(wb__bson_file *f, int64_t n);
-/* Sets the error "path: byte 16: reason" and `status`. at == NULL: without a byte. */
+/* Sets the error "path: byte 16: reason" and `status`, unless an earlier failure has; returns
+ * `status`. at == NULL: the message names no byte. */
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...) WB__PRINTF(3, 4);
 
 #endif

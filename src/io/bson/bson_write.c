@@ -1,4 +1,4 @@
-/* BSON values: allocated in an arena, and streamed. */
+/* Makes BSON values in an arena, and writes them as a stream. */
 #include "io/bson/bson_write.h"
 
 #include "engine/tensor.h"
@@ -21,8 +21,8 @@ struct element { const char *name; wb__doc *value; element *next; };
 struct wb__doc {
     bson_type type;
     wb__order order;
-    int64_t size;               /* of the value, without type and name */
-    int64_t n;                  /* bytes of text or binary; elements */
+    int64_t size;               /* bytes of the value in the file, without type and name */
+    int64_t n;                  /* number of bytes of a text or binary, or of elements */
     union {
         bool truth;
         int64_t integer;

@@ -14,8 +14,8 @@
 /* The largest document, and so the largest file. */
 #define WB__DOC_MAX ((int64_t)INT32_MAX)
 
-/* The arena of the values; wb__doc_drop frees all of them. If memory is short, `failed` is set
- * and values are NULL, which all functions accept. */
+/* The arena of the values, {0} at first; wb__doc_drop frees all values. If memory is short,
+ * `failed` is set and values are NULL, which all functions accept. */
 typedef struct { void *blocks; char *at; size_t left; bool failed; } wb__doc_arena;
 typedef struct wb__doc wb__doc;
 void wb__doc_drop(wb__doc_arena *r);
@@ -28,8 +28,9 @@ wb__doc *wb__doc_real(wb__doc_arena *r, double value);
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text);
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
-/* The elements of an evaluated tensor: row-major; with each kernel (the last two axes) flipped
- * along both axes; or a matrix column-major. */
+/* A binary with the elements of an evaluated tensor, in one of three orders: WB__ROWS row-major;
+ * WB__FLIPPED with each kernel (the last two axes) flipped along both axes; WB__COLUMNS a matrix
+ * column-major. The tensor must live until the document is written. */
 typedef enum { WB__ROWS, WB__FLIPPED, WB__COLUMNS, WB__ORDERS } wb__order;
 wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__order order);
 

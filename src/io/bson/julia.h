@@ -8,7 +8,7 @@
 
 typedef struct { wb__doc *type, *value; } wb__julia;
 
-/* A type with parameters, which are types, integers or bools. */
+/* A type with n parameters, which are types, integers, bools or tuples. */
 wb__doc *wb__julia_type(wb__doc_arena *r, const char *path, int n, wb__doc *const *parameters);
 
 wb__julia wb__julia_nothing(wb__doc_arena *r);
@@ -22,9 +22,9 @@ wb__julia wb__julia_ints(wb__doc_arena *r, int n, const int64_t *values);      /
 wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *names,
                                 const wb__julia *values);
 
-/* "Core.Float32"; NULL: Julia lacks the dtype (bf16). */
+/* The path of a dtype's type, such as "Core.Float32"; NULL: Julia lacks the dtype (bf16). */
 const char *wb__julia_dtype(wb_dtype dtype);
-/* NULL if Julia lacks the dtype. */
+/* The type Array{dtype,ndim}; NULL if Julia lacks the dtype, or if memory is short. */
 wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
 /* An array with x's bytes and reversed dimensions, since Julia is column-major. With WB__COLUMNS
  * the dimensions are not reversed, and a matrix stays the same matrix. wb__julia_column: a vector
@@ -32,11 +32,11 @@ wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
 wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order);
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x);
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims);
-/* A reference to entry i of "_backrefs", from 0. */
+/* Makes a reference to entry i of "_backrefs"; the first is 0. */
 wb__doc *wb__julia_reference(wb__doc_arena *r, int64_t i);
 
-/* A struct of a type from wb__julia_type. wb__julia_singleton: the only value of a type without
- * fields, such as a function. */
+/* wb__julia_struct makes a struct of a type from wb__julia_type. wb__julia_singleton makes the only
+ * value of a type without fields, such as a function. */
 wb__julia wb__julia_struct(wb__doc_arena *r, wb__doc *type, int n, const wb__julia *fields);
 wb__julia wb__julia_singleton(wb__doc_arena *r, const char *path);
 

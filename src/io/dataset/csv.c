@@ -20,7 +20,7 @@ typedef struct { const char *text; int length; } field;
 typedef struct {
     const char *path, *text, *at, *end;
     char separator;
-    int64_t line, columns, label;       /* line: from 1; columns: of the file; label: -1 for none */
+    int64_t line, columns, label;       /* line: from 1; label: its column, -1: none */
     float *x;
     int64_t n, capacity;                /* of x */
     field *labels;
@@ -188,7 +188,7 @@ static int read_line(table *t)
         }
         t->at += t->at < t->end;
     }
-    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* also in quotes */
+    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* quotes may have some */
     t->line += t->at == t->end && t->at[-1] != '\n';
     t->rows++;
     return 0;
@@ -216,8 +216,8 @@ static int read_lines(table *t, const wb_load_csv_options *o)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* Reads all labels as whole numbers. 1: done; 0: a label is not a number; -1: a label is not whole,
- * with the error set. */
+/* Reads all labels into y as whole numbers. Returns 1: done; 0: a label is not a number; -1, with
+ * the error set: all are numbers, but one is not whole or does not fit in an int32_t. */
 static int whole_numbers(const table *t, int32_t *y)
 {
     double value;

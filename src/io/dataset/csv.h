@@ -4,7 +4,9 @@
 
 #include "base/base.h"
 
-/* x [rows, columns] f32 without the label column; y [rows] i32, or WB_NONE. 0, or an error code. */
+/* Reads a file into *x [rows, columns] f32, without the label column, and *y [rows] i32, the
+ * classes of the label column; *y is WB_NONE if o->has_label is false. Returns 0 or an error
+ * code. */
 int wb__csv_read(const char *path, const wb_load_csv_options *o, wb_tensor **x, wb_tensor **y);
 
 #endif

@@ -1,6 +1,6 @@
-/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zeros, a byte for the type, a byte for the
- * number of dimensions, each dimension as a big-endian u32, then the elements, big-endian and
- * row-major. data/readers.c makes datasets of such files. */
+/* IDX, the format of MNIST (LeCun, Cortes & Burges): two zero bytes, a byte for the type, a byte
+ * for the number of dimensions, each dimension as a big-endian u32, then the elements, big-endian
+ * and row-major. data/readers.c makes datasets of such files. */
 #include "io/dataset/idx.h"
 
 #include "io/borrow.h"
@@ -75,7 +75,8 @@ static int read_header(wb__mapping *m, header *h)
     return status;
 }
 
-/* The elements in host byte order, in a block of wb__alloc_aligned. */
+/* Returns the elements in host byte order, in a new block of wb__alloc_aligned; NULL: out of
+ * memory. */
 static void *copied(const header *h)
 {
     const int bytes = types[h->type].bytes;
@@ -93,7 +94,8 @@ static void *copied(const header *h)
     return data;
 }
 
-/* Decompressed data becomes the tensor's memory if possible; otherwise the elements are copied. */
+/* If the file was read into memory (not mapped by the system), the tensor takes that memory over
+ * where alignment and width allow; else it gets a copy. */
 wb_tensor *wb_read_idx(const char *path)
 {
     header h;

@@ -5,8 +5,8 @@
 #include "base/map.h"
 #include "io/table.h"
 
-/* A table with one entry, "0". `values` false: without data, and its bytes are the bytes in the
- * file. On success the table owns the mapping, on failure the caller. */
+/* Makes a table with one entry, "0". With `values` false the entry has no data, and its `bytes` are
+ * those in the file. On success the table owns the mapping, on failure the caller. */
 int wb__idx_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

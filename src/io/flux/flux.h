@@ -27,19 +27,21 @@ typedef struct {
     const char *path;                   /* "model.layers.0.weight" */
     const char *name;                   /* last part of the path: "weight" */
     const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4" */
-    const char *value;                  /* numbers, strings, functions: "relu"; else NULL */
+    const char *value;                  /* a number or string as text; of a layer, its
+                                         * activation, such as "relu"; else NULL */
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
     int fields;                         /* count, of layers, lists and unknown parts */
     wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
-    int64_t bytes;                      /* of the values, in a list or layer of all arrays */
+    int64_t bytes;                      /* of the values; for a list or layer, of all its arrays */
 } wb__flux_row;
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 
 /* ---- writing: save.c, save_layers.c ----------------------------------------------------- */
 
-/* wb_save to .bson: a state document, or with .structs the layers themselves. */
+/* wb_save to a .bson file: writes a state document, or with .structs the layers themselves.
+ * Returns 0 or an error code. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);
 
 #endif

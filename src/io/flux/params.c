@@ -71,8 +71,8 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order. Flux lists the bias of a BatchNorm before its
- * scale, and the initial states of a recurrent layer. */
+/* Collects a layer's parameters in Flux's order: the bias of a BatchNorm comes before its scale,
+ * and the initial states of a recurrent layer come last, also if Weber's layer has none. */
 static void collect(order *o, void *object, const char *path)
 {
     wb__branch *node = object;
@@ -103,7 +103,8 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-/* Names the entries after the parameters of the same index. */
+/* Names the entries after the parameters of the same index. States that Weber's layers lack are
+ * dropped if they are zero, else an error. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
     int kept = 0, status = 0, at = 0;

@@ -1,4 +1,4 @@
-/* Reading Flux's models: containers, unknown parts, files. */
+/* Reads Flux's models: containers, unknown parts, files. */
 #include "io/flux/read.h"
 
 #include "io/flux/flux.h"
@@ -83,8 +83,8 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* Reads a field of an unknown part, for .substitute; WB_NONE if it cannot be read. Structs in it
- * are read as layers. */
+/* Reads a field of an unknown part, for .substitute; structs are read as layers. Returns WB_NONE
+ * for a value of another kind, NULL on failure. */
 static void *part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;
@@ -125,7 +125,8 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Sets the status for a layer whose creation fails only if memory is short. */
+/* Returns l. If it is NULL it sets the status: the creation of these layers fails only if memory is
+ * short. */
 static wb_layer *made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -258,7 +259,8 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 
-/* The connection of a layer. If it is unknown, the whole layer is an unknown part. */
+/* Returns the connection of a layer. NULL: failed, or the connection is unknown; then a reason is
+ * set, and the whole layer is an unknown part. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");

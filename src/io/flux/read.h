@@ -16,10 +16,11 @@ typedef struct {
     char path[2048];            /* of the part being read */
     size_t path_length;
     int depth;
-    int64_t channels;           /* of the images that the last layer returns; 0: no images */
+    int64_t channels;           /* of the images that the last layer returns, 1 if
+                                 * unknown; 0: no images */
     const char *reason;         /* why the current struct cannot be read; NULL: none */
     char reason_text[256];
-    wb__text unknown;           /* one line for each */
+    wb__text unknown;           /* one line for each unknown part */
     int n_unknown;
 } wb__flux_reader;
 
@@ -47,7 +48,8 @@ wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
 /* The function inside a broadcast; any other value is returned unchanged. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
-/* Reads an activation from a field; identity becomes NULL. False: unknown. */
+/* Reads an activation from a field into *out; identity, nothing or no field become NULL. For an
+ * unknown one .substitute is asked. False: failed, with a reason or the file's status set. */
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out);
 
 #endif

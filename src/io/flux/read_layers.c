@@ -1,13 +1,13 @@
 /* Reads Flux's layers that contain no other layers, by the fields of fields.c. Julia is
  * column-major, so dimensions are reversed: a kernel (kw, kh, in, out) is [out, in, kh, kw] without
- * a copy. The weight (out, in) of a Dense is [in, out], and is transposed to [out, in]; so are the
- * weights of recurrent cells. */
+ * a copy. The weight (out, in) of a Dense is [in, out] by that rule, and is transposed to [out,
+ * in]; so are the weights of recurrent cells. */
 #include "io/flux/read.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* An array that will be a child of a layer. */
+/* An array of the file that becomes a child of a layer. */
 typedef struct {
     const char *child;
     wb__flux_field_kind kind;
@@ -186,7 +186,7 @@ static bool is_true(reading *x, const char *field)
     return value.kind != WB__JL_BOOL || value.integer;
 }
 
-/* Two numbers: (w, h) in Julia, {h, w} in Weber. */
+/* Reads two numbers, which must be `least` or more: (w, h) in Julia, {h, w} in the option `out`. */
 static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t least,
                  int64_t *out)
 {
@@ -200,7 +200,8 @@ static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int
     return true;
 }
 
-/* (w, h) or (left, right, top, bottom) in Julia; {top, bottom, left, right} in Weber. */
+/* Reads a padding: (w, h) or (left, right, top, bottom) in Julia; {top, bottom, left, right} in the
+ * option `list`. */
 static bool pad(wb__flux_reader *r, const wb__jl *value, int64_t *list)
 {
     int64_t p[5];

@@ -32,7 +32,7 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);
 wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children);
 /* Whether the names are "0", "1", ... */
 bool wb__flux_numbered(int n, const wb__child *children);
-/* save_layers.c */
+/* Writes a layer as a struct, or as Flux.state returns it (save_layers.c). */
 wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l);
 
 #endif

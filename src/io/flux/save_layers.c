@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Versions in which Flux changed, as minor*100 + patch. */
+/* The versions of Flux, as minor*100 + patch, in which what is written here changed. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
     NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
@@ -34,7 +34,7 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* The only value of its type, such as a function. */
+/* Writes the only value of the type `path`, such as a function; in a state, the empty tuple. */
 static wb__julia only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : empty(s);
@@ -83,7 +83,7 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
     return only(s, row->path);
 }
 
-/* A broadcast of f: an elementwise function as a layer. */
+/* Writes an elementwise function as a layer: its broadcast over arrays. */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
@@ -290,7 +290,8 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-/* A parameter of the struct's type, by its word in fields.c: the type of a field, or a value. */
+/* Returns a parameter of the struct's type by its word in fields.c: the type of the field with that
+ * name, or a value. */
 static wb__doc *parameter(const record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;

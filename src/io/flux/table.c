@@ -1,6 +1,6 @@
-/* All arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in structs, and
- * in NamedTuples or dictionaries with the same field names (Flux.state), which are recognised by
- * the combination of names. */
+/* Lists all arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in
+ * structs, and in NamedTuples or dictionaries with the same field names (Flux.state), which are
+ * recognised by the combination of names. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 
@@ -13,8 +13,8 @@ typedef struct {
     bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* The type of Flux that has these fields, by names that occur together in no other type; NULL:
- * none. */
+/* Returns the type of Flux that v, a struct or dictionary, is like: its field names occur together
+ * in no other type. NULL: none. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
     static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
@@ -40,7 +40,7 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
-/* The row of a field that becomes a child; NULL: the field keeps its name. */
+/* Returns the row of a field that becomes a child; NULL: the field keeps its name. */
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;

@@ -49,7 +49,7 @@ static wb__bson follow(wb__bson_file *f, wb__bson v, bool *shared)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* "Flux.Dense" from ["Main", "Flux", "Dense"]. */
+/* Joins a list of names: ["Main", "Flux", "Dense"] becomes "Flux.Dense". */
 static void join_names(wb__bson_file *f, wb__bson list, char *out)
 {
     int n = wb__bson_count(f, list), i = 0;
@@ -64,7 +64,7 @@ static void join_names(wb__bson_file *f, wb__bson list, char *out)
     }
 }
 
-/* The name of a closure: the first symbol of the TypeName that describes its type. */
+/* Writes the name of a closure: the first symbol of the TypeName that describes its type. */
 static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
@@ -109,7 +109,7 @@ typedef struct {
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
 } element;
 
-/* A type of numbers or of elements of arrays; NULL: another type. */
+/* Returns the row of a type of numbers or of elements of arrays; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {
@@ -124,7 +124,7 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number that BSON lacks, which is a struct with the number's bytes. */
+/* Reads a number of a type that BSON lacks: a struct with its bytes. False: v is no number. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
@@ -346,7 +346,7 @@ int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out)
 
 /* ---- arrays ---------------------------------------------------------------------------------- */
 
-/* The short name of an element type, and its row; NULL: unknown. */
+/* Writes the short name of an element type and returns its row; NULL: an unknown type. */
 static const element *element_type(wb__bson_file *f, wb__bson type, char *name, size_t size)
 {
     char full[WB__JL_NAME];
@@ -429,7 +429,7 @@ bool wb__jl_zero(const wb__jl_array *a)
     return true;
 }
 
-/* The array of v. An Adjoint or Transpose of a vector is a row with the same bytes. */
+/* Reads the array of v. An Adjoint or Transpose of a vector is a row with the same bytes. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
@@ -518,7 +518,7 @@ bool wb__jl_layer(const wb__jl *v)
     return of_flux(v) && wb__flux_struct_known(wb__jl_last(v));
 }
 
-/* The part of v at a path: names or indices of fields, separated by dots. */
+/* Returns the part of v at a path: names or indices of fields, separated by dots. */
 static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
 {
     while (*path && v.kind != WB__JL_ABSENT) {
@@ -531,8 +531,8 @@ static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
     return v;
 }
 
-/* A model inside a dictionary, as programs save it with other values: its entry "model", or its
- * only layer; v itself if there is neither. */
+/* Finds a model inside a dictionary, as programs save it with other values: the layer "model", or
+ * the only layer; v itself if there is neither. Appends the name of the entry to `name`. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;

@@ -20,8 +20,8 @@ typedef enum {
     WB__JL_TUPLE,
     WB__JL_DICT,
     WB__JL_STRUCT,              /* also a NamedTuple */
-    WB__JL_FUNCTION,            /* with a name */
-    WB__JL_CLOSURE,             /* without */
+    WB__JL_FUNCTION,            /* a function with a name */
+    WB__JL_CLOSURE,             /* a function without a name */
     WB__JL_GPU,                 /* an array in GPU memory: a pointer without values */
     WB__JL_OTHER                /* types, modules */
 } wb__jl_kind;
@@ -32,8 +32,8 @@ typedef struct {
     bool whole;                 /* a number that is an integer */
     const void *at;             /* address in the file; equal for all references to one object */
     wb__bson items;             /* fields, elements, text, or an array's bytes */
-    wb__bson type;              /* of a struct, of an array's elements */
-    wb__bson size;              /* of an array */
+    wb__bson type;              /* the type of a struct, or of an array's elements */
+    wb__bson size;              /* the sizes of an array */
     double real;
     int64_t integer;            /* also bools */
     /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". Without Main if a package
@@ -44,7 +44,7 @@ typedef struct {
 /* Reads a value; follows references and unwraps TrackedArray. */
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
 const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
-bool wb__jl_flux(const wb__jl *v, const char *type);        /* Flux's struct of that name? */
+bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
 bool wb__jl_may_hold_arrays(const wb__jl *v);                         /* may contain arrays? */
@@ -65,7 +65,7 @@ int wb__jl_count(wb__bson_file *f, const wb__jl *v);
 wb__jl wb__jl_field(wb__bson_file *f, const wb__jl *v, const char *name);
 wb__jl wb__jl_item(wb__bson_file *f, const wb__jl *v, int i);
 
-/* An array in place. Its number of bytes matches its sizes and type. */
+/* An array in place. If its element type is known, its number of bytes matches its sizes. */
 typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks, or too many dimensions */
     char type[16];
@@ -77,8 +77,10 @@ typedef struct {
     const void *at;
     bool shared;
 } wb__jl_array;
+/* Makes *out the array of v. False: v is no array of plain elements, or f->status is set. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* Turns a matrix that is (out, in) in Julia into [out, in]; other arrays are unchanged. */
+/* Makes a matrix that is (out, in) in Julia, and so [in, out] here, [out, in] without moving
+ * values; other arrays are unchanged. */
 void wb__jl_transpose(wb__jl_array *a);
 /* Whether all bytes are zero. */
 bool wb__jl_zero(const wb__jl_array *a);
@@ -86,21 +88,23 @@ bool wb__jl_zero(const wb__jl_array *a);
  * NULL: out of memory. */
 const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
-/* Reads at most `most` integers from a tuple, an array or a number. Returns how many, or -1. */
+/* Reads integers from a tuple, a list, an array or a number. Returns how many; -1: there are more
+ * than `most`, or other values. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* The type for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function NNlib.relu",
- * "Main.Controller". */
+/* Writes the type of v, for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function
+ * NNlib.relu", "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
-/* The error of an array in GPU memory. */
+/* Sets the error for an array in GPU memory, and returns its code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
 bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs? */
 
-/* The variable `key`, or with dots a part of a variable. Without a key: "model"; else the only
- * variable that is not a number or text; else the only layer. In a dictionary, without a key: its
- * entry "model", or its only layer. */
+/* Finds the variable `key`, or with dots a part of a variable. Without a key: "model"; else the
+ * only variable that may hold arrays or is a function; else the only layer; and if that is a
+ * dictionary, its layer "model" or its only layer. Writes the name to `name`. Absent, with the
+ * error set: none found. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; error messages have a limit of 8192 */
+enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; a message has 8192 */
 
 /* A tensor of the file, with the name that the model uses for it. */
 typedef struct { char *name; wb__entry *entry; bool used; } source;
@@ -22,8 +22,8 @@ typedef struct {
     wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: misfit reported */
     wb__pointer_map convolutions;       /* kernel -> whether its layer flips it, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
-    int absent;                         /* those of them whose name is not in the file */
-    wb__text list;                      /* of misfits */
+    int absent;                         /* how many of these have a name that is not in the file */
+    wb__text list;                      /* the lines of the error, one for each misfit */
     int n_wrong, n_listed;
 } matching;
 
@@ -40,8 +40,8 @@ static void drop(matching *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* The path in the model that .rename gives to a name in the file, by the first row that matches;
- * NULL with *fits false: no row matches. */
+/* Returns the path in the model that .rename gives to a name in the file, by the first row that
+ * matches; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
 static char *renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -258,7 +258,7 @@ static bool noted(const wb__table *file, const char *key, const char *value)
     return found && (!value || !strcmp(found, value));
 }
 
-/* The namings that the file may use, the likeliest first. */
+/* Lists the namings that the file may use in `out`, the likeliest first; returns their number. */
 static int candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;

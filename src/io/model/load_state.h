@@ -6,7 +6,7 @@
 #include "tree/tree.h"
 
 typedef struct {
-    const char *path;           /* of the file, for messages */
+    const char *path;           /* the path of the file, for messages */
     const char *prefix;         /* the prefix of names in the file; NULL: none */
     wb_names names;
     bool lenient, check_only;
@@ -14,16 +14,17 @@ typedef struct {
     const wb_rename *rename;
 } wb__state_load;
 
-/* Loads the values of a table into a model, as wb_load_state does. If any tensor does not fit,
- * nothing is written; with `lenient`, the tensors that fit are written. With `check_only`
- * nothing is written in any case. */
+/* Loads the values of a table into a model, as wb_load_state does; returns 0 or an error code. If
+ * any tensor does not fit, nothing is written; with `lenient`, the tensors that fit are written.
+ * With `check_only` nothing is written in any case. */
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
 /* The values in the form that a tensor takes: e->data itself; or, if the matrix is column-major or
  * a bool is neither 0 nor 1, a corrected copy in *block, which the caller frees with wb__free.
- * NULL: out of memory. */
+ * NULL: out of memory, or the entry has no data. */
 const void *wb__entry_values(const wb__entry *e, void **block);
-/* "[3,2] f32", or with the file's own word for a dtype that Weber lacks. */
+/* Shape and dtype, such as "[3,2] f32", with the file's own word for a dtype that Weber lacks. The
+ * text is valid until the next call in this thread. */
 const char *wb__entry_describe(const wb__entry *e);
 
 #endif

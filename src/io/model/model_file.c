@@ -1,4 +1,4 @@
-/* Models in files: wb_save, wb_load, wb_load_state. */
+/* Saves and loads models: wb_save, wb_load, wb_load_state. */
 #include "io/model/model_file.h"
 
 #include "io/flux/flux.h"
@@ -71,8 +71,8 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
     return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
 }
 
-/* The tensor of the file that a row describes, computed from one or several tensors of the model,
- * exact in every bit. */
+/* Returns the file's tensor that a row describes, made from one or several tensors of the model
+ * without rounding. NULL with the error set. */
 static wb_tensor *composed(const wb__name_row *l)
 {
     switch (l->kind) {
@@ -104,7 +104,8 @@ static int add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* A NULL model mostly comes from a call that failed, whose error is kept. */
+/* Returns the error code for a NULL model. It mostly comes from a call that failed, whose error is
+ * kept. */
 static int no_object(const char *what)
 {
     return wb_error_code() ? (int)wb_error_code()

@@ -4,7 +4,7 @@
  * Weber's names each path has one row, and both names are the same. PyTorch's files differ: three
  * projections are one tensor (each is then one of `parts` blocks of rows of that tensor); a second
  * bias is added to the first (a row of kind ADDED, right behind the first); kernels are not
- * flipped; batches are counted. */
+ * flipped; a counter of batches (num_batches_tracked) is a tensor. */
 #ifndef WB__NAMES_H
 #define WB__NAMES_H
 
@@ -22,17 +22,18 @@ typedef struct {
     char *name, *path;          /* in the file; in the model */
     wb_tensor *x;
     wb__name_kind kind;
-    /* block `part` of `parts` blocks of rows of the tensor in the file */
+    /* x is block `part` of the `parts` equal blocks of rows in the file's tensor */
     int part, parts;
-    int64_t zeros;              /* of kind ADDED: as many of its last rows must be zero */
-    bool other;                 /* another name of a row before it; only for reading */
+    int64_t zeros;              /* kind ADDED: so many of the tensor's last elements must be 0 */
+    bool other;                 /* a second name in files for an earlier row; only for reading */
 } wb__name_row;
 
 typedef struct { int n, capacity; wb__name_row *rows; } wb__name_map;
 
 /* All rows of a model. Rows of one tensor of a file are consecutive, in the order of their parts.
- * In PyTorch's Sequential activations are layers with numbers; `numbered` does not count them, for
- * files whose layers have the same numbers as in Weber. */
+ * In PyTorch's Sequential activations are layers with numbers; with `numbered` they are not
+ * counted, for files whose layers have the same numbers as in Weber. Returns 0 or an error code;
+ * the caller frees *out with wb__name_map_free. */
 int wb__name_map_weber(void *model, wb__name_map *out);
 int wb__name_map_torch(void *model, bool numbered, wb__name_map *out);
 void wb__name_map_free(wb__name_map *l);

@@ -1,4 +1,4 @@
-/* Structures of models as JSON: writing and reading. */
+/* Writes and reads structures of models as JSON. */
 #include "io/model/structure.h"
 
 #include "base/options.h"
@@ -192,7 +192,8 @@ static void put_layer(writing *w, wb_layer *l, int depth)
     wb__path_cut(&w->path, length);
 }
 
-/* `name`: of an inner layer or child; NULL for the whole model. */
+/* Writes a layer, tree or tensor as an object. `name` is its name as a child; NULL for the whole
+ * model. */
 static void put_node(writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
@@ -230,7 +231,8 @@ static int find_tie(const wb__leaf *leaf, void *ctx)
     return *at ? 0 : WB_ERROR_MEMORY;
 }
 
-/* The ties as `"second":"first", ...`; NULL with the error set. */
+/* The ties as members of an object, `"second path":"first path",...`; the caller frees the text.
+ * NULL with the error set. */
 static char *ties_text(void *model)
 {
     tie_search t = {0};

@@ -8,10 +8,12 @@
 
 #include "nn/layer.h"
 
-/* The text; the caller frees it. NULL with the error set. */
+/* Returns a model's structure as JSON; the caller frees it with wb__free. NULL with the error
+ * set. */
 char *wb__structure_text(void *model);
-/* Builds the model with zeros as values and with its ties. `values`: the bytes of tensors in the
- * file; a description that needs much more is an error. */
+/* Builds the model that `text` describes, with its ties, and with values that the caller
+ * overwrites. `values` is the number of bytes of tensors in the file; a description that needs
+ * much more is an error. NULL with the error set. */
 wb_layer *wb__structure_build(const char *file, const char *text, int64_t values);
 
 #endif

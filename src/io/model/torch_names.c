@@ -1,11 +1,11 @@
-/* Name mappings with Weber's names and with PyTorch's names, which the types of layers have
- * (wb__torch_kind). */
+/* Makes the name mappings of names.h. What PyTorch calls the children of a layer is in its type
+ * (wb__torch_kind in nn/layer.h). */
 #include "io/model/names.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A new row at the end; NULL: out of memory. */
+/* Adds a row for x at the end, with copies of both names. NULL: out of memory. */
 static wb__name_row *add_row(wb__name_map *l, const char *name, const char *path, wb_tensor *x)
 {
     if (!wb__reserve(&l->rows, &l->capacity, l->n + 1, sizeof *l->rows)) return NULL;
@@ -48,7 +48,7 @@ static const wb__torch_kind *kind_of(const wb_layer *l)
     return l && l->type->torch ? l->type->torch : &same_names;
 }
 
-/* The row for a child that has another name in PyTorch; NULL: it has the same name. */
+/* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
 static const wb__torch_child *torch_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = kind_of(l);
@@ -79,8 +79,9 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } walk;
 
-/* PyTorch's name for child i of `node`, whose own name is `name`. `node` is a layer, or a tree that
- * is a child of `owner`. In a chain the numbers count activations too. */
+/* Returns PyTorch's path of child i of `node`; `name` is PyTorch's path of `node`, which is a
+ * layer, or a tree that is a child of `owner`. In a chain the numbers count activations too,
+ * unless w->numbered. The caller frees the path; NULL: out of memory. */
 static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
                         const char *name)
 {
@@ -107,7 +108,7 @@ static bool has_child(const wb_layer *l, const char *name)
     return false;
 }
 
-/* The row for PyTorch's second bias of a recurrent layer that has one bias. */
+/* Adds the row for PyTorch's second bias of a recurrent layer that has one bias in Weber. */
 static int add_second(walk *w, const wb__child *c, const wb__torch_child *other, const char *name,
                       const char *path)
 {
@@ -135,8 +136,8 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     return status;
 }
 
-/* Weight or bias of the three projections: as blocks of one tensor, and by their own names, which
- * many models have. */
+/* Adds rows for the weights or the biases (`what`) of an attention's first three projections: first
+ * as blocks of one tensor, in_proj_..., then by their own names, which many files have. */
 static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
                              const char *path)
 {

@@ -32,7 +32,7 @@ typedef struct {
     const char *text, *at;              /* ends with a zero byte */
     int64_t offset;                     /* of `text` in the file */
     bool any, has_type, has_order, has_shape;
-    const char *lacks;                  /* a property of the array that Weber lacks */
+    const char *lacks;                  /* why Weber cannot hold the array; NULL: it can */
 } cursor;
 
 static bool wrong(const cursor *c, const char *reason)
@@ -57,7 +57,7 @@ static bool take(cursor *c, const char *what)
     return true;
 }
 
-/* A short string in single or double quotes. */
+/* Reads a string in single or double quotes into `to`, which has room for `bytes` bytes. */
 static bool quoted(cursor *c, char *to, size_t bytes)
 {
     blank(c);
@@ -73,8 +73,8 @@ static bool quoted(cursor *c, char *to, size_t bytes)
     return true;
 }
 
-/* Reads the dimensions. NULL, or why Weber cannot hold the array; *failed: the text is not a
- * shape. */
+/* Reads the dimensions up to the closing parenthesis. Returns why Weber cannot hold the array, or
+ * NULL. If the text is no shape it sets *failed and the error, and returns NULL. */
 static const char *dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
@@ -115,7 +115,7 @@ static bool shape(cursor *c)
     return take(c, ")") || wrong(c, "a shape has no end");
 }
 
-/* Skips the list of a record's fields. */
+/* Skips the list of a record's fields; without c->any, records are an error. */
 static bool record(cursor *c)
 {
     if (!c->any) return wrong(c, "records are not read");
@@ -213,7 +213,7 @@ static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, cons
                 (long long)n, what);
 }
 
-/* Reads n bytes, fewer at the end; -1 with the error set. */
+/* Reads n bytes, fewer only at the end, and returns how many; -1 with the error set. */
 static int64_t next(wb__npy_source *s, void *to, int64_t n)
 {
     const int64_t got = s->read(s->ctx, to, n);
@@ -260,7 +260,7 @@ int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h)
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-/* Reads exactly n bytes into a new block. */
+/* Reads exactly n bytes into a new block; NULL with the error set. */
 static void *block(wb__npy_source *s, int64_t n)
 {
     const int64_t at = s->offset;
@@ -320,14 +320,14 @@ static void make_row_major(char *to, const char *from, const wb__npy *h, size_t 
 /* Whether the elements are the same bytes in the file and in memory. */
 static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
 
-/* Any byte other than 0 is true. */
+/* Makes every bool 0 or 1, in place; in files any byte other than 0 is true. Returns `data`. */
 static void *normalise_bools(void *data, const wb__npy *h)
 {
     if (data && h->dtype == WB_BOOL) wb__convert(data, WB_BOOL, data, WB_BOOL, h->size);
     return data;
 }
 
-/* A new block with the elements of a file as they are in memory. */
+/* Returns a new block with a file's elements, widened and row-major; NULL: out of memory. */
 static void *converted(const void *from, const wb__npy *h)
 {
     const size_t bytes = wb__dtype_size(h->dtype), all = (size_t)h->size * bytes;
@@ -370,8 +370,8 @@ static int fail_mapped(void *ctx, int64_t offset, const char *reason)
     return wb__map_fail(((mapped *)ctx)->m, offset, "%s", reason);
 }
 
-/* Reads the header; *begin is the offset behind it. *data: the elements, if Weber has their
- * dtype. */
+/* Reads the header of a mapped file. Sets *begin to the offset behind it, and, if Weber has the
+ * dtype, *data to the elements, after a check that the file has exactly these. */
 static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
     mapped p = {m, 0};
@@ -385,7 +385,8 @@ static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, c
     return status;
 }
 
-/* If the elements need no conversion and are in memory, that memory becomes the tensor's. */
+/* If the file was read into memory (not mapped by the system) and its elements need no conversion,
+ * the tensor takes that memory over; else it gets a copy. */
 wb_tensor *wb_load_npy(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);

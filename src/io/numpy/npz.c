@@ -1,6 +1,6 @@
-/* Reads NPZ files with libzip, whose own tables come from malloc. An archive that has only
- * directory entries needs memory of ten times its size; arrays need their size in the archive, or
- * decompressed.
+/* Reads NPZ files with libzip, which allocates its tables with malloc: at most about ten times the
+ * size of the archive, for an archive of directory entries alone. Each array takes its decompressed
+ * size besides.
  *
  * Sizes in the archive are checked: each member has as many bytes as its directory entry claims,
  * with a correct checksum; all compressed members together have at most wb_set_unpack_limit bytes
@@ -34,7 +34,7 @@ enum { FIRST_BLOCK = 1 << 20 };
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
-    int64_t decompressed;                   /* decompressed bytes of all members so far */
+    int64_t decompressed;                   /* bytes decompressed so far, of all members together */
 } archive;
 
 typedef struct {
@@ -63,7 +63,7 @@ static int damaged(member *f, zip_error_t *e)
     return member_fail(f, f->offset, reason);
 }
 
-/* Reads n bytes, fewer only at the end; -1 with the error set. */
+/* Reads n bytes, fewer only at the end, and returns how many; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
     member *f = ctx;

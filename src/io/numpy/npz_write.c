@@ -1,12 +1,12 @@
 /* Writing NPZ files. An uncompressed member needs its checksum in front of it, so values are read
  * twice. The archive is written sequentially:
  *
- *   a local header, its name, the NPY file        for each array
- *   the directory: an entry for each
+ *   for each array: a local header, the member's name, the NPY file
+ *   the directory: an entry for each array
  *   the position of the directory
  *
- * A number that does not fit in 32 bits (16 bits for the count) is written as all ones there, and
- * in 64 bits behind the name, or in a record behind the directory. */
+ * A number that does not fit in its field of 32 bits (16 bits for the count of members) is written
+ * there as all ones, and in 64 bits behind the name, or in a record behind the directory. */
 #include "base/files/file.h"
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"

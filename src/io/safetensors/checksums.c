@@ -32,8 +32,8 @@ static void put_digits(char *to, uint32_t sum)
     for (int i = 0; i < DIGITS; i++) to[i] = "0123456789abcdef"[sum >> (28 - 4 * i) & 15];
 }
 
-/* The position of the digits in a header and their number; 0: the header does not begin with the
- * note. */
+/* Returns the position of the digits in a header, and their number in *digits; 0: the header does
+ * not begin with the note. */
 static size_t digits_at(const char *header, size_t length, size_t *digits)
 {
     const size_t at = sizeof front - 1;
@@ -43,7 +43,7 @@ static size_t digits_at(const char *header, size_t length, size_t *digits)
     return at;
 }
 
-/* The checksum of the header with zeros in place of the digits. */
+/* Returns the checksum of the header with zeros in place of the digits. */
 static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";

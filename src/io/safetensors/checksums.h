@@ -15,14 +15,16 @@
 
 /* The text of the note for n tensors, all zeros; the caller frees it. */
 char *wb__sums_blank(int n);
-/* Writes the checksums of n tensors, and the checksum of the header computed with them, into a
- * header that begins with the blank note. */
+/* Writes the header's checksum and the n tensors' checksums into a header that begins with the
+ * blank note; leaves any other header as it is. */
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
 
 /* Reads the checksums into the entries, which are in the order of their offsets, and checks the
- * header. Error: the header is damaged. */
+ * header. Returns 0, also if the header has no note for this number of tensors, or an error code if
+ * the header is damaged. */
 int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length);
-/* Checks all values that the table has. The error names the tensor. */
+/* Checks the values in the table, if it is `summed`. Returns 0 or an error code; the error names
+ * the first damaged tensor in the file. */
 int wb__sums_check(const wb__table *t, const char *path);
 
 #endif

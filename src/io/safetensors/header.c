@@ -1,5 +1,5 @@
 /* The header of a safetensors file: JSON of a fixed form, read in one pass and without a tree of
- * nodes. The memory needed is the table's, and each error has its byte offset.
+ * nodes. Little memory is needed besides the table, and each error has its byte offset.
  *
  *   {"__metadata__": {"key": "text", ...},
  *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
@@ -25,7 +25,7 @@ typedef struct { const char *name; int bits; wb_dtype dtype; } known_dtype;
 static const known_dtype dtypes[] = {DTYPES(ROW)};
 #undef ROW
 
-/* NULL: the format has no such dtype. */
+/* Returns the row of a dtype by its name; NULL: the format has no dtype of that name. */
 static const known_dtype *dtype_named(const char *name)
 {
     for (size_t i = 0; i < WB__COUNT(dtypes); i++)

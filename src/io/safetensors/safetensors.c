@@ -35,7 +35,8 @@ static int read_header(wb__mapping *m, wb__table *st)
                                   (size_t)n);
 }
 
-/* Sets the values of the entries, which are in the order of their offsets. */
+/* Makes the entries, which are in the order of their offsets, point to their values, and checks
+ * that the file ends behind the last value. */
 static int set_values(const wb__mapping *m, wb__table *st)
 {
     const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m);
@@ -120,7 +121,8 @@ static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offs
     wb__json_close(out, '}');
 }
 
-/* NULL with the error set. */
+/* Returns the header as JSON, with offsets in the order of `tensors`; the caller frees it. NULL
+ * with the error set. */
 static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
     wb__json_out out = {.status = check_names(n, tensors)};
@@ -142,7 +144,9 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* Appends spaces, so that the values begin at a multiple of eight. Takes the text over. */
+/* Appends spaces to the header, so that the values begin at a multiple of eight bytes. Takes the
+ * text over. The result has *length bytes and may lack a final 0. NULL: the text is NULL, or no
+ * memory. */
 static char *padded(char *text, size_t *length)
 {
     if (!text) return NULL;

@@ -14,8 +14,8 @@
 #include "base/text.h"
 #include "io/table.h"
 
-/* Reads a file in place; `values` false: only its header, and no more of the file is checked. On
- * failure *out is empty. */
+/* Reads a file in place into *out, which the caller frees with wb__table_free. With `values` false
+ * only the header is read and checked. Returns 0 or an error code; on failure *out is empty. */
 int wb__st_load(const char *path, bool values, wb__table *out);
 /* The same for a mapped file. On success the table owns the mapping, on failure the caller. */
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
@@ -25,7 +25,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 enum { WB__ST_HEADER_BEGINS = 8 };
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
-/* "F32"; "" for 0. */
+/* The name of a dtype in the format, such as "F32"; "" for 0. */
 const char *wb__st_dtype_name(wb_dtype dtype);
 
 typedef struct {
@@ -36,8 +36,9 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-/* Writes a file; on failure no file is left. `put` writes all bytes of a tensor; NULL: `data` is
- * the bytes in memory, row-major. */
+/* Writes a file and reorders `tensors`. Returns 0 or an error code; on failure the path is as
+ * before. `put` is called with the `data` of a tensor and writes all its bytes; if `put` is NULL,
+ * `data` points to the bytes, row-major. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
 int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
                 const wb__note *notes);

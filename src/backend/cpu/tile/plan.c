@@ -180,7 +180,7 @@ static void put_off_stores(compiler *c)
 
 static tile_call *emit(compiler *c, int list, tile_call_kind kind)
 {
-    static tile_call spare;
+    static _Thread_local tile_call spare;
     tile_program *p = c->p;
     if (p->n_calls == c->capacity) {
         const int more = c->capacity ? 2 * c->capacity : 32;
