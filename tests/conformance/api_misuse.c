@@ -176,7 +176,7 @@ static wb_tensor *wide_loss(wb_layer *m, wb_batch b, void *ctx)
     return wb_square(wb_call(m, b.x));
 }
 
-TEST(errors_say_where)
+TEST(errors_name_the_path)
 {
     wb_layer *inner = wb_Chain(wb_Dense(4, 4), wb_named("head", wb_Dense(3, 2)));
     wb_layer *m = wb_Chain(wb_Dense(4, 4), wb_SkipConnection(inner, wb_add));

@@ -341,7 +341,7 @@ static double reduction_of(wb__instr_kind kind, wb__op op, int64_t n, const floa
     return result;
 }
 
-TEST(folds)
+TEST(reductions)
 {
     static const wb__instr_kind kinds[] = {WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL};
     static float x[3000000];

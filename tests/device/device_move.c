@@ -337,7 +337,7 @@ TEST(a_model_moves_whole)
     }
 }
 
-TEST(a_tree_on_two_devices_is_told)
+TEST(a_tree_on_two_devices_is_an_error)
 {
     wb_tensor *x = wb_ones(2), *y = wb_to(wb_ones(3), devices[1]);
     assert_int_equal(wb_eval(x), 0);

@@ -91,7 +91,7 @@ TEST(test_loads_from_environment)
             "└ Supported backends are: CUDA, AMDGPU, Metal, OpenCL, CPU.\n");
 }
 
-TEST(test_debug_tells_devices)
+TEST(test_debug_logs_devices)
 {
     SCRIPT(&p, folder, ENVIRONMENT("FAKES=two", "WEBER_DEBUG=load"), "using:CUDA", "count:CUDA");
     printed("ok\n2\n", "[ Debug: load: CUDA: 2 devices\n");

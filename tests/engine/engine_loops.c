@@ -330,7 +330,7 @@ TEST(half_built_work_survives)
 
 /* After later steps, an unconsumed result of a step can be read; a consumed one is an error, and so
  * is a gradient of the old loss (not zeros). */
-TEST(old_steps_say_what_they_are)
+TEST(results_of_old_steps_are_values_or_errors)
 {
     program p = begin();
     wb_tensor *yhat = wb_call(p.m, p.x), *l = wb_mse(yhat, p.y);

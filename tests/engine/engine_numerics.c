@@ -50,7 +50,7 @@ static void product(const wb_device *d)
 }
 
 /* Each setting has its own plans, whose steps carry the setting. */
-TEST(backends_are_told)
+TEST(plans_carry_the_setting)
 {
     static const char *const all[] = {"highest", "high", "medium"};
     far_watch(look);

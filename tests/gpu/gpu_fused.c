@@ -66,7 +66,7 @@ static void reduction_kind(wb__instr_kind kind, int64_t r, int64_t c, bool turne
     finish(&h);
 }
 
-TEST(folds)
+TEST(reductions)
 {
     if (no_device()) skip();
     static const wb__instr_kind kinds[] = {WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL};
