@@ -27,7 +27,7 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
  * function that wb_compile records the value is a constant; as an input of wb_call_compiled it may
  * change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
 WB_API wb_tensor *wb_scalar(double value);
-/** The same for an integer.  Error: a double does not hold it exactly; wb_from takes it. */
+/** The same for an integer.  Error: a double does not hold it exactly; use wb_from for it. */
 WB_API wb_tensor *wb_scalar_int(int64_t value);
 
 /** A variable with a copy of x, on x's device: a tensor that can be assigned to.  x is evaluated
@@ -78,7 +78,7 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
 /** The number of dimensions; -1 for NULL and WB_NONE. */
 WB_API int wb_ndim(const wb_tensor *x);
-/** The dimensions, wb_ndim(x) numbers, valid as long as x.  NULL for NULL. */
+/** The dimensions, wb_ndim(x) numbers, valid as long as x.  NULL for NULL, none for WB_NONE. */
 WB_API const int64_t *wb_dims(const wb_tensor *x);
 /** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis, and for
  * NULL and WB_NONE. */

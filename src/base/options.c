@@ -229,8 +229,8 @@ void wb_ints_set(int64_t *list, int n, const int64_t *values)
     for (int i = 0; i < n && i < WB_MAX_DIMS; i++) list[1 + i] = values[i];
 }
 
-/* How many numbers of a list the text has; wb_MaxPool(2) gives one without braces.  -1: it is not
- * in braces, though it has a name. */
+/* How many numbers the program gives for a list; 0: the list is not given.  wb_MaxPool(2) gives
+ * one, without braces.  -1: the list is given by name, but not in braces. */
 static int64_t length_in(const wb__given *given, const char *name, int position)
 {
     const int at = find(given, name, position);

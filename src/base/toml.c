@@ -1,5 +1,6 @@
-/* Parses and edits TOML: keys, tables, arrays. toml_value.c parses strings, numbers and dates.
- * Functions that return int return 0 or the code of the error that they set. */
+/* Parses and edits TOML: keys, tables, arrays.  toml_value.c parses strings, numbers and dates.
+ * Functions that return int return 0 or the code of the error that they set, except list_of, find,
+ * find_part and add_node, which return an index; -1: none. */
 #include "base/toml_parse.h"
 
 #include "base/text.h"

@@ -75,8 +75,9 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
     return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
 }
 
-/* Makes the batch on the target device, after maps and the collate function, in memory that only
- * this batch uses. */
+/* Makes the batch, applies maps and the collate function, and moves the result to the target
+ * device, if there is one.  The tensors are evaluated, and their values do not change later: a
+ * variable is copied. */
 static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, fetched, batch)

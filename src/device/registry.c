@@ -250,9 +250,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* Stops all backends; the last step of wb_shutdown. They stay loaded and start again on demand.
- * A backend whose tensors the program still holds may run on without a start, so `started` stays
- * set and the next shutdown stops the backend again. */
+/* Stops all backends; the last step of wb_shutdown.  They stay loaded and start again on demand.
+ * A backend of which the program still holds objects ignores stop() and goes on running.  So
+ * `started` stays set: the next shutdown tries again, even if nothing starts the backend before. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);

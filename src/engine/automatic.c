@@ -155,9 +155,8 @@ void wb__cut_stale(wb__thread *t)
             good = wb__order_add(&order, s->objects[i], has_no_inputs);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
     if (p) find_stale(&order, p);
-    /* All tensors to detach are chosen before the first is detached, since p has the indices of the
-     * walk. */
-
+    /* Detaching a tensor may free its inputs, which are in the order too.  So all tensors to detach
+     * first get a reference; the other entries become NULL. */
     for (int i = 0; p && i < order.n; i++) {
         order.node[i] = p[i].state && is_held(order.node[i]) && has_history(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;

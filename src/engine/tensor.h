@@ -299,8 +299,8 @@ wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
  * counts the changes). */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
-/* A tensor of uniform random numbers on the device of x.  Reserves the generator's counters at
- * once. */
+/* A tensor of uniform random numbers on the device of x.  Reserves the generator's counters
+ * in the call, not at the evaluation. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
 /* Marks x as computed by a layer that was in test mode automatically.  A gradient through it
  * fails. */

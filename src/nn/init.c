@@ -1,4 +1,4 @@
-/* Initialisers of parameters. Random numbers come from wb_seed. */
+/* Initialisers of parameters. Random numbers come from the generator that wb_seed seeds. */
 #include "nn/layer.h"
 
 #include <math.h>

@@ -356,7 +356,7 @@ static void end(update *u)
     wb__free(u->next);
 }
 
-/* Outside any scope, wb_update first ends the step before if its assignments are still pending. */
+/* In the root scope wb_update first ends the step before if its assignments are still pending. */
 static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();

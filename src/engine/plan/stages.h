@@ -296,7 +296,8 @@ typedef struct {
     int *instr_of;                      /* of each value of the current group: its instruction */
     int *constant_of;                   /* of each fixed literal: its index in constants; -1: not
                                            added yet */
-    /* of each product: where its sign bits are; allocation -1: not allocated yet */
+    /* of each product that writes the sign bits of its relu's operand (wb__product.bits): where
+     * they are; allocation -1: not allocated yet */
     wb__step_operand *bits_of;
     bool failed;
 } wb__emitter;

@@ -2,7 +2,8 @@
  * which threads.
  *
  * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  A piece of B is
- * packed into panels, or read in place if that is faster; tasks of rows by columns then use it.
+ * packed into panels, or read in place if that is faster; tasks, each for some rows and columns
+ * of C, then use it.
  * The pieces depend on the shape only, so the result does not depend on the number of threads.
  *
  * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
