@@ -1,7 +1,7 @@
 /* Evaluations that the program did not ask for.  Without an open scope no call ends a step, and a
  * training loop would only build a graph.  So the second write to a variable evaluates the previous
- * step, and a graph that grows too large is evaluated.  All values that the program may still use
- * stay readable. */
+ * step, and a graph that grows too large is evaluated.  wb__end_step and wb__evaluate_keeping
+ * (tensor.h) describe which values stay readable. */
 #include "engine/graph.h"
 
 #include <stdatomic.h>
@@ -178,7 +178,7 @@ void wb__cut_stale(wb__thread *t)
     wb__order_free(&order);
     memmove(s->past_n + 1, s->past_n, (WB__PAST - 1) * sizeof *s->past_n);
     s->past_n[0] = n;
-    if (!good) wb_clear_error(); /* out of memory: the next call considers them again */
+    if (!good) wb_clear_error(); /* the next call considers recent tensors again */
 }
 
 /* ---- graphs that grow too large -------------------------------------------------------------- */

@@ -45,8 +45,8 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
     return NULL;
 }
 
-/* Removes the least recently used plan from the cache.  A plan that is still running is freed when
- * its last run ends. */
+/* Removes the least recently used plan from the cache.  A plan that is still in use is freed when
+ * its last user calls wb__plan_done. */
 static void evict(void)
 {
     int oldest = 0;
@@ -94,7 +94,8 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* Removes a plan that cannot run from the cache.  It is freed when its last run ends. */
+/* Removes a plan that cannot run from the cache.  It is freed when its last user calls
+ * wb__plan_done. */
 static void remove_plan(wb__plan *p)
 {
     pthread_mutex_lock(&lock);
@@ -296,8 +297,9 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 }
 
 /* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
- * a variable.  `final`: the step itself writes variables.  A step that a library declined before
- * any write removes the plan from the cache. */
+ * a variable.  `final`: the step itself writes variables.  If a
+ * library declined the step before any write, removes the plan from the cache and returns
+ * WB__PLAN_AGAIN. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {

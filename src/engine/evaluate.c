@@ -1,5 +1,5 @@
-/* Evaluation: one plan computes the requested tensors, all pending writes, and every unconsumed
- * result that reads a version about to be overwritten. */
+/* Evaluation: for each device, one plan computes the requested tensors, the pending writes, and
+ * every unconsumed result that reads a version about to be overwritten. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -136,9 +136,9 @@ static void end_pending(wb__thread *t, int first)
     t->guard = NULL;
 }
 
-/* Returns a tensor that is y if x is finite, else not finite.  The new tensor must not count as a
- * consumer: a loss without other consumers stays an unconsumed result, so that it can be read after
- * the update.  NULL: failed. */
+/* Returns a tensor that is finite if x and y both are.  Although the new tensor reads x and y, they
+ * stay unconsumed results if they were, so that a loss can be read after the update.  NULL:
+ * failed. */
 static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
     const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
@@ -279,8 +279,8 @@ static int add_root(wb_tensor *x, int *n_roots)
     return 0;
 }
 
-/* Adds each unconsumed result that reads a version about to be overwritten.  A result that reads a
- * version already gone, or no version at all, leaves the ring. */
+/* Adds to mine.roots each unconsumed result that reads a version about to be overwritten.  Removes
+ * from the ring each result that reads a version already gone, or no version at all. */
 static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 {
     wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
@@ -397,7 +397,7 @@ static int run_plan(wb__request *r, wb_tensor *guard)
     return status;
 }
 
-/* Runs the request.  Each time a library declines a step, another plan is built without that
+/* Runs the request.  Each time a library declines a step, another plan is built, which avoids that
  * step. */
 static int run(wb__request *r, wb_tensor *guard)
 {
@@ -511,8 +511,8 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     }
     t->n_pending = n_writes;
     int status = evaluate(n, tensors, NULL);
-    /* Order afterwards: writes that could not be evaluated, then the later writes.  An assignment
-     * by a release callback of the program comes last. */
+    /* Order afterwards: writes that are pending after the evaluation (it failed early, or a release
+     * callback of the program made an assignment), then the later writes. */
     if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
     for (int i = 0; i < n_later; i++) {
         wb_tensor *v = later[i]->variable;

@@ -5,14 +5,14 @@
 #include "base/pointer_map.h"
 #include "engine/tensor.h"
 
-/* All tensors reachable from some tensors, inputs before the tensors that read them.  The walk does
- * not enter the inputs of a leaf. */
+/* The tensors that were added and all tensors reachable from them, inputs before the tensors that
+ * read them.  The walk does not enter the inputs of a leaf. */
 typedef struct {
     wb_tensor **node;
     int n, capacity;
     uint32_t mark;
-    /* Leaves, such as parameters, may be in walks of several threads at once, so their `mark` is
-     * not written. */
+    /* The index of each leaf.  Leaves, such as parameters, may be in walks of several threads at
+     * once, so their `mark` and `index` are not written. */
     wb__pointer_map leaves;
     wb_tensor **stack;
     int stack_capacity;

@@ -31,8 +31,8 @@ static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
 }
 
 /* Sets attr to the slice's attributes in the plan's chain and adds the difference of the starts, in
- * elements, to w->at.  The difference is a multiple of the strides along which the starts differ;
- * these are collected in `moves` by bitwise or, so that its lowest set bit is a divisor. */
+ * elements, to w->at.  The difference is a sum of multiples of the strides along which the starts
+ * may differ; `moves` is the bitwise or of these strides, so its lowest set bit is a divisor. */
 static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
                         int64_t *moves)
 {

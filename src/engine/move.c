@@ -1,5 +1,5 @@
-/* Copies between devices.  wb_to copies at once; the result has its source as an input, so that
- * gradients pass through. */
+/* Copies between devices.  wb_to copies to another device at once; the result has its source as an
+ * input, so that gradients pass through. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The precision of products, and whether runs are deterministic: one setting for the process.  It
- * is part of a plan's key (request.c) and of its steps (wb__step_blank in plan/stages.h). */
+/* The precision of products, and whether runs are deterministic: two settings of the process.  Both
+ * are part of a plan's key (request.c) and of its steps (wb__step_blank in plan/stages.h). */
 #include "engine/request.h"
 
 #include <pthread.h>

@@ -32,7 +32,7 @@ static void thread_end(void *memory)
 
 static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
-/* The state of a thread is the only block that does not come from the allocator: it must exist
+/* The state of a thread comes from calloc and not from the library's allocator, since it must exist
  * before the first error. */
 wb__thread *wb__thread_start(void)
 {

@@ -111,13 +111,14 @@ typedef struct wb__thread {
     int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
     bool cutting;        /* inputs that lose their consumers are not added to `unconsumed` */
-    /* The unevaluated tensors without consumers: a ring through .next_unconsumed. */
+    /* The unconsumed results: unevaluated tensors that have inputs but no consumers (with WB__HELD,
+     * a tensor stays one when it gets consumers).  A ring through .next_unconsumed. */
     struct wb_tensor *unconsumed;
     struct wb_tensor **pending;         /* assignments not evaluated yet, oldest first */
     int n_pending, pending_capacity;
     struct wb_tensor *guard;            /* one element, with a reference: unless it is finite, none
                                            of the pending assignments is made; NULL: no guard */
-    const char *guarded_by;             /* its name, for messages */
+    const char *guarded_by;             /* the guard's name, for messages */
     int made;                           /* tensors created since the last evaluation */
     int64_t scopes;                     /* number of scopes opened so far */
     int64_t closing;                    /* id of the scope that is being closed, or 0 */
@@ -136,7 +137,7 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called by wb_shutdown after the thread's scopes are closed and all plans are freed. (The
+/* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed. (The
  * backends' layer is above the engine, so it registers a function here.) */
 extern void (*wb__at_shutdown)(void);
 

@@ -11,8 +11,9 @@ typedef struct {
     wb_tensor *tensor;
     int64_t at, bytes;              /* first byte read, counted from the tensor's first; number of
                                        bytes */
-    int granule;                    /* of a slice: a power of two that divides `at`, at most
-                                       WB__ALIGNED, as in wb__view; of a whole tensor: 0 */
+    int granule;                    /* of a slice: a power of two that divides `at`, in bytes
+                                       and at most WB__ALIGNED, as in wb__view; of a whole tensor:
+                                       0 */
     bool scattered;                 /* the kernels read less than half of these bytes (wb__buffer in
                                        backend.h) */
 } wb__plan_leaf;
@@ -31,8 +32,8 @@ typedef struct {
 } wb__leaf_slice;
 
 /* Whether x, a slice, can be read in place: it is a chain of at most WB__MOST_LINKS views of an
- * evaluated tensor that this evaluation does not write, and strides express the chain.  If so,
- * fills w. */
+ * evaluated tensor that this evaluation does not write, strides express the chain, and a slice in
+ * it leaves out elements.  If so, fills w. */
 bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w);
 
 /* The input of the plan builder: a walked graph.  `words` encodes its structure and is the key of
@@ -95,7 +96,8 @@ typedef struct {
     int n_launches, n_final_launches;
     _Atomic int runs;
     wb__plan_phase phase[WB__PHASES];
-    int uses;                       /* references: runs under way, and the cache */
+    int uses;                       /* references: of the cache, of runs under way and of
+                                       recordings of wb_compile */
     uint64_t last_used;
 } wb__plan;
 

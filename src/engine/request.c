@@ -42,8 +42,8 @@ static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
     return true;
 }
 
-/* Encodes a slice: its steps, and its starts unless it is read in place, which a bit of the
- * tensor's first word records.  A slice that is read in place becomes a leaf.  False: out of
+/* Encodes the starts and steps of a slice.  If the slice is read in place, it becomes a leaf, its
+ * starts are left out, and a bit of the tensor's first word records that.  False: out of
  * memory. */
 static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
@@ -118,8 +118,8 @@ static bool add_result(wb__request *r, wb_tensor *x)
     return true;
 }
 
-/* Finds the buffer of each write's variable: that of its leaf, or a new one behind the leaves.
- * False: out of memory. */
+/* Finds the buffer of each write's variable: the variable's leaf, or a new buffer behind the
+ * leaves; -1 if a later write replaces this one.  False: out of memory. */
 static bool find_targets(wb__request *r)
 {
     if (!wb__reserve(&r->targets, &r->targets_capacity, r->n_writes + 1, sizeof *r->targets))

@@ -30,8 +30,8 @@ void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
 /* Called before a plan runs.  Returns an error code if this is its first run and its GPU reports
- * too little free memory; else 0. wb__plan_report_memory appends the bytes that the plan needs to
- * the message of a GPU's out-of-memory error. */
+ * too little free memory or cannot report it; else 0. wb__plan_report_memory appends the bytes that
+ * the plan needs to the message of a GPU's out-of-memory error. */
 int wb__plan_check_memory(const wb__plan *p);
 void wb__plan_report_memory(const wb__plan *p);
 

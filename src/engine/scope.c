@@ -293,7 +293,8 @@ static bool outlives(const wb_tensor *x)
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
-/* A tensor that was returned twice is in the list twice.  Drops the second reference. */
+/* A tensor that was returned twice is in the list twice.  If it is unevaluated, drops the second
+ * reference. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();

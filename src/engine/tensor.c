@@ -296,7 +296,7 @@ wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
 }
 
 /* Binds a result without a device to the device that it was computed on; a single number stays
- * unbound.  Called only when no other tensor uses it that may be computed elsewhere. */
+ * unbound. */
 static void bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
@@ -425,7 +425,7 @@ wb_tensor *wb_variable(wb_tensor *x)
 }
 
 /* Returns a variable on d whose version is `version`, a new constant; drops the current scope's
- * reference to that.  NULL: `version` is NULL, or memory ran out. */
+ * reference to this constant.  NULL: `version` is NULL, or memory ran out. */
 static wb_tensor *variable_of(wb_tensor *version, const wb_device *d)
 {
     if (!version) return NULL;

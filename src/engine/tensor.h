@@ -26,13 +26,13 @@
 /* Memory on a device, with a reference count. */
 typedef struct {
     _Atomic uint32_t refs;
-    _Atomic uint32_t lent;              /* lent to other libraries: the memory is no longer
-                                           written */
+    _Atomic uint32_t lent;              /* how many tensors of other libraries use the memory;
+                                           while this is not 0, it is not written */
     bool borrowed;                      /* of wb_borrow: the memory belongs to the program */
     const wb_device *device;
     void *data;                         /* a handle of the device; a pointer if host_visible */
     size_t bytes;
-    void (*release)(void *data, void *context);     /* of borrowed memory; may be NULL */
+    void (*release)(void *data, void *context);     /* frees borrowed memory; may be NULL */
     void *context;
     void *mirror;                       /* a copy of the values on the host, made by the first
                                            read */
@@ -76,9 +76,10 @@ enum {
                                trained */
     WB__HELD = 1024,        /* kept or retained before it was evaluated: it stays an unconsumed
                                result */
-    WB__CUT = 512           /* its inputs were dropped: its scope was closed, or it was computed
-                               from a version that is gone (then `name` is that variable's).  With
-                               WB__GONE: it was never evaluated, so it has no value. */
+    WB__CUT = 512           /* its inputs were dropped: its scope was closed, its graph grew too
+                               long (automatic.c), or it was computed from a version that is gone
+                               (then `name` is that variable's).  With WB__GONE: it was never
+                               evaluated, so it has no value. */
 };
 
 struct wb_tensor {
@@ -91,7 +92,8 @@ struct wb_tensor {
     int64_t size;                   /* elements */
     wb_tensor **in;
     int64_t *attr;
-    wb__number number[2];           /* run-time arguments of plans */
+    wb__number number[2];           /* the value of a literal, the eps of a normalise, or
+                                       the key and counter of random numbers */
     wb__storage *storage;
     union {
         int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
@@ -260,8 +262,9 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
     return false;
 }
 
-/* With WEBER_DEBUG=check: evaluates the index and fails if an element is not in 0 to bound - 1.  An
- * index that a recorded function computes is not checked. */
+/* Called only with WEBER_DEBUG=check.  Evaluates the index.  Returns false, with the error set, if
+ * an element is not in 0 to bound - 1 or the evaluation failed.  An index that a recorded function
+ * computes is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
 /* wb__computed_in: the dtype in which sums are computed: f32 for f16 and bf16, else the dtype
@@ -290,8 +293,8 @@ wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const 
                          const int64_t *starts);
 /* A tensor of zeros with the shape, dtype and device of x. */
 wb_tensor *wb__zeros_like(wb_tensor *x);
-/* Returns x.  If x has no device, returns a copy of it bound to d (x is unchanged). d == NULL:
- * returns x. */
+/* Returns x if x has a device or d is NULL; else a new tensor on d with the value of x, which is
+ * unchanged.  NULL: x is NULL, or the call failed. */
 wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
 /* Changes the dtype of a variable without pending writes.  `version` is its new value: a constant
  * of its shape on its device, whose memory nothing else uses (wb__as_constant).  Tensors computed
@@ -322,8 +325,9 @@ void wb__gradient_end(void);            /* frees this thread's working memory */
  * the message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 /* Guards the pending writes, and those added until the next evaluation, with a tensor of one
- * element.  An evaluation that is given no guard uses this one.  `what`, a string constant, names
- * it in messages.  Returns 0 or an error code. */
+ * element.  An evaluation that is given no guard uses this one.  If there is a guard already, both
+ * must be finite.  `what`, a string constant, names the guard in messages.  Returns 0 or an error
+ * code. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
@@ -339,9 +343,10 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* Called after versions were overwritten: detaches recent tensors that the program holds and that
  * can no longer be evaluated or differentiated. */
 void wb__cut_stale(wb__thread *t);
-/* After this many tensors without an evaluation, outside of all scopes, all unconsumed results are
- * evaluated by wb__evaluate_keeping, with one warning in the log. wb__evaluate_keeping keeps all
- * versions readable that tensors were computed from. */
+/* Called when a thread created more than WB__MOST_UNEVALUATED tensors without an evaluation:
+ * outside of all scopes, wb__evaluate_overgrown evaluates all unconsumed results, and logs a
+ * warning the first time in a process.  wb__evaluate_keeping evaluates n tensors and the pending
+ * writes, and keeps all versions readable that tensors were computed from. */
 enum { WB__MOST_UNEVALUATED = 100000 };
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 int wb__evaluate_overgrown(wb__thread *t);
@@ -362,8 +367,9 @@ wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
  * returns how many there are. */
 int wb__pending_count(void);
 void wb__forget_pending(int first);
-/* A replay wrote the variable's memory: marks the version before it WB__GONE and gives the variable
- * a new one.  Returns 0 or an error code. */
+/* Called after a replay wrote the variable's memory.  If anything besides the variable refers to the
+ * variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0 or an
+ * error code. */
 int wb__new_version(wb_tensor *variable);
 /* Writes host values to a variable at once (for loading files), after evaluating pending writes.
  * `bytes` must be the variable's size. */

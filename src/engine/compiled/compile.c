@@ -43,8 +43,8 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes an input that is a number can have beside other operands. 0: it is not a number. 1:
- * only its own dtype or, if that is open, floating dtypes, as it is not whole.  Else 2, plus the
+/* Which dtypes an input that is a number can take from other operands. 0: it is not a number. 1: no
+ * integer dtype, since its own dtype is not open (WB__WEAK) or it is not whole.  Else 2, plus the
  * bit 4 << t for each integer dtype t that holds it. */
 typedef uint32_t number_kind;
 typedef struct {

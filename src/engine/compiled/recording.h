@@ -88,14 +88,15 @@ void wb__recording_fail(wb__recording *r, int code);
 /* Replaces the evaluation when a scope closes.  Tensors that outlive an inner scope are computed by
  * the replays; a tensor that outlives the function makes the recording fail. */
 int wb__recording_close(wb__recording *r, int n, struct wb_tensor *const *survivors);
-/* Returns 0, or the error of the first call that cannot be recorded. */
+/* Ends the recording.  Returns 0, or, with the error set again, the code of the first failure. */
 int wb__recording_end(wb__recording *r);
 void wb__recording_drop(wb__recording *r);
 
 /* Whether the recording may be replayed: yes; not with the present settings; never again. */
 typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
 wb__fit wb__recording_fit(wb__recording *r);
-/* Called after a replay: sets the settings and calls the hooks of the recorded function. */
+/* Called after a replay: sets the settings that the recorded function set, and calls the `after`
+ * callbacks (wb__replay). */
 void wb__recording_replayed(const wb__recording *r);
 
 #endif

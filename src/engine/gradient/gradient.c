@@ -1,19 +1,20 @@
 /* The gradient walk: from a scalar back to the tensors that it was computed from.  The walk adds
- * ordinary operations to the graph.  Each operation has its gradient rule in its file in ops/;
- * trees of gradients are built in src/tree/. */
+ * ordinary operations to the graph.  The gradient rules of elementwise operations are in ops.def,
+ * those of other operations in the operation's file (ops/, move.c); trees of gradients are built in
+ * src/tree/. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
 
-/* A contribution of an operation to the gradient of one of its inputs: a tensor, or one not
- * computed yet (a slice of a tensor of zeros, or a product a·b), so that several can be computed
- * together. */
+/* A contribution of an operation to the gradient of one of its inputs.  PLAIN: the tensor g.
+ * SLICE: g at `starts` in a tensor of zeros.  PRODUCT: the matrix product of g and b.  The last two
+ * are not computed at once, so that several can be computed together. */
 typedef enum { PLAIN, SLICE, PRODUCT } contribution_kind;
 typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* b, ta and tb: of a product */
+    wb_tensor *b;                           /* b, and ta and tb (transpose g, b): of a product */
     bool ta, tb;
     int64_t starts[WB_MAX_DIMS];            /* of a slice */
 } contribution;
@@ -156,7 +157,7 @@ static bool disjoint(contribution *const *p, int n, int ndim)
     return true;
 }
 
-/* Returns the sum of slices, x's shape: one concat if they do not overlap. */
+/* Returns the sum of the slices, with x's shape: one concat if they do not overlap. */
 static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;

@@ -28,12 +28,12 @@ bool wb__holds(wb_dtype dtype, double v)
     double back;
     wb__convert(capacity, dtype, &v, WB_F64, 1);
     wb__convert(&back, WB_F64, capacity, dtype, 1);
-    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* which is converted to 2^63 - 1 */
+    return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* 2^63 becomes 2^63 - 1 */
 }
 
 /* Returns x; or, if x is a literal whose dtype is open (WB__WEAK), a literal with the dtype of the
- * other operand.  A whole number that an integer dtype does not hold is an error (NULL); one that
- * is not whole keeps its dtype beside integers. */
+ * other operand.  Beside bool x keeps its dtype; beside integers it does so if it is not whole.
+ * NULL: a whole number that the integer dtype does not hold, or out of memory. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;

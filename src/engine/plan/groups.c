@@ -1,7 +1,7 @@
 /* Forms groups: the values of a group become one kernel.
  *
  * Values are processed in order.  An elementwise value or a reduction joins the latest group that
- * computes one of its operands, if it fits into that group's space, or else the last group that
+ * computes one of its operands, if it fits into that group's space, or else a later group that
  * reads one of its operands.  Its other operands come from earlier groups, so the order of groups
  * is an order of execution.  Values computed from leaves only, and comparisons of a product's
  * result, are deferred: they join the first group that reads them.  Values that the patterns stage
@@ -132,7 +132,7 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 
 /* Whether v's deferred operands, and those below them, fit into group g.  The groups of their
  * operands may have been formed after the operands were deferred.  `trial` is a copy of the group;
- * its number of columns may be fixed. */
+ * the check may fix its number of column dimensions. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -316,7 +316,8 @@ static void group_value(former *f, int x)
 
 static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
 
-/* A value is stored if another group, a library operation, a result or a write reads it. */
+/* A value is stored if another group, a library operation, a result or a write reads it, or if its
+ * kernel computes it in memory (it `ends`; a concat; a result, aux or sums of a library step). */
 static void find_stored(former *f)
 {
     wb__member *of = f->out->of;

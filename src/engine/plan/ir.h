@@ -36,8 +36,8 @@ typedef struct {
                                        of random numbers: index of the first of their two; else
                                        -1 */
     int leaf;                       /* of a leaf: index of its buffer; else -1 */
-    int uses;                       /* how many inputs of values, results and writes are this
-                                       value */
+    int uses;                       /* how many inputs of used values, results and writes refer
+                                       to this value */
     double value;                   /* of a fixed literal */
     int64_t size, dims[WB_MAX_DIMS];
 } wb__value;

@@ -125,8 +125,8 @@ static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
     add_dense_operand(m, &at, &like);
 }
 
-/* Adds an operand whose rows are contiguous and which no dimension broadcasts.  A view that does
- * not fit is copied. */
+/* Adds x as an operand.  It is copied first unless its last stride is 1 and the others are
+ * positive; strides of dimensions of size 1 do not matter. */
 void wb__add_rows(wb__emitter *m, int x)
 {
     wb__step_operand at;

@@ -146,9 +146,9 @@ static bool match_bias(finder *f, int x)
 /* ---- activation ------------------------------------------------------------------------------ */
 
 /* Whether fusing the activation x into a product is faster, although a library may need an extra
- * pass for it.  Fusing relu always is.  Fusing another one is not if the last axis (for a
- * convolution a row of an image) is shorter than 16.  If elementwise operations read the result,
- * only fusing tanh or sigmoid is, which libraries have. */
+ * pass for it.  Fusing relu always is.  Fusing another activation is not if the last axis (for a
+ * convolution, a row of the image) is shorter than 16.  If an elementwise operation or a reduction
+ * reads the result, only fusing tanh or sigmoid is faster, since libraries have these. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -185,9 +185,9 @@ static bool match_activation(finder *f, int x)
 
 /* ---- the gradient of an activation ----------------------------------------------------------- */
 
-/* A gradient of an activation, as an epilogue of the product in it: kind FACTOR: x = product *
- * factor; kind MASK: x = product where the factor is true, else 0.  The factor is computed from the
- * value `of`. */
+/* A value x, the gradient of an activation, that can be the epilogue of a product.  Kind FACTOR: x
+ * is product * factor.  Kind MASK: x is the product where the factor is true, else 0.  The factor
+ * is computed from the value `of`. */
 typedef struct {
     wb__aux kind;
     int product, factor, of;

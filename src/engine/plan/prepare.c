@@ -134,9 +134,9 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* a leaf that is no value keeps 0 bytes: only
-                                                   slices of it are read, which are leaves
-                                                   themselves */
+    for (int i = 0; i < ir->n; i++)             /* a leaf that is no value keeps 0 bytes:
+                                                   nothing reads it, or only slices of it, which are
+                                                   leaves themselves */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;

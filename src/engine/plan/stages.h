@@ -157,7 +157,9 @@ typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_
 typedef struct {
     wb__group_kind kind;
     int product;                        /* of a library group: its index in the patterns */
-    int ndim, outer_dims, col_dims;     /* col_dims: -1 while no member fixes it */
+    int ndim, outer_dims, col_dims;     /* the first outer_dims dimensions of the space are outer,
+                                           the last col_dims are columns, the others are rows;
+                                           col_dims: -1 while no member fixes it */
     wb__layout layout;
     int64_t dims[WB_MAX_DIMS];          /* by logical axis */
     int axis[WB_MAX_DIMS];
@@ -296,8 +298,8 @@ typedef struct {
     int *instr_of;                      /* of each value of the current group: its instruction */
     int *constant_of;                   /* of each fixed literal: its index in constants; -1: not
                                            added yet */
-    /* of each product that writes the sign bits of its relu's operand (wb__product.bits): where
-     * they are; allocation -1: not allocated yet */
+    /* of each product that writes the sign bits of its relu's operand (wb__product.bits): the
+     * memory of these bits; allocation -1: not allocated yet */
     wb__step_operand *bits_of;
     bool failed;
 } wb__emitter;
