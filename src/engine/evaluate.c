@@ -132,7 +132,7 @@ static void end_pending(wb__thread *t, int first)
     t->n_pending = first;
     for (int i = first; i < n; i++) wb__unref(t->pending[i]);
     if (first) return;
-    wb__unref(t->guard);                /* a guard is only for the writes that it was set with */
+    wb__unref(t->guard);                /* the guard was only for these writes */
     t->guard = NULL;
 }
 
@@ -155,7 +155,7 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     guard = wb__bind(guard);
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* each device has its own guard */
+        const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not combined */
         if (status) return status;
     }
     if (t->guard) {
@@ -397,8 +397,8 @@ static int run_plan(wb__request *r, wb_tensor *guard)
     return status;
 }
 
-/* Runs the request.  Each time a library declines a step, another plan is built, which avoids that
- * step. */
+/* Runs the request.  Each time a library declines a step, another plan is built, in which another
+ * implementation computes that step. */
 static int run(wb__request *r, wb_tensor *guard)
 {
     int status = run_plan(r, guard);

@@ -52,7 +52,7 @@ int wb__guard_check(const wb__guard *g);
 /* Runs a plan.  Buffer i begins at byte offsets[i] of buffers[i].
  *
  * WB__PLAN_AGAIN: a library declined one of the steps, and no variable was written.  The plan has
- * left the cache; the next plan for the request avoids that step. */
+ * left the cache; in the next plan for the request another implementation computes that step. */
 enum { WB__PLAN_AGAIN = -1 };
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__number *numbers,
                  int n_numbers, const wb__guard *guard);

@@ -6,14 +6,16 @@
  *   - a variable (op variable): the tensors of layers.  It has no value of its own: `current` is
  *     its current version (an evaluated constant on the variable's storage, or an unevaluated
  *     assign), and an operation on the variable gets that version as its operand (wb__bind);
- *   - gone: a version that was overwritten (flag WB__GONE).
+ *   - gone (flag WB__GONE): its value cannot be read any more.  It is a version that was
+ *     overwritten, an assign that was replaced or cancelled, or a tensor that lost its inputs before
+ *     it was evaluated (WB__CUT).
  *
- * Operands of one tensor are on the same device as the tensor (except that of wb_to, whose result
- * is evaluated at once).  Literals and counts (iota) have no device, and neither have tensors
- * computed from these alone: they are computed on the device of the operation that uses them.  If
- * the program evaluates such a result itself, it is bound to the thread's device, unless other
- * tensors, which may be on another device, already use it.  A single number is never bound: its
- * readers generate it (wb__known).
+ * Operands of one tensor are on the same device as the tensor (except the operand of wb_to, whose
+ * result is evaluated at once).  Literals and counts (iota) have no device, and neither have
+ * tensors computed from these alone: they are computed on the device of the operation that uses
+ * them.  If the program evaluates such a result itself, it is bound to the thread's device, unless
+ * other tensors, which may be on another device, already use it.  A single number is never bound:
+ * its readers generate it (wb__known).
  *
  * Inputs stay attached after evaluation, so that gradients can still be computed.  Closing a scope
  * detaches the inputs of tensors that outlive it. */
@@ -59,7 +61,7 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
 
 /* wb_tensor.flags */
 enum {
-    WB__GONE = 1,           /* this version of a variable was overwritten */
+    WB__GONE = 1,           /* its value cannot be read any more (see above) */
     WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
     WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign that is not evaluated yet */
@@ -136,7 +138,7 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
-/* The variable of which x is a version, unless x has memory of its own. */
+/* Returns the variable of which x is a version.  NULL: x is no version, or has its own memory. */
 static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 {
     return x->flags & WB__KEPT ? NULL : x->variable;
@@ -367,9 +369,9 @@ wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
  * returns how many there are. */
 int wb__pending_count(void);
 void wb__forget_pending(int first);
-/* Called after a replay wrote the variable's memory.  If anything besides the variable refers to the
- * variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0 or an
- * error code. */
+/* Called after a replay wrote the variable's memory.  If anything besides the variable refers to
+ * the variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0
+ * or an error code. */
 int wb__new_version(wb_tensor *variable);
 /* Writes host values to a variable at once (for loading files), after evaluating pending writes.
  * `bytes` must be the variable's size. */

@@ -27,8 +27,8 @@ GRADIENT(normalise)
     wb_tensor *x = node->in[0];
     wb_dtype dtype = (wb_dtype)x->dtype;
     unsigned mask = (unsigned)node->attr[0];
-    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares would overflow in f16, and lose
-                                                  digits in bf16 */
+    if (dtype == WB_F16 || dtype == WB_BF16) { /* sums of squares could overflow in f16, and would
+                                                  lose digits in bf16 */
         x = wb_astype(x, WB_F32);
         g = wb_astype(g, WB_F32);
         node = wb__normalise(x, mask, node->number[0].f);
