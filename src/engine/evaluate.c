@@ -155,7 +155,8 @@ int wb__guard_pending(wb_tensor *guard, const char *what)
     guard = wb__bind(guard);
     if (t->guard == guard) return 0;
     if (t->guard && wb__device_of(t->guard) != wb__device_of(guard)) {
-        const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not combined */
+        const int status = wb__evaluate_keeping(0, NULL);       /* guards on two devices are not
+                                                                   combined */
         if (status) return status;
     }
     if (t->guard) {

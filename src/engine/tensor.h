@@ -7,8 +7,8 @@
  *     its current version (an evaluated constant on the variable's storage, or an unevaluated
  *     assign), and an operation on the variable gets that version as its operand (wb__bind);
  *   - gone (flag WB__GONE): its value cannot be read any more.  It is a version that was
- *     overwritten, an assign that was replaced or cancelled, or a tensor that lost its inputs before
- *     it was evaluated (WB__CUT).
+ *     overwritten, an assign that was replaced or cancelled, or a tensor that lost its inputs
+ *     before it was evaluated (WB__CUT).
  *
  * Operands of one tensor are on the same device as the tensor (except the operand of wb_to, whose
  * result is evaluated at once).  Literals and counts (iota) have no device, and neither have
