@@ -297,9 +297,8 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 }
 
 /* Returns the status of a run in which a step failed.  `written`: an earlier step may have written
- * a variable.  `final`: the step itself writes variables.  If a
- * library declined the step before any write, removes the plan from the cache and returns
- * WB__PLAN_AGAIN. */
+ * a variable.  `final`: the step itself writes variables.  If a library declined the step before
+ * any write, removes the plan from the cache and returns WB__PLAN_AGAIN. */
 static int failed(wb__plan *p, int status, bool final, bool written)
 {
     if (status == WB_ERROR_UNSUPPORTED && !written) {

@@ -30,7 +30,7 @@ static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
     if (is_leaf(x)) return wb__pointer_map_get(&o->leaves, x);
     return x->mark == o->mark ? (int)x->index : -1;
 }
-/* Writes the marks and indices of this walk again, after another walk over the same tensors. */
+/* Writes the marks and indices of this walk again, after another walk overwrote them. */
 void wb__order_again(wb__order *o, bool (*is_leaf)(const wb_tensor *x));
 
 #endif

@@ -286,8 +286,8 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* The score of a masked pair: finite, but so far below any score that exp gives exactly 0.  A row
- * in which all pairs are masked then has no NaN. */
+/* The attention score of a masked pair: finite, but so far below any score that exp gives exactly
+ * 0.  A row in which all pairs are masked then has no NaN. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
@@ -373,8 +373,9 @@ void wb__forget_pending(int first);
  * the variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0
  * or an error code. */
 int wb__new_version(wb_tensor *variable);
-/* Writes host values to a variable at once (for loading files), after evaluating pending writes.
- * `bytes` must be the variable's size. */
+/* Writes host values to a variable at once (for loading files).  If a write to it is pending, all
+ * pending writes are evaluated first.  `bytes` must be the variable's size.  Returns 0 or an error
+ * code. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif

@@ -56,7 +56,8 @@ int wb__on_replay(const wb__replay *r);
 /* ---- one recording --------------------------------------------------------------------------- */
 
 typedef struct {
-    void *object;                       /* holds a reference; NULL: the setting is never freed */
+    void *object;                       /* the owner of the setting, with a reference; NULL: the
+                                           setting is never freed */
     wb__setting *at;
     uint32_t before, after;             /* the values that the function read and set */
     bool read, set, counts;

@@ -79,8 +79,9 @@ void wb__add_dense(wb__emitter *m, int x, bool channels_last);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);
 void wb__add_any(wb__emitter *m, int x);
-/* Adds the result `op` of the group as the next operand.  If the group does not have it, since it
- * has no reader, adds memory with the shape of `like` that is free again after the step. */
+/* Adds the result `op` of the group as the next operand.  If no value of the plan reads this
+ * result, the group does not have it: then adds memory, with the shape of `like`, that is free
+ * again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
 
 /* ---- what other stages ask about an operation ------------------------------------------------ */

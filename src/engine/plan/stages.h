@@ -260,7 +260,7 @@ bool wb__is_covered(const wb__values *s, const wb__value *concat);
  * allocation. */
 typedef struct {
     wb__step step;
-    wb__step_operand *operand;          /* of each view */
+    wb__step_operand *operand;          /* the operand of each view */
     int n_operands, capacity;
     wb__step_operand aux, sums;         /* of step.aux and step.sums */
     wb__view *views;                    /* of a fused step: views, instr and spaces are the arrays
