@@ -73,7 +73,7 @@ static int enter(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, c
     uint64_t at = hash(&v, n_in, in, n_attr, attr) & mask;
     for (; ir->table[at] >= 0; at = (at + 1) & mask)
         if (equal(ir, &ir->value[ir->table[at]], &v, n_in, in, n_attr, attr)) return ir->table[at];
-    /* one element more than needed, so that the arrays are never NULL */
+    /* one input and one attribute more than needed, so that these arrays are never NULL */
     ir->failed =
         !wb__reserve(&ir->value, &ir->capacity, ir->n + 1, sizeof v) ||
         !wb__reserve(&ir->inputs, &ir->inputs_capacity, ir->n_inputs + n_in + 1, sizeof *in) ||
