@@ -4,7 +4,7 @@
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
  * exports all versions, so dlsym finds them; cuGetProcAddress is not needed, and older drivers do
- * not have it. Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
+ * not have it.  Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
  * everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H

@@ -32,10 +32,10 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* bit set: devices to which reach() enabled access */
+    uint64_t reached;           /* bit set: devices that reach() in cuda.c has handled */
     int compiler;               /* index of the NVRTC in use */
     bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
-    CUstream dnn_stream;        /* the stream of cuDNN's handle */
+    CUstream dnn_stream;        /* the stream that was last set in cuDNN's handle */
 } wb__cu_device;
 
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
@@ -52,7 +52,8 @@ extern wb__cu_functions wb__cu;
 
 extern const wb__gpu_search wb__cu_search;
 extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
-extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* the driver has these functions */
+/* whether the driver has these functions; no graphs either if WEBER_CUDA_GRAPHS is 0 */
+extern bool wb__cu_has_graphs, wb__cu_has_pools;
 
 int wb__cu_load(void);
 int wb__cu_init(void);          /* starts the driver; 0, or an error that names the cure */

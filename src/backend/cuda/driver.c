@@ -21,7 +21,8 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* Functions that older drivers lack and that are optional. */
+/* is_of_pools, is_of_graphs: whether a function belongs to memory pools or to graphs, which are
+ * optional, since older drivers lack them. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||

@@ -14,7 +14,8 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* Shorter rows are merged with the outer dimensions into one index. */
+/* A row of at least LONG_ROW elements gets groups of its own; shorter rows are merged with the
+ * outer dimensions into one index. */
 enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
@@ -96,7 +97,7 @@ typedef struct {
     bool *needed;                   /* instructions of one phase */
 } rows;
 
-/* Whether instruction i stores one value per row. */
+/* Whether instruction i, a store, stores one value per row. */
 static bool of_row(const rows *r, int i)
 {
     const wb__fuse_program *p = r->k.program;

@@ -110,9 +110,9 @@ extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
-/* Adds a launch of one item without a workspace to `work`; its arrays have space for this many
- * buffers, argument bytes and numbers, and are zeroed.
- * NULL: `text` is NULL, or memory is exhausted.  The caller gives `text` away, also on failure. */
+/* Adds a launch of one item without a workspace to `work`.  The launch's arrays have space for this
+ * many buffers, argument bytes and numbers, and are zeroed.  NULL: `text` is NULL, or memory is
+ * exhausted.  The caller gives `text` away, also on failure. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
 /* If a view has a granule, adds its origin to a list; `at`: offset in the struct of the view's

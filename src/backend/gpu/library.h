@@ -32,7 +32,8 @@ char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
-/* A launch of a written kernel: at least `total` items, in groups of `items`. */
+/* A launch of a written kernel: at least `total` items, in groups of `items`.  The caller of
+ * wb__gpu_launch_of gives `text` away, also on failure. */
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;

@@ -241,7 +241,8 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* If the driver does not report the free memory, only this process's memory counts as used. */
+/* If the device is not open or the driver does not report the free memory, only this process's
+ * memory counts as used. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;

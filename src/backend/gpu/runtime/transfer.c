@@ -1,14 +1,15 @@
 /* The queues, the dependencies between them, and copies between host and devices.
  *
- * Kernels, copies within the device and small downloads are commands of the compute queue, which
- * executes them in the order of the calls.  Uploads have their own queue and run concurrently:
+ * Kernels, copies to the device's memory and small downloads are commands of the compute queue,
+ * which executes them in the order of the calls.  Uploads have their own queue and run
+ * concurrently:
  *
  *   before an upload, its queue waits for the last command that uses the memory;
  *   before a command, the compute queue waits for the last upload into memory that it uses.
  *
  * Commands and uploads are numbered.  Memory records the last of each that used it (m->used,
- * m->uploaded); some commands (marks) and all uploads are followed by an event.  The host waits
- * only until a half of the pinned memory is free.
+ * m->uploaded); some commands (marks) and all uploads are followed by an event.  For an upload, the
+ * host waits only until a part of the pinned memory is free.
  *
  * Without staging, the driver reads the program's memory directly, and the transfer is complete
  * when the call returns.  An upload uses its own queue if no command can still use the memory;
