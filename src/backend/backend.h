@@ -52,8 +52,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *               Comparisons give I32 0 or 1.
  *   CAST        Converts a to this instruction's register type, as wb_astype does when the value is
  *               stored in `dtype` (so f32 -> i8 -> f32 saturates).
- *   REDUCE_COLUMNS   Reduces a FULL value to PER_ROW.  `op` is sum, max, min or argmax (of I32).
- *               NaN wins max, min and argmax; of equal elements the first wins.
+ *   REDUCE_COLUMNS   Reduces a FULL value to PER_ROW.  `op` is sum, max, min, or argmax, whose
+ *               result is I32.  NaN wins max, min and argmax; of equal elements the first wins.
  *   REDUCE_ROWS   Reduces a over the rows and stores it into view arg over [outer][cols]; the
  *               view's strides along the rows are 0.  No instruction may use the result.
  *   REDUCE_ALL  Reduces a over all dimensions and stores it into the one element of view arg.  No
@@ -64,8 +64,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * A store may overwrite memory that a load of the same kernel reads if both views are the same
  * (offset, strides, dtype and buffer index).  The engine must avoid all other overlaps.
  *
- * Sums of F32 are computed pairwise or in blocks, so that the error does not grow with the
- * length. */
+ * Sums of F32 are computed pairwise, in blocks or with compensation for rounding errors, so that
+ * the error hardly grows with the length. */
 typedef enum {
     WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ELEMENTWISE_OP, WB__CAST,
     WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
@@ -204,7 +204,8 @@ typedef struct {
 /* Memory is a handle.  If `host_visible`, it is a pointer that the host may read and write;
  * otherwise its meaning is private to the backend.  Positions within memory are byte offsets.
  * Every function may be called from any thread, and leaves the caller's current device (of the
- * driver) unchanged.  Functions that return int return 0, or an error code after calling wb__fail.
+ * driver) unchanged.  Functions that return int, except count and part, return 0 or the code of an
+ * error; they set the error with wb__fail unless a comment calls it an error without a message.
  *
  * A device's commands take effect in the order of the calls.  Released memory may therefore be
  * allocated again at once, and a download sees all earlier launches. */

@@ -21,7 +21,7 @@ typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
     wb__dnn_desc properties;
-    int64_t memory;                     /* memory of the device, in bytes */
+    int64_t memory;                     /* the size of the device's memory, in bytes */
 } wb__dnn_target;
 
 /* ---- problems -------------------------------------------------------------------------------- */

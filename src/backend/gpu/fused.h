@@ -8,9 +8,10 @@
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
- * A text depends on the program, on the number of dimensions after merging, on which strides are 0
- * or 1, and on whether offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields
- * of the argument struct. */
+ * A text depends on the program, on the kind of device, on the kind of kernel, for which sizes are
+ * decisive, on the number of dimensions after merging, on which strides are 0 or 1, and on whether
+ * offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields of the argument
+ * struct. */
 #ifndef WB__GPU_FUSED_H
 #define WB__GPU_FUSED_H
 

@@ -105,8 +105,9 @@ static bool of_row(const rows *r, int i)
         && r->k.level[p->instr[i].a] <= WB__LEVEL_PER_ROW;
 }
 
-/* Assigns each reduction to a loop (phase).  Stores of whole rows are in the last loop, because
- * they may overwrite operands of earlier loops. */
+/* Assigns each reduction to a loop over the columns (phase).  after[i] receives the first phase in
+ * which instruction i can be computed.  Stores along the columns are in the last loop, because they
+ * may overwrite operands of earlier loops. */
 static void find_phases(rows *r, int *after)
 {
     const wb__fuse_program *p = r->k.program;

@@ -14,7 +14,7 @@
 
 #include "backend/backend.h"
 
-/* The capabilities of a device that texts depend on. */
+/* The capabilities of a device that the texts of kernels and their launches depend on. */
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
@@ -67,7 +67,9 @@ typedef struct {
     int workspace_at;
     int n_numbers;
     wb__gpu_number *numbers;
-    int n_origins;              /* views with a granule; all other buffers begin at 0 */
+    /* origins of the views with a granule; the other views' buffers begin at byte 0 of their
+     * memory */
+    int n_origins;
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
     /* the name of the struct's type in the text of a fused kernel; NULL: a written kernel */
@@ -80,7 +82,7 @@ typedef struct {
 typedef struct {
     int n;
     wb__gpu_launch *launch;
-    size_t workspace;           /* in bytes; the caller aligns it to 64 */
+    size_t workspace;           /* size in bytes; it must begin at a multiple of 64 bytes */
     const char *impl;           /* for the printed plan; a constant */
 } wb__gpu_work;
 

@@ -98,7 +98,7 @@ struct wb__gpu_device {
     /* Set by the driver's `find`. */
     char name[128], about[256]; /* the manufacturer's name; a description for the log */
     const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    char maker[384];  /* names compiler and device: part of the key of a program kept on disk */
+    char maker[384];  /* names what compiles: part of the key of a program kept on disk */
     wb__gpu_target target;
     /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
     int64_t total, most;
@@ -117,7 +117,7 @@ struct wb__gpu_device {
     _Atomic bool lost;
     char lost_because[440];
 
-    pthread_mutex_t lock;       /* guards the fields below and the order of commands on queues */
+    pthread_mutex_t lock;       /* guards the order on queues, and fields below that lack a lock */
     /* commands of the compute queue: issued; completed, as far as checked */
     uint64_t issued, completed;
     /* uploads issued, and the last one that the compute queue waits for */
@@ -125,7 +125,7 @@ struct wb__gpu_device {
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
     int waiting, flush_interval;  /* commands since the last flush; commands between flushes */
-    int failed;                 /* error of a completed command that has not been reported yet */
+    int failed;                 /* code of a failed command that is not reported yet; 0: none */
     wb__gpu_cache cache;
 
     wb__gpu_staging to, from;   /* staging for uploads; for downloads */
