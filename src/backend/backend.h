@@ -89,10 +89,10 @@ typedef struct {
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
-/* Whether an instruction's result must be rounded to its integer dtype, which is narrower than the
- * register (i8, u8, bool).  The results of NUMBER, IOTA, ELEMENTWISE and REDUCE_COLUMNS are then
- * rounded in the register as if they were stored and loaded.  Elementwise operations on bool always
- * give 0 or 1. */
+/* Whether an instruction's dtype is an integer type that is narrower than its register (i8, u8, and
+ * bool except of ELEMENTWISE, whose operations on bool always give 0 or 1).  The results of NUMBER,
+ * IOTA, ELEMENTWISE and REDUCE_COLUMNS are then rounded in the register as if they were stored and
+ * loaded. */
 static inline bool wb__is_narrow(const wb__instr *i)
 {
     return i->dtype == WB_I8 || i->dtype == WB_U8 ||
@@ -116,8 +116,8 @@ typedef struct {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* In bytes.  Vendor libraries require 256 for a workspace; some of their engines are faster with
- * more. */
+/* The alignment of workspaces, in bytes.  Vendor libraries require 256; some of their engines are
+ * faster with more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
 
 typedef struct {

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Products with fewer multiplications use our own kernel, which is as fast. */
+/* Products with fewer multiplications use our own kernel, which is as fast, unless only cuBLASLt
+ * has their epilogue or sums. */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */

@@ -24,7 +24,8 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
     return best;
 }
 
-/* The device's choice, or the first possible one after it, with the architecture; NULL: none. */
+/* The device's choice, or the first possible one after it, with the architecture to compile for;
+ * NULL: there is none, or a compiler's architectures cannot be read. */
 static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {

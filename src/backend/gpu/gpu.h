@@ -1,6 +1,6 @@
 /* The parts shared by all backends that compile kernel text: a step becomes kernels in one dialect.
  *
- *   prelude.k    precedes every text; the only file that depends on the kernel language
+ *   prelude.k    precedes every text; adapts it to the kernel language
  *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, running
  *                sums, attention
  *   fused.c ...  fused kernels, generated from the engine's instructions

@@ -385,7 +385,7 @@ typedef struct {
     const wb__gpu_launch *launch;
     wb__gpu_program *program;
     void *function;
-    bool changes;               /* the argument struct differs from launch to launch */
+    bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
     uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
@@ -444,7 +444,7 @@ typedef struct {
 
 /* Opens the first file of the list that can be opened.  In each folder, versions that are not newer
  * than the driver's come first, in the order of the list, then newer ones.  *from: 0 at first; each
- * call advances it and the next goes on.  NULL: no further file; `reason` has dlopen's message. */
+ * call advances it for the next one.  NULL: no further file; `reason` has dlopen's message. */
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity);
 

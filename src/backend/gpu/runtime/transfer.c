@@ -445,7 +445,8 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return status;
 }
 
-/* With the lock held: creates an event after all commands of the compute queue so far. */
+/* With the lock held: creates an event after all commands of the compute queue so far.  The caller
+ * drops *event if it is not NULL, also on failure. */
 static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
@@ -460,8 +461,8 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock held: enqueues the copy, which waits for the event `ready`, and an event after
- * it. */
+/* With the lock held: enqueues the copy, which waits for the event `ready`.  *copied receives an
+ * event after the copy, which the caller drops. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)
