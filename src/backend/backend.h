@@ -150,7 +150,7 @@ static inline bool wb__step_is_special(const wb__step *s)
 typedef struct wb__kernel wb__kernel;
 typedef struct wb__backend wb__backend;
 
-/* Devices belong to their backend and stay valid as long as it is loaded. */
+/* Devices belong to their backend; their addresses stay valid as long as Weber is loaded. */
 struct wb_device {
     const wb__backend *backend;
     int ordinal;

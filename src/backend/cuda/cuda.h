@@ -32,7 +32,8 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* bit set: devices that reach() in cuda.c has handled */
+    /* bit set: devices to whose memory reach() in cuda.c has enabled access, as far as possible */
+    uint64_t reached;
     int compiler;               /* index of the NVRTC in use */
     bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
     CUstream dnn_stream;        /* the stream that was last set in cuDNN's handle */

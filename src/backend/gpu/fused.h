@@ -121,8 +121,8 @@ void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* The level of each instruction, from its operands and views. */
 void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
-/* Adds the instructions that the needed instructions depend on; operands of reductions along
- * columns only if past_reductions. */
+/* Adds to `needed` all instructions that its instructions depend on.  What reductions along columns
+ * depend on is added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
 /* Emits the instructions of `needed` that are not emitted yet, up to a level.  forget: at the end
  * of a loop, its FULL values go out of scope. */

@@ -14,7 +14,8 @@ static inline wb__wide wb__wide_of(int64_t v)
     return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
 }
 
-/* With fewer elements, offsets are computed in 32 bits. */
+/* Offsets are computed in 32 bits if all elements of each view are less than this many elements
+ * apart. */
 enum { WB__GPU_NARROW = 1 << 30 };
 
 /* Whether the offsets of the views' elements, or the numbers up to `count`, need 64 bits. */

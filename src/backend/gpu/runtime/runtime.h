@@ -577,7 +577,7 @@ typedef struct {
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* in bytes: the list's offset in the block; the block's size */
-    wb__gpu_launch words;       /* for wb__gpu_fill, which converts the numbers to words */
+    wb__gpu_launch words;       /* lists the numbers for wb__gpu_fill, which makes words */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* its arguments */
