@@ -34,8 +34,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
 
 /* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the
  * columns, the `row_dims` before them the rows, and the rest, rarely any, the outer dimensions.
- * The space is thus [outer][rows][cols], each the product of its dimensions in row-major order and
- * at least 1.  col_dims may be 0: one column.
+ * The space is thus [outer][rows][cols], each the product of its dimensions in row-major order;
+ * the product of no dimensions is 1.  col_dims may be 0: one column.
  *
  * The level of a value is FULL (one number per element), PER_ROW (one number per row, such as a
  * reduction over the columns) or ONE (one number for the whole space).  An elementwise instruction

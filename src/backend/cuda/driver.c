@@ -119,7 +119,8 @@ enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether it differs from the compilers before it: one file can have several names. */
+/* Whether these functions are of a compiler that is not in the list yet: one file can have several
+ * names. */
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)

@@ -127,7 +127,8 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Sums of c require a gradient's epilogue; sums of an operand exclude any epilogue. */
+/* cuBLASLt computes sums of c only with a gradient's epilogue, and sums of an operand only without
+ * any epilogue. */
 static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
                             wb__lt_operands *operands)
 {

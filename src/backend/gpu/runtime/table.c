@@ -66,7 +66,7 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* The number of words of numbers that one launch of that kernel gets: even, and one of three sizes,
+/* The number of words of numbers that one launch of wb_put gets: even, and one of three sizes,
  * so that few kernels are compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
