@@ -215,7 +215,8 @@ struct wb__backend {
     bool host_visible;          /* the host may read and write memory through the handle */
     bool is_gpu;                /* the engine plans for a GPU: few launches, much parallel work */
 
-    /* Looks for devices, once.  An error's message names what is missing and how to get it. */
+    /* Looks for devices if the backend is not started yet.  An error's message names what is
+     * missing and how to get it. */
     int (*start)(void);
     /* Closes the devices and frees what they hold; if the program still uses objects of the
      * backend, frees only the cache.  Does nothing if the backend is not started.  Devices keep

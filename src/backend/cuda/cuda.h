@@ -88,7 +88,8 @@ int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* Whether the library is usable.  Opens it once; false with the error set. */
+/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable.  The first call opens the
+ * library.  false: the error is set. */
 bool wb__cu_lt_works(void);
 /* the CUDA version that cuBLASLt belongs to, such as 13; 0: not usable */
 int wb__cu_lt_major(void);

@@ -190,7 +190,8 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
-/* Combines the chunks: its rows are the chunks, its columns the results of a chunk. */
+/* Adds the kernel that combines the chunks: its rows are the chunks, and its columns are the
+ * results of one chunk. */
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;

@@ -1,5 +1,5 @@
-/* Devices are found once, in a stable order (GPUs and accelerators before CPUs, otherwise the
- * driver's order), and opened at the first use. */
+/* Devices are found once, in a stable order (that of WEBER_OPENCL_DEVICES; if it is not set, GPUs
+ * and accelerators before CPUs, otherwise the driver's order), and opened at the first use. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>

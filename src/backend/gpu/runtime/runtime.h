@@ -506,7 +506,7 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
-/* The same without an error.  If the library is missing and not disabled, a warning is logged
+/* The same without an error.  If the library is not disabled but does not work, a warning is logged
  * once. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
