@@ -34,8 +34,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
 
 /* A fused kernel runs over a space of `ndim` dimensions.  The last `col_dims` of them are the
  * columns, the `row_dims` before them the rows, and the rest, rarely any, the outer dimensions.
- * The space is thus [outer][rows][cols], each the product of its dimensions in row-major order and
- * at least 1.  col_dims may be 0: one column.
+ * The space is thus [outer][rows][cols], each the product of its dimensions in row-major order;
+ * the product of no dimensions is 1.  col_dims may be 0: one column.
  *
  * The level of a value is FULL (one number per element), PER_ROW (one number per row, such as a
  * reduction over the columns) or ONE (one number for the whole space).  An elementwise instruction
@@ -52,8 +52,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  *               Comparisons give I32 0 or 1.
  *   CAST        Converts a to this instruction's register type, as wb_astype does when the value is
  *               stored in `dtype` (so f32 -> i8 -> f32 saturates).
- *   REDUCE_COLUMNS   Reduces a FULL value to PER_ROW.  `op` is sum, max, min or argmax (of I32).
- *               NaN wins max, min and argmax; of equal elements the first wins.
+ *   REDUCE_COLUMNS   Reduces a FULL value to PER_ROW.  `op` is sum, max, min, or argmax, whose
+ *               result is I32.  NaN wins max, min and argmax; of equal elements the first wins.
  *   REDUCE_ROWS   Reduces a over the rows and stores it into view arg over [outer][cols]; the
  *               view's strides along the rows are 0.  No instruction may use the result.
  *   REDUCE_ALL  Reduces a over all dimensions and stores it into the one element of view arg.  No
@@ -64,8 +64,8 @@ static inline wb__reg wb__reg_of(wb_dtype t)
  * A store may overwrite memory that a load of the same kernel reads if both views are the same
  * (offset, strides, dtype and buffer index).  The engine must avoid all other overlaps.
  *
- * Sums of F32 are computed pairwise or in blocks, so that the error does not grow with the
- * length. */
+ * Sums of F32 are computed pairwise, in blocks or with compensation for rounding errors, so that
+ * the error hardly grows with the length. */
 typedef enum {
     WB__LOAD, WB__NUMBER, WB__IOTA, WB__UNIFORM, WB__GAUSSIAN, WB__ELEMENTWISE_OP, WB__CAST,
     WB__REDUCE_COLUMNS, WB__REDUCE_ROWS, WB__REDUCE_ALL, WB__STORE
@@ -89,9 +89,10 @@ typedef struct {
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
-/* Whether an instruction's dtype is narrower than its register (i8, u8, bool).  The results of
- * NUMBER, IOTA, ELEMENTWISE and REDUCE_COLUMNS are then rounded in the register as if they were
- * stored and loaded.  Elementwise operations on bool always give 0 or 1. */
+/* Whether an instruction's dtype is an integer type that is narrower than its register (i8, u8, and
+ * bool except of ELEMENTWISE, whose operations on bool always give 0 or 1).  The results of NUMBER,
+ * IOTA, ELEMENTWISE and REDUCE_COLUMNS are then rounded in the register as if they were stored and
+ * loaded. */
 static inline bool wb__is_narrow(const wb__instr *i)
 {
     return i->dtype == WB_I8 || i->dtype == WB_U8 ||
@@ -115,8 +116,8 @@ typedef struct {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-/* In bytes.  Vendor libraries require 256 for a workspace; some of their engines are faster with
- * more. */
+/* The alignment of workspaces, in bytes.  Vendor libraries require 256; some of their engines are
+ * faster with more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
 
 typedef struct {
@@ -149,7 +150,7 @@ static inline bool wb__step_is_special(const wb__step *s)
 typedef struct wb__kernel wb__kernel;
 typedef struct wb__backend wb__backend;
 
-/* Devices belong to their backend and stay valid as long as it is loaded. */
+/* Devices belong to their backend; their addresses stay valid as long as Weber is loaded. */
 struct wb_device {
     const wb__backend *backend;
     int ordinal;
@@ -203,7 +204,8 @@ typedef struct {
 /* Memory is a handle.  If `host_visible`, it is a pointer that the host may read and write;
  * otherwise its meaning is private to the backend.  Positions within memory are byte offsets.
  * Every function may be called from any thread, and leaves the caller's current device (of the
- * driver) unchanged.  Functions that return int return 0, or an error code after calling wb__fail.
+ * driver) unchanged.  Functions that return int, except count and part, return 0 or the code of an
+ * error; they set the error with wb__fail unless a comment calls it an error without a message.
  *
  * A device's commands take effect in the order of the calls.  Released memory may therefore be
  * allocated again at once, and a download sees all earlier launches. */
@@ -213,7 +215,8 @@ struct wb__backend {
     bool host_visible;          /* the host may read and write memory through the handle */
     bool is_gpu;                /* the engine plans for a GPU: few launches, much parallel work */
 
-    /* Looks for devices, once.  An error's message names what is missing and how to get it. */
+    /* Looks for devices if the backend is not started yet.  An error's message names what is
+     * missing and how to get it. */
     int (*start)(void);
     /* Closes the devices and frees what they hold; if the program still uses objects of the
      * backend, frees only the cache.  Does nothing if the backend is not started.  Devices keep

@@ -1,5 +1,6 @@
 /* Compiled kernels on disk.  Each has one file, named by a hash of its kind and key.  The file
- * contains the key, its lengths and a checksum; a file with any error counts as absent.  Files are
+ * contains both, the data, their lengths and a checksum of the data; a file with any error counts
+ * as absent.  Files are
  * written under a temporary name and renamed, so several processes may share a folder.  When the
  * folder exceeds its limit, the least recently used files are removed. */
 #include "backend/kernel_cache.h"
@@ -20,7 +21,8 @@ static int64_t most = (int64_t)256 << 20;       /* the limit of the folder, in b
 
 enum {
     NAME = 32,                          /* characters of a file's name, without the suffix */
-    DAY = 24 * 60 * 60                  /* seconds; a use is recorded at most once in this time */
+    /* seconds: a use is recorded at most once in this time; older temporary files are removed */
+    DAY = 24 * 60 * 60
 };
 static const char ending[] = ".kernel", unfinished[] = ".part";
 
@@ -69,8 +71,8 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Moves the data to the front of the file's contents.  false: the file has another key or is
- * damaged. */
+/* Moves the data to the front of the file's contents, and sets *bytes to the size of the data.
+ * false: the file has another key or is damaged. */
 static bool find_data(char *all, uint64_t n, const char *kind, const char *key, size_t key_bytes,
                       size_t *bytes)
 {
@@ -126,7 +128,7 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* In nanoseconds. */
+/* The time of a file's last use, in nanoseconds: its modification time. */
 static int64_t last_use(const struct stat *s)
 {
 #ifdef __APPLE__
@@ -136,7 +138,8 @@ static int64_t last_use(const struct stat *s)
 #endif
 }
 
-/* Lists the kept files, and removes temporary files that an interrupted process left. */
+/* Lists the kept files, and removes temporary files older than a day, which an interrupted process
+ * left.  Adds the kept files' sizes to *bytes.  The caller frees the list. */
 static entry *list(DIR *folder, int *n, int64_t *bytes)
 {
     entry *all = NULL;

@@ -4,7 +4,7 @@
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
  * exports all versions, so dlsym finds them; cuGetProcAddress is not needed, and older drivers do
- * not have it. Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
+ * not have it.  Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
  * everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
@@ -52,7 +52,7 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_LAUNCH_FAILED, 719) X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                     \
     X(CUDA_ERROR_UNKNOWN, 999) X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
 
-#ifndef WB__CU_NO_CONSTANTS  /* the test that compares them defines it and uses the toolkit's */
+#ifndef WB__CU_NO_CONSTANTS  /* set by the test that compares them with the toolkit's */
 #define WB__CU_CONSTANT(name, value) name = value,
 enum { WB__CU_CONSTANTS(WB__CU_CONSTANT) };
 #undef WB__CU_CONSTANT

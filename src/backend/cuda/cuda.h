@@ -32,10 +32,11 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    uint64_t reached;           /* bit set: devices to which reach() enabled access */
+    /* bit set: devices to whose memory reach() in cuda.c has enabled access, as far as possible */
+    uint64_t reached;
     int compiler;               /* index of the NVRTC in use */
     bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
-    CUstream dnn_stream;        /* the stream of cuDNN's handle */
+    CUstream dnn_stream;        /* the stream that was last set in cuDNN's handle */
 } wb__cu_device;
 
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
@@ -52,7 +53,8 @@ extern wb__cu_functions wb__cu;
 
 extern const wb__gpu_search wb__cu_search;
 extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
-extern bool wb__cu_has_graphs, wb__cu_has_pools;            /* the driver has these functions */
+/* whether the driver has these functions; no graphs either if WEBER_CUDA_GRAPHS is 0 */
+extern bool wb__cu_has_graphs, wb__cu_has_pools;
 
 int wb__cu_load(void);
 int wb__cu_init(void);          /* starts the driver; 0, or an error that names the cure */
@@ -86,7 +88,8 @@ int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* Whether the library is usable.  Opens it once; false with the error set. */
+/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable.  The first call opens the
+ * library.  false: the error is set. */
 bool wb__cu_lt_works(void);
 /* the CUDA version that cuBLASLt belongs to, such as 13; 0: not usable */
 int wb__cu_lt_major(void);

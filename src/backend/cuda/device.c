@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A program may keep a device's address, so devices have fixed positions: a device that is found
- * again gets its old position. */
+/* A program may keep a device's address, so devices have fixed positions: device i of the driver
+ * has position i whenever devices are searched. */
 static wb__cu_device devices[WB__GPU_MAX_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */

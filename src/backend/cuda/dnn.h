@@ -21,7 +21,7 @@ typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
     wb__dnn_desc properties;
-    int64_t memory;                     /* memory of the device, in bytes */
+    int64_t memory;                     /* the size of the device's memory, in bytes */
 } wb__dnn_target;
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -49,7 +49,8 @@ typedef struct {
 const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op);     /* NULL: not supported */
 
 /* Set *p to the problem of a step.  Return NULL, or a short reason why cuDNN cannot execute the
- * step.  wb__dnn_problem_of calls the other two, which set the fields of their own kind. */
+ * step.  wb__dnn_problem_of calls the function for the step's kind, which sets the fields of that
+ * kind. */
 const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
@@ -117,9 +118,9 @@ void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
 int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                     wb__dnn_plan *plan);
 
-/* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory,
- * because its deterministic gradient needs at least the scores of some rows: 402 MB for GPT-2 with
- * a batch of 16. */
+/* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory
+ * if that is more, because its deterministic gradient needs at least the scores of some rows: 402
+ * MB for GPT-2 with a batch of 16. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {

@@ -10,7 +10,7 @@
 struct CUstream_st;
 typedef unsigned int wb__dnn_enum;      /* as C passes enumerations */
 
-#ifndef WB__DNN_NO_TYPES  /* the test that compares them defines it and uses the toolkit's */
+#ifndef WB__DNN_NO_TYPES  /* set by the test that compares them with the toolkit's */
 typedef struct cudnnContext *cudnnHandle_t;
 typedef void *cudnnBackendDescriptor_t;
 #endif

@@ -9,7 +9,7 @@
  *
  * Scores and sums are f32; p and ds are rounded to the dtype of q before they are multiplied.  Two
  * tensors of GRAD are in memory, after cuDNN's own workspace: delta, and dq in f32, to which each
- * block of keys adds its part.  A deterministic gradient does not add to dq; it stores ds in the
+ * block of keys adds its part.  A deterministic gradient needs no such dq; it stores ds in cuDNN's
  * workspace. */
 #include "backend/cuda/dnn.h"
 

@@ -15,8 +15,9 @@ static bool dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Sets the strides of a dense view of layout NHWC or NCHW, also for dimensions of size 1, whose
- * stride is arbitrary: cuDNN derives the layout from it.  false: the view has another layout. */
+/* Sets `strides` for a dense view of layout NHWC or NCHW.  The view's own strides of dimensions of
+ * size 1 are arbitrary, but cuDNN derives the layout from all four.  false: the view has another
+ * layout. */
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};

@@ -207,8 +207,8 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
     return d;
 }
 
-/* Fills a list of engine configurations, best first, as descriptors of the graph; returns their
- * number. */
+/* Fills a list of at most MAX_CONFIGS engine configurations, best first, as descriptors of the
+ * graph; returns their number; 0: none, or a call failed (g->status). */
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
@@ -233,7 +233,8 @@ static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc 
     return g->status ? 0 : (int)WB__MIN(n, capacity);
 }
 
-/* The engine's numerical notes as a bit set, and its index. */
+/* Returns the numerical notes of the configuration's engine as a bit set, and sets *number to
+ * cuDNN's index of the engine.  A failed call sets g->status. */
 static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
 {
     const wb__dnn_functions *f = g->target->f;

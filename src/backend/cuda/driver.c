@@ -21,7 +21,8 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* Functions that older drivers lack and that are optional. */
+/* is_of_pools, is_of_graphs: whether a function belongs to memory pools or to graphs, which are
+ * optional, since older drivers lack them. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||
@@ -118,7 +119,8 @@ enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether it differs from the compilers before it: one file can have several names. */
+/* Whether these functions are of a compiler that is not in the list yet: one file can have several
+ * names. */
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)

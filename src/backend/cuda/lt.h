@@ -14,7 +14,7 @@ typedef struct {
     int64_t aux_ld;                     /* elements, or bits, between columns of aux */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
-    int32_t reductions;                 /* cuBLASLt's reduction schemes for a split k */
+    int32_t reductions;                 /* the schemes that cuBLASLt may use to reduce a split k */
 } wb__lt_problem;
 
 /* The buffer and offset of an operand; buffer -1: none. */
@@ -33,8 +33,9 @@ typedef struct {
  * the step. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
-/* Creates the descriptors of a problem.  Returns cuBLASLt's status, and in *call the name of the
- * call that failed.  The pointers of epilogues are placeholders of the right alignment. */
+/* Creates the descriptors of a problem; undescribe frees them.  Returns 0, or cuBLASLt's status
+ * (then there is nothing to free), and in *call the name of the call that failed.  The pointers of
+ * epilogues are placeholders of the right alignment. */
 int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
                     const char **call);
 void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d);

@@ -20,7 +20,7 @@ typedef struct {
     int reserved[4];
 } wb__lt_result;
 
-#ifndef WB__LT_NO_TYPES  /* the test that compares them defines it and uses the toolkit's */
+#ifndef WB__LT_NO_TYPES  /* set by the test that compares them with the toolkit's */
 typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct wb__lt_its_desc *cublasLtMatmulDesc_t;
 typedef struct wb__lt_its_layout *cublasLtMatrixLayout_t;

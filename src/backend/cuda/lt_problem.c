@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Products with fewer multiplications use our own kernel, which is as fast. */
+/* Products with fewer multiplications use our own kernel, which is as fast, unless only cuBLASLt
+ * has their epilogue or sums. */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
@@ -126,7 +127,8 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* Sums of c require a gradient's epilogue; sums of an operand exclude any epilogue. */
+/* cuBLASLt computes sums of c only with a gradient's epilogue, and sums of an operand only without
+ * any epilogue. */
 static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
                             wb__lt_operands *operands)
 {

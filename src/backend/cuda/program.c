@@ -24,7 +24,8 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
     return best;
 }
 
-/* The device's choice, or the first possible one after it, with the architecture; NULL: none. */
+/* The device's choice, or the first possible one after it, with the architecture to compile for;
+ * NULL: there is none, or a compiler's architectures cannot be read. */
 static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
@@ -82,7 +83,8 @@ static int nvrtc_failed(const wb__cu_device *d, const wb__nvrtc_functions *f, co
                     code, what);
 }
 
-/* Reports the compiler's messages: the error has the beginning, the log all of them. */
+/* Reports the compiler's messages: the error has their beginning; with WEBER_DEBUG=kernel, the log
+ * has all of them.  Returns the code of the error. */
 static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
                           nvrtcProgram program, nvrtcResult code, const char *text)
 {

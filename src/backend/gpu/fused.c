@@ -206,7 +206,8 @@ static bool has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kin
     return false;
 }
 
-/* Sets `needed` for stores and their operands, or for reductions that write. */
+/* Sets needed[i] for exactly these instructions and everything that they depend on: the stores if
+ * by_stores is true, else the reductions that write. */
 static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {

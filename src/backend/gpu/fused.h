@@ -8,9 +8,10 @@
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
- * A text depends on the program, on the number of dimensions after merging, on which strides are 0
- * or 1, and on whether offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields
- * of the argument struct. */
+ * A text depends on the program, on the kind of device, on the kind of kernel, for which sizes are
+ * decisive, on the number of dimensions after merging, on which strides are 0 or 1, and on whether
+ * offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields of the argument
+ * struct. */
 #ifndef WB__GPU_FUSED_H
 #define WB__GPU_FUSED_H
 
@@ -92,7 +93,7 @@ void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /
 void wb__fuse_close(wb__fuse *k);
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
-/* Adds the launch, and frees temporary data.  Call it once after each start. */
+/* Adds the launch, and frees temporary data.  Call it, or wb__fuse_free, once after each start. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
 /* Adds the plan's number `n` as a field, once, and writes the field's name to `name`. */
 void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
@@ -106,7 +107,8 @@ extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds wit
 void wb__fuse_loops(wb__fuse *k, wb__walk walk);
 /* Emits the indices of dimensions [from, to), computed from a variable that counts their points. */
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
-/* Emits pointers that include the dimensions outside the inner loop, whose indices are known. */
+/* Emits the pointer of each operand (of a draw or an iota: its first index), which includes the
+ * offset along the dimensions outside the inner loop, whose indices are known. */
 void wb__fuse_bases(wb__fuse *k);
 /* Emits, in the inner loop, the offsets of those operands of needed instructions that vary
  * there. */
@@ -119,8 +121,8 @@ void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
 /* The level of each instruction, from its operands and views. */
 void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
-/* Adds the instructions that the needed instructions depend on; operands of reductions along
- * columns only if past_reductions. */
+/* Adds to `needed` all instructions that its instructions depend on.  What reductions along columns
+ * depend on is added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
 /* Emits the instructions of `needed` that are not emitted yet, up to a level.  forget: at the end
  * of a loop, its FULL values go out of scope. */
@@ -160,21 +162,22 @@ typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *
 int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                      wb__piece_function *make, void *context);
 
-/* fused_rows.c, fused_reductions.c: each adds the kernels of one part of the program.  each: stores
- * that depend on no reductions; rows: stores that depend on reductions along columns. */
+/* fused_rows.c, fused_reductions.c: these functions add the kernels of one part of the program.
+ * wb__fused_each: stores that depend on no reductions.  wb__fused_rows: stores that depend on
+ * reductions along columns. */
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* Adds the kernels of all reductions of one kind; partial results are in the workspace from byte
- * `at` on. */
+/* Adds the kernels of all reductions of one kind, REDUCE_ROWS or REDUCE_ALL; partial results are in
+ * the workspace from byte `at` on. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, wb__gpu_work *work);
 
 static inline int64_t wb__quotient_up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 static inline size_t wb__gpu_aligned(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* The exponent of the least power of two that is at least n, at most `most`. */
+/* The exponent of the least power of two that is at least n; `most` if the exponent is larger. */
 int wb__fuse_log(int64_t n, int most);
 /* Whether a view varies along the columns. */
 bool wb__fuse_varies(const wb__fuse_program *p, const wb__view *v);

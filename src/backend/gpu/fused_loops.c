@@ -73,7 +73,7 @@ static void sort_dims(wb__fuse *k)
         }
 }
 
-/* Whether dimension d and the next inner one can be merged in every view. */
+/* Whether dimension d and the next inner one can be merged for every operand. */
 static bool mergeable(const wb__fuse *k, int d)
 {
     for (int i = 0; i < k->n_operands; i++) {
@@ -101,8 +101,8 @@ static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
            a->view->dtype == b->view->dtype && !memcmp(a->stride, b->stride, sizeof a->stride);
 }
 
-/* Assigns ids to operands and stride patterns, in the order of the program; equal operands and
- * equal patterns share an id. */
+/* Assigns ids to operands and stride patterns, in the order of the list of operands; equal operands
+ * and equal patterns share an id.  Also finds out whether offsets need 64 bits. */
 static void assign_ids(wb__fuse *k)
 {
     for (int i = 0; i < k->n_operands; i++) {

@@ -1,7 +1,7 @@
 /* Kernels that reduce rows or everything; in the second case all points are rows and there is one
  * column.  A group processes a tile: some columns side by side, with further items for further
- * rows. If there are too few columns to occupy the device, the rows are cut into chunks; their
- * results are stored in the workspace and combined, in order, by a second kernel. */
+ * rows.  If there are too few columns to occupy the device, the rows are cut into chunks; their
+ * results are stored in the workspace, and a second kernel combines them in a fixed order. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ typedef struct {
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Along which dimension most inputs are adjacent in memory: > 0: the innermost column dimension; <
- * 0: the innermost row dimension; 0: neither. */
+/* Along which dimension most inputs are adjacent in memory.  Positive: the innermost dimension of
+ * the columns; negative: the innermost dimension of the rows; 0: neither prevails. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -190,7 +190,8 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
-/* Combines the chunks: its rows are the chunks, its columns the results of a chunk. */
+/* Adds the kernel that combines the chunks: its rows are the chunks, and its columns are the
+ * results of one chunk. */
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
@@ -262,7 +263,8 @@ static int all_of_piece(const wb__gpu_target *t, const wb__fuse_program *p, int6
     return e;
 }
 
-/* One kernel combines the chunks of all pieces. */
+/* Adds the kernels of the reductions in f.  For REDUCE_ALL, one kernel combines the chunks of all
+ * pieces. */
 static int reduction(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     const wb__space *s = &f->program->space;

@@ -14,7 +14,8 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* Shorter rows are merged with the outer dimensions into one index. */
+/* A row of at least LONG_ROW elements gets groups of its own; shorter rows are merged with the
+ * outer dimensions into one index. */
 enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
@@ -96,7 +97,7 @@ typedef struct {
     bool *needed;                   /* instructions of one phase */
 } rows;
 
-/* Whether instruction i stores one value per row. */
+/* Whether instruction i, a store, stores one value per row. */
 static bool of_row(const rows *r, int i)
 {
     const wb__fuse_program *p = r->k.program;
@@ -104,8 +105,9 @@ static bool of_row(const rows *r, int i)
         && r->k.level[p->instr[i].a] <= WB__LEVEL_PER_ROW;
 }
 
-/* Assigns each reduction to a loop (phase).  Stores of whole rows are in the last loop, because
- * they may overwrite operands of earlier loops. */
+/* Assigns each reduction to a loop over the columns (phase).  after[i] receives the first phase in
+ * which instruction i can be computed.  Stores along the columns are in the last loop, because they
+ * may overwrite operands of earlier loops. */
 static void find_phases(rows *r, int *after)
 {
     const wb__fuse_program *p = r->k.program;

@@ -1,6 +1,6 @@
 /* The parts shared by all backends that compile kernel text: a step becomes kernels in one dialect.
  *
- *   prelude.k    precedes every text; the only file that depends on the kernel language
+ *   prelude.k    precedes every text; adapts it to the kernel language
  *   kernels/     written kernels: products, convolutions, pools, rows by index, copies, running
  *                sums, attention
  *   fused.c ...  fused kernels, generated from the engine's instructions
@@ -14,7 +14,7 @@
 
 #include "backend/backend.h"
 
-/* The capabilities of a device that texts depend on. */
+/* The capabilities of a device that the texts of kernels and their launches depend on. */
 typedef struct {
     bool f64;                   /* kernels may use double */
     bool is_cpu;                /* a CPU with a GPU interface: items run one after another */
@@ -67,7 +67,9 @@ typedef struct {
     int workspace_at;
     int n_numbers;
     wb__gpu_number *numbers;
-    int n_origins;              /* views with a granule; all other buffers begin at 0 */
+    /* origins of the views with a granule; the other views' buffers begin at byte 0 of their
+     * memory */
+    int n_origins;
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
     /* the name of the struct's type in the text of a fused kernel; NULL: a written kernel */
@@ -80,7 +82,7 @@ typedef struct {
 typedef struct {
     int n;
     wb__gpu_launch *launch;
-    size_t workspace;           /* in bytes; the caller aligns it to 64 */
+    size_t workspace;           /* size in bytes; it must begin at a multiple of 64 bytes */
     const char *impl;           /* for the printed plan; a constant */
 } wb__gpu_work;
 
@@ -110,9 +112,9 @@ extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
-/* Adds a launch of one item without a workspace to `work`; its arrays have space for this many
- * buffers, argument bytes and numbers, and are zeroed.
- * NULL: `text` is NULL, or memory is exhausted.  The caller gives `text` away, also on failure. */
+/* Adds a launch of one item without a workspace to `work`.  The launch's arrays have space for this
+ * many buffers, argument bytes and numbers, and are zeroed.  NULL: `text` is NULL, or memory is
+ * exhausted.  The caller gives `text` away, also on failure. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
 /* If a view has a granule, adds its origin to a list; `at`: offset in the struct of the view's

@@ -1,9 +1,11 @@
 /* Library operations by written kernels: shared functions, pools and copies.
  *
- * A text consists of a few lines of definitions, then types and structs, then a file of kernels/.
+ * A text consists of a few lines of definitions, then types and structs, then one or two files of
+ * kernels/.
  * Shapes and offsets are arguments, so that one text works for all shapes of a dtype.
  *
- * Next: library_product.c, library_rows.c, library_cumsum.c, library_attention.c. */
+ * Other operations are in library_product.c, library_rows.c, library_cumsum.c and
+ * library_attention.c. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>
@@ -116,8 +118,8 @@ int wb__gpu_step_pool(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* Merges the dimensions of both views from `first` on where their strides allow it; returns the
- * number of dimensions. */
+/* Merges the dimensions of both views from `first` on where their strides allow it.  Writes the
+ * merged sizes and strides to dim, x_s and y_s; returns the number of merged dimensions. */
 static int merge(const wb__view *x, const wb__view *y, int first, int64_t dim[], int64_t x_s[],
                  int64_t y_s[])
 {

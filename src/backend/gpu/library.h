@@ -14,7 +14,8 @@ static inline wb__wide wb__wide_of(int64_t v)
     return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
 }
 
-/* With fewer elements, offsets are computed in 32 bits. */
+/* Offsets are computed in 32 bits if all elements of each view are less than this many elements
+ * apart. */
 enum { WB__GPU_NARROW = 1 << 30 };
 
 /* Whether the offsets of the views' elements, or the numbers up to `count`, need 64 bits. */
@@ -32,7 +33,8 @@ char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
-/* A launch of a written kernel: at least `total` items, in groups of `items`. */
+/* A launch of a written kernel: at least `total` items, in groups of `items`.  The caller of
+ * wb__gpu_launch_of gives `text` away, also on failure. */
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;

@@ -11,7 +11,8 @@ _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no
 
 static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 
-/* On a CPU, separate steps are faster, because most of the time is in the products. */
+/* On a CPU, separate steps are faster: most of the time is spent in products, for which CPUs have a
+ * kernel of their own (product_block). */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;

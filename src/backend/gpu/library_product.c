@@ -1,8 +1,8 @@
 /* Matrix products and convolutions as launches of kernels/product.k.
  *
- * A convolution is a product whose rows are computed by index instead of copied (kernels/conv.k).
- * The choice of kernel, blocks and splits of the sum depends on shapes and on the kind of device
- * only, so results do not depend on what else runs. */
+ * A convolution is a product; the places of its elements are computed instead of copying patches
+ * (kernels/conv.k).  The choice of kernel, blocks and splits of the sum depends only on the step
+ * and on the device, so results do not depend on what else runs. */
 #include "backend/gpu/library.h"
 
 #include <stdio.h>
@@ -184,8 +184,8 @@ static void split_steps(product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
 }
 
-/* The number of partial sums.  About `enough` groups should be busy with at least `least` indices
- * each; all partial sums together have at most 2^24 elements. */
+/* The number of partial sums.  About `enough` groups should be busy with at least `least` inner
+ * indices each; if the sum is split, all partial sums together have at most 2^24 elements. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);

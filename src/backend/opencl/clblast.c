@@ -50,7 +50,7 @@ typedef struct {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool used;               /* its caches contain objects of our contexts */
+static bool used;               /* CLBlast's caches contain objects of our contexts */
 
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {

@@ -1,5 +1,5 @@
-/* Devices are found once, in a stable order (GPUs and accelerators before CPUs, otherwise the
- * driver's order), and opened at the first use. */
+/* Devices are found once, in a stable order (that of WEBER_OPENCL_DEVICES; if it is not set, GPUs
+ * and accelerators before CPUs, otherwise the driver's order), and opened at the first use. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* A program may keep a device's address, so devices have fixed positions: a device that is found
- * again gets its old position. */
+/* A program may keep a device's address, so devices have fixed positions: if the drivers list the
+ * same devices again, each gets its old position. */
 enum { MAX_PLATFORMS = 16, MAX_DEVICES = WB__GPU_MAX_DEVICES };
 static wb__cl_platform platforms[MAX_PLATFORMS];
 static wb__cl_device devices[MAX_DEVICES];
@@ -137,7 +137,8 @@ static int list_devices(wb__cl_platform *p, wb__gpu_device **list, int *n_list)
     return status;
 }
 
-/* A platform that fails is skipped; if no platform works, its error is returned. */
+/* A platform that fails is skipped; if no device is found, the error of the last platform that
+ * failed is returned. */
 int wb__cl_find(wb__gpu_device **list, int *n_list)
 {
     cl_uint n = 0;

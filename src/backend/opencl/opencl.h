@@ -77,7 +77,7 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
 
 /* ---- clblast.c ------------------------------------------------------------------------------- */
 
-bool wb__cl_blast_works(void);          /* opens it, once; false with the error set */
+bool wb__cl_blast_works(void);          /* opens CLBlast once; false with the error set */
 void wb__cl_blast_stop(void);
 
 #endif

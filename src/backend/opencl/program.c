@@ -12,7 +12,8 @@ bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     return true;
 }
 
-/* Reports the compiler's messages: the error has the beginning, the log all of them. */
+/* Reports the compiler's messages: the error has their beginning; with WEBER_DEBUG=kernel, the log
+ * has all of them.  Returns the code of the error. */
 static int build_failed(wb__cl_device *d, cl_program program, int code, const char *text)
 {
     size_t bytes = 0;

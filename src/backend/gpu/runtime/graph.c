@@ -253,8 +253,9 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Sets g->now to memory of the graph's own, allocated at first, for every input, result and arena
- * that moves.  false: out of memory. */
+/* Sets g->now to memory of the graph's own, which is allocated when it is first needed, for every
+ * input, result and arena that has moved (of a split sequence: for inputs only).  false: out of
+ * memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {

@@ -228,7 +228,8 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
 
 /* ---- optional steps of the libraries --------------------------------------------------------- */
 
-/* Calls a function of a library, with the device entered and its lock held. */
+/* Calls a function of a library, with the device entered and its lock held.  Also returns false if
+ * the library is not usable or the device cannot be entered. */
 static bool call_locked(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
                         bool (*function)(wb__gpu_device *, const wb__step *))
 {

@@ -92,7 +92,7 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 
 /* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock held and the device entered.  The driver frees a block after the commands of the
+/* With the lock held.  The driver frees a block after the commands of the
  * compute queue that use it, and this queue waits for uploads into it. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
@@ -101,7 +101,7 @@ static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
     wb__free(m);
 }
 
-/* With the device entered. */
+/* Frees all cached blocks.  The device is entered, unless the driver failed to do so. */
 static void empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
@@ -152,8 +152,8 @@ void wb__gpu_release(const wb_device *base, void *memory, size_t size)
 
 /* ---- allocating ------------------------------------------------------------------------------ */
 
-/* With the lock held.  Blocks that were allocated when memory was short may be smaller than their
- * class. */
+/* With the lock held: takes a block of class k that has at least `size` bytes; NULL: there is none.
+ * Blocks that were allocated when memory was short may be smaller than their class. */
 static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
 {
     wb__gpu_memory *before = NULL;
@@ -241,7 +241,8 @@ void *wb__gpu_allocate(const wb_device *base, size_t size)
     return m;
 }
 
-/* If the driver does not report the free memory, only this process's memory counts as used. */
+/* If the device is not open or the driver does not report the free memory, only this process's
+ * memory counts as used. */
 int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
 {
     wb__gpu_device *d = base->state;

@@ -49,7 +49,8 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
     return status;
 }
 
-/* Tries all options.  NULL: the error is set; if no option works, it is the error of the first. */
+/* Tries the driver's options in turn until some work.  NULL: the error is set; if no options work,
+ * it is the error of the first ones. */
 static void *make(wb__gpu_device *d, const char *text, int flags)
 {
     char options[OPTIONS], first[600] = "";

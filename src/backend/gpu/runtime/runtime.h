@@ -33,8 +33,8 @@ typedef struct wb__gpu_memory {
     uint64_t at;                /* its address, or the driver's object cast to an integer */
     size_t bytes;
     uint64_t serial;            /* unique in the process */
-    uint64_t used;              /* the last command of the compute queue that uses this memory */
-    uint64_t uploaded;          /* the last upload into this memory that may be unfinished */
+    uint64_t used;              /* number of the last compute command that uses this memory */
+    uint64_t uploaded;          /* number of the last upload into this memory; 0: none */
     struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
@@ -98,7 +98,7 @@ struct wb__gpu_device {
     /* Set by the driver's `find`. */
     char name[128], about[256]; /* the manufacturer's name; a description for the log */
     const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    char maker[384];  /* names compiler and device: part of the key of a program kept on disk */
+    char maker[384];  /* names what compiles: part of the key of a program kept on disk */
     wb__gpu_target target;
     /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
     int64_t total, most;
@@ -117,15 +117,15 @@ struct wb__gpu_device {
     _Atomic bool lost;
     char lost_because[440];
 
-    pthread_mutex_t lock;       /* guards the fields below and the order of commands on queues */
+    pthread_mutex_t lock;       /* guards the order on queues, and fields below that lack a lock */
     /* commands of the compute queue: issued; completed, as far as checked */
     uint64_t issued, completed;
     /* uploads issued, and the last one that the compute queue waits for */
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
-    int waiting, flush_interval;  /* commands since the last flush; the flush interval */
-    int failed;                 /* error of a completed command that has not been reported yet */
+    int waiting, flush_interval;  /* commands since the last flush; commands between flushes */
+    int failed;                 /* code of a failed command that is not reported yet; 0: none */
     wb__gpu_cache cache;
 
     wb__gpu_staging to, from;   /* staging for uploads; for downloads */
@@ -142,7 +142,7 @@ typedef enum {
     WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
-/* The vendor's function that this thread called last; each driver sets it before a call. */
+/* The name of the vendor's function that this thread called last; drivers set it before a call. */
 extern _Thread_local const char *wb__gpu_call;
 
 typedef struct wb__gpu_hook wb__gpu_hook;
@@ -158,9 +158,8 @@ typedef struct {
 
 /* A function marked "code" returns the vendor's code, 0 for success, and sets wb__gpu_call.  A
  * function marked "status" returns an error code of Weber with the error set.  From `allocate` on,
- * the device is open and current.  Commands are put on queues while the device's lock is held; only
- * transfers may run in several threads at once.  `event`: receives the event of the command; NULL:
- * none is needed. */
+ * the device is open and current.  Commands are put on queues while the device's lock is held, but
+ * some transfers without it.  `event`: receives the event of the command; NULL: none is needed. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
@@ -291,15 +290,15 @@ struct wb__gpu_addresses {
 
 /* ---- device.c -------------------------------------------------------------------------------- */
 
-/* The functions of wb__backend that have no device parameter. */
+/* The functions of wb__backend that have no device parameter, and has_dtype. */
 int wb__gpu_start(const wb__gpu_driver *v);
 void wb__gpu_stop(const wb__gpu_driver *v);
 int wb__gpu_count(const wb__gpu_driver *v);
 const wb_device *wb__gpu_device_at(const wb__gpu_driver *v, int ordinal);
 bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 
-/* For a backend's file: defines these functions for its driver, and the entries that all
- * wb__backend tables share. */
+/* For a backend's file: the first macro defines start, stop, count and device for its driver; the
+ * second lists the entries that the wb__backend tables of all GPU backends share. */
 #define WB__GPU_WRAPPERS(driver)                                                                   \
     static int start(void) { return wb__gpu_start(&(driver)); }                                    \
     static void stop(void) { wb__gpu_stop(&(driver)); }                                            \
@@ -376,7 +375,7 @@ void wb__gpu_programs_free(wb__gpu_device *d);
 /* Finds a kernel of the program for groups of this size.  Returns 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
-/* For a driver: writes the compiler's messages about a text to the log. */
+/* With WEBER_DEBUG=kernel, logs a text that does not compile and the compiler's messages. */
 void wb__gpu_log_build(const wb__gpu_device *d, const char *text, const char *message);
 
 /* ---- kernel.c -------------------------------------------------------------------------------- */
@@ -386,7 +385,7 @@ typedef struct {
     const wb__gpu_launch *launch;
     wb__gpu_program *program;
     void *function;
-    bool changes;               /* the argument struct differs from launch to launch */
+    bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
     uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
@@ -443,10 +442,9 @@ typedef struct {
     const int *version;         /* the toolkit version of the driver, 1000 * major; NULL: any */
 } wb__gpu_search;
 
-/* Opens the first file of the list that exists.  In each folder, the driver's version comes first,
- * then older versions, then newer ones.  *from: 0 at first; the function advances it, so that
- * another call continues the search.  NULL: no further file; `reason` has the system's message
- * about the first. */
+/* Opens the first file of the list that can be opened.  In each folder, versions that are not newer
+ * than the driver's come first, in the order of the list, then newer ones.  *from: 0 at first; each
+ * call advances it for the next one.  NULL: no further file; `reason` has dlopen's message. */
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity);
 
@@ -508,7 +506,7 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
-/* The same without an error.  If the library is missing and not disabled, a warning is logged
+/* The same without an error.  If the library is not disabled but does not work, a warning is logged
  * once. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
@@ -518,7 +516,8 @@ void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
 /* Report a failed call of the library.  fail sets an error, and returns its code.  note, for calls
- * while planning, only writes to the log, because our own kernels replace the library. */
+ * while planning, only logs it with WEBER_DEBUG=dispatch, as our own kernels replace the
+ * library. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
@@ -555,8 +554,8 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
                       const size_t *offsets, const wb__number *numbers);
 
-/* Several launches of one kernel combined into one.  Each row of the table, in device memory, holds
- * the buffer addresses, the argument struct and the first group of one launch. */
+/* One or several launches of one kernel combined into one.  Each row of the table, in device
+ * memory, holds the buffer addresses, the argument struct and the first group of one launch. */
 typedef struct {
     const wb__gpu_kernel *kernel;
     int n, *row_launch;         /* the indices of the kernel's launches that are its rows */
@@ -566,25 +565,26 @@ typedef struct {
     uint32_t groups;
 } wb__gpu_table;
 
-/* word: the index of a word (32 bits) of a number; at: the index of the block's word that gets
- * it. */
+/* word: the index of a 32-bit word in the list of converted numbers, which has two words per
+ * number; at: the index of the word of the block that gets it. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels, in one block of memory.  A list after them
- * has the words that contain the plan's numbers, which a small kernel writes before each run. */
+/* The tables of a sequence, in the order of its kernels, in one block of memory.  Some words of the
+ * tables are numbers of the plan; a small kernel writes them before each run.  A list after the
+ * tables has their places (wb__gpu_table_word). */
 typedef struct {
     int n, capacity, n_targets;
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* in bytes: the list's offset in the block; the block's size */
-    wb__gpu_launch words;       /* for wb__gpu_fill, which converts the numbers to words */
+    wb__gpu_launch words;       /* lists the numbers for wb__gpu_fill, which makes words */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* its arguments */
 } wb__gpu_tables;
 
-/* 0, an error, or WB_ERROR_UNSUPPORTED without a message: a launch with numbers does not fit in a
- * table.  The device must be entered. */
+/* Returns 0, an error, or WB_ERROR_UNSUPPORTED without a message: a written kernel has numbers of
+ * the plan, or the block is too large.  The device must be entered. */
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
 /* Writes the contents of the block to host memory, with the addresses of `at`. */

@@ -7,11 +7,11 @@
  * become one table of many rows.  Each group of items finds its row by its group index:
  *
  *     row     at: addresses of the buffers | a: the argument struct | first: its first group
- *     block   rows of table 0 | rows of table 1 | ... | list of addresses for numbers
+ *     block   rows of table 0 | rows of table 1 | ... | list of the places of numbers
  *
  * Before the graph runs, a small kernel gets the numbers by value and writes them into the rows.
- * The kernel's text is compiled with WB_TABLE, which turns the kernel into a function that a second
- * kernel calls. */
+ * A fused kernel's text is compiled with WB_TABLE, which turns the kernel into a function that the
+ * table's kernel calls. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <stdio.h>
@@ -66,8 +66,8 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* The number of words that one launch writes: even, and one of three sizes, so that few kernels are
- * compiled. */
+/* The number of words of numbers that one launch of wb_put gets: even, and one of three sizes,
+ * so that few kernels are compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;

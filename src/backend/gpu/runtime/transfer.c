@@ -1,14 +1,15 @@
 /* The queues, the dependencies between them, and copies between host and devices.
  *
- * Kernels, copies within the device and small downloads are commands of the compute queue, which
- * executes them in the order of the calls.  Uploads have their own queue and run concurrently:
+ * Kernels, copies to the device's memory and small downloads are commands of the compute queue,
+ * which executes them in the order of the calls.  Uploads have their own queue and run
+ * concurrently:
  *
  *   before an upload, its queue waits for the last command that uses the memory;
  *   before a command, the compute queue waits for the last upload into memory that it uses.
  *
  * Commands and uploads are numbered.  Memory records the last of each that used it (m->used,
- * m->uploaded); some commands (marks) and all uploads are followed by an event.  The host waits
- * only until a half of the pinned memory is free.
+ * m->uploaded); some commands (marks) and all uploads are followed by an event.  For an upload, the
+ * host waits only until a part of the pinned memory is free.
  *
  * Without staging, the driver reads the program's memory directly, and the transfer is complete
  * when the call returns.  An upload uses its own queue if no command can still use the memory;
@@ -444,7 +445,8 @@ static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return status;
 }
 
-/* With the lock held: creates an event after all commands of the compute queue so far. */
+/* With the lock held: creates an event after all commands of the compute queue so far.  The caller
+ * drops *event if it is not NULL, also on failure. */
 static int event_of(wb__gpu_device *d, void **event)
 {
     int code = d->driver->new_event ? d->driver->new_event(event) : 0;
@@ -459,8 +461,8 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock held: enqueues the copy, which waits for the event `ready`, and an event after
- * it. */
+/* With the lock held: enqueues the copy, which waits for the event `ready`.  *copied receives an
+ * event after the copy, which the caller drops. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)

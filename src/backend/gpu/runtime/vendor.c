@@ -168,7 +168,7 @@ static int create(wb__gpu_vendor *l, void **handle)
 }
 
 /* The device's handle and entries of the library, created at the first use.  If no handle can be
- * created, this is remembered, and logged once. */
+ * created, this is remembered, and logged once.  NULL: out of memory. */
 static wb__gpu_vendor_state *state_of(wb__gpu_device *d, wb__gpu_vendor *l)
 {
     wb__gpu_vendor_state *s = d->vendor_states;
