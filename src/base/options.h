@@ -42,8 +42,8 @@ int wb__numbers_given(const wb__given *given, const char *name);
  * `by_default`. */
 int64_t wb__int_option(const wb__given *given, const char *name, int position, int64_t value,
                        int64_t by_default);
-/* Returns the value of a number as wb__real expects it: 0 if it is not given, WB__ZERO if it is
- * given as 0, else `value`. */
+/* Returns the value of a number as wb__real expects it: 0 if it is not given or is WB_DEFAULT,
+ * WB__ZERO if it is given as 0, else `value`. */
 double wb__real_option(const wb__given *given, const char *name, int position, double value);
 
 /* Reads a list of integers: list[0] becomes its length, at most `most`, and the numbers follow.

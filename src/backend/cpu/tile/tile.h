@@ -6,7 +6,8 @@
  * plan.c compiles a fused kernel to lists of calls, task.c cuts its space into tasks, run.c runs
  * them.
  *
- * Outside this folder, only tests and benchmarks include this file. */
+ * Outside this folder, isa.h and dnnl.c include this file, for the epilogues of products and
+ * convolutions, and so do tests. */
 #ifndef WB__CPU_TILE_H
 #define WB__CPU_TILE_H
 
