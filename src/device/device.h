@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, and the reason has
- * been logged once. */
+/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, because the CPU is
+ * preferred or there is no GPU; a missing GPU is logged once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
@@ -16,7 +16,7 @@ void wb__selection_forget_device(void);
 /* The preferred backend, as it was when it was first read. */
 typedef struct {
     bool set;
-    bool failed;                        /* the file could not be read; this has been logged */
+    bool failed;                        /* the file could not be read */
     int row;                            /* in the registry; -1: the name is not a backend */
     char name[64];                      /* the value in the file */
     char table[32];                     /* the table of the file that has the value */
