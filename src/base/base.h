@@ -100,8 +100,8 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 
 /* The log: to standard error in the format of Julia, or to the handler of wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Whether WEBER_DEBUG (read once; topics separated by commas, or "all") has this topic: load, plan,
- * dispatch, kernel, check, sync. */
+/* Whether WEBER_DEBUG (read once; topics separated by commas, or "all") has this topic: load,
+ * stages, plan, dispatch, kernel, check, sync. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

@@ -1,5 +1,5 @@
 /* Structs of options: their first fields are .size, the struct's size in the caller's header, and
- * .given, the text of the options in the program (base.h). */
+ * .given, the text of the options in the program (include/weber/base.h). */
 #ifndef WB__OPTIONS_H
 #define WB__OPTIONS_H
 

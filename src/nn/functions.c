@@ -132,8 +132,9 @@ bool wb__option_named(const wb__option *o, void *at, const char *name)
     return e;
 }
 
-/* Counts the call of f, unless f is in `own`, the library's functions. This runs at every call of a
- * layer with an activation, so each thread caches the last library functions that it saw. */
+/* Counts the call of f, unless f is in `own`, the library's functions.  This runs at every call of
+ * a layer with an activation or a connection, so each thread caches the last library functions that
+ * it saw. */
 static void count_program_call(const entry *own, size_t n, any f)
 {
     enum { LAST = 16 };

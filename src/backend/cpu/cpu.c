@@ -121,7 +121,7 @@ static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* A copy is a fused kernel of two instructions. */
+/* A copy is a fused kernel of two instructions: a load and a store. */
 int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 {
     const wb__view *from = &step->views[0];

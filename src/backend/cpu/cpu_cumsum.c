@@ -17,7 +17,8 @@ typedef struct {
     wb__cpu_kernel head;
     wb__view x, y;                      /* last dimension: rows that are summed side by side */
     void (*sum)(const block *b, const char *x, char *y);
-    int64_t blocks, tasks;              /* blocks: per line of rows; tasks: blocks of all lines */
+    /* blocks: per line, the rows along the last dimension; tasks: blocks of all lines */
+    int64_t blocks, tasks;
     bool exclusive;
 } cumsum_kernel;
 

@@ -46,9 +46,9 @@ typedef struct {
      * pk*nr elements, and the last one is padded with 0. */
     void (*pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to);
     /* Computes rows [i0, i1) and columns [j0, j1) of C for the inner indices [p0, p0+pk).  The
-     * first range of k overwrites C, unless add_to_c is set; the others add to it.  The last range
-     * also applies bias and epilogue.  packed: the panels from column j0 on, or NULL to read B in
-     * place. */
+     * first range of k (`first`) overwrites C, unless add_to_c is set; the others add to it.  The
+     * last range (`last`) also applies bias and epilogue.  packed: the panels from column j0 on, or
+     * NULL to read B in place. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
     /* Computes rows [i0, i1) of C; both operands must have stride 1 along k. */

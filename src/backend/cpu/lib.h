@@ -2,8 +2,8 @@
  *
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
- * gets pointers only.  It allocates nothing, except oneDNN's objects if more runs of one operation
- * are concurrent than ever before.  This layer does not depend on tensors, graphs or plans.
+ * gets pointers only.  It allocates nothing, except oneDNN's objects for concurrent runs of one
+ * operation.  This layer does not depend on tensors, graphs or plans.
  *
  * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
 #ifndef WB__CPU_LIB_H

@@ -3,7 +3,7 @@
  *
  * Each element of the image is the sum of the patch elements that were copied from it.  Gathering
  * these elements, instead of adding patches into the image, writes every element once and never
- * waits for an earlier store.  Channels are innermost in both.
+ * waits for an earlier store.  Channels are innermost in the image and in the patches.
  *
  * Next: conv.c. */
 

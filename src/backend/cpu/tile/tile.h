@@ -49,7 +49,7 @@ typedef struct {
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
     wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
-    /* cast[from][dtype]: the result has the register kind of the dtype, and so has a load's */
+    /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
     /* stores a register of the kind that the dtype is loaded into */
