@@ -29,7 +29,7 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
 /* The same for a struct of options.  `names`: the options whose default is not 0, "eps momentum",
  * which a program may name in .given; `given` may be NULL where there are none.  False, with the
  * error set, also if the text cannot be read, or an option by position follows one by name: C would
- * put it into the field behind that one. */
+ * put its value into the field behind the named field. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
                       const char *names, wb__given *given);
 /* Whether an option is given, by name or by position; position -1: by name only. */

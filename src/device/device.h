@@ -25,8 +25,9 @@ typedef struct {
 
 /* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
-/* For tests: resets the selection to the state at the start of the process. The preference is read
- * again and messages are logged again; loaded backends stay loaded. */
+/* For tests: resets the selection of devices to the state at the start of the process. The
+ * preference is read again and the messages of the selection are logged again; loaded backends stay
+ * loaded. */
 void wb__device_forget(void);
 void wb__preference_forget(void);
 

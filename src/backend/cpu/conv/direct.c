@@ -9,7 +9,7 @@
  *     GRAD_INPUT    the same with padded dy as input and mirrored weights (stride 1 only)
  *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
- * A band of the image with padding is first copied to the workspace, with zeros around it.
+ * If there is padding, a band of the image is first copied to the workspace, with zeros around it.
  *
  * Not here: every other shape (conv.c).  Next: gemm_kernel.h, whose tile this file uses. */
 #include "backend/cpu/conv/direct.h"
