@@ -229,8 +229,8 @@ static void add_scratch(dnnl_op *p)
 }
 
 /* Returns the attributes, which the caller destroys: the scratch memory is ours, and oneDNN
- * computes the epilogue if it supports it; otherwise p->row becomes a pass of ours.  NULL: a call
- * failed. */
+ * computes the epilogue if it supports it; otherwise p->row is set, to compute it in a separate
+ * pass.  NULL: a call of oneDNN failed. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
     const bool supported = act == WB__OP_tanh || act == WB__OP_sigmoid;
