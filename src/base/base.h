@@ -26,9 +26,9 @@
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Errors.  wb__fail sets this thread's message and returns the code.  It never allocates, and the
- * new message may quote wb_error().  In a chain of calls the first message stays: a call that
- * receives NULL keeps the error that is set (WB__NULL). */
+/* Errors.  wb__fail sets this thread's message and returns the code.  It needs no memory of the
+ * allocator, and the new message may quote wb_error().  In a chain of calls the first message
+ * stays: a call that receives NULL keeps the error that is set (WB__NULL). */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
 /* Returns the code of this thread's error, or `code` if none is set. */
@@ -79,8 +79,8 @@ void wb__pool_trim(void);
 
 /* For tests: the n-th allocation from now on fails, once; 0 stops watching.  While allocations are
  * watched, the pool's lists are not used, so that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n
- * does the same from the start of the process.  wb__alloc_count returns the number of allocations
- * since the last wb__alloc_fail_at, or since the start. */
+ * does the same from the start of the process.  wb__alloc_count returns the number of watched
+ * allocations since the last wb__alloc_fail_at, or since the start. */
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
@@ -100,8 +100,8 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 
 /* The log: to standard error in the format of Julia, or to the handler of wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Whether WEBER_DEBUG (read once; topics separated by commas, or "all") has this topic: load, plan,
- * dispatch, kernel, check, sync. */
+/* Whether WEBER_DEBUG (read once; topics separated by commas, or "all") has this topic: load,
+ * stages, plan, dispatch, kernel, check, sync. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

@@ -1,6 +1,6 @@
-/* Errors: one message and one code for each thread, in memory that is allocated beforehand, so that
- * running out of memory can be reported too.  A failing function calls wb__fail; a function that
- * receives NULL keeps the error that is set. */
+/* Errors: one message and one code for each thread.  The message is in a buffer of thread_text.c,
+ * which always has one, so that running out of memory can be reported too.  A failing function
+ * calls wb__fail; a function that receives NULL keeps the error that is set. */
 #include "base/base.h"
 
 #include <stdio.h>

@@ -9,8 +9,8 @@
 
 typedef struct wb__mapping {
     char *path;
-    const uint8_t *data;                /* never NULL, also for an empty file */
-    int64_t bytes;
+    const uint8_t *data;                /* NULL only between wb__map_begin and the first read */
+    int64_t bytes;                      /* in memory so far */
     bool unpacked;                      /* gzip: offsets count decompressed bytes */
     void *map;                          /* the system's mapping; NULL: `data` is a block of
                                            wb__alloc */
@@ -28,8 +28,8 @@ void wb__unmap(wb__mapping *m);                 /* accepts NULL */
 /* Makes the system read these bytes (at most 1 GiB) ahead.  Returns at once. */
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
 
-/* Returns the n bytes at *at and adds n to *at.  NULL, with the error set, if the file ends before;
- * `what` names the bytes in the message, for example "the header". */
+/* Returns the n bytes at *at and adds n to *at.  NULL, with the error set, if the file ends before
+ * or cannot be read; `what` names the bytes in the message, for example "the header". */
 const uint8_t *wb__map_take(wb__mapping *m, int64_t *at, int64_t n, const char *what);
 /* Returns 0 if the contents end at `at`, else an error. */
 int wb__map_end(wb__mapping *m, int64_t at);

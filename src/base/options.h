@@ -1,5 +1,5 @@
 /* Structs of options: their first fields are .size, the struct's size in the caller's header, and
- * .given, the text of the options in the program (base.h). */
+ * .given, the text of the options in the program (include/weber/base.h). */
 #ifndef WB__OPTIONS_H
 #define WB__OPTIONS_H
 
@@ -29,7 +29,7 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
 /* The same for a struct of options.  `names`: the options whose default is not 0, "eps momentum",
  * which a program may name in .given; `given` may be NULL where there are none.  False, with the
  * error set, also if the text cannot be read, or an option by position follows one by name: C would
- * put it into the field behind that one. */
+ * put its value into the field behind the named field. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
                       const char *names, wb__given *given);
 /* Whether an option is given, by name or by position; position -1: by name only. */
@@ -42,8 +42,8 @@ int wb__numbers_given(const wb__given *given, const char *name);
  * `by_default`. */
 int64_t wb__int_option(const wb__given *given, const char *name, int position, int64_t value,
                        int64_t by_default);
-/* Returns the value of a number as wb__real expects it: 0 if it is not given, WB__ZERO if it is
- * given as 0, else `value`. */
+/* Returns the value of a number as wb__real expects it: 0 if it is not given or is WB_DEFAULT,
+ * WB__ZERO if it is given as 0, else `value`. */
 double wb__real_option(const wb__given *given, const char *name, int position, double value);
 
 /* Reads a list of integers: list[0] becomes its length, at most `most`, and the numbers follow.

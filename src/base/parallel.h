@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 /* Calls body(ctx, i) for each i in [0, n) on at most wb__threads() threads, and returns when all
- * calls have returned.  Inside a body, with n = 1, or with one thread, the calls are serial. */
+ * calls have returned.  Inside a body, with n = 1, with one thread, or while another thread uses
+ * the library's own pool, the calls are serial. */
 void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx);
 
 /* Number of threads to use: WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors

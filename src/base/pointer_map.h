@@ -11,8 +11,8 @@ typedef struct {
     int n, capacity;                    /* capacity: a power of two */
 } wb__pointer_map;
 
-/* Returns the address of a key's value; a new key is added with value NULL.  Valid until the next
- * key is added.  NULL: out of memory, with the error set. */
+/* Returns the address of a key's value; a new key is added with value NULL.  The address is valid
+ * until the next key is added.  NULL: out of memory, with the error set. */
 void **wb__pointer_map_at(wb__pointer_map *m, const void *key);
 void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
 void wb__pointer_map_free(wb__pointer_map *m);

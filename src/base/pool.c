@@ -2,8 +2,8 @@
  * them.
  *
  * There is a list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a
- * time, and may be freed by another thread than the one that allocated them.  A list that is longer
- * than LONGEST frees further blocks at once.  Under AddressSanitizer, and while allocations are
+ * time, and may be freed by another thread than the one that allocated them.  If a list has LONGEST
+ * blocks, further ones are freed at once.  Under AddressSanitizer, and while allocations are
  * watched (wb__alloc_fail_at), no block is kept, so that use after free and every failure are
  * found. */
 #include "base/base.h"

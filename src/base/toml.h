@@ -25,8 +25,8 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
                            const char **at, size_t *bytes);
 
 /* Returns the text with `key` of `table` set to the string `value`, or removed if `value` is NULL.
- * The caller frees the text; a zero after it is not counted.  All other bytes stay.  The names and
- * the value must not need quotes or escapes. */
+ * The caller frees the text; a zero after it is not counted.  NULL with the error set.  All other
+ * bytes stay.  The names and the value must not need quotes or escapes. */
 char *wb__toml_edit(const char *file, const char *text, size_t bytes, const char *table,
                     const char *key, const char *value, size_t *new_bytes);
 

@@ -60,8 +60,8 @@ static int read_escape(wb__toml *t, bool is_long)
     return 0;
 }
 
-/* Whether a quotation mark in a long string ends it: three marks do, and up to two more before them
- * belong to the string. */
+/* Skips up to five quotation marks in a long string.  Returns whether they end it: if there are
+ * three or more, the last three do.  All other marks belong to the string. */
 static bool ends_long(wb__toml *t, int quote)
 {
     int n = 0;

@@ -1,5 +1,5 @@
-/* A pool of buffers for batches. Tensors borrow a buffer and give it back, so that an epoch
- * allocates no memory once the pool is full. */
+/* A pool of buffers for batches. Tensors borrow a buffer and give it back, so that an epoch needs
+ * no new memory for the elements of batches once the pool is full. */
 #ifndef WB__BUFFERS_H
 #define WB__BUFFERS_H
 

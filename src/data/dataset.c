@@ -1,5 +1,5 @@
-/* Creation and properties of datasets. fetch.c fetches observations, loader.c has batches, move.c
- * moving. */
+/* Creates datasets and returns their properties. fetch.c fetches observations, loader.c iterates
+ * over batches, move.c moves datasets between devices. */
 #include "data/dataset.h"
 
 #include "base/options.h"

@@ -61,8 +61,8 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
                      bool parallel);
 
 /* Gathers n observations on the device of the arrays: makes a batch of tensors in the current
- * scope. Consecutive rows are copied at once, other rows are gathered when the batch is evaluated.
- * Replaces `index` too. */
+ * scope. If all n rows are consecutive they are copied now, otherwise they are gathered when the
+ * batch is evaluated. Replaces the indices in `index` too. Returns 0 or an error code. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
 /* Makes one evaluated batch of all observations, in the current scope. Returns 0 or an error
@@ -72,7 +72,8 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 /* Applies the maps to a batch, from the root upwards. */
 int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
 
-/* Calls f(batch, ctx). If f returns a code without an error message, sets one. `what` names f. */
+/* Calls f(batch, ctx). Returns 0, or an error code if f returns one or leaves the batch without x
+ * or y; a message is set even if f sets none. `what` names f in messages. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
 /* Makes the tensors of a batch, in the current scope, which borrow the n observations at `to`.
@@ -81,7 +82,8 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
 int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
-/* Evaluates a batch's tensors and detaches them from the graph that they were computed by. */
+/* Evaluates a batch's tensors and detaches them from the graph that they were computed by; replaces
+ * variables by copies. Returns 0 or an error code. */
 int wb__batch_evaluate(wb_batch *batch);
 
 /* Fills `order` with a permutation of 0 .. n-1 (Fisher & Yates with Philox) that depends only on n,

@@ -25,8 +25,8 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* The calls of the program's function for a batch, one for each observation. If several fail, the
- * failure that is first in the batch is reported. */
+/* The calls of the program's function for a batch, one for each observation. After a failure no
+ * further call begins. If several calls have failed, the first of them in the batch is reported. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;

@@ -177,8 +177,8 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
 }
 
 /* Whether the batches of target t differ in dtype from this loader's; -1: the device lacks a dtype.
- * Dtypes of collate functions and maps are unknown before they run, so only the options are
- * compared. */
+ * The dtypes that a collate function or a map returns are unknown before it runs; with one, only
+ * the targets are compared. */
 static int changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
@@ -195,8 +195,8 @@ static int changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* wb_to of a loader: a new loader at the same position of the same epochs. The old loader is
- * unchanged. */
+/* wb_to of a loader: returns the loader itself if its batches need no change; otherwise a new
+ * loader at the same position of the same epochs, and the old loader is unchanged. */
 static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;

@@ -202,7 +202,7 @@ static void at_exit(void)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         f->started = false;
-        wb__data_unlock();          /* the thread takes the lock last; the list is stable here */
+        wb__data_unlock();          /* to join; the list does not grow, because `exiting` is set */
         pthread_join(f->thread, NULL);
         wb__data_lock();
     }

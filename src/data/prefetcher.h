@@ -43,7 +43,8 @@ int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first
 /* Drops all prefetched batches and waits until the thread is idle. */
 void wb__prefetcher_stop(wb__prefetcher *f);
 
-/* Whether this thread is preparing a batch of f: then the caller is a map or a collate function. */
+/* Whether this thread is preparing a batch of f: then the caller is a function of the program, such
+ * as a map or a collate function. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
 /* Returns the next batch, and waits for it or prepares it if it is not ready. The caller checks
@@ -51,8 +52,8 @@ bool wb__prefetcher_prepares(const wb__prefetcher *f);
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
 void wb__prefetched_drop(wb__prefetched *fetched);
 
-/* Creates the batch's tensors in the current scope; *fetched must not be used afterwards. Returns
- * 0 or an error code, which may be that of the prefetched batch. */
+/* Creates the batch's tensors in the current scope; afterwards *fetched may only be dropped.
+ * Returns 0 or an error code, also if preparing the batch had failed. */
 int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

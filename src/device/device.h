@@ -6,8 +6,8 @@
 
 #include <limits.h>
 
-/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, and the reason has
- * been logged once. */
+/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, because the CPU is
+ * preferred or there is no GPU; a missing GPU is logged once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
@@ -16,7 +16,7 @@ void wb__selection_forget_device(void);
 /* The preferred backend, as it was when it was first read. */
 typedef struct {
     bool set;
-    bool failed;                        /* the file could not be read; this has been logged */
+    bool failed;                        /* the file could not be read */
     int row;                            /* in the registry; -1: the name is not a backend */
     char name[64];                      /* the value in the file */
     char table[32];                     /* the table of the file that has the value */
@@ -25,8 +25,9 @@ typedef struct {
 
 /* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
-/* For tests: resets the selection to the state at the start of the process. The preference is read
- * again and messages are logged again; loaded backends stay loaded. */
+/* For tests: resets the selection of devices to the state at the start of the process. The
+ * preference is read again and the messages of the selection are logged again; loaded backends stay
+ * loaded. */
 void wb__device_forget(void);
 void wb__preference_forget(void);
 

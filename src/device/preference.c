@@ -31,8 +31,9 @@ static bool is_there(char *path, const char *folder, const char *name)
     return join(path, folder, name) && access(path, F_OK) == 0;
 }
 
-/* Finds the file: from the working directory upwards, in the first folder that has such a file or
- * is a project; without one, a new file goes to the working directory. */
+/* Finds the file: from the working directory upwards, in the first folder that has the file, under
+ * one of its two names, or a Project.toml; without one, a new file goes to the working directory.
+ * Returns 0 or an error code. */
 static int find(location *p)
 {
     char folder[PATH_MAX], here[PATH_MAX];
@@ -91,7 +92,7 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
     return e;
 }
 
-/* Refuses pipes, which would block, and devices, which may be endless. */
+/* Refuses pipes, which would block, devices, which may be endless, and files that are too large. */
 static int check_file(const char *path)
 {
     struct stat about;

@@ -195,8 +195,8 @@ static bool list_devices(int row)
     return true;
 }
 
-/* Starts a backend once: drivers do not change during a process. Only if memory was short, the next
- * call tries again. */
+/* Starts a backend once: drivers do not change during a process. Only if memory was short, or after
+ * wb_shutdown, it is started again. */
 static void start(int row)
 {
     wb__error_kept kept;

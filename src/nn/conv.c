@@ -114,7 +114,7 @@ static bool check(const char *what, wb_Conv_options *o, const wb__given *g)
     return wb__layer_dtype(what, &o->dtype);
 }
 
-/* A layer whose weight is [first, second / groups, kernel height, kernel width]. */
+/* Makes a layer whose weight is [first, second / groups, kernel height, kernel width]. */
 static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                           int64_t second)
 {

@@ -1,6 +1,6 @@
 /* Registered names of functions: activations, functions as layers, and connections. Names are
- * printed and stored in files. Each kind has two lists: the library's functions and the
- * program's. */
+ * printed and stored in files. There are two registries, of functions and of connections; each has
+ * a list of the library's and a list of the program's. */
 #include "nn/layer.h"
 
 #include <pthread.h>
@@ -132,8 +132,9 @@ bool wb__option_named(const wb__option *o, void *at, const char *name)
     return e;
 }
 
-/* Counts a call of a function of the program. This runs at every call of a layer, so each thread
- * caches the last library functions that it saw. */
+/* Counts the call of f, unless f is in `own`, the library's functions.  This runs at every call of
+ * a layer with an activation or a connection, so each thread caches the last library functions that
+ * it saw. */
 static void count_program_call(const entry *own, size_t n, any f)
 {
     enum { LAST = 16 };

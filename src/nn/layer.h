@@ -11,7 +11,7 @@ enum { WB__MODE_AUTO, WB__MODE_TRAIN, WB__MODE_TEST };
 typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
 
 /* One field of a layer's options, for files. Each kind lists its fields in one X-macro:
- *   #define DENSE_OPTIONS(X) X(in, INT, 1) X(out, INT, 1) X(activation, FUNCTION, 1) ... */
+ *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
     WB__OPTION_INTS,            /* wb_ints after wb__ints_read; `count` integers, 0: any number */
@@ -56,8 +56,8 @@ typedef struct {
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
     /* Prints "Dense(784 => 256, relu)"; NULL: prints "name()". */
     void (*print)(const wb_layer *layer, wb__text *text);
-    /* Each kind has one of the two: `make` creates a plain layer from its options, `assemble` a
-     * container from its options and inner layers. */
+    /* Each kind has one of the two, except Named (container.c): `make` creates a plain layer from
+     * its options, `assemble` a container from its options and inner layers. */
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
@@ -128,15 +128,15 @@ wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 
 /* Replaces the default dtype by f32; fails for dtypes that are not floating. */
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);
-/* x converted to the dtype of the parameter. Converting from another floating dtype logs one
- * warning, except in mixed precision training. */
+/* Returns x converted to the dtype of the parameter. The first conversion from another floating
+ * dtype in the process logs a warning, except in mixed precision training. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
 
-/* Whether the layer acts as in training. Sets *automatic if it does not only because its mode is
- * automatic and the call is outside wb_withgradient. */
+/* Whether the layer acts as in training. Sets *automatic to true if it does not, but would inside
+ * wb_withgradient, because its mode is automatic; else to false. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
 /* Activations that have names in files and are composed of other operations (activations.c). */

@@ -60,7 +60,7 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
 }
 
 /* With e = |yhat - y| and q = min(e, delta), both branches of the Huber loss are q (e - q/2), and
- * so are their slopes. */
+ * the derivative of this formula is the slope of each branch. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;

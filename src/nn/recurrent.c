@@ -84,8 +84,8 @@ static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
                        gru_kind = {3, 1, gru_step};
 
-/* Fills missing states with the initial states. Each has one row, which broadcasts over the
- * batch. */
+/* Fills missing states with the initial states, if the layer has them. An initial state has one
+ * row, which broadcasts over the batch. */
 static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
 {
     const wb_Recurrent_options *o = l->options;

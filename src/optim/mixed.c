@@ -164,8 +164,8 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
     return good;
 }
 
-/* wb_where comes before the product: it needs the result of the counting, and with all that follows
- * in the rule it is one kernel. */
+/* wb_where needs the result of the counting, so it is in another kernel than the counting. It comes
+ * before the product, so that this kernel also has the product and the rule. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

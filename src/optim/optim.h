@@ -69,7 +69,7 @@ struct wb_opt_state {
     wb_dtype mixed;                     /* dtype of the parameters in mixed precision, else 0 */
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
-    bool unguarded;                     /* updates run even if the loss is not finite */
+    bool unguarded;             /* no check that loss or norm is finite; f16 has its own check */
     int n_moments;                      /* per slot, the master included */
     int n;
     wb__slot *slots;

@@ -1,5 +1,5 @@
-/* wb_update: computes all new values first, then records their assignments. If anything fails
- * before, no assignment is recorded. */
+/* wb_update: computes all new values first, then records their assignments. If anything fails, the
+ * recorded assignments are dropped. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -98,7 +98,7 @@ static int visit_leaf(const wb__leaf *leaf, void *ctx)
 /* What a replay of a recorded update needs: `numbering` to renew the numbers of a step,
  * `counting` to count the step. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
-/* STEPPED_ALIKE: its step count equals that of the last slot before it that was stepped. */
+/* STEPPED_ALIKE: the slot has the same step count as the last stepped slot before it. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
 typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
 
@@ -158,7 +158,8 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     return status;
 }
 
-/* min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters together. */
+/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters
+ * together. */
 static wb_tensor *norm_factor(update *u, int p, int slot)
 {
     wb_tensor *sum = NULL, *omega;
@@ -372,8 +373,8 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* The tensor that must be finite for the update to be made: the norm of the gradients if a rule
- * computes it, else the loss. f16 has its own check on the device (mixed.c). */
+/* Returns the tensor that must be finite for the update to be made: the norm of the gradients if a
+ * rule computes it, else the loss; NULL: none. f16 has its own check on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;

@@ -10,10 +10,10 @@
 
 /* ---- memory ----
  *
- * The sizes of blocks are rounded up: there are four between a power of two and the next, so from
- * 256 bytes on, at most a quarter is added.  A released block goes to the free list of its size, so
- * a program in a steady state makes no system calls.  The link of the list is stored in the free
- * block. */
+ * The sizes of blocks are rounded up to the next of four equal steps between a power of two and the
+ * next power, so from 256 bytes on, at most a quarter is added.  A released block goes to the free
+ * list of its size, so a program in a steady state makes no system calls for memory.  The link of
+ * the list is stored in the free block. */
 
 enum { LEAST = 8, OCTAVES = 48, A_CLASS = 4 };          /* the smallest block: 2^8 bytes */
 
@@ -121,7 +121,7 @@ static int cpu_copy(const wb_device *d, void *to, size_t to_at, const wb_device 
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* A copy is a fused kernel of two instructions. */
+/* A copy is a fused kernel of two instructions: a load and a store. */
 int wb__cpu_copy(const wb__step *step, wb__cpu_kernel **kernel)
 {
     const wb__view *from = &step->views[0];

@@ -2,8 +2,8 @@
  * Several rows are summed side by side, with vectors if they are adjacent in memory.
  *
  * f32, f16 and bf16 are summed as pairs of f32, the sum and its rounding error (Knuth's TwoSum), so
- * that the error does not grow with the length; integers wrap around.  Each row is summed in order,
- * so the result does not depend on the number of threads. */
+ * that the error does not grow with the length.  f64 is added plainly; integers wrap around.  Each
+ * row is summed in order, so the result does not depend on the number of threads. */
 #include "backend/cpu/cpu.h"
 
 #include "base/numbers/dialect.h"
@@ -17,7 +17,8 @@ typedef struct {
     wb__cpu_kernel head;
     wb__view x, y;                      /* last dimension: rows that are summed side by side */
     void (*sum)(const block *b, const char *x, char *y);
-    int64_t blocks, tasks;              /* blocks: per line of rows; tasks: blocks of all lines */
+    /* blocks: per line, the rows along the last dimension; tasks: blocks of all lines */
+    int64_t blocks, tasks;
     bool exclusive;
 } cumsum_kernel;
 
@@ -91,7 +92,7 @@ static void run_task(void *ctx, int64_t task)
         y_at += at * k->y.strides[i];
     }
     char *y = r->y + y_at * size;
-    if (k->exclusive) {                 /* a row of zeros, then the sums shifted by one */
+    if (k->exclusive) {                 /* a row begins with 0; its sums are shifted by one */
         for (int64_t j = 0; j < b.width; j++) memset(y + j * b.y_next * size, 0, (size_t)size);
         y += b.y_step * size;
         b.n--;

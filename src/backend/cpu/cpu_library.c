@@ -12,9 +12,9 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    /* A convolution operand that is not NHWC is copied from or to the workspace, at operand_at:
-     * before the run, or after it if the run writes it (operand `written`).  copies_at: the offset
-     * of the copies' own workspace. */
+    /* The x or y of a convolution, if it is not NHWC, has an NHWC copy in the workspace, at
+     * operand_at.  It is copied to there before the run, or from there after the run if the run
+     * writes it (operand `written`).  copies_at: the offset of the copies' own workspace. */
     wb__cpu_kernel *copy[3];
     size_t operand_at[3], copies_at;
     int written;

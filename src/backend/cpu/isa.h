@@ -42,15 +42,16 @@ typedef struct {
 typedef struct {
     int mr, nr, lanes;
     bool masked;                        /* can read a partial vector of B in place */
-    /* Copies B[p0..p0+pk, j0..j1) into panels of nr columns; each has pk*nr elements, and the last
-     * one is padded with 0. */
+    /* Copies rows [p0, p0+pk) and columns [j0, j1) of B into panels of nr columns; each panel has
+     * pk*nr elements, and the last one is padded with 0. */
     void (*pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to);
-    /* Adds the inner indices [p0, p0+pk) to C[i0..i1, j0..j1).  packed: the panels from column
-     * j0 on, or NULL to read B in place.  first, last: whether this is the first or last range
-     * of k. */
+    /* Computes rows [i0, i1) and columns [j0, j1) of C for the inner indices [p0, p0+pk).  The
+     * first range of k (`first`) overwrites C, unless add_to_c is set; the others add to it.  The
+     * last range (`last`) also applies bias and epilogue.  packed: the panels from column j0 on, or
+     * NULL to read B in place. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
-    /* Computes all columns of C[i0..i1]; both operands must have stride 1 along k. */
+    /* Computes rows [i0, i1) of C; both operands must have stride 1 along k. */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
     /* Computes a tile of mr rows and nr columns, at most the sizes above.  If not `masked`, B is
      * padded to whole vectors. */
@@ -58,7 +59,7 @@ typedef struct {
     wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
-enum { WB__GEMM_KC = 320 };             /* the inner indices that are summed before C is updated */
+enum { WB__GEMM_KC = 320 };     /* the most inner indices that are summed before C is updated */
 
 /* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
  * wb__pool_desc (lib.h) lists; `out` is the last one. */

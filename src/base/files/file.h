@@ -15,10 +15,10 @@ int64_t wb__unpack_limit(void);
 /* Reads a file from its beginning as far as the caller asks, into one block that grows as bytes
  * arrive.  So a header that claims a wrong size costs no memory. */
 typedef struct wb__reader wb__reader;
-wb__reader *wb__reader_open(const char *path);
+wb__reader *wb__reader_open(const char *path);          /* NULL with the error set */
 void wb__reader_close(wb__reader *r);                   /* accepts NULL */
 bool wb__reader_unpacks(const wb__reader *r);           /* whether the file is gzip */
-/* Reads until the block has n bytes, or all if there are fewer. */
+/* Reads until the block has n bytes, or all if there are fewer.  Returns 0 or an error code. */
 int wb__reader_fill(wb__reader *r, int64_t n);
 const char *wb__reader_contents(const wb__reader *r, int64_t *bytes);
 /* Sets *ended to whether no byte is left.  If one is left it is read and lost. */
@@ -27,8 +27,8 @@ int wb__reader_at_end(wb__reader *r, bool *ended);
  * frees the block with wb__free.  NULL: out of memory. */
 char *wb__reader_take(wb__reader *r);
 
-char *wb__file_read(const char *path, int64_t *bytes);  /* such a block with the whole
-                                                           file; NULL with the error set */
+/* Returns a block with the whole file, as wb__reader_take does; NULL with the error set. */
+char *wb__file_read(const char *path, int64_t *bytes);
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
@@ -56,7 +56,8 @@ void wb__writer_drop(wb__writer *w);                    /* frees w without writi
 
 int wb__file_write(const char *path, const void *data, int64_t bytes);
 
-/* Removes a temporary file that no process is writing.  False: the file is still there. */
+/* Removes a temporary file that no process is writing.  True also if there is no such file.  False:
+ * it is being written, or cannot be removed. */
 bool wb__writer_sweep(const char *temporary);
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -70,8 +71,8 @@ int wb__file_remove(const char *path);
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-/* The n-th system call for a file (open, read, write, sync, rename) from now on fails, once; 0:
- * none.  wb__io_count returns the number of such calls since then. */
+/* The n-th system call for a file (open, read, write, sync, rename and others) from now on fails,
+ * once; 0: none.  wb__io_count returns the number of these calls since then. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
 void wb__pipe_limit(int64_t bytes);     /* replaces WB__FILE_MOST for files that are not

@@ -32,8 +32,9 @@
 
 /* ---- f32 ---------------------------------------------------------------------------------------
  *
- * The functions have no branches and no calls, so that gcc and clang vectorise a plain loop over a
- * function (-O3 -fno-math-errno -fno-trapping-math).  The bound beside each function is its largest
+ * The functions have no branches and no calls, except pow_f32, so that gcc and clang vectorise a
+ * plain loop over a function (-O3 -fno-math-errno -fno-trapping-math).  The bound beside a function
+ * is its largest
  * error in units in the last place (ulp) over all exponents, with and without fused multiply-add;
  * tests/base/scalar.c measures it.  Infinities, NaN and denormal numbers are right in all
  * functions, except where a comment names an exception. */
@@ -61,7 +62,7 @@ FN f32 exp_q_f32(f32 r)
 }
 
 /* Splits x, |x| < 2^14, as n ln 2 + r with an integer n and |r| <= 0.35.  Returns 1.5 * 2^23 + n,
- * which has n in its low bits */
+ * which has n in its low bits. */
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 

@@ -28,12 +28,12 @@ static inline double wb__uniform_f64(uint32_t w) { return (double)w * 0x1p-32; }
  *   z0 = sqrt(-2 ln u) cos(2 pi v)    z1 = sqrt(-2 ln u) sin(2 pi v) */
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2]);
 
-/* The generator of this thread.  wb__rng_take reserves n blocks of four words each.  The system
- * seeds a thread that never called wb_seed. */
+/* The generator of this thread.  wb__rng_take reserves n blocks of four words each.  The first use
+ * seeds a generator that was never seeded, from /dev/urandom or, without it, from the clock. */
 typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);
 void wb__rng_set_state(wb__rng_state state);
-uint64_t wb__rng_seedings(void);            /* how often this thread's generator was seeded */
+uint64_t wb__rng_seedings(void);    /* how often this thread's generator was seeded or set */
 
 #endif

@@ -33,7 +33,7 @@ typedef struct {
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
     wb__act act;                        /* FORWARD only */
-    /* for GRAD_INPUT with whole images of patches; NULL: bands of patches are added */
+    /* GRAD_INPUT: sums the patches of a whole image; NULL: patches are added band by band */
     wb__gather_kernel *gather;
     char impl[32];
 } convolution;
@@ -131,7 +131,7 @@ static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0
                 }
 }
 
-/* The product of a band, without pointers. */
+/* Returns the product of a band that has this number of output pixels; its pointers are NULL. */
 static wb__gemm product_of(const convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;

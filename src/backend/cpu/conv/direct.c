@@ -9,7 +9,7 @@
  *     GRAD_INPUT    the same with padded dy as input and mirrored weights (stride 1 only)
  *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
- * A band of the image with padding is first copied to the workspace, with zeros around it.
+ * If there is padding, a band of the image is first copied to the workspace, with zeros around it.
  *
  * Not here: every other shape (conv.c).  Next: gemm_kernel.h, whose tile this file uses. */
 #include "backend/cpu/conv/direct.h"
@@ -31,7 +31,8 @@ typedef struct {
     int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
     wb__act act;                        /* FORWARD only */
-    wb__line_kernel *line;              /* FORWARD from 1 to at most 8 channels; NULL: tiles */
+    /* FORWARD from 1 to at most 8 channels with a column stride of 1; NULL: tiles are computed */
+    wb__line_kernel *line;
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
 } direct;
@@ -198,7 +199,7 @@ static bool suits(const wb__conv_desc *d)
     if (!d->n || !d->c || !d->h || !d->w || !d->k || !d->oh || !d->ow || !d->kh || !d->kw)
         return false;
     if (d->kind != WB__CONV_GRAD_INPUT) return true;
-    /* the mirrored windows over dy must cover all of x, and no more */
+    /* the input of this correlation is dy, whose padding must not be negative on any side */
     return d->stride[0] == 1 && d->stride[1] == 1 && d->pad[0] < d->kh && d->pad[2] < d->kw
         && d->kh - 1 - d->pad[0] + d->oh <= d->h + d->kh - 1
         && d->kw - 1 - d->pad[2] + d->ow <= d->w + d->kw - 1;

@@ -4,7 +4,8 @@
 
 #include "backend/cpu/lib.h"
 
-/* A gradient of the input with a bias or an epilogue (conv_epilogue.c). */
+/* Prepares a gradient of the input with a bias or an epilogue (conv_epilogue.c).  Returns 0 and the
+ * operation in *op, or an error code and NULL. */
 int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op);
 /* Returns 0 and an operation, 0 and NULL if the shape is not suitable, or an error code. */
 int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op);

@@ -3,7 +3,7 @@
  *
  * Each element of the image is the sum of the patch elements that were copied from it.  Gathering
  * these elements, instead of adding patches into the image, writes every element once and never
- * waits for an earlier store.  Channels are innermost in both.
+ * waits for an earlier store.  Channels are innermost in the image and in the patches.
  *
  * Next: conv.c. */
 
@@ -29,8 +29,8 @@ static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t s
     return n;
 }
 
-/* Sums patches [oh, ow, kh, kw, channels] into the image [h, w, d->c], of which `channels` are
- * written. */
+/* Writes the sums of patches [oh, ow, kh, kw, channels] to the image [h, w, d->c].  Of each pixel
+ * only the first `channels` channels are written. */
 static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
 {
     int64_t rows[NAME(MAX_TAPS)], columns[NAME(MAX_TAPS)];

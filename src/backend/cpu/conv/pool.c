@@ -2,7 +2,7 @@
  * unit.
  *
  * f16 and bf16 are converted to f32 one unit at a time, in a task's own part of the workspace.  The
- * gradients do not read stored positions of the maxima: they search x again.
+ * gradient of a maximum does not read stored positions of the maxima: it searches x again.
  *
  * Next: pool_kernel.h. */
 #include "backend/cpu/isa.h"

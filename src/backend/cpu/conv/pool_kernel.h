@@ -10,7 +10,7 @@
  *
  * Next: pool.c, which cuts the work into units and converts narrow dtypes. */
 
-/* One output position's window, clipped to the image: rows r0..r1, columns c0..c1 of x. */
+/* The window of one output position, clipped to the image: rows [r0, r1), columns [c0, c1) of x. */
 typedef struct { int64_t r0, r1, c0, c1; } NAME(window);
 
 static inline NAME(window) NAME(window_at)(const wb__pool_desc *d, int64_t i, int64_t j)
@@ -32,7 +32,8 @@ static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m));
 /* the integer n in every lane */
 static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
-/* Adds dy to the element of dx at which x has the first maximum of the window. */
+/* Gives dy (in_out) to the element of dx at which x has the first maximum of the window, and 0 to
+ * the window's other elements.  These are added to dx if windows overlap, and written otherwise. */
 static inline __attribute__((always_inline)) void
 NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
                const bool overlap, const int some)
@@ -59,7 +60,8 @@ NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_o
         }
 }
 
-/* Pools up to a vector of channels over window w: reads x, and dy or v; writes dx or y. */
+/* Pools up to a vector of channels over window w.  Which of x, dy (in_out) and v are read, and
+ * whether dx or y is written, depends on `kind` (lib.h). */
 static inline __attribute__((always_inline)) void
 NAME(pool_channels)(const wb__pool_desc *d, const wb__pool_kind kind, NAME(window) w, const T *x,
                     const T *in_out, const T *v, T *dx, T *y, const bool overlap, const int some)
@@ -128,7 +130,8 @@ NAME(pool_image)(const wb__pool_desc *d, const wb__pool_kind kind, const T *x, c
         }
 }
 
-/* Planes: a row of outputs in chunks of at most ROW; the arrays m and where are on the stack. */
+/* Planes are pooled by chunks of at most ROW outputs of a row, because the arrays m, taken and
+ * where are on the stack. */
 enum { NAME(ROW) = 256 };
 
 static inline __attribute__((always_inline)) void
@@ -150,7 +153,7 @@ NAME(pool_row)(const wb__pool_desc *d, const wb__pool_kind kind, int64_t i, int6
             const int64_t r = i * d->stride[0] - d->pad[0] + a;
             if (r < 0 || r >= d->h) continue;
             for (int64_t b = 0; b < d->kw; b++) {
-                /* outputs j0 + o whose column q = (j0+o)*stride - left + b is inside the image */
+                /* [low, high): each o for which column (j0 + o)*stride - pad[2] + b is in x */
                 const int64_t shift = j0 * stride - d->pad[2] + b;
                 const int64_t low = shift >= 0 ? 0 : (-shift + stride - 1) / stride;
                 const int64_t high =

@@ -228,8 +228,9 @@ static void add_scratch(dnnl_op *p)
         add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
-/* Attributes: our scratch memory, and the epilogue if oneDNN supports it; otherwise it becomes a
- * pass of ours. */
+/* Returns the attributes, which the caller destroys: the scratch memory is ours, and oneDNN
+ * computes the epilogue if it supports it; otherwise p->row is set, to compute it in a separate
+ * pass.  NULL: a call of oneDNN failed. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
     const bool supported = act == WB__OP_tanh || act == WB__OP_sigmoid;
@@ -278,9 +279,9 @@ static dnnl_op *begin(const char **reason)
     return p;
 }
 
-/* Creates the primitives and the first set, and returns the operation in *op; or, if there is a
- * reason not to (`refusal`, or a failure), frees p and returns the reason.  Returns 0, or an
- * error. */
+/* Creates the primitives and the first set, and sets *op to the operation.  If `refusal` is not
+ * NULL, or oneDNN cannot create them, frees p instead and sets *reason.  Returns 0 in both cases,
+ * or an error code, with p freed, if the first set cannot be created. */
 static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {
@@ -324,8 +325,8 @@ static void normalise_strides(int64_t rows, int64_t columns, int64_t s[2])
     if (rows == 1) s[0] = s[1] == 1 ? columns : 1;
 }
 
-/* NULL, or the reason why oneDNN does not support these operands.  `stride`: between the matrices
- * of A, B and C in a batch. */
+/* Returns the reason why oneDNN does not support these operands, or NULL.  Sets `stride` to the
+ * distances between the matrices of A, B and C in the batch. */
 static const char *matmul_lacks(const wb__matmul_desc *d, dnnl_data_type_t type, int64_t stride[3])
 {
     if (type == dnnl_bf16 && !has_bf16()) return "this processor has no bf16 arithmetic";

@@ -14,7 +14,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A memory descriptor that we own, and one that belongs to a primitive descriptor. */
+/* wb__md is a memory descriptor that we own.  wb__md_ref refers to a wb__md, or to a memory
+ * descriptor that belongs to a primitive descriptor. */
 #if DNNL_VERSION_MAJOR >= 3
 typedef struct { dnnl_memory_desc_t handle; } wb__md;
 typedef const_dnnl_memory_desc_t wb__md_ref;

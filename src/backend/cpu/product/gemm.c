@@ -18,8 +18,8 @@
 enum {
     NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
     SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
-    IN_PLACE_ROWS = 64,                 /* with at most this many rows, B is read in place */
-    CHUNK_BYTES = 4 << 20               /* workspace of the products that are computed together */
+    IN_PLACE_ROWS = 64,                 /* with more rows than this, B is always packed */
+    CHUNK_BYTES = 4 << 20               /* workspace of a chunk; one product alone may need more */
 };
 
 static const wb__gemm_kernel *kernel_for(wb_dtype t)

@@ -1,5 +1,5 @@
-/* Reductions over rows, over everything, and along rows in chunks.  Each task reduces its elements
- * to a line of partial results in the workspace.  The partial results are combined in the order of
+/* Reductions over rows, over everything, and along rows in chunks.  If several tasks share a
+ * result, each of them writes partial results to the workspace.  These are combined in the order of
  * the tasks, so the result does not depend on timing. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
@@ -41,7 +41,7 @@ static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_numb
     }
 }
 
-/* Merges v[i] into to[i].  argmax: at[i] and place[i] are their indices. */
+/* Merges v[i] into to[i].  argmax: at[i] is the index of v[i], and place[i] the index of to[i]. */
 static void merge(const tile_kernel *k, const tile_reduction *f, tile_number *to, int64_t *place,
                   const tile_number *v, const int64_t *at, int64_t n)
 {
@@ -245,7 +245,7 @@ void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t
 
 /* ---- combining the tasks --------------------------------------------------------------------- */
 
-/* The partial results of all tasks for a block of columns. */
+/* The reduction whose partial results join_block combines, one block of columns per call. */
 typedef struct {
     const tile_kernel *k;
     const tile_segment *s;
@@ -285,7 +285,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
         for (int reduction = 0; reduction < p->n_reductions; reduction++) {
             const tile_reduction *f = &p->reductions[reduction];
             const bool all = f->kind == REDUCE_ALL;
-            /* the tasks have stored it */
+            /* one task had all elements of each result, and has stored it */
             if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue;
             joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};

@@ -30,8 +30,8 @@ static void line_to_F16(uint16_t *restrict p, const float *restrict s, int64_t n
 
 /* ---- loads and stores ----
  *
- * Four cases: contiguous along the columns, the same for all columns, contiguous along the rows (a
- * transposed operand, copied in squares), and any strides. */
+ * Four cases: contiguous along the columns, the same for all columns (loads only), contiguous along
+ * the rows (a transposed operand, copied in squares), and any strides. */
 
 enum { SQUARE = 16 };
 

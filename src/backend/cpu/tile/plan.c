@@ -13,7 +13,7 @@
 /* The lists of calls: once per task; once per block of columns; from LIST_PHASES on two per phase,
  * for the rows and for each chunk; the last list, after all chunks. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In rows with fewer columns, a value per row is spread over the tile. */
+/* In tiles with fewer columns, a value per row is spread over the tile. */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
@@ -348,8 +348,9 @@ static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int sh
     return c->t->row[in->op][reg][shape];
 }
 
-/* Emits an elementwise instruction or a cast.  Operands of the instruction's own level are vectors,
- * the others scalars. */
+/* Emits an elementwise instruction or a cast.  An operand of a lower level than the instruction's
+ * is passed as a scalar, or spread over the tile first if the function has no form for a scalar
+ * there or the rows are short. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);

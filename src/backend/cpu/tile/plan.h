@@ -41,8 +41,8 @@ typedef struct {
     bool reduces_columns, stores_rows, reduces_rows, reduces_all, ordered_rows, ordered_cols;
 } tile_needs;
 
-/* Sets n, run and views.  views[i] for i < count are given; the last ones, of buffer -1, are for
- * iotas and draws. */
+/* Sets s->n and s->run, and fills s->views[i] from views[i] for i < count.  A view with buffer -1
+ * belongs to an iota or a draw, or is not used. */
 void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *const *views,
                      int count, const bool *is_target, tile_needs needs);
 
@@ -108,9 +108,10 @@ typedef struct {
     };
 } tile_call;
 
-/* A reduction over rows or over everything has accumulators with the shape of the tile.  Sums of
- * f32 are flushed to doubles at intervals.  A reduction along columns in chunks has, for each row
- * of the tile, a partial result of 8 bytes. */
+/* A reduction over rows or over everything has accumulators with the shape of the tile; over rows
+ * that are cut into chunks, with the shape of all chunks of the tile's rows.  Sums of f32 are
+ * flushed to doubles at intervals.  A reduction along columns in chunks has, for each row of the
+ * tile, a partial result of 8 bytes. */
 typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg: of the operand; out: of the result */
@@ -142,7 +143,8 @@ typedef struct {
     tile_reduction *reductions;
 } tile_program;
 
-/* Compiles a program; 0, or an error.  `register_bytes`: size of a tile's register. */
+/* Compiles a program into *p.  Returns 0, or an error code and an empty *p.  `register_bytes`: the
+ * size of a register, which holds one value of a tile. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
 /* Assigns each value an offset in the scratch (register.c). */

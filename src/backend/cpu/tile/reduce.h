@@ -1,6 +1,6 @@
-/* Part of rows.h: sums and extremes.  A sum along a row uses four vectors, which are then added
- * pairwise, and tiles are added in double: the error of a sum over n elements grows with n/64 (for
- * 16 lanes) within a tile. */
+/* Part of rows.h: sums and extremes.  A sum along a row of a tile has four vectors of partial sums,
+ * which are then added pairwise, so with 16 lanes its rounding error grows with n/64 for n
+ * elements.  Sums of f32 over tiles are added to doubles at intervals (plan.h). */
 
 #if defined(__AVX512F__)
 enum { VECTOR = 64 };

@@ -100,7 +100,7 @@ int tile_allocate_values(tile_program *p, const tile_segment *s, int64_t registe
     const int e =
         p->at && p->wide && w.last && w.free_registers && in_register ? 0 : WB_ERROR_MEMORY;
     if (!e) {
-        /* the table of pointers is at the beginning */
+        /* the scratch begins with the addresses of the values (run.c) */
         w.end = ((int64_t)n * (int64_t)sizeof(void *) + 63) / 64 * 64;
         for (size_t i = 0; i < n; i++) p->at[i] = -1;
         for (int k = 0; k < p->n_calls; k++)
@@ -136,7 +136,7 @@ void tile_program_free(tile_program *p)
 
 static bool same_bytes(const void *a, const void *b, size_t n) { return !n || !memcmp(a, b, n); }
 
-/* Whether two segments can share a program. */
+/* Whether two compiled programs are equal, so that their segments can share one of them. */
 bool tile_program_same(const tile_program *a, const tile_program *b)
 {
     return a->n_values == b->n_values && a->n_calls == b->n_calls && a->n_phases == b->n_phases &&

@@ -45,7 +45,7 @@
 #include "backend/cpu/tile/memory.h"
 #include "backend/cpu/tile/reduce.h"
 
-/* Whether an argument is too large for our sin and cos; libm computes these. */
+/* Whether any argument is too large for our sin and cos; libm then computes all n. */
 static int beyond_bound(const float *a, int64_t n)
 {
     int far = 0;

@@ -95,7 +95,8 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
-    const wb__view *guide = NULL;           /* the first result, else the first operand */
+    /* the last result; if there is none, or rows are reduced, the first view with a buffer */
+    const wb__view *guide = NULL;
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))
             guide = views[k];

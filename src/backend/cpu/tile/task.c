@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SMALL and GRAIN are numbers of elements times instructions: below SMALL, one thread computes
- * everything; a task has at least GRAIN.  CACHE: the bytes that a tile's registers should fit
+/* SMALL and GRAIN are numbers of elements times calls: below SMALL, one thread computes everything;
+ * GRAIN is about the least that a task has.  CACHE: the bytes that a tile's registers should fit
  * in. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
       CACHE = 32 * 1024 };
@@ -28,7 +28,7 @@ typedef struct {
     const wb__fused *f;
     tile_needs needs;
     int count;  /* the number of views; those of iotas and draws are the last */
-    int *pseudo;                        /* per instruction: index of its view at the end */
+    int *pseudo;                        /* per instruction: view of the iota or draw; else -1 */
     bool *used, *is_target;             /* per view */
     int register_size;
 } program_facts;

@@ -6,7 +6,8 @@
  * plan.c compiles a fused kernel to lists of calls, task.c cuts its space into tasks, run.c runs
  * them.
  *
- * Outside this folder, only tests and benchmarks include this file. */
+ * Outside this folder, isa.h and dnnl.c include this file, for the epilogues of products and
+ * convolutions, and so do tests. */
 #ifndef WB__CPU_TILE_H
 #define WB__CPU_TILE_H
 
@@ -48,7 +49,7 @@ typedef struct {
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
     wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
-    /* cast[from][dtype]: the result has the register kind of the dtype, and so has a load's */
+    /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
     /* stores a register of the kind that the dtype is loaded into */
