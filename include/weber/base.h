@@ -122,7 +122,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
     &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
 #define WB_TEXT_(...) WB_WRITTEN_ #__VA_ARGS__
 #else
-/* A size that no number in braces becomes: {0} is a list, not a struct of options. */
+/* The type of .size. No number in braces converts to it, so {0} is a list and not a struct of
+ * options. */
 struct wb_size_ {
     size_t value;
     constexpr explicit wb_size_(size_t size) : value(size) {}

@@ -17,7 +17,7 @@
 
 #include <type_traits>
 
-/* f(n, numbers) */
+/* Calls f(n, array) with the n arguments in an array of int64_t. */
 template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
 {
     static_assert((std::is_integral<I>::value && ...), "dimensions and indices are integers");

@@ -242,7 +242,8 @@ WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *valu
  * scope does so too.  NULL is ignored. */
 WB_API void wb_progress_end(wb_progress *p);
 
-/** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: it is not in it. */
+/** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: the legend leaves the
+ * line out. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 /** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
  * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no

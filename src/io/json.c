@@ -144,7 +144,7 @@ static bool digits(parser *p)
 }
 
 /* Converts the n characters to a double; false: too many characters, or no finite number. strtod
- * expects the decimal point of the program's locale, so a copy gets that one. */
+ * expects the decimal point of the program's locale, so the '.' is replaced in a copy. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400], point[8];

@@ -35,7 +35,7 @@ struct wb__branch {
     int n, depth;           /* depth: of the deepest branch below; 0: no branches below */
     wb__setting replaced;   /* counts children replaced by wb_set and wb_tie */
     bool owns_names;
-    void *names_of;     /* the branch whose names are borrowed (reference) */
+    void *names_of;     /* the branch whose names are borrowed (reference), or NULL */
     wb__child *children;
 };
 
@@ -112,8 +112,9 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void
  * stay variables. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* Makes a variable with x's value and the flags of the variable `of`, which it replaces; `of` may
- * be NULL. */
+/* Returns a variable that replaces the tensor `of`, which may be NULL: x itself if it is a
+ * variable, else a new one with x's value. If `of` is a variable, adds its flags for frozen and
+ * mixed. NULL if x is NULL or on failure. */
 wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
 /* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;

@@ -10,7 +10,7 @@
 /* A parameter of the model, in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool transposed;            /* (out, in) in Julia's order */
+    bool transposed;            /* a matrix (out, in) in Julia */
     bool state;                 /* a recurrent layer's state that Weber may lack: path NULL */
 } expected;
 

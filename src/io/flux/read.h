@@ -25,7 +25,7 @@ typedef struct {
 } wb__flux_reader;
 
 /* Enters the part with this name; wb__flux_leave(r, *back) leaves it. False, with the error set:
- * nested too deep. */
+ * the part is nested too deep, or the path is too long. */
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 

@@ -47,7 +47,8 @@ const char *wb__jl_last(const wb__jl *v);                   /* last part of the 
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
-bool wb__jl_may_hold_arrays(const wb__jl *v);                         /* may contain arrays? */
+/* Whether values of v's kind may contain arrays. */
+bool wb__jl_may_hold_arrays(const wb__jl *v);
 
 /* Visits the fields of a struct, or the elements of a list or tuple. Names are Flux's if the type
  * and its number of fields are known; the names of a NamedTuple or dictionary; else indices. */
@@ -99,7 +100,8 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 /* Sets the error for an array in GPU memory, and returns its code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs? */
+/* Whether v is a struct of Flux that fields.c lists with fields. */
+bool wb__jl_layer(const wb__jl *v);
 
 /* Finds the variable `key`, or with dots a part of a variable. Without a key: "model"; else the
  * only variable that may hold arrays or is a function; else the only layer; and if that is a
