@@ -135,8 +135,8 @@ struct wb_size_ {
 #define WB_NO_MORE
 #endif
 #define WB_WRITTEN_ "="             /* begins the text of a macro */
-#define WB_ALL_ "*"                 /* as .given: every field is meant as it is */
-#define WB_DEFAULT (-2.0e-300)      /* a number of a rule: the default of the rule */
+#define WB_ALL_ "*"                 /* the .given of a struct whose fields all count as given */
+#define WB_DEFAULT (-2.0e-300)      /* as a number of a rule: the rule's default */
 
 #define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that

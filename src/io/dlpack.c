@@ -168,7 +168,8 @@ static const char *check_shape(incoming *in)
     return in->size && !t->data ? "no data" : NULL;
 }
 
-/* Returns the device that DLPack's kind and ordinal name, if its backend is loaded; NULL: none. */
+/* Returns the device with the requested kind and ordinal of DLPack, if its backend is loaded and
+ * works; NULL: none. */
 static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;

@@ -8,7 +8,7 @@
 
 /* ---- reading: read.c, table.c, params.c, outline.c ----------------------- */
 
-/* wb_load of a BSON file. */
+/* Loads a model from a BSON file, for wb_load. NULL with the error set. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
 /* All arrays of one variable, with Weber's paths as names; a list of parameters gives a nameless

@@ -210,8 +210,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* A new tensor for a parameter whose values in the file have another floating dtype than the
- * options of its layer; other tensors stay. */
+/* Returns a new tensor for a parameter whose values in the file have another floating dtype than
+ * the options of its layer; for other tensors x itself. NULL with the error set. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;
