@@ -134,7 +134,7 @@ struct wb_size_ {
 #define WB_BY_PLACE char by_place_ = 0;
 #define WB_NO_MORE
 #endif
-#define WB_WRITTEN_ "="             /* begins the text of a macro */
+#define WB_WRITTEN_ "="             /* the first character of a .given that a macro wrote */
 #define WB_ALL_ "*"                 /* the .given of a struct whose fields all count as given */
 #define WB_DEFAULT (-2.0e-300)      /* as a number of a rule: the rule's default */
 

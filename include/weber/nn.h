@@ -58,8 +58,8 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Options of all layers: .dtype is the dtype of the parameters (floating), .init creates the
- * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
+/* Options that several layers have: .dtype is the dtype of the parameters (floating), .init creates
+ * the weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
  * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
  * A layer with parameters converts an input of another dtype to that of its parameters (PyTorch

@@ -2,8 +2,9 @@
  *
  * wb_to_dlpack gives out the tensor's storage, which is held until the consumer calls the deleter,
  * and marked as lent: before a variable is written in place it then gets its own memory
- * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage;
- * releasing it calls the producer's deleter. */
+ * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
+ * whose release calls the producer's deleter; or it copies the values and calls the deleter at
+ * once. */
 #include "io/dlpack.h"
 
 #include "device/registry.h"

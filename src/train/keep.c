@@ -44,8 +44,8 @@ static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
     return strtoll(digits, NULL, 10);
 }
 
-/* Whether the name ends as that of a temporary file, such as ".0.part", of a writer that was
- * killed. */
+/* Whether `rest` ends the name of a temporary file, such as ".0.part", which a killed writer has
+ * left. */
 static bool is_leftover(const char *rest)
 {
     size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
