@@ -1,7 +1,7 @@
 /* DLPack: gives tensors to other libraries and takes tensors from them, without copies.
  *
- * wb_to_dlpack gives out the tensor's storage, which is held until the consumer calls the deleter,
- * and marked as lent: before a variable is written in place it then gets its own memory
+ * wb_to_dlpack gives out the tensor's storage, which is held and marked as lent until the consumer
+ * calls the deleter. A variable whose storage is lent gets new memory before it is written
  * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
  * whose release calls the producer's deleter; or it copies the values and calls the deleter at
  * once. */

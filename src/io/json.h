@@ -22,10 +22,10 @@ typedef struct {
     uint32_t kind;
 } wb__json;
 
-/* Reads a text. Returns the root node, which is the whole block; the caller frees it with wb__free.
- * On failure it returns NULL and sets *reason to a constant text. The block has at most 17 bytes
- * for each byte of the text, its final 0 included. The reader does not recurse. A repeated key is
- * an error. */
+/* Reads a text. Returns the root node, with which the block of all nodes and texts begins; the
+ * caller frees it with wb__free. On failure it returns NULL and sets *reason to a constant text.
+ * The block has at most 17 bytes for each byte of the text, its final 0 included. The reader does
+ * not recurse. A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
 /* Accessors. They return NULL, false or 0 for NULL and for nodes of another kind; wb__json_get

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Checks that the program's loss function returned one floating number. */
+/* Returns the result l of the program's loss function if it is one floating number, else NULL with
+ * the error set. */
 static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
     if (!l && !wb_error_code())

@@ -7,7 +7,7 @@ typedef struct {
     wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
     wb_tensor **wrt, **grads;
     int n, capacity;
-    int visited;                        /* trainable leaves so far; a tied one counts each time */
+    int visited;                        /* leaves passed to `skips`; a tied one counts each time */
     bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
 } leaves;

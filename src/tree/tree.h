@@ -93,8 +93,8 @@ enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 /* Calls f for each leaf in order of definition, except WB_NONE. A leaf is trainable if it is
  * floating and not frozen and, in a layer, a variable. WB__TRAINABLE skips other leaves,
  * WB__DISTINCT visits a tied leaf once. `other`, if not NULL, is a tree with the same names;
- * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns
- * it. */
+ * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns it;
+ * it returns an error code on failure, else 0. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
@@ -108,8 +108,8 @@ wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
-/* Rebuilds the structure, with each distinct tensor replaced by f's result. Variables of layers
- * stay variables. */
+/* Returns a new structure like `object`, with f's result in place of each tensor; f is called once
+ * for a tied tensor, and variables of layers stay variables. NULL with the error set. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
 /* Returns a variable that replaces the tensor `of`, which may be NULL: x itself if it is a

@@ -12,8 +12,8 @@
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
 /* All arrays of one variable, with Weber's paths as names; a list of parameters gives a nameless
- * table. `key` NULL: "model", or the only variable with arrays. Values stay in the mapping, which
- * must outlive the table; out->mapping is not set. On failure *out is empty. */
+ * table. `key` chooses the variable as in wb__jl_variable (value.h). Values stay in the mapping,
+ * which must outlive the table; out->mapping is not set. On failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
 /* Gives the arrays of a nameless table the names and layouts of the model's parameters, in the
@@ -21,8 +21,9 @@ int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
  * 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* Calls `row` for each variable, layer, array, number and unknown part of a file, parents first.
- * Stops at a nonzero result, which is returned. */
+/* Calls `row` for each variable of a file and for its parts, parents first, without options of
+ * layers and numbers in lists. Stops at a nonzero result of `row` and returns it; on failure
+ * returns an error code, else 0. */
 typedef struct {
     int depth;                          /* variables: 0 */
     const char *path;                   /* "model.layers.0.weight" */

@@ -104,9 +104,9 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 bool wb__jl_layer(const wb__jl *v);
 
 /* Finds the variable `key`, or with dots a part of a variable. Without a key: "model"; else the
- * only variable that may hold arrays or is a function; else the only layer; and if that is a
- * dictionary, its layer "model" or its only layer. Writes the name to `name`. Absent, with the
- * error set: none found. */
+ * only variable that may hold arrays or is a function; else the only layer. If the variable found
+ * without a key is a dictionary, its layer "model" or its only layer. Writes the name to `name`.
+ * Absent, with the error set: none found. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif
