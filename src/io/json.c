@@ -327,7 +327,8 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* The value behind v, or the first value inside it; skips a key in front of that value. */
+/* Returns the value behind v, or, if `inside`, the first value inside v; skips a key in front of
+ * it. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {
     v += inside ? 1 : v->span;

@@ -29,7 +29,7 @@ typedef enum {
     WB__FIELD_LAYER,            /* a layer */
     WB__FIELD_CONNECTION,
     WB__FIELD_LAYERS,           /* a tuple or named tuple of layers */
-    WB__FIELD_CELL,             /* a struct that has the same layer's arrays */
+    WB__FIELD_CELL,             /* a struct of a cell, which has the layer's arrays */
     WB__FIELD_STATE,            /* (out) or (out, 1): [out] */
     WB__FIELD_STATES,           /* an initial state; for an LSTM a tuple of two */
     WB__FIELD_CALLED,           /* the states after the last call */

@@ -9,7 +9,7 @@ typedef struct {
     wb__flux_reader *r;
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
-    int status;                 /* the last result of row */
+    int status;                 /* the last result of `row` */
 } outline;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */

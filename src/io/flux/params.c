@@ -11,7 +11,7 @@
 typedef struct {
     char *path;
     bool transposed;            /* a matrix (out, in) in Julia */
-    bool state;                 /* a recurrent layer's state that Weber may lack: path NULL */
+    bool state;                 /* a recurrent layer's state that Weber lacks; path is NULL */
 } expected;
 
 typedef struct {

@@ -36,8 +36,8 @@ typedef struct {
     wb__bson size;              /* the sizes of an array */
     double real;
     int64_t integer;            /* also bools */
-    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". Without Main if a package
-     * follows. */
+    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". A first part "Main" is left
+     * out if a package follows. */
     char name[WB__JL_NAME];
 } wb__jl;
 
@@ -74,7 +74,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];  /* Julia's, reversed */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed; /* a lazy transpose: the values are in the order of dims[1], dims[0] */
+    bool transposed; /* the values are a matrix [dims[1], dims[0]] in the file */
     const void *at;
     bool shared;
 } wb__jl_array;

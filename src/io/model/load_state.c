@@ -173,7 +173,7 @@ static bool same_shape(const wb__name_row *l, const wb__entry *e)
     return true;
 }
 
-/* Whether the last `zeros` elements, which the model cannot hold, are 0 or -0. */
+/* Whether the entry's last l->zeros elements, for which the model has no place, are 0 or -0. */
 static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
 {
     const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
