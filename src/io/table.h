@@ -36,7 +36,7 @@ typedef struct {
     bool nameless;                      /* a list of values: names are indices, "0", "1", ... */
     int n_notes, note_capacity;
     wb__note *notes;
-    wb__mapping *mapping;               /* the file, if values are read from it in place */
+    wb__mapping *mapping;               /* the mapped file, which the table owns; or NULL */
 } wb__table;
 
 /* Adds an entry that has a copy of the name and is zero otherwise. Returns it, valid until the next

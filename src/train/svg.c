@@ -72,7 +72,7 @@ static void text(FILE *f, double x, double y, const char *style, const char *s)
     fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
             number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
-    /* XML allows neither control characters nor invalid UTF-8 */
+    /* XML allows neither control characters nor invalid UTF-8, so these become escapes */
     wb__text_foreign(&t, s ? s : "");
     for (const char *c = t.text ? t.text : ""; *c; c++) {
         if (*c == '<') fputs("&lt;", f);

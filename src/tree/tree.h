@@ -26,7 +26,8 @@ typedef struct {
     wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
-/* Visits recurse: the limit keeps them within a small stack. */
+/* How deep branches may be nested. Visits recurse, and the limit keeps them within a small
+ * stack. */
 enum { WB__MAX_DEPTH = 128 };
 
 struct wb__branch {
@@ -61,7 +62,8 @@ bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object
 bool wb__branch_check_names(const wb__branch *node, const char *what);
 /* Whether the branch is at most WB__MAX_DEPTH deep; otherwise sets the error. */
 bool wb__branch_check_depth(const wb__branch *node, const char *what);
-/* wb__branch_init with the names of `of`, to which it keeps a reference. */
+/* wb__branch_init with the kind, the number of children and their names from `of`. The node keeps a
+ * reference to the branch that owns the names. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
 static inline bool wb__is_branch(const void *object)

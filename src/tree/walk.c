@@ -62,7 +62,7 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     wb__branch *node = object;
     wb__branch_used(node);
     const size_t length = w->path.length;
-    bool layer = in_layer || node->kind->layer; /* a chain's layers are children of a wb_tree */
+    bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
     for (int i = 0; i < node->n; i++) {
         void *matched;
         int status = matching(w, node, i, other, &matched);
