@@ -122,7 +122,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
     &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
 #define WB_TEXT_(...) WB_WRITTEN_ #__VA_ARGS__
 #else
-/* A size that no number in braces becomes: {0} is a list, not a struct of options. */
+/* The type of .size. No number in braces converts to it, so {0} is a list and not a struct of
+ * options. */
 struct wb_size_ {
     size_t value;
     constexpr explicit wb_size_(size_t size) : value(size) {}
@@ -133,9 +134,9 @@ struct wb_size_ {
 #define WB_BY_PLACE char by_place_ = 0;
 #define WB_NO_MORE
 #endif
-#define WB_WRITTEN_ "="             /* begins the text of a macro */
-#define WB_ALL_ "*"                 /* as .given: every field is meant as it is */
-#define WB_DEFAULT (-2.0e-300)      /* a number of a rule: the default of the rule */
+#define WB_WRITTEN_ "="             /* the first character of a .given that a macro wrote */
+#define WB_ALL_ "*"                 /* the .given of a struct whose fields all count as given */
+#define WB_DEFAULT (-2.0e-300)      /* as a number of a rule: the rule's default */
 
 #define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that

@@ -17,7 +17,7 @@
 
 #include <type_traits>
 
-/* f(n, numbers) */
+/* Calls f(n, array) with the n arguments in an array of int64_t. */
 template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
 {
     static_assert((std::is_integral<I>::value && ...), "dimensions and indices are integers");
@@ -146,7 +146,8 @@ inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_where(wb_tensor *c, N 
     return wb_where(c, wb_number_(x), wb_number_(y));
 }
 
-/* {0, -1}, but not the {.axes = {0, -1}} of wb_reduce_options. */
+/* A list of axes.  It is made of {0, -1}, but not of {.axes = {0, -1}}, which are
+ * wb_reduce_options. */
 struct wb_axes_ {
     wb_ints list;
     template <class I, class... J, class = wb_if_integer_<I, void>>
@@ -154,7 +155,7 @@ struct wb_axes_ {
     {
     }
 };
-/* wb_sum(x), wb_sum(x, 1), wb_sum(x, {0, -1}), wb_sum(x, options). */
+/* The forms of a reduction: wb_sum(x), wb_sum(x, 1), wb_sum(x, {0, -1}), wb_sum(x, options). */
 #define WB_REDUCTION_(name)                                                 \
     inline wb_tensor *name(wb_tensor *x, wb_reduce_options o)               \
     {                                                                       \

@@ -13,8 +13,9 @@ extern "C" {
  *
  * Reading trusts no file.  A file that is missing, damaged, too short or of another format gives an
  * error with its name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT), and memory
- * stays below a small multiple of its size.  Safetensors files of this library have checksums,
- * which are compared.  A program must not change a file in place while it is read. */
+ * stays below a small multiple of its size (for a compressed NPZ file see wb_set_unpack_limit).
+ * Safetensors files of this library have checksums, which are compared.  A program must not change
+ * a file in place while it is read. */
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

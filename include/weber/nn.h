@@ -30,10 +30,10 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
 /** Creates the first value of a parameter of shape [out, in, kernel...]:  fan_in = in · kernel
- * elements, fan_out = out · kernel elements.  Other shapes are read alike: ConvTranspose's [in,
- * out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The
- * result has that dtype and shape, and belongs to the current scope; NULL: the layer is not
- * made. */
+ * elements, fan_out = out · kernel elements.  In any shape the first two sizes count as out and in,
+ * also in ConvTranspose's [in, out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has
+ * fan_in 1 and fan_out n.  The result has that dtype and shape, and belongs to the current scope;
+ * NULL: the layer is not made. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.
  * (Glorot & Bengio 2010) */
@@ -58,8 +58,8 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Options of all layers: .dtype is the dtype of the parameters (floating), .init creates the
- * weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
+/* Options that several layers have: .dtype is the dtype of the parameters (floating), .init creates
+ * the weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
  * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
  * A layer with parameters converts an input of another dtype to that of its parameters (PyTorch
@@ -362,7 +362,8 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* Losses have no dimensions.  yhat (or logits) and y have the same shape and the same floating
  * dtype; labels that are class numbers become one with wb_onehotbatch.  f16 and bf16 are computed
- * in f32, the loss is then f32, and y may be f32.  Both have a gradient. */
+ * in f32, the loss is then f32, and y may be f32.  The loss has a gradient with respect to yhat and
+ * to y. */
 
 /** mean((yhat - y)²). */
 WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);

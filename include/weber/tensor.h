@@ -127,7 +127,8 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
  * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
-/* Their number, at most 32, and an array; a tensor that is left out is NULL. */
+/* Two arguments: the number of the tensors, at most 32, and an array of them.  Without tensors they
+ * are 1 and an array with NULL. */
 #define WB_TENSORS_(...) \
     WB_NARGS_(__VA_ARGS__), (wb_tensor *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__}
 /** wb_eval(loss, accuracy): evaluates both as one plan. */

@@ -49,7 +49,7 @@ typedef struct wb_Rule_options {
 } wb_Rule_options;
 
 /* Rules update a parameter x with its gradient g; their states v and m start as 0.  Numbers in
- * brackets are the defaults.  NULL: a number is wrong. */
+ * brackets are the defaults.  NULL: a number is wrong, or memory is short. */
 
 /** x <- x - eta g: wb_Descent(eta).  [eta 0.1] */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
@@ -80,7 +80,7 @@ WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 /** Options of wb_setup. */
 typedef struct wb_setup_options {
     WB_OPTIONS_HEAD(wb_setup_options)
-    bool unguarded WB_IS(false);            /* updates do not wait for a finite loss */
+    bool unguarded WB_IS(false);            /* updates are made even if the loss is not finite */
     WB_BY_PLACE
     wb_dtype mixed WB_IS(WB_DTYPE_DEFAULT);  /* WB_BF16 or WB_F16; default: no mixed precision */
     WB_NO_MORE
@@ -242,7 +242,8 @@ WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *valu
  * scope does so too.  NULL is ignored. */
 WB_API void wb_progress_end(wb_progress *p);
 
-/** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: it is not in it. */
+/** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: the legend leaves the
+ * line out. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 /** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
  * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no

@@ -1,5 +1,5 @@
-/* The commands of the `weber` program. Each function returns the exit status; -1 prints the
- * usage. */
+/* The commands of the `weber` program. The function of a command returns the exit status of the
+ * program; after -1 main prints the usage. */
 #ifndef WB__CLI_H
 #define WB__CLI_H
 

@@ -35,8 +35,8 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-/* Memory as this process sees it. It only starts the backend, so its use is the cost of
- * starting. */
+/* Writes a device's memory as this process sees it. The process only starts the backend, so the
+ * memory that it uses is the cost of the start. */
 static void put_memory(FILE *to, int i, const wb_device_memory *m)
 {
     char all[32], free[32], used[32], cached[32], line[256];

@@ -1,5 +1,6 @@
-/* `weber show FILE`: the contents of a file of any known format, from its headers. Only a model of
- * moderate size is built, because wb_show looks at its values. */
+/* `weber show FILE`: the contents of a file of any known format. Only headers are read, except of
+ * BSON files, which are read whole, and of models in safetensors files that are not too large:
+ * these are loaded, because wb_show looks at their values. */
 #include "cli/cli.h"
 
 #include "io/formats.h"

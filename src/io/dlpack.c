@@ -1,9 +1,10 @@
 /* DLPack: gives tensors to other libraries and takes tensors from them, without copies.
  *
- * wb_to_dlpack gives out the tensor's storage, which is held until the consumer calls the deleter,
- * and marked as lent: before a variable is written in place it then gets its own memory
- * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage;
- * releasing it calls the producer's deleter. */
+ * wb_to_dlpack gives out the tensor's storage, which is held and marked as lent until the consumer
+ * calls the deleter. A variable whose storage is lent gets new memory before it is written
+ * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
+ * whose release calls the producer's deleter; or it copies the values and calls the deleter at
+ * once. */
 #include "io/dlpack.h"
 
 #include "device/registry.h"
@@ -13,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };                /* guaranteed for memory of a device */
+enum { ALIGNMENT = 64 };                /* bytes; memory of a GPU begins at a multiple of it */
 
 /* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
  * bool. */
@@ -67,8 +68,8 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
     }
 }
 
-/* Evaluates x, waits for its device, and marks its storage as held and lent until give_back. Sets
- * *from to the evaluated tensor. NULL with the error set. */
+/* Evaluates x, waits for its device if that is a GPU, and marks its storage as held and lent until
+ * give_back. Sets *from to the evaluated tensor. NULL with the error set. */
 static lent *lend(wb_tensor *x, const wb_tensor **from)
 {
     *from = wb__evaluated("to_dlpack", x);
@@ -118,10 +119,11 @@ struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 
 /* ---- taking tensors -------------------------------------------------------------------------- */
 
-/* The producer's struct, whose deleter is called when the memory is released. One field is NULL. */
+/* The producer's struct, whose deleter is called when the memory is released: one field points to
+ * it, the other is NULL. With both NULL no deleter is called. */
 typedef struct {
     struct DLManagedTensorVersioned *versioned;
-    struct DLManagedTensor *unversioned;        /* one of the two */
+    struct DLManagedTensor *unversioned;
 } owner;
 
 static void end_owner(const owner *o)
@@ -167,7 +169,8 @@ static const char *check_shape(incoming *in)
     return in->size && !t->data ? "no data" : NULL;
 }
 
-/* Returns the device of a loaded backend that has DLPack's kind and ordinal; NULL: none. */
+/* Returns the device with the requested kind and ordinal of DLPack, if its backend is loaded and
+ * works; NULL: none. */
 static const wb_device *device_of(const wb__dl_device *requested)
 {
     const wb_device *found = NULL;
@@ -213,7 +216,8 @@ static int check(const wb__dl_tensor *t, incoming *in)
     return 0;
 }
 
-/* A contiguous copy in host memory. */
+/* Copies the elements, which are in host memory, into a new row-major tensor. NULL with the error
+ * set. */
 static wb_tensor *gathered(const incoming *in)
 {
     const wb__dl_tensor *t = in->t;
@@ -292,7 +296,8 @@ static wb_tensor *copied(const incoming *in, const owner *o)
     return x;
 }
 
-/* A tensor of the producer's struct. The struct is not read after its deleter has been called. */
+/* Makes a tensor of the producer's struct, which is not read after its deleter has been called. On
+ * failure the deleter is not called. */
 static wb_tensor *take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;

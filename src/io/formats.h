@@ -1,4 +1,4 @@
-/* File formats, and the functions that load and save each (- or nothing: impossible):
+/* File formats, and the functions that load and save each (- or an empty place: impossible):
  *
  *              loading a model     loading tensors    saving a model     saving tensors
  *   safetensors  wb__model_from     wb__st_table       wb__saving_write   wb__saving_write

@@ -144,7 +144,7 @@ static bool digits(parser *p)
 }
 
 /* Converts the n characters to a double; false: too many characters, or no finite number. strtod
- * expects the decimal point of the program's locale, so a copy gets that one. */
+ * expects the decimal point of the program's locale, so the '.' is replaced in a copy. */
 static bool read_real(wb__json *node, const char *begin, size_t n)
 {
     char copy[400], point[8];
@@ -327,7 +327,8 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* The value behind v, or the first value inside it; skips a key in front of that value. */
+/* Returns the value behind v, or, if `inside`, the first value inside v; skips a key in front of
+ * it. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {
     v += inside ? 1 : v->span;

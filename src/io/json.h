@@ -22,10 +22,10 @@ typedef struct {
     uint32_t kind;
 } wb__json;
 
-/* Reads a text. Returns the root node, which is the whole block; the caller frees it with wb__free.
- * On failure it returns NULL and sets *reason to a constant text. The block has at most 17 bytes
- * for each byte of the text and its final 0, and the reader does not recurse. A repeated key is an
- * error. */
+/* Reads a text. Returns the root node, with which the block of all nodes and texts begins; the
+ * caller frees it with wb__free. On failure it returns NULL and sets *reason to a constant text.
+ * The block has at most 17 bytes for each byte of the text, its final 0 included. The reader does
+ * not recurse. A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
 /* Accessors. They return NULL, false or 0 for NULL and for nodes of another kind; wb__json_get
@@ -57,9 +57,9 @@ const char *wb__repeated(int64_t n, const char **texts);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-/* A JSON text that is being written; initialise it with {0}. The functions put the commas. `status`
- * is 0 or the code of the first failure, whose error is set; wb__json_take sets it if memory was
- * short. */
+/* A JSON text that is being written; initialise it with {0}. The functions write the commas.
+ * `status` is 0 or the code of the first failure, whose error is set; a lack of memory for the text
+ * is noticed by wb__json_take only. */
 typedef struct { wb__text text; bool follows; int status; } wb__json_out;
 void wb__json_open(wb__json_out *out, char bracket);
 void wb__json_close(wb__json_out *out, char bracket);

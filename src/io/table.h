@@ -12,10 +12,10 @@ typedef enum { WB__FLIP_UNKNOWN, WB__FLIP_YES, WB__FLIP_NO } wb__flip;
 typedef struct {
     char *name;
     wb_dtype dtype;                     /* 0: a dtype that Weber lacks; see `type` */
-    char type[16];                      /* the file's word: "F32", "<f4", "Float32" */
+    char type[16];                      /* the dtype's name in the file: "F32", "<f4" */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
-    int64_t begin, bytes;               /* offset in the file, if known, and size of the values */
+    int64_t begin, bytes;               /* in bytes: offset in the file, if known; size */
     const void *data;                   /* values, row-major, maybe unaligned; NULL: not read */
     wb__flip flip;                      /* of a kernel; WB__FLIP_UNKNOWN for other tensors */
     /* the values are a matrix in column-major order; wb__entry_values (model/load_state.h) returns
@@ -31,12 +31,12 @@ typedef struct { char *key, *value; } wb__note;
 typedef struct wb__mapping wb__mapping;
 typedef struct {
     int n, capacity;
-    wb__entry *entries;                 /* in a complete table with names, sorted by name */
+    wb__entry *entries;                 /* of a complete table with names: sorted by name */
     bool summed;                        /* the file has checksums of all tensors */
     bool nameless;                      /* a list of values: names are indices, "0", "1", ... */
     int n_notes, note_capacity;
     wb__note *notes;
-    wb__mapping *mapping;               /* the file, if values are read from it in place */
+    wb__mapping *mapping;               /* the mapped file, which the table owns; or NULL */
 } wb__table;
 
 /* Adds an entry that has a copy of the name and is zero otherwise. Returns it, valid until the next
@@ -49,8 +49,8 @@ void wb__table_free(wb__table *t);
 
 /* Finds an entry of a complete table; NULL: none. */
 wb__entry *wb__table_find(const wb__table *t, const char *name);
-/* Returns 0, or an error that lists the entries (the first 50) whose dtypes Weber lacks. `path` is
- * the file, for the message. */
+/* Returns 0 or an error code; the message lists the entries (the first 50) whose dtypes Weber
+ * lacks. `path` is the file, for the message. */
 int wb__table_check(const char *path, const wb__table *t);
 int64_t wb__table_bytes(const wb__table *t);    /* sum of the entries' bytes */
 const char *wb__table_note(const wb__table *t, const char *key);

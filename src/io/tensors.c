@@ -2,8 +2,9 @@
 #include "io/borrow.h"
 #include "io/formats.h"
 
-/* Makes a tensor that takes over the entry's block if it has one, and else gets a copy of the
- * values. NULL with the error set. */
+/* Makes a tensor of the entry's values on the default device. If the values are in a block (the
+ * entry's own, or one of wb__entry_values), on the CPU the tensor takes the block over; otherwise
+ * the values are copied. NULL with the error set. */
 static wb_tensor *tensor_of(wb__entry *e)
 {
     void *block;

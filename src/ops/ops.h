@@ -77,7 +77,7 @@ _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
 /* Whether op has this step.  All rows but LIBRARY rows have WB__STEP_FUSED. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
-/* A run-time argument of a plan. */
+/* A number of an operation, which a plan receives when it runs. */
 typedef union { double f; uint64_t u; } wb__number;
 
 /* Attributes of convolutions and pools, stored as int64_t attributes in this order. */

@@ -1,14 +1,14 @@
 /* Checkpoints: one safetensors file with the model's tensors under "model.", the moments and
  * masters under "state.", the variables of the loss scale under "scaling.", and the rest as a JSON
- * note. 64-bit counters and real numbers are strings in the note, because JSON numbers may lose
- * digits.
+ * note. Real numbers and the counters of `random` and `loader`, which use all 64 bits, are strings
+ * in the note, because programs may read JSON numbers as f64.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
  *    "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
  *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
  *
- * Version 1 has no name, metric, serial and best. Folders of checkpoints are in keep.c. */
+ * Version 1 has no name, metric, serial or best. Folders of checkpoints are in keep.c. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"

@@ -44,7 +44,8 @@ static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
     return strtoll(digits, NULL, 10);
 }
 
-/* ".0.part": a temporary file of a writer that was killed. */
+/* Whether `rest` ends the name of a temporary file, such as ".0.part", which a killed writer has
+ * left. */
 static bool is_leftover(const char *rest)
 {
     size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
@@ -111,7 +112,8 @@ static void forget(keeping *k)
     wb__free(k->files);
 }
 
-/* Whether a is better than b. A checkpoint without a metric is worse than any other. */
+/* Whether a is better than b. A checkpoint without a metric, or with NaN, is never better; of equal
+ * metrics the older one is. */
 static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
@@ -130,7 +132,8 @@ static int begin(const char *what, const char *folder, const wb_checkpoint *c, k
     return wb__checkpoint_name(what, k->name);
 }
 
-/* Removes all files but the newest o->last, which include the file just written, and the best. */
+/* Removes all files but the newest o->last, which include the file just written, and, with o->best,
+ * the best. */
 static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
 {
     int best = 0;
@@ -202,7 +205,8 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Loads the first undamaged file of the list; *found: there was one. */
+/* Loads the first undamaged file of the list; without one sets *found to false and returns 0. The
+ * error of an undamaged file that does not fit is returned. */
 static int load_first(keeping *k, wb_checkpoint *c, bool *found)
 {
     *found = false;

@@ -1,10 +1,10 @@
 /* Progress on standard error: a bar on a terminal, elsewhere a plain line every few seconds.
  *
- * A metric is read one step after it was given. Its value has been computed by then, so that
- * showing it does not wait. A call with the first metric's name, or with no name, counts a step;
- * other names only add their values to the line.
+ * A metric is read one step after it was given. A training step has computed it by then, so that
+ * showing it starts no evaluation. A call with the first metric's name, or with no name, counts a
+ * step; other names only add their values to the line.
  *
- *   epoch 3  ━━━━━━━━━━━━━━╸         61%  572/938  1204/s  0:00 left  loss 0.0421 */
+ *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "engine/tensor.h"
 
 #include <math.h>
@@ -88,7 +88,7 @@ wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
     return p;
 }
 
-/* snprintf at the end of a line of WIDTH bytes. */
+/* Adds formatted text to a line, a buffer of WIDTH bytes; text that does not fit is cut. */
 WB__PRINTF(2, 3) static void add(char *line, const char *format, ...)
 {
     size_t n = strlen(line);
@@ -182,7 +182,8 @@ static void read_held(metric *m)
     m->held = NULL;
 }
 
-/* The metric of a name, which is added if there are fewer than METRICS; NULL: there are not. */
+/* Returns the metric with this name; adds it if there are fewer than METRICS. NULL: METRICS others
+ * are there. */
 static metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
@@ -211,7 +212,7 @@ void wb_progress_step(wb_progress *p, const char *name, wb_tensor *value)
     if (now - p->shown >= (p->terminal ? redraw_after : line_after)) draw(p, now);
 }
 
-/* Prints the last line: title, steps, duration, and the means of the metrics. */
+/* Prints the last line: title, steps, duration, rate, and the means of the metrics. */
 static void finish(wb_progress *p)
 {
     char line[WIDTH] = "";
@@ -233,8 +234,8 @@ void wb_progress_end(wb_progress *p)
     finish(p);
 }
 
-/* Runs while a scope closes, when nothing may be evaluated: metrics without a value are left
- * out. */
+/* May run while a scope closes, when nothing may be evaluated: a metric's last tensor is left out
+ * if it has not been computed. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;

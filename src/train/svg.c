@@ -1,5 +1,5 @@
-/* Curves as an SVG file: axes with round ticks, one polyline for each series, a legend. Points that
- * are not finite leave a gap. Numbers are written with a decimal point in every locale. */
+/* Curves as an SVG file: axes with round ticks, a line for each series, a legend. Points that are
+ * not finite leave a gap in the line. Numbers are written with a decimal point in every locale. */
 #include "base/base.h"
 #include "base/text.h"
 
@@ -22,7 +22,8 @@ static double round_step(double span)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* The smallest range with round ends that holds all finite values; [0, 1] if there are none. */
+/* The range of all finite points, [0, 1] if there are none; widened if all have one value, and, if
+ * `vertical`, to round ends. */
 static axis axis_of(int n_series, const wb_series *series, bool vertical)
 {
     double low = INFINITY, high = -INFINITY;
@@ -71,7 +72,7 @@ static void text(FILE *f, double x, double y, const char *style, const char *s)
     fprintf(f, "<text x=\"%s\" y=\"%s\" %s>", number(x, "%.1f", a, sizeof a),
             number(y, "%.1f", b, sizeof b), style);
     wb__text t = {0};
-    /* XML allows neither control characters nor invalid UTF-8 */
+    /* XML allows neither control characters nor invalid UTF-8, so these become escapes */
     wb__text_foreign(&t, s ? s : "");
     for (const char *c = t.text ? t.text : ""; *c; c++) {
         if (*c == '<') fputs("&lt;", f);

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Checks that the program's loss function returned one floating number. */
+/* Returns the result l of the program's loss function if it is one floating number, else NULL with
+ * the error set. */
 static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
     if (!l && !wb_error_code())
@@ -101,8 +102,8 @@ static int not_finite(wb_tensor *loss, int64_t batch)
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
 }
 
-/* An operation failed because the model and the batch are on different devices: adds to its message
- * where they are and the call that moves the loader. */
+/* Sets the error of an operation that failed with WB_ERROR_DEVICE again. If the model and the batch
+ * are on different devices, the message also names these and the call that moves the loader. */
 static int report_devices(const training *t, const wb_batch *batch)
 {
     char message[1024];
@@ -117,8 +118,8 @@ static int report_devices(const training *t, const wb_batch *batch)
                     data->ordinal);
 }
 
-/* One training step. Assignments are made only if the loss is finite; otherwise the model and the
- * state keep their values. */
+/* One training step. If the loss (or the norm of the gradients, if the rule needs it) is not
+ * finite, no assignment is made, and the model and the state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
@@ -214,8 +215,8 @@ static int save(training *t, int epoch)
     return wb_checkpoint_keep_with(t->o.folder, &c, &o);
 }
 
-/* Loads the checkpoint, if there is one. *done: how many epochs of this training it has completed,
- * which is the difference of the loader's epochs. */
+/* Loads the checkpoint, if there is one. Sets *done to the number of epochs of this training that
+ * were complete in the checkpoint, the difference of the loader's epochs. */
 static int resume(training *t, int *done)
 {
     wb_checkpoint c = here(t);

@@ -121,7 +121,7 @@ static wb__branch *tree_like(wb__branch *of)
         ok = t->copy != NULL;
         if (ok) memcpy(t->copy, from->copy, from->type->size);
     }
-    t->node.kind = &tree_kind;              /* `of` may be a layer, whose children become a tree */
+    t->node.kind = &tree_kind;
     if (ok) return &t->node;
     wb_object_free(t);
     return NULL;

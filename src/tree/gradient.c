@@ -7,7 +7,7 @@ typedef struct {
     wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
     wb_tensor **wrt, **grads;
     int n, capacity;
-    int visited;                        /* leaves so far; a tied leaf counts each time */
+    int visited;                        /* leaves passed to `skips`; a tied one counts each time */
     bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
 } leaves;
@@ -25,8 +25,8 @@ static int collect(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Returns the gradient of a leaf; WB_NONE: it has none. A tied leaf has its whole gradient, the
- * same tensor, at all its paths. */
+/* Returns the gradient of a leaf; WB_NONE: it has none; NULL: out of memory. A tied leaf has its
+ * whole gradient, the same tensor, at all its paths. */
 static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;

@@ -18,7 +18,7 @@ static void show_lines(wb__text *t, const char *text, int indent)
 }
 
 /* Returns the position for a comma after a formatted layer: behind its closing parenthesis, before
- * the remark. */
+ * the remark ("# 512 parameters"). */
 static size_t before_remark(const char *text)
 {
     const char *close = strstr(text, "\n)");

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* an axis longer than AT_MOST shows its first and last EDGE */
+/* of an axis longer than AT_MOST only the first and last EDGE elements are printed */
 enum { AT_MOST = 8, EDGE = 4 };
 enum { WIDTH = 24 };
 

@@ -26,7 +26,8 @@ typedef struct {
     wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
-/* Visits recurse: the limit keeps them within a small stack. */
+/* How deep branches may be nested. Visits recurse, and the limit keeps them within a small
+ * stack. */
 enum { WB__MAX_DEPTH = 128 };
 
 struct wb__branch {
@@ -35,7 +36,7 @@ struct wb__branch {
     int n, depth;           /* depth: of the deepest branch below; 0: no branches below */
     wb__setting replaced;   /* counts children replaced by wb_set and wb_tie */
     bool owns_names;
-    void *names_of;     /* the branch whose names are borrowed (reference) */
+    void *names_of;     /* the branch whose names are borrowed (reference), or NULL */
     wb__child *children;
 };
 
@@ -61,7 +62,8 @@ bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object
 bool wb__branch_check_names(const wb__branch *node, const char *what);
 /* Whether the branch is at most WB__MAX_DEPTH deep; otherwise sets the error. */
 bool wb__branch_check_depth(const wb__branch *node, const char *what);
-/* wb__branch_init with the names of `of`, to which it keeps a reference. */
+/* wb__branch_init with the kind, the number of children and their names from `of`. The node keeps a
+ * reference to the branch that owns the names. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
 static inline bool wb__is_branch(const void *object)
@@ -93,8 +95,8 @@ enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 /* Calls f for each leaf in order of definition, except WB_NONE. A leaf is trainable if it is
  * floating and not frozen and, in a layer, a variable. WB__TRAINABLE skips other leaves,
  * WB__DISTINCT visits a tied leaf once. `other`, if not NULL, is a tree with the same names;
- * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns
- * it. */
+ * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns it;
+ * it returns an error code on failure, else 0. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
@@ -108,12 +110,13 @@ wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
-/* Rebuilds the structure, with each distinct tensor replaced by f's result. Variables of layers
- * stay variables. */
+/* Returns a new structure like `object`, with f's result in place of each tensor; f is called once
+ * for a tied tensor, and variables of layers stay variables. NULL with the error set. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* Makes a variable with x's value and the flags of the variable `of`, which it replaces; `of` may
- * be NULL. */
+/* Returns a variable that replaces the tensor `of`, which may be NULL: x itself if it is a
+ * variable, else a new one with x's value. If `of` is a variable, adds its flags for frozen and
+ * mixed. NULL if x is NULL or on failure. */
 wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
 /* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;

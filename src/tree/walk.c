@@ -32,8 +32,8 @@ static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* Sets *out to the child of `other` with the same name as child i of `node`; to `other` itself if
- * that is NULL or WB_NONE. Returns 0 or an error code. */
+/* Sets *out to the child of `other` with the same name as child i of `node`; if `other` is NULL or
+ * WB_NONE, to `other` itself. Returns 0 or an error code. */
 static int matching(const walk *w, const wb__branch *node, int i, void *other, void **out)
 {
     *out = other;
@@ -62,7 +62,7 @@ static int descend(walk *w, void *object, void *other, bool in_layer)
     wb__branch *node = object;
     wb__branch_used(node);
     const size_t length = w->path.length;
-    bool layer = in_layer || node->kind->layer; /* a chain's layers are children of a wb_tree */
+    bool layer = in_layer || node->kind->layer; /* in a layer's trees too: a chain's `layers` */
     for (int i = 0; i < node->n; i++) {
         void *matched;
         int status = matching(w, node, i, other, &matched);

@@ -180,8 +180,8 @@ static int put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Context of put_reordered. Elements in another order than row-major are reordered from host
- * memory; from other devices they are copied first. */
+/* Context of put_reordered. If the values come in several parts, because they are on another
+ * device, they are collected in `copy` before they are reordered. */
 typedef struct {
     wb__writer *w;
     const wb__doc *value;

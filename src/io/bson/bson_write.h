@@ -15,7 +15,7 @@
 #define WB__DOC_MAX ((int64_t)INT32_MAX)
 
 /* The arena of the values, {0} at first; wb__doc_drop frees all values. If memory is short,
- * `failed` is set and values are NULL, which all functions accept. */
+ * `failed` is set and values are NULL, which wb__doc_put and wb__doc_push accept. */
 typedef struct { void *blocks; char *at; size_t left; bool failed; } wb__doc_arena;
 typedef struct wb__doc wb__doc;
 void wb__doc_drop(wb__doc_arena *r);

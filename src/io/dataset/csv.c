@@ -188,7 +188,7 @@ static int read_line(table *t)
         }
         t->at += t->at < t->end;
     }
-    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* quotes may have some */
+    for (const char *c = start; c < t->at; c++) t->line += *c == '\n';  /* also in quotes */
     t->line += t->at == t->end && t->at[-1] != '\n';
     t->rows++;
     return 0;

@@ -29,7 +29,8 @@ static void big_to_host(unsigned char *data, int64_t n, int bytes)
 #endif
 }
 
-/* `elements` is in the mapping, as stored. */
+/* `elements` points into the mapping, at big-endian numbers; `begin` is their offset in the
+ * file. */
 typedef struct {
     size_t type;
     int ndim;

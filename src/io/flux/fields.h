@@ -10,7 +10,7 @@
 enum { WB__FLUX_FIELDS = 12 };
 
 /* The kind of a field: how it becomes a child or an option of Weber's layer. Fields are written in
- * this order. Sizes in parentheses are Julia's, in brackets Weber's. */
+ * this order. Sizes in parentheses are Julia's; sizes in brackets or braces are Weber's. */
 typedef enum {
     WB__FIELD_NONE,             /* neither child nor option */
     WB__FIELD_TANH,             /* a function; tanh becomes NULL */
@@ -18,7 +18,7 @@ typedef enum {
     /* children */
     WB__FIELD_MATRIX,           /* (out, in): column-major [out, in] */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out), the same bytes as [out, in, kh, kw] */
-    WB__FIELD_FLIPPED,          /* the same bytes, for a convolution that flips kernels */
+    WB__FIELD_FLIPPED,          /* as KERNEL, for a convolution that flips kernels */
     WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in): [in·multiplier, 1, kh, kw] */
     WB__FIELD_WEIGHT,           /* an array with the same bytes */
     WB__FIELD_SCALE,            /* an array with the same bytes, or `nothing` */
@@ -29,7 +29,7 @@ typedef enum {
     WB__FIELD_LAYER,            /* a layer */
     WB__FIELD_CONNECTION,
     WB__FIELD_LAYERS,           /* a tuple or named tuple of layers */
-    WB__FIELD_CELL,             /* a struct that has the same layer's arrays */
+    WB__FIELD_CELL,             /* a struct of a cell, which has the layer's arrays */
     WB__FIELD_STATE,            /* (out) or (out, 1): [out] */
     WB__FIELD_STATES,           /* an initial state; for an LSTM a tuple of two */
     WB__FIELD_CALLED,           /* the states after the last call */
@@ -53,11 +53,11 @@ typedef enum {
 } wb__flux_field_kind;
 
 typedef struct {
-    const char *name;                   /* Flux's newest name: "weight" (once W) */
+    const char *name;                   /* Flux's newest name: "weight" (formerly W) */
     const char *weber;                   /* Weber's name of the child or option */
     wb__flux_field_kind kind;
     const char *written;                /* name in named tuples, if different: "b" */
-    /* a bias can be false from that version on; before, zeros */
+    /* the first version in which a missing bias is `false`; before, it is zeros */
     int since;
     double by_default;                   /* the default of a number */
 } wb__flux_field;
@@ -65,7 +65,8 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
-    /* Weber's layer; for a type whose first field is a cell, the layer of the cell; NULL: none */
+    /* Weber's layer; for a type whose first field is a cell, the layer of the cell ("": of any
+     * cell); NULL: none */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
     /* parameters of the type, with blanks between: a field name (for the type of that field) or a
@@ -84,7 +85,7 @@ const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version);
 /* Returns the newest layout of a type; NULL: no version has the type. */
 const wb__flux_struct *wb__flux_struct_named(const char *type);
-/* Whether a version has the type, with fields. */
+/* Whether some version of Flux has the type, and the newest of these with fields. */
 bool wb__flux_struct_known(const char *type);
 /* The position of a field; -1: none. */
 int wb__flux_field_at(const wb__flux_struct *s, const char *name);

@@ -8,20 +8,22 @@
 
 /* ---- reading: read.c, table.c, params.c, outline.c ----------------------- */
 
-/* wb_load of a BSON file. */
+/* Loads a model from a BSON file, for wb_load. NULL with the error set. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
 /* All arrays of one variable, with Weber's paths as names; a list of parameters gives a nameless
- * table. `key` NULL: "model", or the only variable with arrays. Values stay in the mapping, which
- * must outlive the table; out->mapping is not set. On failure *out is empty. */
+ * table. `key` chooses the variable as in wb__jl_variable (value.h). Values stay in the mapping,
+ * which must outlive the table; out->mapping is not set. On failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
 /* Gives the arrays of a nameless table the names and layouts of the model's parameters, in the
- * order of Flux.params. `path`: of the file, for messages. */
+ * order of Flux.params; leaves other tables unchanged. `path` is the file's, for messages. Returns
+ * 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* Calls `row` for each variable, layer, array, number and unknown part of a file, parents first.
- * Stops at a nonzero result, which is returned. */
+/* Calls `row` for each variable of a file and for its parts, parents first, without options of
+ * layers and numbers in lists. Stops at a nonzero result of `row` and returns it; on failure
+ * returns an error code, else 0. */
 typedef struct {
     int depth;                          /* variables: 0 */
     const char *path;                   /* "model.layers.0.weight" */
@@ -30,7 +32,7 @@ typedef struct {
     const char *value;                  /* a number or string as text; of a layer, its
                                          * activation, such as "relu"; else NULL */
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
-    int fields;                         /* count, of layers, lists and unknown parts */
+    int fields;                         /* number of fields of a layer, list or unknown part */
     wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */

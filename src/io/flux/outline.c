@@ -9,7 +9,7 @@ typedef struct {
     wb__flux_reader *r;
     int (*row)(const wb__flux_row *, void *ctx);
     void *ctx;
-    int status;                 /* the last result of row */
+    int status;                 /* the last result of `row` */
 } outline;
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static const char *value_text(const wb__jl *v, char *out, size_t size)
     }
 }
 
-/* Writes the name of a layer's activation to `out` and returns it; NULL: none. */
+/* Writes the name of a layer's activation to `out` and returns it; NULL: none, or identity. */
 static const char *activation_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
     static const char *const fields[] = {"σ", "λ"};

@@ -10,8 +10,8 @@
 /* A parameter of the model, in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool transposed;            /* (out, in) in Julia's order */
-    bool state;                 /* a recurrent layer's state that Weber may lack: path NULL */
+    bool transposed;            /* a matrix (out, in) in Julia */
+    bool state;                 /* a recurrent layer's state that Weber lacks; path is NULL */
 } expected;
 
 typedef struct {

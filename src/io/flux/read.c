@@ -125,15 +125,15 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Returns l. If it is NULL it sets the status: the creation of these layers fails only if memory is
- * short. */
+/* Returns l. If l is NULL, sets the status to WB_ERROR_MEMORY, the only reason for which the
+ * creation of these layers fails. */
 static wb_layer *made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
     return l;
 }
 
-/* A placeholder layer, so that reading continues and finds all unknown parts. */
+/* Returns a placeholder layer, so that reading continues and finds all unknown parts. */
 static wb_layer *nothing(wb__flux_reader *r)
 {
     return made(r, wb_layer_from_function(wb_identity));
@@ -272,7 +272,8 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
     return NULL;
 }
 
-/* A Chain or a Parallel. */
+/* Reads a Chain or a Parallel. NULL: failed, or the layer is an unknown part and a reason is
+ * set. */
 static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain");

@@ -25,7 +25,7 @@ typedef struct {
 } wb__flux_reader;
 
 /* Enters the part with this name; wb__flux_leave(r, *back) leaves it. False, with the error set:
- * nested too deep. */
+ * the part is nested too deep, or the path is too long. */
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
@@ -43,7 +43,8 @@ bool wb__flux_known(const wb__jl *v);
 /* Sets `reason`; returns NULL. */
 void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Functions by Julia's names; NULL: Weber has none. */
+/* Return Weber's function or connection for a function of Julia. NULL: v is none that Weber has, or
+ * f.status is set. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
 /* The function inside a broadcast; any other value is returned unchanged. */

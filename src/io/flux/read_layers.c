@@ -31,7 +31,7 @@ typedef struct {
         wb_Recurrent_options recurrent;
         wb_MultiHeadAttention_options attention;
     } o;
-    int mode, n_typed, n;               /* the first n_typed arrays determine the dtype */
+    int mode, n_typed, n;               /* the first n_typed arrays (0: all) determine the dtype */
     child_array s[8];
 } reading;
 
@@ -42,7 +42,8 @@ static void *option(reading *x, const char *name)
     return wb__layer_option(x->type, &x->o, name);
 }
 
-/* The struct's layout by its number of fields; the newest layout if no version has that number. */
+/* Returns the struct's layout by its number of fields; the newest layout if no version has that
+ * number. NULL: it is no struct of Flux. */
 static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);
@@ -51,8 +52,8 @@ static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* Reads the array of a field. False with a reason: not a floating array, or missing although
- * required. */
+/* Reads the array of a field. False, with a reason or the file's status set: not a floating array,
+ * in GPU memory, or missing although required. */
 static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
@@ -106,7 +107,7 @@ static bool positive(wb__flux_reader *r, const child_array *s, int ndim)
     return wb__flux_reason(r, "its %s has %d axes, not %d", s->child, s->a.ndim, ndim), false;
 }
 
-/* A dtype that all arrays fit in without loss. */
+/* Returns a dtype that can hold the values of all n arrays without loss. */
 static wb_dtype widest(int n, const child_array *s)
 {
     wb_dtype t = 0;
@@ -154,7 +155,8 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const child_array 
     return status;
 }
 
-/* Fills the arrays into a new layer, whose options were derived from their shapes. */
+/* Copies the arrays into the new layer `l`, whose options were derived from their shapes. NULL,
+ * with a reason or the file's status set: l is NULL, or the copying failed. */
 static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const child_array *s)
 {
     if (!l) {
@@ -310,7 +312,7 @@ static bool conv(reading *x)
     int64_t *dims = x->s[0].a.dims;
     if (!positive(x->r, &x->s[0], 4)) return false;
     o->flip = x->s[0].kind != WB__FIELD_KERNEL;
-    if (x->s[0].kind == WB__FIELD_DEPTHWISE) {      /* outputs: pairs of input and multiplier */
+    if (x->s[0].kind == WB__FIELD_DEPTHWISE) {      /* an output for each input and multiplier */
         o->groups = dims[0];
         dims[0] *= dims[1];
         dims[1] = 1;

@@ -130,8 +130,8 @@ wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object)
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The version of a text such as "0.16.10"; 0: unknown. Without a patch number: the newest patch
- * whose structs are known. */
+/* Returns the version in a text such as "0.16.10"; 0: unknown. Without a patch number 0.12 is
+ * 0.12.9, 0.16 is 0.16.10, and other versions have patch 99. */
 static int version_of(const char *text)
 {
     char *end;

@@ -3,8 +3,8 @@
  *
  * Flux's sizes are reversed: {h, w} is (w, h), {top, bottom, left, right} is (left, right, top,
  * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes. The matrix of a Dense or
- * a cell is (out, in) in Flux too, so it is written column-major. In a state, functions and all
- * values but arrays, numbers and nothing are the empty tuple. */
+ * a cell is (out, in) in Flux too, so it is written column-major. In a state, functions and values
+ * of types without fields, such as Colon, are the empty tuple. */
 #include "io/flux/save.h"
 #include "nn/window.h"
 
@@ -126,7 +126,8 @@ static wb__julia connection(const record *r)
 /* ---- children -------------------------------------------------------------------------------- */
 
 /* A kernel. Flux's Conv flips its kernels; its CrossCor does not, but has no groups. So a Conv
- * without .flip is written with flipped kernels if it has groups. */
+ * without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped kernels. A
+ * ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
     bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");

@@ -1,6 +1,6 @@
-/* Lists all arrays of a BSON file by name. The fields of Flux's layers get Weber's names: in
- * structs, and in NamedTuples or dictionaries with the same field names (Flux.state), which are
- * recognised by the combination of names. */
+/* Lists all arrays of a variable of a BSON file by name. The fields of Flux's layers get Weber's
+ * names: in structs, and in NamedTuples or dictionaries with the same field names (Flux.state),
+ * which are recognised by the combination of names. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 
@@ -13,8 +13,8 @@ typedef struct {
     bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* Returns the type of Flux that v, a struct or dictionary, is like: its field names occur together
- * in no other type. NULL: none. */
+/* Returns a type of Flux whose fields become the same children as those of v, a struct or
+ * dictionary: BatchNorm for each norm with γ and β, LSTMCell for each cell. NULL: none is known. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
     static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",

@@ -36,8 +36,8 @@ typedef struct {
     wb__bson size;              /* the sizes of an array */
     double real;
     int64_t integer;            /* also bools */
-    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". Without Main if a package
-     * follows. */
+    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". A first part "Main" is left
+     * out if a package follows. */
     char name[WB__JL_NAME];
 } wb__jl;
 
@@ -47,7 +47,8 @@ const char *wb__jl_last(const wb__jl *v);                   /* last part of the 
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
 bool wb__jl_named_tuple(const wb__jl *v);
 
-bool wb__jl_may_hold_arrays(const wb__jl *v);                         /* may contain arrays? */
+/* Whether values of v's kind may contain arrays. */
+bool wb__jl_may_hold_arrays(const wb__jl *v);
 
 /* Visits the fields of a struct, or the elements of a list or tuple. Names are Flux's if the type
  * and its number of fields are known; the names of a NamedTuple or dictionary; else indices. */
@@ -73,7 +74,7 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];  /* Julia's, reversed */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed; /* a lazy transpose: the values are in the order of dims[1], dims[0] */
+    bool transposed; /* the values are a matrix [dims[1], dims[0]] in the file */
     const void *at;
     bool shared;
 } wb__jl_array;
@@ -99,12 +100,13 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 /* Sets the error for an array in GPU memory, and returns its code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-bool wb__jl_layer(const wb__jl *v);                         /* one of Flux's structs? */
+/* Whether v is a struct of Flux that fields.c lists with fields. */
+bool wb__jl_layer(const wb__jl *v);
 
 /* Finds the variable `key`, or with dots a part of a variable. Without a key: "model"; else the
- * only variable that may hold arrays or is a function; else the only layer; and if that is a
- * dictionary, its layer "model" or its only layer. Writes the name to `name`. Absent, with the
- * error set: none found. */
+ * only variable that may hold arrays or is a function; else the only layer. If the variable found
+ * without a key is a dictionary, its layer "model" or its only layer. Writes the name to `name`.
+ * Absent, with the error set: none found. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* Loads values from a table into a model. All tensors are matched first and all misfits listed in
- * one error; only then is anything changed. names.h has the names of tensors. */
+/* Loads values from a table into a model. All tensors are matched before any is changed; one error
+ * lists the misfits, the first 50. names.h has the names of tensors. */
 #include "io/model/load_state.h"
 
 #include "io/model/names.h"
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* bytes; a message has 8192 */
+enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* of an error's list: lines, bytes */
 
-/* A tensor of the file, with the name that the model uses for it. */
+/* A tensor of the file. Rows of the name map find it by `name`: its name in the file without
+ * .prefix, or, if .rename matches that, the new name, in the naming that is being tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } source;
 
 typedef struct {
@@ -19,7 +20,7 @@ typedef struct {
     wb__name_map names;
     int n;
     source *sources;                    /* sorted by name */
-    wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: misfit reported */
+    wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: it does not fit */
     wb__pointer_map convolutions;       /* kernel -> whether its layer flips it, a wb__flip */
     int lacking;                        /* distinct tensors that get no value */
     int absent;                         /* how many of these have a name that is not in the file */
@@ -172,7 +173,7 @@ static bool same_shape(const wb__name_row *l, const wb__entry *e)
     return true;
 }
 
-/* Whether the last `zeros` elements, which the model cannot hold, are 0 or -0. */
+/* Whether the entry's last l->zeros elements, for which the model has no place, are 0 or -0. */
 static bool rest_is_zero(const wb__name_row *l, const wb__entry *e)
 {
     const int64_t each = (int64_t)wb__dtype_size(e->dtype), rows = l->x->dims[0];
@@ -264,7 +265,7 @@ static int candidates(const wb__table *file, wb_names names, naming *out)
     int n = 0;
     if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
         names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-    /* PyTorch's files may have the same names as Weber's and other kernels. */
+    /* PyTorch's files may have the same names as Weber's, but kernels that are not flipped. */
     const bool torch = noted(file, "format", "pt");
     if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
     if (names != WB_NAMES_WEBER) out[n++] = TORCH, out[n++] = TORCH_NUMBERED;
@@ -280,8 +281,8 @@ static int match_best(matching *best, wb__table *file, void *model)
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
         status = match(&other, file, model, hows[i]);
-        /* names count before shapes and dtypes, so that a file of another dtype is reported as
-         * such */
+        /* if as many tensors get no value, the naming with more of its names in the file wins, so
+         * that a file of another dtype is reported as that and not as one without the tensors */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             drop(best);
@@ -373,8 +374,8 @@ static int note_kernels(matching *m, void *object)
     return 0;
 }
 
-/* Sets *flipped if kernels must be flipped, so that the model's convolution computes the same as
- * the file's. 0, or an error code. */
+/* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
+ * the same as the file's. 0, or an error code. */
 static int must_flip(matching *m, const wb__name_row *l, const wb__entry *e, bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;

@@ -20,8 +20,8 @@ typedef struct {
 int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
 
 /* The values in the form that a tensor takes: e->data itself; or, if the matrix is column-major or
- * a bool is neither 0 nor 1, a corrected copy in *block, which the caller frees with wb__free.
- * NULL: out of memory, or the entry has no data. */
+ * a bool is neither 0 nor 1, a corrected copy in *block, which the caller frees with wb__free
+ * (without a copy *block is NULL). NULL: out of memory, or the entry has no data. */
 const void *wb__entry_values(const wb__entry *e, void **block);
 /* Shape and dtype, such as "[3,2] f32", with the file's own word for a dtype that Weber lacks. The
  * text is valid until the next call in this thread. */

@@ -87,7 +87,8 @@ static wb_tensor *composed(const wb__name_row *l)
     return wb_concat_array(l->parts, parts, 0);
 }
 
-/* The computed tensors belong to the current scope. */
+/* Adds a model's tensors with PyTorch's names. Tensors that are computed for the file belong to the
+ * current scope. */
 static int add_torch(wb__saving *list, void *model)
 {
     wb__name_map names;
@@ -104,8 +105,8 @@ static int add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* Returns the error code for a NULL model. It mostly comes from a call that failed, whose error is
- * kept. */
+/* Returns the error code for a NULL model. If an error is set, a call that failed returned that
+ * NULL, and its error is kept; else a new error is set. */
 static int no_object(const char *what)
 {
     return wb_error_code() ? (int)wb_error_code()
@@ -209,8 +210,8 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* A new tensor for a parameter whose values in the file have another floating dtype than the
- * options of its layer; other tensors stay. */
+/* Returns a new tensor for a parameter whose values in the file have another floating dtype than
+ * the options of its layer; for other tensors x itself. NULL with the error set. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;

@@ -11,7 +11,7 @@
  * read from their devices when the file is written. */
 typedef struct { wb__st_out *tensors; int n, capacity; } wb__saving;
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x);
-/* Adds the distinct tensors of a model, by path. */
+/* Adds each tensor of a model once, named by the prefix and its first path. */
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);

@@ -12,8 +12,8 @@
 
 typedef enum {
     WB__NAME_COPY,
-    WB__NAME_FLIPPED,            /* flipped along both last axes */
-    WB__NAME_ADDED,             /* added to the row before it; written as zeros */
+    WB__NAME_FLIPPED,            /* its kernels are flipped along the last two axes */
+    WB__NAME_ADDED,             /* its values are added to those of the row before; written as 0 */
     /* an i64 that the model lacks: x is NULL, it may be missing, and is written as 0 */
     WB__NAME_COUNT
 } wb__name_kind;

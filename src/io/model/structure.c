@@ -86,9 +86,9 @@ static bool read_ints(const wb__option *o, int64_t *list, const wb__json *number
     WB__JSON_EACH(numbers, number, k) {
         if (!wb__json_is(number, WB__JSON_INTEGER)) return false;
         const int64_t value = wb__json_integer(number);
-        /* Version 0.4 wrote -1 for no padding. */
+        /* Weber 0.4 wrote -1 for no padding. */
         values[k] = value == -1 && !strcmp(o->name, "pad") ? 0 : value;
-        /* A shape ends at its first trailing 0. */
+        /* Zeros at the end of a shape are dropped. */
         if (value || strcmp(o->name, "shape")) length = k + 1;
     }
     wb_ints_set(list, (int)length, values);
@@ -134,7 +134,7 @@ static int read_option(const char *file, const wb__layer_type *type, const wb__o
 }
 
 /* Reads options of a layer type. Missing options keep their defaults; initialisers become
- * wb__init_empty, since values follow. */
+ * wb__init_empty, because the values are loaded later. */
 static int read_options(const char *file, const wb__layer_type *type, const wb__json *object,
                         char *options)
 {
@@ -270,7 +270,8 @@ char *wb__structure_text(void *model)
 
 static wb_layer *build(const char *file, const wb__json *node, int depth);
 
-/* Adds the file's name to the error of a call that does not have it. Returns NULL. */
+/* Puts the file's name in front of the message of the current error, which lacks it. Returns
+ * NULL. */
 static wb_layer *fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());

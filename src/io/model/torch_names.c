@@ -1,5 +1,5 @@
-/* Makes the name mappings of names.h. What PyTorch calls the children of a layer is in its type
- * (wb__torch_kind in nn/layer.h). */
+/* Makes the name mappings of names.h. PyTorch's names of a layer's children are in the type of the
+ * layer (wb__torch_kind in nn/layer.h). */
 #include "io/model/names.h"
 
 #include <stdio.h>

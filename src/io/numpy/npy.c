@@ -385,8 +385,8 @@ static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, c
     return status;
 }
 
-/* If the file was read into memory (not mapped by the system) and its elements need no conversion,
- * the tensor takes that memory over; else it gets a copy. */
+/* If the file was read into memory (not mapped by the system) and its elements are aligned and need
+ * no conversion, the tensor takes that memory over; else it gets a copy. */
 wb_tensor *wb_load_npy(const char *path)
 {
     wb__mapping *m = wb__map_begin(path);

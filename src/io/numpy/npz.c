@@ -2,9 +2,9 @@
  * size of the archive, for an archive of directory entries alone. Each array takes its decompressed
  * size besides.
  *
- * Sizes in the archive are checked: each member has as many bytes as its directory entry claims,
- * with a correct checksum; all compressed members together have at most wb_set_unpack_limit bytes
- * when decompressed; and all members fit in the file. */
+ * Sizes in the archive are checked: each array that is read has as many bytes as its directory
+ * entry claims, with a correct checksum; all compressed members together have at most
+ * wb_set_unpack_limit bytes when decompressed; and all members fit in the file. */
 #include "io/numpy/npz.h"
 
 #include "base/files/file.h"

@@ -5,9 +5,9 @@
 #include "base/map.h"
 #include "io/model/model_file.h"
 
-/* The arrays of a mapped NPZ or NPY file, by name; "0" in an NPY file. `values` false: from their
- * headers, without data. Entries of dtype 0 are dtypes that Weber lacks and members that are not
- * arrays. On success the table owns the mapping, on failure the caller. */
+/* The arrays of a mapped NPZ or NPY file, by name; "0" in an NPY file. With `values` false only the
+ * headers are read, and the entries have no data. Entries of dtype 0 are dtypes that Weber lacks
+ * and members that are not arrays. On success the table owns the mapping, on failure the caller. */
 int wb__npz_table(wb__mapping *m, bool values, wb__table *out);
 
 /* Saves as numpy.savez does: uncompressed, in the order of the list; values are written in

@@ -157,7 +157,7 @@ static char *padded(char *text, size_t *length)
     return padded;
 }
 
-/* Writes the header and the values, and computes their checksums. */
+/* Writes the header and the values, and sets sums[i] to the checksum of tensor i. */
 static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t length, int n,
                    const wb__st_out *tensors, uint32_t *sums)
 {

@@ -2,7 +2,7 @@
  * length, with name, dtype, shape and offsets of each tensor; then the values, without gaps, in the
  * order of their offsets.
  *
- * The reader checks everything: lengths, overlaps, gaps, overflow, repeated names and unknown
+ * The reader checks the header: wrong lengths, overlaps, gaps, overflow, repeated names and unknown
  * dtypes are errors with file, byte offset and reason. Tensors that Weber cannot hold (F8, U16,
  * nine dimensions) are entries of dtype 0. header.c reads the header; models are in
  * model/model_file.c, checkpoints in train/checkpoint.c. */
@@ -21,7 +21,7 @@ int wb__st_load(const char *path, bool values, wb__table *out);
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 
 /* Reads and checks a header of n bytes. The entries are in the order of their offsets and have no
- * values yet. */
+ * values yet. Returns 0 or an error code; the caller frees *out in both cases. */
 enum { WB__ST_HEADER_BEGINS = 8 };
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
