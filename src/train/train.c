@@ -221,12 +221,12 @@ static int resume(training *t, int *done)
 {
     wb_checkpoint c = here(t);
     const int64_t begun = c.epoch;
+    const char *folder = t->o.folder;
     bool found = true;
     int status = 0;
-    if (t->o.folder)
-        status = access(t->o.folder, F_OK) ? 0 : wb__checkpoint_resume(t->o.folder, &c, &found);
-    else if (access(t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
-        status = wb_checkpoint_load(t->o.checkpoint, &c);
+    if (access(folder ? folder : t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
+        status = folder ? wb__checkpoint_resume(folder, &c, &found)
+                        : wb_checkpoint_load(t->o.checkpoint, &c);
     *done = (int)WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
     return status;
 }

@@ -500,6 +500,11 @@ TEST(metrics_of_wb_train)
     FAILS(wb_train(loss, r.model, r.loader, r.state, .checkpoint = path, .folder = folder),
           WB_ERROR_ARGUMENT, ".checkpoint", ".folder");
     FAILS(wb_train(loss, r.model, r.loader, r.state, .resume = true), WB_ERROR_ARGUMENT, ".resume");
+    /* A folder that cannot be looked into is not one without checkpoints: nothing is trained. */
+    const int64_t epochs = wb_loader_epoch(r.loader);
+    FAILS(wb_train(loss, r.model, r.loader, r.state, .resume = true, .folder = "/dev/null/x"),
+          WB_ERROR_FILE, "/dev/null/x");
+    assert_int_equal(wb_loader_epoch(r.loader), epochs);
     each_entry(NULL, true);
 }
 
