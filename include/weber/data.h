@@ -109,7 +109,8 @@ typedef struct wb_dataloader_options {
     uint64_t seed WB_IS(UINT64_MAX);        /* of the order; default: drawn with wb_seed's seed */
     int ahead WB_IS(2);                     /* batches prepared in the background, 0 to 1024 */
     wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
-    void *collate_ctx WB_IS(NULL);          /* passed to .collate; lives as long as the loader */
+    /* passed to .collate; must live as long as the loader and those that wb_to makes of it */
+    void *collate_ctx WB_IS(NULL);
     WB_BY_PLACE
     int64_t batchsize WB_IS(1);
     bool shuffle WB_IS(false);              /* another order in each epoch */

@@ -93,8 +93,8 @@ static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* Runs functions of the program with the dataset's device as default device, so that tensors they
- * create are there too. */
+/* make_tensors in a scope of its own; *fetched then holds the tensors.  Meanwhile the dataset's
+ * device is the default device, for tensors that maps and the collate function create. */
 static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();

@@ -163,8 +163,9 @@ bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)
     return false;
 }
 
-/* Finds the device of a new node: its operands' device; without operands the thread's, except for
- * literals and iota.  False: the operands are on two devices. */
+/* Sets *device to that of a new node: the device that its operands have, or NULL if none has one.
+ * Without operands: NULL for literals and iota, else the thread's default device.  False, with the
+ * error set: two operands are on different devices. */
 static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
 {
     const wb_tensor *first = NULL;

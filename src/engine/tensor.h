@@ -307,8 +307,8 @@ extern wb__setting wb__retyped;
 /* A tensor of uniform random numbers on the device of x.  Reserves the generator's counters
  * in the call, not at the evaluation. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
-/* Marks x as computed by a layer that was in test mode automatically.  A gradient through it
- * fails. */
+/* Returns x as a new tensor that `layer` computed in automatic mode outside wb_withgradient, that
+ * is, as in test mode: a gradient through the result fails.  NULL gives NULL. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
 /* Operations of optimiser rules, without gradients: x a + y b, or x a + y^2 b if `squared`; and m
  * eta / (sqrt(v) + eps). x, y, m and v have one shape and one dtype; the others are 0-d. */

@@ -1,10 +1,9 @@
-/* Declarations of the CUDA driver (11.4 and newer) and of NVRTC, as far as this backend uses them,
+/* Declarations of the CUDA driver and of NVRTC, as far as this backend uses them,
  * so that it compiles without NVIDIA's headers: types, constants, and one list of functions per
  * library, from which the function table and its loader are generated.
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
- * exports all versions, so dlsym finds them; cuGetProcAddress is not needed, and older drivers do
- * not have it.  Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
+ * exports every version that it has, so dlsym finds them.  Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
  * everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H

@@ -21,9 +21,9 @@ enum {
     SPARE_INPUTS = 16           /* NULLs behind the inputs, in case the function reads too many */
 };
 
-/* A number of the plan that each replay sets: numbers[at].  It is literal number `literal` of the
- * hook with index `hook`; or, OF_INPUT, input number `literal`; or, OF_DRAW, numbers[at] and
- * numbers[at + 1] are the key and counter of random numbers. */
+/* A number of the plan that each replay sets: numbers[at].  hook >= 0: it is literal `literal` of
+ * notes.renewals[hook], whose `before` fills it (wb__on_replay); OF_INPUT: the value of input
+ * `literal`; OF_DRAW: numbers[at] and the next are the key and counter of random numbers. */
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;

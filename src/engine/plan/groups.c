@@ -316,8 +316,10 @@ static void group_value(former *f, int x)
 
 static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
 
-/* A value is stored if another group, a library operation, a result or a write reads it, or if its
- * kernel computes it in memory (it `ends`; a concat; a result, aux or sums of a library step). */
+/* A value is stored if a library operation, a concat, or a result or write of the request needs it
+ * (`needed`); if a value outside its group reads it; or if its own group reads it through a view.
+ * Also stored is what a kernel has only in memory: a value with .ends set, a concat, and the
+ * result, further results, aux and sums of a library step. */
 static void find_stored(former *f)
 {
     wb__member *of = f->out->of;

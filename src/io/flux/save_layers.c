@@ -292,7 +292,8 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 /* ---- structs --------------------------------------------------------------------------------- */
 
 /* Returns a parameter of the struct's type by its word in fields.c: the type of the field with that
- * name, or a value. */
+ * name; for "array" the array type of the layer's scale; for "axes" the number of axes of .shape;
+ * else the value, a number or false. */
 static wb__doc *parameter(const record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;

@@ -388,7 +388,7 @@ typedef struct {
     bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
-    uint64_t *address;          /* address of each buffer; for bound arguments, its serial number */
+    uint64_t *address;          /* of buffers; of a driver with `bind`: serials of bound memory */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
 
