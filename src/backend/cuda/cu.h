@@ -3,8 +3,8 @@
  * library, from which the function table and its loader are generated.
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
- * exports every version that it has, so dlsym finds them.  Enumerations are CUenum, as C passes them.  tests/drivers/cuda_headers.c compares
- * everything with the toolkit's headers. */
+ * exports every version that it has, so dlsym finds them.  Enumerations are CUenum, as C passes
+ * them.  tests/drivers/cuda_headers.c compares everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
 
