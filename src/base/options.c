@@ -79,6 +79,7 @@ static int numbers_in(const char *at)
     for (at = after_blanks(at); *at && *at != '}'; n++) {
         if (*at == '[') return -2;
         at = argument_end(at);
+        if (!at) return -2;                         /* brackets of different kinds */
         if (*at == ',') at = after_blanks(at + 1);
     }
     return n;

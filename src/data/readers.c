@@ -73,7 +73,7 @@ wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
     wb_load_csv_options o;
     wb__given g;
     if (!wb__read_options("load_csv", &o, sizeof o, given, "label separator", &g)) return NULL;
-    if (!o.separator && !g.all && wb__is_given(&g, "separator", -1))
+    if (!o.separator && wb__is_given(&g, "separator", -1))
         return wb__fail_null(WB_ERROR_ARGUMENT, "load_csv: .separator is 0");
     if (!o.has_label && (o.label || (!g.all && wb__is_given(&g, "label", -1))))
         return wb__fail_null(WB_ERROR_ARGUMENT,

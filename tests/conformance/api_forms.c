@@ -209,8 +209,9 @@ TEST_IN_SCOPE(texts_of_options)
     o.given = "=x ? y ? 10, 10 : 0 : 3, u8'\\'', .rho = L','";
     prints(wb_Momentum_with(&o), "Momentum(eta=10, rho=0)");
     static const char *const bad[] = {
-        "=rho: 0", "=\"open", "='", "=(1", "=}", "=.beta [1] = 0.5", "=.beta = {[1] = 0.5}", "eta",
-        ".epz", ".eta = 0", ".eta; .rho", "=.beta = {}", "=.beta = {1, 2, 3}", "=.eta = 0, 0"};
+        "=rho: 0", "=\"open", "='", "=(1", "=}", "=.beta = {)", "=.beta [1] = 0.5",
+        "=.beta = {[1] = 0.5}", "=.beta = {}", "=.beta = {1, 2, 3}", "=.eta = 0, 0",
+        "eta", ".epz", ".eta = 0", ".eta; .rho"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         o.given = bad[i];
         REFUSED(wb_Momentum_with(&o), WB_ERROR_ARGUMENT, "Momentum");

@@ -22,6 +22,9 @@ int main()
     if (wb_item(wb_min(relu)) < 0) return 1;
     plain.dtype = WB_F64;
     if (wb_dtype_of(wb_get(wb_Dense(2, 2, nullptr, plain), "weight")) != WB_F64) return 1;
+    wb_load_csv_options unseparated;
+    unseparated.separator = 0;
+    if (wb_load_csv("none.csv", unseparated) || !std::strstr(wb_error(), "separator")) return 1;
     wb_conv_options none;                   // a 0 that the program sets is 0
     none.groups = 0;
     wb_Rule_options still;
