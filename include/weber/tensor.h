@@ -18,6 +18,7 @@ WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int6
 /** A tensor of the caller's memory, without a copy, on the CPU.  `data` is aligned as an array of
  * its C type.  The caller must not write to it until the library calls release(data, context),
  * once, on the thread where the last tensor that needs the memory is freed; `release` may be NULL.
+ * `release` must not evaluate or assign tensors, because an evaluation may be running.
  * Errors as wb_from; then `release` is not called. */
 WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t *dims,
                             void (*release)(void *data, void *context), void *context);

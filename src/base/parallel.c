@@ -66,6 +66,16 @@ static int quota_of(const char *folder)
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
+/* Whether a list such as "cpu,cpuacct" has the controller "cpu". */
+static bool has_cpu(const char *list)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (n == 3 && !strncmp(list, "cpu", 3)) return true;
+    }
+    return false;
+}
+
 /* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
  * limit. */
 static int quota(void)
@@ -82,8 +92,7 @@ static int quota(void)
         *path++ = 0;
         controllers++;
         const char *mount = !*controllers ? "/sys/fs/cgroup"
-                          : strstr(controllers, "cpu,") || strstr(controllers, ",cpu")
-                            || !strcmp(controllers, "cpu") ? "/sys/fs/cgroup/cpu" : NULL;
+                          : has_cpu(controllers) ? "/sys/fs/cgroup/cpu" : NULL;
         if (!mount) continue;
         for (;;) {
             char folder[PATH_MAX];

@@ -454,8 +454,11 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     if (wb__unrecordable("update_new", WB__ACTS)) return NULL;
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);
-    if (made && record_moments(&u)) made = NULL;
-    if (made && count_steps(&u)) made = NULL;
+    const int pending = wb__pending_count();
+    if (made && (record_moments(&u) || count_steps(&u))) {
+        wb__forget_pending(pending);
+        made = NULL;
+    }
     end(&u);
     return made;
 }

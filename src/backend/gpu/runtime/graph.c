@@ -370,8 +370,8 @@ int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,
     wb__gpu_device *d = base->state;
     const wb__gpu_addresses at = {.address = g->now, .buffers = buffers, .offsets = offsets,
                                   .workspace_at = g->s->workspace_at, .numbers = numbers};
-    int status = 0;
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
     pthread_mutex_lock(&g->lock);
     instance *in = NULL;
     g->runs++;

@@ -360,9 +360,10 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     const wb__gpu_addresses at = {.address = k->address, .buffers = buffers, .offsets = offsets,
                                   .memory = w, .workspace = w ? w->at : 0,
                                   .workspace_at = workspace_at, .numbers = numbers};
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
     pthread_mutex_lock(&d->lock);
-    const int status = launch(d, k, &at);
+    status = launch(d, k, &at);
     pthread_mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return status;

@@ -249,7 +249,8 @@ int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
     size_t left = (size_t)d->total;
     if (wb__gpu_check_fork(d->driver)) return WB_ERROR_DEVICE;
     if (d->open && d->driver->memory_left) {    /* a query does not open the device */
-        if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+        const int status = wb__gpu_enter(d);
+        if (status) return status;
         const int code = d->driver->memory_left(d, &left);
         wb__gpu_leave(d);
         if (code) return wb__gpu_fail(d->driver, d, code, "%s", d->name);

@@ -200,11 +200,12 @@ int wb__gpu_wait(const wb_device *base)
 {
     wb__gpu_device *d = base->state;
     if (!d->open) return wb__gpu_check_fork(d->driver);
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
     const uint64_t count = begin(d);
     int code = d->staged ? d->driver->sync(d, WB__GPU_UP) : 0;
     if (!code) code = d->driver->sync(d, WB__GPU_COMPUTE);
-    const int status = code ? fail(d, code, "waiting for all that was launched") : ended(d, count);
+    status = code ? fail(d, code, "waiting for all that was launched") : ended(d, count);
     wb__gpu_leave(d);
     return status;
 }
@@ -333,8 +334,9 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
     wb__gpu_device *d = base->state;
     if (!bytes) return 0;
     if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
-    const int status = d->staged ? upload_staged(d, to, at, from, bytes)
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    status = d->staged ? upload_staged(d, to, at, from, bytes)
                                  : upload_direct(d, to, at, from, bytes);
     wb__gpu_leave(d);
     return status;
@@ -411,7 +413,7 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     int status = 0, code = 0;
     if (!bytes) return 0;
     if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    if ((status = wb__gpu_enter(d))) return status;
     const uint64_t count = begin(d);
     if (d->staged) {
         pthread_mutex_lock(&d->from.lock);
@@ -430,9 +432,10 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
 static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_memory *from,
                        size_t from_at, size_t bytes)
 {
-    if (wb__gpu_enter(d)) return WB_ERROR_DEVICE;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
     pthread_mutex_lock(&d->lock);
-    int status = wb__gpu_uses(d, from);
+    status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
     if (!status) {
         void **event = wb__gpu_next_event(d);
