@@ -17,7 +17,7 @@ void wb__selection_forget_device(void);
 typedef struct {
     bool set;
     bool failed;                        /* the file could not be read */
-    int row;                            /* row in the registry; -1: no backend has the name */
+    int row;                            /* row in the registry; -1: no backend is called `name` */
     char name[64];                      /* the value in the file */
     char table[32];                     /* the table of the file in which the value is */
     char path[PATH_MAX];                /* the file that was read, or "" */

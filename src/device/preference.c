@@ -32,8 +32,8 @@ static bool is_there(char *path, const char *folder, const char *name)
 }
 
 /* Finds the preferences file. Searches from the working directory upwards, and stops at the first
- * folder with the file, under either name, or with a Project.toml. A missing file goes to that
- * folder, or to the working directory if there is no such folder. Returns 0 or an error code. */
+ * folder with the file, under either name, or with a Project.toml. If there is no file, p->path is
+ * in the folder with Project.toml, or else in the working directory. Returns 0 or an error code. */
 static int find(location *p)
 {
     char folder[PATH_MAX], here[PATH_MAX];

@@ -150,8 +150,8 @@ void wb_reset_gpu_device(void)
     wb__registry_unlock();
 }
 
-/* Logs once that a backend does not work. This is the preferred backend, else the first loaded one,
- * else the first one. */
+/* Logs once that a backend does not work. The message names the preferred backend, else the first
+ * loaded one, else the first one. */
 static void log_nothing_works(void)
 {
     const wb__preference *p = wb__preference_read();

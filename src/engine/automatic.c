@@ -51,8 +51,9 @@ static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
     return 0;
 }
 
-/* Returns the number of pending writes without the last ones to frozen variables.  Layers made
- * these: a layer writes its running statistics while its step is still being built. */
+/* Returns the number of pending writes up to the last one to a variable that is not frozen.  The
+ * writes after it come from layers, which write running statistics while a step is still being
+ * built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;

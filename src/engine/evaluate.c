@@ -107,14 +107,14 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* Returns the version that the variable of the pending write a had before that write. */
+/* Returns the version that the variable of a, a pending write, had before a. */
 static wb_tensor *version_before(const wb_tensor *a)
 {
     return a->live ? a->live : a->variable->live;
 }
 
-/* Cancels the pending writes from index `first` on: the current version of each variable becomes
- * the one before the write. */
+/* Cancels the pending writes from index `first` on.  The variables get back the versions that they
+ * had before these writes. */
 static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {

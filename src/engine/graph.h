@@ -1,4 +1,5 @@
-/* Walks over a graph, and the order of its tensors that a walk finds. */
+/* Walks over a graph.  A walk lists tensors so that inputs come before the tensors that read
+ * them. */
 #ifndef WB__GRAPH_H
 #define WB__GRAPH_H
 
@@ -22,7 +23,7 @@ void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory *
 void wb__order_free(wb__order *o);
 /* Adds the tensors reachable from x that are not in the order yet.  False: out of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-/* wb__order_add with wb__is_leaf, compiled with the test inlined. */
+/* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
                                   bool (*is_leaf)(const wb_tensor *x)) /* -1: absent */

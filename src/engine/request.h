@@ -30,8 +30,8 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Called before a plan runs.  On its first run on a GPU, returns an error code if the GPU has too
- * little free memory for it or cannot be asked.  Else returns 0. */
+/* Called before a plan runs.  On its first run on a GPU, returns an error code if the GPU reports
+ * too little free memory for the plan, or if asking the GPU fails.  Else returns 0. */
 int wb__plan_check_memory(const wb__plan *p);
 /* Appends the bytes that the plan needs to the error of a GPU that is out of memory. */
 void wb__plan_report_memory(const wb__plan *p);

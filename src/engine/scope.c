@@ -308,8 +308,8 @@ static void drop_repeats(int n, void **objects)
     }
 }
 
-/* Drops the references to objects that are not tensors.  This must come before the tensors, since
- * `outlives` would count the references that trees hold. */
+/* Drops the references to objects that are not tensors.  The references to tensors are dropped
+ * later, so that `outlives` does not count references that trees hold. */
 static void drop_holders(int n, void **objects)
 {
     for (int i = n - 1; i >= 0; i--) {

@@ -51,9 +51,9 @@ void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
 /* Returns x bound and evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
-/* Evaluates x and calls f(part, elements, ctx) for its values in order: once for all if the host
- * can read the device's memory, else in parts of at most 1 MiB.  Stops at a nonzero return and
- * returns it; returns an error code on failure, else 0.  Unlike wb_data, it keeps no copy on the
+/* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
+ * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
+ * returns this number.  Else returns 0 or an error code.  Keeps no copy of the values on the
  * host. */
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
@@ -65,11 +65,11 @@ enum {
     WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign that is not evaluated yet */
     WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
-    /* WB__FIXED: a literal that is part of a plan's structure, such as 1/n or a constant of a
+    /* WB__FIXED: a literal whose value is part of the plan, such as 1/n or a constant of a
      * formula. */
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
-    WB__CANCELLED = 128,    /* an assign that was cancelled because an evaluation failed */
+    WB__CANCELLED = 128,    /* an assign that was cancelled before it was evaluated */
     /* WB__KEPT: a version that was given memory of its own before its variable was written; it
      * holds a reference to the variable. */
     WB__KEPT = 256,
@@ -233,10 +233,13 @@ void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; if x is evaluated w
  * may have consumers. */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
-/* Gives x its values: takes over the reference to s.  From then on x counts as evaluated. */
+/* Makes x evaluated: its values begin at byte `offset` of s.  Takes over the caller's reference to
+ * s. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
-/* Checks.  Messages begin with `what`, the name of the operation. */
+/* The functions below check arguments.  Their messages begin with `what`, the name of the
+ * operation. */
+
 /* Whether a tensor can have these dimensions.  If so, sets *size to its number of elements.  Else
  * sets the error: too many dimensions, a negative size, or sizes (each 0 counted as 1) whose
  * product is 2^32 or more. */
@@ -284,8 +287,8 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* The attention score of a masked pair: finite, but so far below any score that exp gives exactly
- * 0.  A row in which all pairs are masked then has no NaN. */
+/* The attention score of a masked pair of query and key.  It is finite, but so far below any other
+ * score that exp gives exactly 0.  A row in which all pairs are masked then has no NaN. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
@@ -339,9 +342,8 @@ int wb__evaluate_pending(void);
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 
 /* Called outside all scopes before the program writes n values to variables, at least one of which
- * has a pending write.  Evaluates the pending writes, which belong to the previous step. Tensors
- * that the program holds and that the values depend on stay readable.  Returns 0 or an error
- * code. */
+ * has a pending write.  Evaluates the pending writes of the previous step.  Tensors that the
+ * program holds and that the values depend on stay readable.  Returns 0 or an error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
  * program holds and that can no longer be evaluated or differentiated. */

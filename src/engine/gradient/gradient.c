@@ -132,7 +132,7 @@ static bool overlap(const contribution *p, const contribution *q, int ndim)
 }
 
 /* Whether there is an axis along which the slices, in the order of p, only ascend or only descend
- * without overlap.  Most slices that do not overlap are found so, in one pass for each axis. */
+ * without overlap. */
 static bool in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {

@@ -15,8 +15,8 @@ typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tens
 /* Adds g, placed at `starts` in a tensor of zeros, to the gradient of the node's input i. */
 void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                           const int64_t *starts);
-/* Adds the matrix product a·b to the gradient of the node's input i.  ta and tb: a and b are
- * transposed.  The products for a weight that is used many times are computed as one product. */
+/* Adds the matrix product a·b to the gradient of the node's input i.  a is transposed if ta, and b
+ * if tb.  The products for a weight that is used many times are computed as one product. */
 void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
                             wb_tensor *b, bool ta, bool tb);
 

@@ -1,7 +1,7 @@
 /* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
- * causal mask, attention is an operation of its own.  When a plan is built it becomes a step of the
- * backend, or, if the backend declines that, is composed from other operations.  All other
- * attention is composed here.
+ * causal mask, attention is an operation of its own.  A plan computes this operation as a step of
+ * the backend, or composes it from other operations if the backend declines the step.  All other
+ * attention is composed from other operations when wb_attention is called.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */

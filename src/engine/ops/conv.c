@@ -103,8 +103,7 @@ static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t 
     return true;
 }
 
-/* The operation is the gradient of wb_conv with respect to its input.  Its gradients are wb_conv
- * and the gradient with respect to the weights. */
+/* A transposed convolution is the gradient of wb_conv with respect to the x of wb_conv. */
 wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                   const wb_conv_options *o)
 {

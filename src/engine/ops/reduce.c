@@ -180,7 +180,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Returns g with the axes that `node` removed put back, each of size 1. */
+/* Returns g in the shape of the node's operand, but with size 1 along the reduced axes. */
 static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 {
     const wb_tensor *x = node->in[0];
