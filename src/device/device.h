@@ -6,28 +6,28 @@
 
 #include <limits.h>
 
-/* Returns the device that wb_gpu moves objects to. NULL: they are not moved, because the CPU is
- * preferred or there is no GPU; a missing GPU is logged once. */
+/* Returns the device that wb_gpu moves objects to. NULL: wb_gpu moves nothing, since the CPU is
+ * preferred or there is no GPU. A missing GPU is logged once. */
 const wb_device *wb__gpu_for_move(void);
 
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
 void wb__selection_forget_device(void);
 
-/* The preferred backend, as it was when it was first read. */
+/* The preferred backend, as first read from the file. */
 typedef struct {
     bool set;
     bool failed;                        /* the file could not be read */
-    int row;                            /* in the registry; -1: the name is not a backend */
+    int row;                            /* row in the registry; -1: no backend is called `name` */
     char name[64];                      /* the value in the file */
-    char table[32];                     /* the table of the file that has the value */
+    char table[32];                     /* the table of the file in which the value is */
     char path[PATH_MAX];                /* the file that was read, or "" */
 } wb__preference;
 
 /* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
-/* For tests: resets the selection of devices to the state at the start of the process. The
- * preference is read again and the messages of the selection are logged again; loaded backends stay
- * loaded. */
+/* For tests: resets the selection of devices to its state at the start of the process. The
+ * preference is read again, and the messages of the selection are logged again. Loaded backends
+ * stay loaded. */
 void wb__device_forget(void);
 void wb__preference_forget(void);
 

@@ -31,9 +31,9 @@ static bool is_there(char *path, const char *folder, const char *name)
     return join(path, folder, name) && access(path, F_OK) == 0;
 }
 
-/* Finds the file: from the working directory upwards, in the first folder that has the file, under
- * one of its two names, or a Project.toml; without one, a new file goes to the working directory.
- * Returns 0 or an error code. */
+/* Finds the preferences file. Searches from the working directory upwards, and stops at the first
+ * folder with the file, under either name, or with a Project.toml. If there is no file, p->path is
+ * in the folder with Project.toml, or else in the working directory. Returns 0 or an error code. */
 static int find(location *p)
 {
     char folder[PATH_MAX], here[PATH_MAX];
@@ -60,8 +60,8 @@ static int find(location *p)
 
 /* ---- reading ------------------------------------------------------------------------------- */
 
-/* Copies a name from the file with control characters escaped, since it will be logged to a
- * terminal. 0, or an error code. */
+/* Copies a name from the file to p->name. Escapes control characters, since the name is logged to a
+ * terminal. Returns 0 or an error code. */
 static int name_preference(wb__preference *p, const char *name, size_t n)
 {
     char bytes[sizeof p->name];
@@ -74,7 +74,7 @@ static int name_preference(wb__preference *p, const char *name, size_t n)
     return text ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Reads the preference from the first table that has one. */
+/* Reads the preference from the first of `tables` that has one. */
 static int look(wb__preference *p, const char *path, const char *text, size_t bytes)
 {
     wb__toml *t = wb__toml_parse(path, text, bytes);
@@ -92,7 +92,7 @@ static int look(wb__preference *p, const char *path, const char *text, size_t by
     return e;
 }
 
-/* Refuses pipes, which would block, devices, which may be endless, and files that are too large. */
+/* Refuses files that are too large, and pipes and devices, whose reading may never end. */
 static int check_file(const char *path)
 {
     struct stat about;
@@ -169,7 +169,8 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
     char *changed = wb__toml_edit(where->path, text, (size_t)bytes, tables[0], key, value,
                                   &changed_bytes);
     if (!changed) return wb_error_code();
-    char real[PATH_MAX];                /* a link stays; the file that it points to is replaced */
+    char real[PATH_MAX];                /* path without symbolic links, so that no link is
+                                           replaced */
     int e = look(after, where->path, changed, changed_bytes);
     const bool ours = after->set && !strcmp(after->table, tables[0]);
     if (!e && (ours != (value != NULL) || (value && strcmp(after->name, value) != 0)))
@@ -182,7 +183,7 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
     return e;
 }
 
-/* Changes the first table only; the others belong to other libraries. */
+/* Changes only the first of `tables`; the others belong to other libraries. */
 static int set(const location *where, const char *backend)
 {
     wb__preference before = {0}, after = {0};

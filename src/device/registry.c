@@ -51,7 +51,8 @@ const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
 typedef enum { NOT_STARTED, STARTING, WORKS, FAILED } condition;
 
-/* Reasons are in fixed memory, so that they are available when memory is short. */
+/* The reasons why backends do not work are in fixed memory, so that they are available when memory
+ * is short. */
 static struct {
     const wb__backend *backend;
     condition condition;
@@ -195,8 +196,8 @@ static bool list_devices(int row)
     return true;
 }
 
-/* Starts a backend once: drivers do not change during a process. Only if memory was short, or after
- * wb_shutdown, it is started again. */
+/* Starts a backend. A start that failed is not tried again before wb_shutdown, except when memory
+ * was short. */
 static void start(int row)
 {
     wb__error_kept kept;
@@ -250,9 +251,9 @@ wb_device_list wb__row_devices(int row)
     return (wb_device_list){state[row].n, state[row].devices};
 }
 
-/* Stops all backends; the last step of wb_shutdown.  They stay loaded and start again on demand.
- * A backend of which the program still holds objects ignores stop() and goes on running.  So
- * `started` stays set: the next shutdown tries again, even if nothing starts the backend before. */
+/* Stops all backends; called by wb_shutdown. They stay loaded and start again on demand. stop()
+ * does nothing while the program holds objects of the backend. So `started` stays set, and the next
+ * shutdown calls stop() again. */
 static void stop_all(void)
 {
     pthread_mutex_lock(&lock);

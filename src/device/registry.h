@@ -21,27 +21,28 @@ typedef struct {
 
 extern const wb__row wb__rows[WB__ROWS];
 
-/* The first call also loads the backends of WEBER_BACKENDS. */
+/* Locks the registry. The first call also loads the backends that WEBER_BACKENDS names. */
 void wb__registry_lock(void);
 void wb__registry_unlock(void);
 
-/* Returns the row of a backend's name; -1 without an error: none. A deprecated name is accepted
- * and logged once. */
+/* Returns the row of the backend with this name; -1, without an error: there is none. A deprecated
+ * name is accepted and logged once. */
 int wb__row_find(const char *name);
-/* Returns the row of a name; -1 with an error that lists the names. wb__row_exact does not accept
- * deprecated names. */
+/* As wb__row_find, but if there is none sets an error that lists the names. wb__row_exact does not
+ * accept deprecated names. */
 int wb__row_named(const char *name);
 int wb__row_exact(const char *name);
 int wb__row_of(const wb__backend *backend);
 
 /* Call these with the lock held. wb__row_works starts the backend if that has not been tried, and
- * does not change this thread's error. wb__row_reason: why the backend does not work; "" if it
- * works. */
+ * does not change this thread's error. wb__row_reason returns why the backend does not work, or ""
+ * if it works. */
 bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */
 const char *wb__row_reason(int row);
-/* What is printed before a reason: "CUDA: ", or "" if the reason begins with the name. */
+/* Returns the text to print before a reason: "CUDA: ", or "" if the reason begins with the name of
+ * the backend. */
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 
@@ -50,7 +51,7 @@ typedef struct { int code; char text[WB__REASON_BYTES]; } wb__error_kept;
 void wb__error_keep(wb__error_kept *k);
 void wb__error_restore(const wb__error_kept *k);
 
-/* For tests: sets the backend built in under a name; NULL: none. A loaded backend is not
+/* For tests: sets the backend that is built in under a name; NULL: none. A loaded backend is not
  * replaced. */
 void wb__registry_put(const char *name, const wb__backend *backend);
 

@@ -1,5 +1,5 @@
-/* Selection of devices: by preference, by order, by index; and properties of devices. Documentation
- * and tests contain these messages word for word. */
+/* Selects devices by preference, by order or by index, and describes them. Documentation and tests
+ * contain the messages of this file word for word. */
 #include "device/device.h"
 #include "device/registry.h"
 
@@ -38,8 +38,8 @@ static const wb_device *first_of(int row) { return wb__row_devices(row).device[0
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* Returns the first device of the preferred backend; NULL: none. With `once`, problems are logged
- * only once. */
+/* Returns the first device of the preferred backend; NULL: none. With `once`, each problem is
+ * logged only once. */
 static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
 {
     if (!p->set) return NULL;
@@ -98,8 +98,8 @@ static bool prefers_cpu(void)
     return p->set && p->row == WB__CPU_ROW;
 }
 
-/* Returns the device of wb_gpu; NULL: there is no GPU, or the CPU is preferred. Only a GPU is
- * remembered, so that a backend that is loaded later is found. */
+/* Returns the device that wb_gpu uses; NULL: there is no GPU, or the CPU is preferred. Only a GPU
+ * is remembered, so that a backend that is loaded later is found. */
 static const wb_device *gpu(void)
 {
     if (remembered) return remembered;
@@ -150,8 +150,8 @@ void wb_reset_gpu_device(void)
     wb__registry_unlock();
 }
 
-/* Logs once that a backend does not work: the preferred backend, else the first loaded, else the
- * first. */
+/* Logs once that a backend does not work. The message names the preferred backend, else the first
+ * loaded one, else the first one. */
 static void log_nothing_works(void)
 {
     const wb__preference *p = wb__preference_read();

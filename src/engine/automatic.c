@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST_OF_STEPS = 2048 };  /* if the latest steps have more tensors than this, their graph is
-                                   taken to grow without end (compute_old) */
+enum { MOST_OF_STEPS = 2048 };  /* if the graph of the recent steps has more tensors than this,
+                                   wb__cut_stale calls compute_old */
 
 static bool is_held(const wb_tensor *x)
 {
@@ -17,18 +17,19 @@ static bool is_held(const wb_tensor *x)
 
 /* ---- a step ends ----------------------------------------------------------------------------- */
 
-/* Whether x counts as evaluated here.  Pending writes do: tensors that read them stay readable. */
+/* Whether x is a leaf of find_kept's walk: evaluated, gone, or a pending write. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
 
-/* Whether x is a version that the writes before this step overwrite. */
+/* Whether x is a version of a variable that a later pending write replaces. */
 static bool is_replaced(const wb_tensor *x)
 {
     if (x->flags & WB__PENDING) return x->variable && x->variable->current != x;
     return wb__overwritten(x);
 }
 
-/* Finds the operands of these values that the program holds and that the writes would make
- * unreadable.  They become the first *n_kept tensors of the order.  Returns 0 or an error code. */
+/* Finds the tensors among the values and all their operands that the program holds and that would
+ * be unreadable after the pending writes.  They become the first *n_kept tensors of the order.
+ * Returns 0 or an error code. */
 static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
@@ -50,8 +51,9 @@ static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
     return 0;
 }
 
-/* Number of pending writes, without the last ones if layers made these: a layer writes its running
- * statistics while its step is still being built. */
+/* Returns the number of pending writes up to the last one to a variable that is not frozen.  The
+ * writes after it come from layers, which write running statistics while a step is still being
+ * built. */
 static int writes_of_the_program(const wb__thread *t)
 {
     int n = t->n_pending;
@@ -73,11 +75,12 @@ int wb__end_step(wb__thread *t, int n, wb_tensor *const *values)
 
 static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB__PENDING; }
 
-/* STALE: depends on a version that is gone.  LOST: STALE, and has no value. */
+/* States of a tensor.  STALE: it depends on a version that is gone.  LOST: it is STALE and has no
+ * value. */
 enum { STALE = 1, LOST = 2 };
 
-/* For each tensor of the order: its state, and the name of a variable on whose gone version it
- * depends. */
+/* For a tensor of the order: its state, and the name of a gone variable version that it depends
+ * on. */
 typedef struct { uint8_t state; const char *name; } history;
 
 static void find_stale(const wb__order *o, history *p)
@@ -113,9 +116,9 @@ static bool has_history(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
-/* Steps that continue one another without a parameter, such as a running average of data, are never
- * complete, so their graph only grows.  Evaluates the tensors that are about to leave the recent
- * part of the list, and detaches them. */
+/* Called when the graph of the recent steps is too large.  This happens if each step builds on the
+ * one before without a parameter, such as a running average of data.  Evaluates the oldest of the
+ * recent tensors that other tensors use, and detaches them from their inputs. */
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
@@ -138,8 +141,8 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Considers recent tensors only.  Older ones were considered by earlier calls and stay as they
- * are. */
+/* Considers only recent tensors: those that the root scope received after this thread's WB__PAST-th
+ * latest call. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;
@@ -155,8 +158,8 @@ void wb__cut_stale(wb__thread *t)
             good = wb__order_add(&order, s->objects[i], has_no_inputs);
     if (good && order.n) good = (p = wb__alloc((size_t)order.n * sizeof *p)) != NULL;
     if (p) find_stale(&order, p);
-    /* Detaching a tensor may free its inputs, which are in the order too.  So all tensors to detach
-     * first get a reference; the other entries become NULL. */
+    /* Detaching a tensor may free its inputs, which are in the order too.  So each tensor to detach
+     * first gets a reference.  The other entries become NULL. */
     for (int i = 0; p && i < order.n; i++) {
         order.node[i] = p[i].state && is_held(order.node[i]) && has_history(order.node[i])
                             ? wb__ref(order.node[i]) : NULL;
@@ -211,7 +214,7 @@ int wb__evaluate_keeping(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
     int status = 0;
-    t->busy++; /* creating tensors for versions starts no evaluation */
+    t->busy++; /* wb__keep_version creates tensors: this must start no automatic evaluation */
     for (int i = 0; i < t->n_pending && !status; i++)
         if (t->pending[i]->variable) status = wb__keep_version(t->pending[i]->variable);
     if (!status) status = wb__evaluate(n, tensors, NULL);

@@ -140,9 +140,9 @@ void *wb__device_allocate(const wb_device *d, size_t bytes)
     return memory;
 }
 
-/* Sizes in bytes.  Plans that need at most LITTLE (for example a loader's, which gathers a batch)
- * must not take an arena above LARGE: a concurrent training step would have to allocate another
- * one. */
+/* Sizes in bytes.  A plan that needs at most LITTLE takes no arena above LARGE.  Such a plan
+ * gathers the batches of a loader, for example, and leaves the large arenas to a concurrent
+ * training step. */
 enum { LITTLE = 4096, LARGE = 4 * LITTLE };
 
 static void *arena_take(const wb_device *d, int64_t bytes, int64_t *got)
@@ -245,18 +245,18 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* Adds a warning to the error: a device failure among the last kernels, which write variables in
- * place, may leave some variables written.  Their old values are lost, even if the caller cancels
- * the writes. */
+/* Adds a warning to the error.  The last kernels of a plan write variables in place.  If the device
+ * fails among them, some variables may be written, and cancelling the writes does not restore their
+ * old values. */
 static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "
              "them, as from a checkpoint", wb_error());
 }
 
-/* Whether a phase of the plan runs as one command (a graph): from the second run on, if the device
- * has graphs and the phase has more than two launches.  Graphs do not report which kernel failed,
- * so WEBER_DEBUG=sync does not use them. */
+/* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
+ * the device has graphs and the phase has more than two launches.  Graphs do not report which
+ * kernel failed, so WEBER_DEBUG=sync does not use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
@@ -265,8 +265,8 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
 }
 
-/* Returns the graph of a phase, which it builds when first needed; NULL: the kernels are launched
- * one by one.  If building a graph fails it is not tried again. */
+/* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
+ * one by one.  A graph that could not be built is not tried again. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
     static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;

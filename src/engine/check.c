@@ -7,8 +7,8 @@
 
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size)
 {
-    int64_t n = 1, bound = 1;           /* bound: the product with zeros as ones, which must stay
-                                           below 2^32 */
+    int64_t n = 1, bound = 1;           /* bound: as n, but sizes of 0 count as 1; must stay below
+                                           2^32 */
     if (ndim < 0 || ndim > WB_MAX_DIMS) {
         wb__fail(WB_ERROR_SHAPE, "%s: %d dimensions; a tensor has at most %d", what, ndim,
                  WB_MAX_DIMS);

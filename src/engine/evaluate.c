@@ -77,7 +77,8 @@ int wb_assign(wb_tensor *x, wb_tensor *value)
     return t->eager && !t->recording ? wb__evaluate(0, NULL, NULL) : 0;
 }
 
-/* Marks `old`, the version that was in v's memory, as gone.  Takes over the reference to it. */
+/* Marks `old`, the version that was in v's memory, as gone.  Drops the caller's reference to
+ * `old`. */
 static void end_version(wb_tensor *old, const wb_tensor *v)
 {
     old->flags |= WB__GONE;
@@ -87,8 +88,8 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* After a plan ran: if `last`, the assign becomes the variable's version, and the version before it
- * is gone.  Otherwise a later assign to the variable replaced it, and the assign itself is gone. */
+/* Called after a plan ran.  If `last`, the assign becomes the variable's version, and the version
+ * before it is gone.  Else the assign is gone, since a later assign to the variable replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -106,14 +107,14 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* The version of a pending write's variable before that write. */
+/* Returns the version that the variable of a, a pending write, had before a. */
 static wb_tensor *version_before(const wb_tensor *a)
 {
     return a->live ? a->live : a->variable->live;
 }
 
-/* Cancels the pending writes from index `first` on: the current version of each variable becomes
- * the one before the write. */
+/* Cancels the pending writes from index `first` on.  The variables get back the versions that they
+ * had before these writes. */
 static void cancel(wb__thread *t, int first)
 {
     for (int i = t->n_pending - 1; i >= first; i--) {
@@ -136,9 +137,8 @@ static void end_pending(wb__thread *t, int first)
     t->guard = NULL;
 }
 
-/* Returns a tensor that is finite if x and y both are.  Although the new tensor reads x and y, they
- * stay unconsumed results if they were, so that a loss can be read after the update.  NULL:
- * failed. */
+/* Returns a tensor that is finite if x and y both are.  If x or y was an unconsumed result it stays
+ * one, since the program may read it after the update.  NULL: failed. */
 static wb_tensor *both_finite(wb__thread *t, wb_tensor *x, wb_tensor *y)
 {
     const bool x_waits = x->flags & WB__IS_UNCONSUMED, y_waits = y->flags & WB__IS_UNCONSUMED;
@@ -263,7 +263,8 @@ static int find_reads(wb_tensor *unconsumed, unsigned *answer)
         if (x->variable) reads |= VERSIONS;
         for (uint32_t j = 0; !wb__is_leaf(x) && j < x->n_in; j++)
             reads |= mine.reads[wb__order_index(&mine.side, x->in[j], wb__is_leaf)];
-        if (x->flags & WB__PENDING) /* its value stays readable, unless another write follows */
+        if (x->flags & WB__PENDING) /* after the writes, only the last assign to a variable is
+                                       readable */
             reads = (reads & LOST) | VERSIONS |
                     (x->variable && x->variable->current == x ? 0 : READS);
         mine.reads[i] = (uint8_t)reads;
@@ -427,8 +428,8 @@ static bool add_device(const wb_device **list, int *n, const wb_device *d)
     return true;
 }
 
-/* Runs one plan on each device, since no tensor has operands on two devices.  The guard's device
- * comes first: the writes on all devices depend on the guard. */
+/* Runs one plan on each device.  The guard's device comes first, since the writes on all devices
+ * depend on the guard. */
 static int run_everywhere(wb__thread *t, int n_roots, wb_tensor *guard)
 {
     const wb_device *list[MOST_DEVICES];
@@ -489,9 +490,6 @@ int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 
 int wb__evaluate_pending(void) { return wb__evaluate(0, NULL, NULL); }
 
-/* A closing scope has dropped its references, so the unconsumed results that remain belong to outer
- * scopes.  A result that reads a version which a pending write overwrites is evaluated together
- * with that write. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 {
     wb__thread *t = wb__this_thread();
@@ -499,8 +497,8 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
     return evaluate(n, tensors, NULL);
 }
 
-/* Pending writes after the first n_writes are removed for this evaluation, and their variables
- * have the versions before them. */
+/* Removes the writes after the first n_writes from the pending writes, sets their variables back to
+ * the versions before them, evaluates, and adds these writes again. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
     const int n_later = t->n_pending - n_writes;
@@ -512,8 +510,8 @@ int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *ten
     }
     t->n_pending = n_writes;
     int status = evaluate(n, tensors, NULL);
-    /* Order afterwards: writes that are pending after the evaluation (it failed early, or a release
-     * callback of the program made an assignment), then the later writes. */
+    /* The evaluation may leave pending writes: it failed early, or a release callback of the
+     * program assigned to a variable.  The later writes come after these. */
     if (n_later) memmove(t->pending + t->n_pending, later, (size_t)n_later * sizeof *later);
     for (int i = 0; i < n_later; i++) {
         wb_tensor *v = later[i]->variable;

@@ -1,6 +1,6 @@
-/* Detects programs that use freed objects.  The first word of an object is its class; a freed
+/* Detects programs that use freed objects.  The first word of an object is its class.  A freed
  * object has wb__freed_class until its memory is used again.  With WEBER_DEBUG=check the memory is
- * filled with a pattern, keeps a description of the object, and waits in a queue before it is used
+ * filled with a pattern and a description of the object, and waits in a queue before it is used
  * again. */
 #include "engine/object.h"
 
@@ -17,8 +17,7 @@ typedef struct freed {
     wb__object object;
     struct freed *next;
     size_t bytes;
-    int64_t scope;                      /* id of the scope whose closing freed it; 0: freed
-                                           otherwise */
+    int64_t scope;                      /* id of the scope whose closing freed the object, or 0 */
     char was[];
 } freed;
 

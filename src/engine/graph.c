@@ -45,8 +45,8 @@ static inline bool append(wb__order *o, wb_tensor *x, bool leaf)
     return true;
 }
 
-/* Depth first.  Tensors on the stack are marked; until a tensor is appended its `index` counts the
- * inputs already walked. */
+/* Walks depth first.  Tensors on the stack are marked.  Until a tensor is appended, its `index`
+ * counts the inputs already walked. */
 static inline __attribute__((always_inline)) bool add(wb__order *o, wb_tensor *root,
                                                       bool (*is_leaf)(const wb_tensor *x))
 {

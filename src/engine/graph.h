@@ -1,18 +1,19 @@
-/* Walks over a graph: orders in which inputs come before the tensors that use them. */
+/* Walks over a graph.  A walk lists tensors so that inputs come before the tensors that read
+ * them. */
 #ifndef WB__GRAPH_H
 #define WB__GRAPH_H
 
 #include "base/pointer_map.h"
 #include "engine/tensor.h"
 
-/* The tensors that were added and all tensors reachable from them, inputs before the tensors that
- * read them.  The walk does not enter the inputs of a leaf. */
+/* The order of a walk: the tensors that were added and all tensors reachable from them.  Inputs
+ * come before the tensors that read them.  The walk does not enter the inputs of a leaf. */
 typedef struct {
     wb_tensor **node;
     int n, capacity;
     uint32_t mark;
-    /* The index of each leaf.  Leaves, such as parameters, may be in walks of several threads at
-     * once, so their `mark` and `index` are not written. */
+    /* Index of each leaf in `node`.  Leaves, such as parameters, may be in walks of several threads
+     * at once, so their `mark` and `index` are not written. */
     wb__pointer_map leaves;
     wb_tensor **stack;
     int stack_capacity;
@@ -22,7 +23,7 @@ void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory *
 void wb__order_free(wb__order *o);
 /* Adds the tensors reachable from x that are not in the order yet.  False: out of memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
-/* wb__order_add with wb__is_leaf, inlined: used by each evaluation. */
+/* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,
                                   bool (*is_leaf)(const wb_tensor *x)) /* -1: absent */

@@ -2,9 +2,9 @@
  * plan: the slice has a buffer of its own, and each run binds that buffer to the slice's position
  * in the tensor.  So slices that differ only in their starts share a plan.
  *
- * The slice may be a chain of views down to a known tensor, the base.  The plan keeps the chain,
- * with other starts: those for which the lowest element that is read is at the beginning of the
- * buffer.  Shapes and steps determine these starts. */
+ * The slice may be a chain of views down to a known tensor, the base.  The plan has the same chain,
+ * but with other starts, which depend only on shapes and steps.  With these starts, the lowest
+ * element that is read is at the beginning of the buffer. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -20,9 +20,9 @@ static void row_major(const wb_tensor *x, wb__view *out)
     }
 }
 
-/* The start, in the plan's chain, of a slice that takes d of the n elements of an axis, `step`
- * apart; `stride` is the axis's stride.  The lowest address is that of element 0 of the slice, or
- * of its last element if its addresses descend. */
+/* Returns the start, in the plan's chain, of a slice along one axis.  The slice takes d of the n
+ * elements of the axis, `step` apart; `stride` is the stride of the axis.  With this start, the
+ * lowest address that the slice reads is the lowest address of the axis. */
 static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
 {
     const int64_t span = (d - 1) * step;
@@ -30,9 +30,10 @@ static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
     return step > 0 ? n - 1 - span : n - 1;
 }
 
-/* Sets attr to the slice's attributes in the plan's chain and adds the difference of the starts, in
- * elements, to w->at.  The difference is a sum of multiples of the strides along which the starts
- * may differ; `moves` is the bitwise or of these strides, so its lowest set bit is a divisor. */
+/* Sets attr to the slice's attributes in the plan's chain, with the starts of kept_start.  Adds to
+ * w->at the distance, in elements, from these starts to the slice's own starts.  The distance is a
+ * sum of multiples of strides.  `moves` is the bitwise or of these strides, so its lowest set bit
+ * divides the distance. */
 static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
                         int64_t *moves)
 {

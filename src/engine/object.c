@@ -37,7 +37,7 @@ static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 wb__thread *wb__thread_start(void)
 {
     static wb__thread
-        spare; /* shared by threads for which even this allocation failed */
+        spare; /* state of all threads for which calloc failed */
     pthread_once(&thread_once, make_key);
     wb__thread *t = calloc(1, sizeof *t);
     if (!t) return &spare;
@@ -76,7 +76,8 @@ void wb__object_end(void *object, size_t bytes)
     wb__pool_put(object, bytes);
 }
 
-/* A thread that holds all references is the only user, so the count needs no atomic change. */
+/* If these are all the references, no other thread can use the object, so the count needs no atomic
+ * change. */
 static inline uint64_t drop(wb__object *o, uint64_t counts)
 {
     uint64_t left = 0;

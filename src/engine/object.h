@@ -12,15 +12,15 @@ typedef struct {
     const char *name;                   /* for messages, such as "tensor" */
     void (*destroy)(void *object);
     char *(*format)(void *object);      /* for wb_show; text of wb__alloc, or NULL */
-    /* For wb_to and wb_device_of; NULL: objects of this class have no device.  `to` returns the
-     * same object if nothing changes; dtype as in wb_to_options. */
+    /* For wb_to and wb_device_of.  NULL: objects of this class have no device.  `to` returns the
+     * object itself if nothing changes; `dtype` is the option .dtype of wb_to. */
     void *(*to)(void *object, const wb_device *d, wb_dtype dtype);
     const wb_device *(*device_of)(void *object);
-    /* Describes the object in a few words for messages, such as "[2,3] f32"; NULL: only the name is
-     * shown. */
+    /* Writes a description of the object for messages, such as "[2,3] f32".  NULL: messages show
+     * only the name of the class. */
     void (*brief)(const void *object, char *text, size_t bytes);
-    /* Called when the program keeps or retains the object: makes sure that an unevaluated value can
-     * still be evaluated later.  NULL: not needed. */
+    /* Called when the program keeps or retains the object.  Makes sure that an unevaluated value
+     * can still be evaluated later.  NULL: not needed. */
     void (*hold)(void *object);
 } wb__class;
 
@@ -31,8 +31,8 @@ typedef struct {
                                            tensor */
 } wb__object;
 
-/* A consumer is a live tensor that has this tensor as an input.  It also holds a reference, so both
- * counts change in one step. */
+/* A consumer of a tensor is a live tensor that has it as an input.  A consumer also holds a
+ * reference, so one addition changes both counts. */
 #define WB__CONSUMER (((uint64_t)1 << 32) + 1)
 static inline uint32_t wb__refs(const void *object)
 {
@@ -57,21 +57,22 @@ extern const wb__class wb__freed_class;
  * failed, with the error set.  The caller fills it in before anything else can fail. */
 void *wb__object_new(const wb__class *class, size_t bytes);
 
-/* The same, but the reference belongs to the caller. */
+/* As wb__object_new, but the reference belongs to the caller. */
 void *wb__object_new_owned(const wb__class *class, size_t bytes);
 
 /* Frees an object's memory; `bytes` is the size that was passed to wb__object_new.  Called at the
  * end of `destroy`. */
 void wb__object_end(void *object, size_t bytes);
 
-/* WEBER_DEBUG=check: freed memory is kept apart for a while, and indices are checked. */
+/* Whether WEBER_DEBUG=check is set.  Freed memory is then kept apart for a while, and indices are
+ * checked. */
 extern bool wb__checks;
 void wb__quarantine(void *object, size_t bytes);        /* called by wb__object_end */
 void wb__quarantine_empty(void);
 
-/* Returns a text for messages: the name of the object's class, such as "layer"; for a freed object
- * also, with WEBER_DEBUG=check, what it was and when it was freed.  The text is valid until this
- * thread's next call. */
+/* Returns a text for messages: the name of the object's class, such as "layer".  With
+ * WEBER_DEBUG=check, the text for a freed object also has a description of the object and when it
+ * was freed.  The text is valid until this thread's next call. */
 const char *wb__kind(const void *object);
 /* Whether the object is neither NULL nor freed.  Else sets the error, whose message begins with
  * `what`. */
@@ -94,7 +95,7 @@ static inline bool wb__is(const void *object, const wb__class *class)
     return object && ((const wb__object *)object)->class == class;
 }
 
-/* Reference counting.  wb__ref returns its argument; both accept NULL. */
+/* Adds a reference and returns the object.  NULL gives NULL. */
 static inline void *wb__ref(void *object)
 {
     if (object)
@@ -110,14 +111,15 @@ typedef struct wb__thread {
     int training;                       /* > 0 inside wb_withgradient */
     int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
-    bool cutting;        /* inputs that lose their consumers are not added to `unconsumed` */
-    /* The unconsumed results: unevaluated tensors that have inputs but no consumers (with WB__HELD,
-     * a tensor stays one when it gets consumers).  A ring through .next_unconsumed. */
+    bool cutting;        /* true: inputs that lose their last consumer do not become unconsumed
+                            results */
+    /* Ring, through .next_unconsumed, of the unconsumed results: unevaluated tensors that have
+     * inputs but no consumers.  Those with WB__HELD may have consumers. */
     struct wb_tensor *unconsumed;
     struct wb_tensor **pending;         /* assignments not evaluated yet, oldest first */
     int n_pending, pending_capacity;
-    struct wb_tensor *guard;            /* one element, with a reference: unless it is finite, none
-                                           of the pending assignments is made; NULL: no guard */
+    struct wb_tensor *guard;            /* tensor of one element, with a reference: if it is not
+                                           finite, no pending assignment is made; NULL: no guard */
     const char *guarded_by;             /* the guard's name, for messages */
     int made;                           /* tensors created since the last evaluation */
     int64_t scopes;                     /* number of scopes opened so far */
@@ -125,7 +127,7 @@ typedef struct wb__thread {
     int64_t program_calls;              /* calls of the program's callbacks so far */
     wb_scope *spare;                    /* closed scopes with their lists, for reuse */
     int spares;
-    /* busy > 0: inside a call that builds a graph; no automatic evaluation starts. */
+    /* > 0: inside a call that builds a graph, so no automatic evaluation starts */
     int busy;
     struct wb__recording *recording;    /* the recording of wb_compile in progress, or NULL */
     uint32_t recorded;                  /* its id, else 0 */
@@ -137,32 +139,32 @@ static inline wb__thread *wb__this_thread(void)
     return wb__likely(wb__thread_now != NULL) ? wb__thread_now : wb__thread_start();
 }
 
-/* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed. (The
- * backends' layer is above the engine, so it registers a function here.) */
+/* Called by wb_shutdown after the calling thread's scopes are closed and all plans are freed.
+ * src/device sets it to the function that stops all backends. */
 extern void (*wb__at_shutdown)(void);
 
-/* A scope.  Objects are listed in the order in which the program received them; an object freed
+/* A scope: a list of objects in the order in which the program received them.  An object freed
  * early leaves a hole (NULL). */
 enum { WB__PAST = 8 };
 struct wb_scope {
     wb_scope *outer;
     void **objects;
     int n, capacity, holes;
-    int pinned;                         /* > 0: positions in the list are in use, so holes stay */
+    int pinned;                         /* > 0: positions in the list are stored elsewhere (outer_n,
+                                           wb__frame), so holes stay */
     int outer_n;                        /* length of the outer scope's list when this scope was
                                            opened */
     int64_t number;                     /* id among the thread's scopes, from 1 */
-    int past_n[WB__PAST];               /* of a root scope: the length of its list at the latest
-                                           evaluations that overwrote a version, newest first
-                                           (automatic.c) */
+    int past_n[WB__PAST];               /* of a root scope: length of its list at the latest calls
+                                           of wb__cut_stale, newest first */
 };
 static inline bool wb__in_root(const wb__thread *t) { return !t->scope || !t->scope->outer; }
 void wb__scope_spare_free(wb__thread *t);
 
-/* A frame drops the intermediate objects of a library function: wb__frame_end drops the objects
- * added to the scope since wb__frame_begin, except the n results (which may be NULL, or older than
- * the frame).  If a callback of the program ran in between, all objects stay, since the program may
- * hold them. wb__frame_end returns its argument `result`. */
+/* A frame drops the intermediate objects of a library function. wb__frame_end drops the objects
+ * added to the scope since wb__frame_begin, except the n results.  A result may be NULL, or older
+ * than the frame.  If a callback of the program ran in between, all objects stay, since the program
+ * may hold them. wb__frame_end returns its argument `result`. */
 typedef struct {
     wb_scope *scope;
     int64_t number, program_calls;

@@ -1,4 +1,4 @@
-/* Reading values: evaluates them and copies them to the host. */
+/* Reads values: evaluates tensors and copies their elements to the host. */
 #include "engine/tensor.h"
 
 #include <math.h>
@@ -43,8 +43,8 @@ static double element(const wb_tensor *bound, int64_t index)
     return v;
 }
 
-/* Whether elements of the tensor may be read one by one.  From a GPU that is slow: the first read
- * is logged, or all fail, with the error set (wb_allow_scalar). */
+/* Whether single elements of the tensor may be read.  Single reads from a GPU are slow.  As set by
+ * wb_allow_scalar, they all fail with the error set, or the first one logs a warning. */
 static bool scalar_allowed(const wb_tensor *bound)
 {
     if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;

@@ -1,5 +1,5 @@
-/* Fills requests.  This runs at every step for every tensor of the graph, so it does not allocate
- * once the arrays have grown. */
+/* Fills requests.  This runs at every step for every tensor of the graph.  The arrays are kept, so
+ * it allocates only while they grow. */
 #include "base/parallel.h"
 #include "engine/request.h"
 
@@ -42,8 +42,8 @@ static bool add_leaf(wb__request *r, int at, wb__plan_leaf leaf)
     return true;
 }
 
-/* Encodes the starts and steps of a slice.  If the slice is read in place, it becomes a leaf, its
- * starts are left out, and a bit of the tensor's first word records that.  False: out of
+/* Encodes the starts and steps of a slice.  If the slice is read in place it becomes a leaf, and
+ * its starts are left out.  A bit of the first word of the tensor records this.  False: out of
  * memory. */
 static bool encode_slice(wb__request *r, wb_tensor *x, int at, uint64_t **w)
 {
@@ -101,7 +101,8 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
     return true;
 }
 
-/* Makes x, a tensor of the order, a result, unless it is one already.  False: out of memory. */
+/* Adds x, a tensor of the order, to the results, unless it is one already.  False: out of
+ * memory. */
 static bool add_result(wb__request *r, wb_tensor *x)
 {
     if (x->op == WB__OP_assign) return true;        /* its value is written to the variable */
@@ -118,8 +119,8 @@ static bool add_result(wb__request *r, wb_tensor *x)
     return true;
 }
 
-/* Finds the buffer of each write's variable: the variable's leaf, or a new buffer behind the
- * leaves; -1 if a later write replaces this one.  False: out of memory. */
+/* Sets targets[i] to the index of the buffer that write i writes: the leaf of its variable, or a
+ * new buffer after the leaves.  -1: a later write replaces write i.  False: out of memory. */
 static bool find_targets(wb__request *r)
 {
     if (!wb__reserve(&r->targets, &r->targets_capacity, r->n_writes + 1, sizeof *r->targets))

@@ -5,9 +5,10 @@
 
 #include "engine/plan.h"
 
-/* Fills r: walks the graph from those of the n tensors that are not evaluated and belong to the
- * device (an assign among them is a write, not a result), then, if `with_pending`, from the
- * thread's pending writes on the device.  Returns 0 or an error code. */
+/* Fills r with the work of one device.  Walks the graph from those of the n tensors that belong to
+ * the device and are not evaluated.  If `with_pending`, also walks from this thread's pending
+ * writes on the device.  An assign among the n tensors is a write, not a result.  Returns 0 or an
+ * error code. */
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending);
 void wb__request_free(wb__request *r);
@@ -29,10 +30,10 @@ wb__plan *wb__plan_find(const wb__request *r);
 void wb__plan_done(wb__plan *p);
 void wb__cache_clear(void);
 
-/* Called before a plan runs.  Returns an error code if this is its first run and its GPU reports
- * too little free memory or cannot report it; else 0. wb__plan_report_memory appends the bytes that
- * the plan needs to the message of a GPU's out-of-memory error. */
+/* Called before a plan runs.  On its first run on a GPU, returns an error code if the GPU reports
+ * too little free memory for the plan, or if asking the GPU fails.  Else returns 0. */
 int wb__plan_check_memory(const wb__plan *p);
+/* Appends the bytes that the plan needs to the error of a GPU that is out of memory. */
 void wb__plan_report_memory(const wb__plan *p);
 
 /* Allocates memory of a device.  If the device is out of memory, arenas that no plan uses are freed
@@ -40,13 +41,14 @@ void wb__plan_report_memory(const wb__plan *p);
 void *wb__device_allocate(const wb_device *d, size_t bytes);
 
 /* A number in memory that must be finite before variables are written.  A NULL device means no
- * guard. wb__guard_check returns 0, WB_ERROR_NUMBER if it is not finite, or another error code. */
+ * guard. */
 typedef struct {
     const wb_device *device;
     const void *memory;
     size_t at;
     wb_dtype dtype;
 } wb__guard;
+/* Returns 0, WB_ERROR_NUMBER if the number is not finite, or another error code. */
 int wb__guard_check(const wb__guard *g);
 
 /* Runs a plan.  Buffer i begins at byte offsets[i] of buffers[i].

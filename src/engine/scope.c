@@ -1,4 +1,4 @@
-/* Scopes: the objects that a program received, and when their references are dropped.  The
+/* Scopes: lists of the objects that a program received, whose references are dropped together. The
  * evaluation at the end of a scope is in evaluate.c. */
 #include "engine/tensor.h"
 
@@ -6,11 +6,10 @@
 #include <string.h>
 
 enum {
-    MOST_SPARES = 8,        /* closed scopes that a thread keeps for reuse, */
-    MOST_SPARE_CAPACITY = 4096, /* and the largest capacity of a kept scope's list */
+    MOST_SPARES = 8,        /* number of closed scopes that a thread keeps for reuse */
+    MOST_SPARE_CAPACITY = 4096, /* largest list capacity of a scope that is kept */
     FEW_HOLES = 32,         /* a list with fewer holes is not compacted */
-    MOST_ROUNDS = 64        /* limit of rounds in which a closing scope drops objects that release
-                               callbacks created */
+    MOST_ROUNDS = 64        /* most rounds of close_lists */
 };
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -114,8 +113,8 @@ bool wb__scope_has(const void *object)
     return false;
 }
 
-/* Removes holes at the end.  Compacts the list if at least half of it is holes and no position is
- * in use. */
+/* Removes the holes at the end of the list, and all holes if the list is at least half holes. Does
+ * nothing while the list is pinned. */
 static void compact(wb_scope *s)
 {
     if (s->pinned) return;
@@ -154,7 +153,7 @@ void *wb_object_keep(void *object)
     wb_scope *s = wb__this_thread()->scope;
     if (!s || !s->outer) return object; /* the root scope is the last to be closed */
     void **entry = find(s, object);
-    if (!entry) { /* of another scope: the outer scope gets a reference of its own */
+    if (!entry) { /* not in this scope's list: the outer scope gets a new reference */
         if (find(s->outer, object)) return object;
         if (add_object(s->outer, object)) return wb__ref(object);
         return NULL;
@@ -199,8 +198,8 @@ static bool still_inside(const wb__thread *t, const wb__frame *f)
     return s == t->scope && t->program_calls == f->program_calls;
 }
 
-/* Whether the object is an unevaluated tensor, which can be marked: this makes the search among
- * many results fast.  Marks of leaves are not written (graph.h), and other objects have none. */
+/* Whether the object is a tensor whose `mark` may be written.  Leaves may be shared by threads, so
+ * their marks are not written (graph.h). */
 static bool markable(const void *object)
 {
     return wb__is(object, &wb__tensor_class) && !wb__is_leaf(object) && !wb_is_none(object);
@@ -214,8 +213,8 @@ static bool among(int n, void *const *list, uint32_t mark, const void *object)
     return false;
 }
 
-/* Moves the results among the objects from index `first` on to the end of the list, and returns the
- * index of the first of them. */
+/* Moves the results that are in the list from index `first` on to the end of the list.  Returns the
+ * index of the first of these results. */
 static int gather(wb_scope *s, int first, int n, void *const *results)
 {
     const uint32_t mark = n > 8 ? wb__next_mark() : 0;
@@ -261,7 +260,7 @@ void *wb__frame_end(wb__frame f, void *result)
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-/* Tensors that outlive the scope and must be evaluated, or detached from their inputs.  The list
+/* The tensors that outlive the scope and must be evaluated or detached from their inputs.  The list
  * holds a reference to each. */
 typedef struct {
     wb_tensor **x;
@@ -293,8 +292,8 @@ static bool outlives(const wb_tensor *x)
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
-/* A tensor that was returned twice is in the list twice.  If it is unevaluated, drops the second
- * reference. */
+/* Leaves each unevaluated tensor in the list once, and drops the references of its other entries.
+ * `outlives` counts one reference of this scope. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -309,8 +308,8 @@ static void drop_repeats(int n, void **objects)
     }
 }
 
-/* Drops the references to objects that are not tensors.  Trees must be dropped before the tensors
- * that they hold, which may be newer. */
+/* Drops the references to objects that are not tensors.  The references to tensors are dropped
+ * later, so that `outlives` does not count references that trees hold. */
 static void drop_holders(int n, void **objects)
 {
     for (int i = n - 1; i >= 0; i--) {
@@ -334,7 +333,7 @@ static void drop_references(int n, void **objects, survivors *list)
     }
 }
 
-/* Adds tensors of the outer scope that were kept from this scope since it was opened. */
+/* Adds unfinished tensors that the outer scope received while this scope was open. */
 static void add_kept(const wb_scope *s, survivors *list)
 {
     const wb_scope *outer = s->outer;
@@ -352,7 +351,7 @@ static int finish(survivors *list)
     else if (t->recording) status = wb__recording_close(t->recording, list->n, list->x);
     else status = wb__evaluate_survivors(list->n, list->x);
     for (int i = list->n - 1; i >= 0; i--) {
-        if (list->x[i]->storage) { /* detached: a graph does not extend beyond its scope */
+        if (list->x[i]->storage) { /* an evaluated tensor loses its inputs */
             if (list->x[i]->n_in) list->x[i]->flags |= WB__CUT;
             wb__tensor_detach(list->x[i]);
         }
@@ -362,8 +361,8 @@ static int finish(survivors *list)
     return status;
 }
 
-/* Release callbacks of wb_borrow may create objects while the list is dropped.  These are dropped
- * in further rounds. */
+/* Release callbacks of wb_borrow may create objects while the list is dropped.  Further rounds drop
+ * these objects. */
 static int close_lists(wb_scope *s)
 {
     int status = 0;

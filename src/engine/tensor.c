@@ -1,4 +1,4 @@
-/* Creates tensors and describes them.  Reading values is in read.c, operations are in ops/. */
+/* Creates tensors and describes them.  read.c reads their values; ops/ has the operations. */
 #include "engine/request.h"
 
 #include <pthread.h>
@@ -163,9 +163,9 @@ bool wb__one_device(const char *what, const wb_tensor *x, const wb_tensor *y)
     return false;
 }
 
-/* Sets *device to that of a new node: the device that its operands have, or NULL if none has one.
- * Without operands: NULL for literals and iota, else the thread's default device.  False, with the
- * error set: two operands are on different devices. */
+/* Sets *device to the device of a new node.  This is the device of its operands, or NULL if no
+ * operand has one.  Without operands it is the thread's default device, or NULL for literals and
+ * iota.  False, with the error set: two operands are on different devices. */
 static bool find_device(wb__op op, int n_in, wb_tensor *const *in, const wb_device **device)
 {
     const wb_tensor *first = NULL;
@@ -186,7 +186,7 @@ static void drop_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
-        /* an unevaluated tensor belongs to this thread, which may therefore add it to its ring */
+        /* only unevaluated inputs go to the ring; they belong to this thread */
         const bool waits = !in->storage && !(in->flags & WB__GONE);
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
@@ -296,8 +296,8 @@ wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d)
     return made;
 }
 
-/* Binds a result without a device to the device that it was computed on; a single number stays
- * unbound. */
+/* Binds x, if it is evaluated and has no device, to the device of its storage.  A 0-d literal stays
+ * without a device. */
 static void bind_device(wb_tensor *x)
 {
     if (!x->device && x->storage && (x->op != WB__OP_literal || x->ndim))
@@ -363,7 +363,8 @@ wb_tensor *wb_scalar_int(int64_t value)
                          "of it with wb_from", (long long)value);
 }
 
-/* Whether the host's data can become a tensor of n dimensions.  Else the error is set. */
+/* Whether the host's data can become a tensor of these dimensions.  If so, sets *size to its number
+ * of elements.  Else sets the error. */
 static bool host_data(const char *what, const void *data, wb_dtype dtype, int ndim,
                       const int64_t *dims, int64_t *size)
 {

@@ -3,22 +3,20 @@
  * A tensor is in one of these states:
  *   - evaluated: `storage` is set; the values are row-major and contiguous from byte `offset` on;
  *   - unevaluated: `op` and `in` describe how it is computed;
- *   - a variable (op variable): the tensors of layers.  It has no value of its own: `current` is
- *     its current version (an evaluated constant on the variable's storage, or an unevaluated
- *     assign), and an operation on the variable gets that version as its operand (wb__bind);
+ *   - a variable (op variable), such as a parameter of a layer.  `current` is its current version:
+ *     an evaluated constant on the variable's storage, or an unevaluated assign.  An operation on
+ *     the variable gets this version as its operand (wb__bind);
  *   - gone (flag WB__GONE): its value cannot be read any more.  It is a version that was
  *     overwritten, an assign that was replaced or cancelled, or a tensor that lost its inputs
  *     before it was evaluated (WB__CUT).
  *
- * Operands of one tensor are on the same device as the tensor (except the operand of wb_to, whose
- * result is evaluated at once).  Literals and counts (iota) have no device, and neither have
- * tensors computed from these alone: they are computed on the device of the operation that uses
- * them.  If the program evaluates such a result itself, it is bound to the thread's device, unless
- * other tensors, which may be on another device, already use it.  A single number is never bound:
- * its readers generate it (wb__known).
+ * The operands of a tensor are on the device of the tensor.  Only wb_to has its operand on another
+ * device.  Literals, counts (iota) and tensors computed from these alone have no device.  They are
+ * computed on the device of the operation that uses them.  Evaluating such a tensor binds it to the
+ * device that computed it, unless it has consumers or is a 0-d literal.
  *
- * Inputs stay attached after evaluation, so that gradients can still be computed.  Closing a scope
- * detaches the inputs of tensors that outlive it. */
+ * Tensors keep their inputs after evaluation, so that gradients can still be computed.  Closing a
+ * scope detaches the tensors that outlive it from their inputs. */
 #ifndef WB__TENSOR_H
 #define WB__TENSOR_H
 
@@ -28,8 +26,8 @@
 /* Memory on a device, with a reference count. */
 typedef struct {
     _Atomic uint32_t refs;
-    _Atomic uint32_t lent;              /* how many tensors of other libraries use the memory;
-                                           while this is not 0, it is not written */
+    _Atomic uint32_t lent;              /* number of tensors of other libraries that use the memory;
+                                           while it is not 0, the memory is not written */
     bool borrowed;                      /* of wb_borrow: the memory belongs to the program */
     const wb_device *device;
     void *data;                         /* a handle of the device; a pointer if host_visible */
@@ -53,35 +51,33 @@ void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
 /* Returns x bound and evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
-/* Evaluates x and calls f(part, elements, ctx) for its values in order: once for all if the host
- * can read the device's memory, else in parts of at most 1 MiB.  Stops at a nonzero return and
- * returns it; returns an error code on failure, else 0.  Unlike wb_data, it keeps no copy on the
+/* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
+ * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
+ * returns this number.  Else returns 0 or an error code.  Keeps no copy of the values on the
  * host. */
 int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *ctx), void *ctx);
 
 /* wb_tensor.flags */
 enum {
     WB__GONE = 1,           /* its value cannot be read any more (see above) */
-    WB__WEAK = 2,           /* a literal whose dtype follows the other operand */
+    WB__WEAK = 2,           /* a literal that takes the dtype of the other operand of an
+                               operation */
     WB__IS_UNCONSUMED = 4,
     WB__PENDING = 8,        /* an assign that is not evaluated yet */
     WB__FROZEN = 16,        /* a variable that is not trained, such as running statistics */
-    /* WB__FIXED: a literal that is part of a plan's structure, such as 1/n or a constant of a
+    /* WB__FIXED: a literal whose value is part of the plan, such as 1/n or a constant of a
      * formula. */
     WB__FIXED = 32,
-    WB__RENEWED = 64,       /* a literal that each replay of a recording sets; never fixed */
-    WB__CANCELLED = 128,    /* an assign that was cancelled because an evaluation failed */
+    WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
+    WB__CANCELLED = 128,    /* an assign that was cancelled before it was evaluated */
     /* WB__KEPT: a version that was given memory of its own before its variable was written; it
      * holds a reference to the variable. */
     WB__KEPT = 256,
-    WB__MIXED = 2048,       /* a variable that holds rounded values of a wider variable, which is
-                               trained */
-    WB__HELD = 1024,        /* kept or retained before it was evaluated: it stays an unconsumed
-                               result */
-    WB__CUT = 512           /* its inputs were dropped: its scope was closed, its graph grew too
-                               long (automatic.c), or it was computed from a version that is gone
-                               (then `name` is that variable's).  With WB__GONE: it was never
-                               evaluated, so it has no value. */
+    WB__MIXED = 2048,       /* a parameter in f16 or bf16 whose f32 copy the optimiser updates */
+    WB__HELD = 1024,        /* the program kept or retained it before its evaluation: it stays an
+                               unconsumed result, even with consumers */
+    WB__CUT = 512           /* its inputs were dropped.  With WB__GONE: they were dropped before it
+                               was evaluated, so it has no value. */
 };
 
 struct wb_tensor {
@@ -90,7 +86,8 @@ struct wb_tensor {
     uint8_t dtype, ndim;
     uint16_t flags, n_attr;
     uint32_t n_in;
-    uint32_t mark, index;           /* written by a walk, in the thread that owns the graph */
+    uint32_t mark, index;           /* of the latest walk that marked this tensor: the number of the
+                                       walk, and the index of this tensor in it (graph.h) */
     int64_t size;                   /* elements */
     wb_tensor **in;
     int64_t *attr;
@@ -99,17 +96,16 @@ struct wb_tensor {
     wb__storage *storage;
     union {
         int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
-        /* of a literal with WB__RENEWED: see wb__renewed */
+        /* of a literal with WB__RENEWED: the arguments of wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
-    wb_tensor *variable;            /* of a version: its variable (a reference only with WB__KEPT,
-                                       else an address; once the version is gone, the variable may
-                                       be freed) */
+    wb_tensor *variable;            /* of a version: its variable.  Holds a reference only with
+                                       WB__KEPT.  With WB__GONE the variable may be freed. */
     wb_tensor *current;             /* of a variable: its current version, with a reference */
-    wb_tensor *live;                /* of a variable: the version in its memory, with a reference;
-                                       of a pending assign: the variable's pending assign before it,
-                                       or NULL */
-    const char *name;               /* of a variable, for messages; or of a layer (op automatic) */
+    wb_tensor *live;                /* of a variable: the version in its memory, with a reference.
+                                       Of a pending assign: the previous pending assign to the
+                                       variable, or NULL. */
+    const char *name;               /* name of a variable or layer, for messages; may be NULL */
     wb_tensor *prev_unconsumed;
     union {
         wb_tensor *next_unconsumed;
@@ -144,7 +140,7 @@ static inline wb_tensor *wb__variable_of(const wb_tensor *x)
     return x->flags & WB__KEPT ? NULL : x->variable;
 }
 
-/* The flags of x that a variable which replaces x gets. */
+/* Returns the flags of x that a variable made from x gets too.  Returns 0 if x is no variable. */
 static inline uint16_t wb__kept_flags(const wb_tensor *x)
 {
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
@@ -175,15 +171,15 @@ static inline int wb__own_memory(wb_tensor *variable)
 const wb_device *wb__device_of(const wb_tensor *x);
 /* Sets the device of this thread's new tensors and returns the previous one (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
-/* Byte `at` of a known tensor or variable, in the form that backends take: a memory handle and a
- * byte offset in it. */
+/* Finds byte `at` of x, a known tensor or a variable.  Returns a memory handle of the backend and
+ * sets *offset to the byte offset from it. */
 void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset);
 
-/* Returns the result of an operation that changes nothing: x itself, or, for a variable, a new
- * tensor with the value of its current version. */
+/* Returns the result of an operation that leaves the value of x as it is.  This is x itself, or, if
+ * x is a variable, a new tensor with the value of its current version. */
 wb_tensor *wb__unchanged(wb_tensor *x);
 
-/* A value for `mark` that no tensor has yet; never 0. */
+/* Returns a new number for `mark`; never 0. */
 uint32_t wb__next_mark(void);
 
 /* An evaluated tensor on new, uninitialised memory. */
@@ -197,33 +193,33 @@ wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int n
                          const int64_t *dims, void (*release)(void *memory, void *context),
                          void *context);
 
-/* move.c.  wb__as_constant: a constant on the memory of x (evaluated), without the history of x.
- * wb__copied: a constant with a copy of x's value on a device.  wb__variable_on: a variable with
- * such a copy; if x is a variable, with x's flags.  wb__tensor_to: wb_to, which returns x itself if
- * nothing changes; gradients pass through it. */
+/* Returns a constant without inputs that shares the memory of x, which is evaluated. */
 wb_tensor *wb__as_constant(const wb_tensor *x);
+/* Returns a constant on d with a copy of the value of x. */
 wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
+/* Returns a variable on d with a copy of the value of x, and with wb__kept_flags(x). */
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
-/* A variable on the default device with uninitialised memory.  Readers of files overwrite all of
- * it. */
+/* Returns a variable on the default device.  Its memory is uninitialised. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
+/* wb_to with the option .dtype.  Returns x itself if nothing changes.  Gradients pass through. */
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* The dtype that a value of dtype `from` gets when wb_to moves it to d with the last parameter as
- * its option .dtype.  WB_DTYPE_DEFAULT, with the error set, if the device does not have that
+/* Returns the dtype that a value of dtype `from` gets when wb_to moves it to d with the last
+ * parameter as .dtype.  WB_DTYPE_DEFAULT, with the error set: the device does not have this
  * dtype. */
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* Literals without dimensions. wb__literal: fixed, part of a plan's structure. wb__argument: a
- * run-time argument of the plan. wb__number_of: fixed; takes the dtype of the other operand. */
+/* 0-d literals.  The value of a wb__literal is part of the plan.  The value of a wb__argument is an
+ * argument of each run of the plan, unless it is 0, 1 or -1. wb__number_of is a wb__literal that
+ * takes the dtype of the other operand of an operation. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
 /* Whether the dtype holds v exactly. */
 bool wb__holds(wb_dtype dtype, double v);
-/* Each replay of a recording sets this literal: to the i-th number of its hook, or, if hook is -1,
- * to the i-th input. */
+/* Makes each replay of a recording set this literal.  Its value is then number i of the hook with
+ * index `hook` (wb__on_replay), or, if `hook` is -1, the value of input i. */
 static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 {
     literal->flags |= WB__RENEWED;
@@ -231,19 +227,22 @@ static inline void wb__renewed(wb_tensor *literal, int hook, int i)
     literal->renewed.number = i;
 }
 
-void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; binds an evaluated x without a device
-                                           to the device of its storage */
+void wb__tensor_detach(wb_tensor *x);   /* drops x's inputs; if x is evaluated without a device,
+                                           binds x to the device of its storage */
 /* Adds x to this thread's ring of unconsumed results; no effect if x is in it or has no inputs. x
  * may have consumers. */
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x);
 void wb__unconsumed_remove(wb_tensor *x);
-/* Gives x its values: takes over the reference to s.  From then on x counts as evaluated. */
+/* Makes x evaluated: its values begin at byte `offset` of s.  Takes over the caller's reference to
+ * s. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
-/* Checks.  Messages begin with `what`, the name of the operation. */
-/* Whether a tensor can have these dimensions; if so, sets *size to its number of elements.  Else
- * sets the error: too many dimensions, a negative size, or 2^32 elements or more.  Sizes of 0 count
- * as 1 in this, so no product of sizes overflows. */
+/* The functions below check arguments.  Their messages begin with `what`, the name of the
+ * operation. */
+
+/* Whether a tensor can have these dimensions.  If so, sets *size to its number of elements.  Else
+ * sets the error: too many dimensions, a negative size, or sizes (each 0 counted as 1) whose
+ * product is 2^32 or more. */
 bool wb__check_dims(const char *what, int ndim, const int64_t *dims, int64_t *size);
 bool wb__broadcast(const char *what, const wb_tensor *x, const wb_tensor *y, int *ndim,
                    int64_t *dims);
@@ -253,8 +252,9 @@ bool wb__same_dims(const wb_tensor *x, const wb_tensor *y);
 /* Returns the axis as 0 .. ndim - 1 (a negative axis counts from the end), or -1 with the error set
  * if x has no such axis or is no operand. */
 int wb__axis(const char *what, const wb_tensor *x, int64_t axis);
-/* Whether x can be an operand: a tensor, not NULL, WB_NONE or freed; wb__floating: with a floating
- * dtype too.  Else sets the error (NULL after another error keeps that error). */
+/* Whether x can be an operand.  Else sets the error: x is NULL, WB_NONE, freed or no tensor.  If x
+ * is NULL because an earlier call failed, that call's error stays. wb__floating also requires a
+ * floating dtype. */
 bool wb__operand(const char *what, const wb_tensor *x);
 bool wb__floating(const char *what, const wb_tensor *x);
 static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
@@ -265,29 +265,30 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
 }
 
 /* Called only with WEBER_DEBUG=check.  Evaluates the index.  Returns false, with the error set, if
- * an element is not in 0 to bound - 1 or the evaluation failed.  An index that a recorded function
- * computes is not checked. */
+ * an element is not in 0 to bound - 1 or the evaluation failed.  While wb_compile records, an
+ * unevaluated index is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
 
-/* wb__computed_in: the dtype in which sums are computed: f32 for f16 and bf16, else the dtype
- * itself. wb__as: x cast to a dtype; x itself if it has that dtype. wb__wide: x in the dtype in
- * which sums of it are computed. */
+/* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
+ * dtype. */
 static inline wb_dtype wb__computed_in(wb_dtype dtype)
 {
     return dtype == WB_F16 || dtype == WB_BF16 ? WB_F32 : dtype;
 }
+/* Returns x cast to dtype, or x itself if it has that dtype. */
 wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype);
+/* Returns x cast to the dtype in which sums over it are computed. */
 wb_tensor *wb__wide(wb_tensor *x);
 
 /* Operations without options, for the engine and for layers. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
-/* Returns g summed over the axes that were broadcast from the shape `dims`, in that shape. */
+/* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* The attention score of a masked pair: finite, but so far below any score that exp gives exactly
- * 0.  A row in which all pairs are masked then has no NaN. */
+/* The attention score of a masked pair of query and key.  It is finite, but so far below any other
+ * score that exp gives exactly 0.  A row in which all pairs are masked then has no NaN. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
@@ -295,24 +296,27 @@ wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const 
                          const int64_t *starts);
 /* A tensor of zeros with the shape, dtype and device of x. */
 wb_tensor *wb__zeros_like(wb_tensor *x);
-/* Returns x if x has a device or d is NULL; else a new tensor on d with the value of x, which is
- * unchanged.  NULL: x is NULL, or the call failed. */
+/* Returns x if x has a device or d is NULL.  Else returns a new tensor on d with the value of x.
+ * NULL: x is NULL, or the call failed. */
 wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
-/* Changes the dtype of a variable without pending writes.  `version` is its new value: a constant
- * of its shape on its device, whose memory nothing else uses (wb__as_constant).  Tensors computed
- * from the old version keep it.  Functions recorded by wb_compile are recorded again (wb__retyped
- * counts the changes). */
+/* Changes the dtype of a variable that has no pending write.  `version` is its new value: a
+ * constant of its shape on its device, whose memory nothing else uses.  Tensors computed from the
+ * old version keep the old version.  Counts the change in wb__retyped, so that wb_compile records
+ * its functions again. */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
-/* A tensor of uniform random numbers on the device of x.  Reserves the generator's counters
- * in the call, not at the evaluation. */
+/* Returns a tensor of uniform random numbers on the device of x.  The call itself, not the
+ * evaluation, reserves counters of the generator. */
 wb_tensor *wb__uniform_beside(const wb_tensor *x, wb_dtype dtype, int ndim, const int64_t *dims);
-/* Returns x as a new tensor that `layer` computed in automatic mode outside wb_withgradient, that
- * is, as in test mode: a gradient through the result fails.  NULL gives NULL. */
+/* Returns a new tensor with the value of x.  A gradient through it fails.  Called for a layer that
+ * acts in test mode only because it is called outside wb_withgradient.  `layer` is the name of the
+ * layer in the message.  NULL gives NULL. */
 wb_tensor *wb__mark_automatic(wb_tensor *x, const char *layer);
-/* Operations of optimiser rules, without gradients: x a + y b, or x a + y^2 b if `squared`; and m
- * eta / (sqrt(v) + eps). x, y, m and v have one shape and one dtype; the others are 0-d. */
+/* Returns x a + y b, or x a + y^2 b if `squared`, without a gradient.  x and y have one shape and
+ * dtype; a and b are 0-d. */
 wb_tensor *wb__average(wb_tensor *x, wb_tensor *a, wb_tensor *y, wb_tensor *b, bool squared);
+/* Returns m eta / (sqrt(v) + eps), without a gradient.  m and v have one shape and dtype; eta and
+ * eps are 0-d. */
 wb_tensor *wb__adam_step(wb_tensor *m, wb_tensor *v, wb_tensor *eta, wb_tensor *eps);
 /* Returns the derivative of gelu at x. */
 wb_tensor *wb_gelu_slope(wb_tensor *x);
@@ -322,13 +326,13 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
 void wb__gradient_end(void);            /* frees this thread's working memory */
 
-/* Evaluates n tensors and the pending writes.  `guard`, if not NULL, is a tensor of one element:
- * unless it is finite nothing is written, and the call returns WB_ERROR_NUMBER with the value in
- * the message. */
+/* Evaluates n tensors and the pending writes.  `guard` is a tensor of one element, or NULL.  If it
+ * is not finite, nothing is written, and the call returns WB_ERROR_NUMBER with the value in the
+ * message. */
 int wb__evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard);
 /* Guards the pending writes, and those added until the next evaluation, with a tensor of one
- * element.  An evaluation that is given no guard uses this one.  If there is a guard already, both
- * must be finite.  `what`, a string constant, names the guard in messages.  Returns 0 or an error
+ * element.  An evaluation that is given no guard uses this one.  With an earlier guard, both must
+ * be finite.  `what`, a string constant, names the guard in messages.  Returns 0 or an error
  * code. */
 int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
@@ -337,27 +341,27 @@ int wb__evaluate_pending(void);
 /* For a scope that is being closed: evaluates these tensors and the pending writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 
-/* automatic.c: evaluations outside of any scope.
- * wb__end_step: called before n values are written to variables, some of which have a pending
- * write.  The new write begins a step, so the writes of the previous step are evaluated.  Operands
- * of the values that the program holds stay readable.  Returns 0 or an error code. */
+/* Called outside all scopes before the program writes n values to variables, at least one of which
+ * has a pending write.  Evaluates the pending writes of the previous step.  Tensors that the
+ * program holds and that the values depend on stay readable.  Returns 0 or an error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
-/* Called after versions were overwritten: detaches recent tensors that the program holds and that
- * can no longer be evaluated or differentiated. */
+/* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
+ * program holds and that can no longer be evaluated or differentiated. */
 void wb__cut_stale(wb__thread *t);
-/* Called when a thread created more than WB__MOST_UNEVALUATED tensors without an evaluation:
- * outside of all scopes, wb__evaluate_overgrown evaluates all unconsumed results, and logs a
- * warning the first time in a process.  wb__evaluate_keeping evaluates n tensors and the pending
- * writes, and keeps all versions readable that tensors were computed from. */
+/* Number of tensors that a thread may create without an evaluation. */
 enum { WB__MOST_UNEVALUATED = 100000 };
+/* Evaluates n tensors and the pending writes.  Versions that the writes replace stay readable. */
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
+/* Called when a thread exceeds WB__MOST_UNEVALUATED.  Outside all scopes, evaluates all unconsumed
+ * results, and logs a warning the first time in a process. */
 int wb__evaluate_overgrown(wb__thread *t);
 
 /* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
  * or an error code. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
-/* Called before a variable is written: gives its current version memory of its own, so that it
- * stays readable, unless nothing else refers to the version.  Returns 0 or an error code. */
+/* Called before a variable is written.  Keeps the version in its memory readable by giving the
+ * variable new memory.  Does nothing if only the variable refers to that version.  Returns 0 or an
+ * error code. */
 int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* frees this thread's working memory */
 void wb__engine_shutdown(void);         /* also frees the plans */
@@ -365,17 +369,16 @@ void wb__engine_shutdown(void);         /* also frees the plans */
 /* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
  * version; NULL: failed. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);
-/* wb__forget_pending cancels this thread's pending writes from index `first` on; wb__pending_count
- * returns how many there are. */
+/* Returns the number of this thread's pending writes. */
 int wb__pending_count(void);
+/* Cancels this thread's pending writes from index `first` on. */
 void wb__forget_pending(int first);
 /* Called after a replay wrote the variable's memory.  If anything besides the variable refers to
  * the variable's version, marks that version WB__GONE and gives the variable a new one.  Returns 0
  * or an error code. */
 int wb__new_version(wb_tensor *variable);
-/* Writes host values to a variable at once (for loading files).  If a write to it is pending, all
- * pending writes are evaluated first.  `bytes` must be the variable's size.  Returns 0 or an error
- * code. */
+/* Writes host values to a variable at once.  If a write to it is pending, evaluates all pending
+ * writes first.  `bytes` must be the size of the variable.  Returns 0 or an error code. */
 int wb__overwrite(wb_tensor *variable, const void *values, size_t bytes);
 
 #endif

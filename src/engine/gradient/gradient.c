@@ -1,7 +1,7 @@
-/* The gradient walk: from a scalar back to the tensors that it was computed from.  The walk adds
- * ordinary operations to the graph.  The gradient rules of elementwise operations are in ops.def,
- * those of other operations in the operation's file (ops/, move.c); trees of gradients are built in
- * src/tree/. */
+/* The gradient walk, from a scalar back to the tensors that it was computed from.  The walk adds
+ * ordinary operations to the graph.  The gradient rules of elementwise operations are in ops.def.
+ * The rules of other operations are in the file of the operation (ops/, move.c).  src/tree/ builds
+ * trees of gradients. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
@@ -14,19 +14,19 @@ typedef struct {
     contribution_kind kind;
     int next;                               /* next contribution to the same node; -1: none */
     wb_tensor *g;
-    wb_tensor *b;                           /* b, and ta and tb (transpose g, b): of a product */
-    bool ta, tb;
-    int64_t starts[WB_MAX_DIMS];            /* of a slice */
+    wb_tensor *b;                           /* of a PRODUCT: its second factor */
+    bool ta, tb;                            /* of a PRODUCT: whether g and b are transposed */
+    int64_t starts[WB_MAX_DIMS];            /* of a SLICE */
 } contribution;
 
-/* For each node of the walk: the first and last of its contributions (indices into `list`; first is
+/* For a node of the walk: the first and last of its contributions, as indices in `list` (first is
  * -1 if there are none), and whether its gradient is needed. */
 typedef struct { int first, last; bool needed; } state;
 
 struct wb__gradient_walk {
     wb__order order;
-    wb__pointer_map wanted;                 /* variables and tensors to differentiate by, with their
-                                               index */
+    wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
+                                               tensor to differentiate by */
     state *states;
     int state_capacity;
     contribution *list;
@@ -34,7 +34,7 @@ struct wb__gradient_walk {
     bool failed;
 };
 
-/* The thread's arrays are kept for the next walk.  A nested walk has its own. */
+/* Arrays that the thread's next walk uses.  A walk inside another walk allocates its own. */
 static _Thread_local wb__gradient_walk kept;
 
 static wb__gradient_walk begin_walk(void)
@@ -69,9 +69,8 @@ static bool is_leaf(const wb_tensor *x)
     return x->op == WB__OP_constant || x->op == WB__OP_assign || x->op == WB__OP_stop;
 }
 
-/* A tensor's index in the walk; -1: it is not in the walk.  A rule may evaluate (a move does),
- * which walks over the same tensors and writes their indices; then the indices of this walk are
- * written again. */
+/* Returns the index of a tensor in the walk; -1: it is not in the walk.  A gradient rule may
+ * evaluate tensors, as that of wb_to does.  This overwrites indices, so they are written again. */
 static int index_of(wb__gradient_walk *w, const wb_tensor *x)
 {
     int i = wb__order_index(&w->order, x, is_leaf);
@@ -132,8 +131,8 @@ static bool overlap(const contribution *p, const contribution *q, int ndim)
     return true;
 }
 
-/* Whether there is an axis along which each slice is behind the one before it in p, or each is in
- * front of it.  This is the usual case of slices that do not overlap, and takes one pass. */
+/* Whether there is an axis along which the slices, in the order of p, only ascend or only descend
+ * without overlap. */
 static bool in_a_row(contribution *const *p, int n, int ndim)
 {
     for (int axis = 0; axis < ndim; axis++) {
@@ -157,7 +156,7 @@ static bool disjoint(contribution *const *p, int n, int ndim)
     return true;
 }
 
-/* Returns the sum of the slices, with x's shape: one concat if they do not overlap. */
+/* Returns the sum of the slices, with x's shape.  Slices that do not overlap become one concat. */
 static wb_tensor *slices(const wb_tensor *x, contribution *const *p, int n)
 {
     wb_tensor *sum = NULL;
@@ -190,8 +189,8 @@ static wb_tensor *concatenated(contribution *const *p, int n, bool second)
     return all;
 }
 
-/* The sum of products a_i b_i.  Three or more with the same transpositions become one product of
- * concatenated operands. */
+/* Returns the sum of the products.  Three or more with the same transpositions become one product
+ * of concatenated factors. */
 static wb_tensor *products(contribution *const *p, int n)
 {
     bool alike = n > 2;
@@ -265,8 +264,8 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
     return true;
 }
 
-/* Calls the rule of node x, whose gradient is g, and adds its contributions.  False: failed, with
- * the error set or w->failed. */
+/* Calls the gradient rule of node x, whose gradient is g, and adds the results to the contributions
+ * of x's inputs.  False: failed, with the error set or w->failed. */
 static bool apply_rule(wb__gradient_walk *w, wb_tensor *x, wb_tensor *g)
 {
     bool few_wanted[4] = {false};
@@ -354,7 +353,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         wb_tensor *g = total(&w, i);
         int which = wrt_index(&w, x);
         good = g != NULL;
-        /* A graph may have several versions of a variable: their gradients are added. */
+        /* The graph may have several versions of a variable.  Their gradients are added. */
 
         if (good && which >= 0)
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;

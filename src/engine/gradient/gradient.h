@@ -4,20 +4,19 @@
 
 #include "engine/graph.h"
 
-/* A rule gets a node, the node's gradient g, and for each input whether its gradient is needed.  It
- * sets out[i] for each such input: to the gradient, to WB_NONE if there is none, or to NULL if it
- * failed.  It may instead pass a contribution to one of the two functions below, and sets out[i] to
- * WB_NONE then. */
+/* A gradient rule gets a node, the gradient g of the node, and for each input whether its gradient
+ * is needed.  For each such input it sets out[i] to the gradient, to WB_NONE if there is none, or
+ * to NULL if it failed.  It may instead pass the gradient to one of the two functions below, and
+ * then sets out[i] to WB_NONE. */
 typedef struct wb__gradient_walk wb__gradient_walk;
 typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
                                   const bool *wanted, wb_tensor **out);
 
-/* Adds to the gradient of the node's input i: a tensor of zeros with the input's shape, in which g
- * begins at `starts`. */
+/* Adds g, placed at `starts` in a tensor of zeros, to the gradient of the node's input i. */
 void wb__contribute_slice(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *g,
                           const int64_t *starts);
-/* Adds to the gradient of the node's input i: the product a·b of two matrices, a transposed if ta,
- * b if tb.  The products for a weight that is used many times are computed as one product. */
+/* Adds the matrix product a·b to the gradient of the node's input i.  a is transposed if ta, and b
+ * if tb.  The products for a weight that is used many times are computed as one product. */
 void wb__contribute_product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a,
                             wb_tensor *b, bool ta, bool tb);
 

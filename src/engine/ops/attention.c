@@ -1,7 +1,7 @@
 /* Attention.  If the operands are [N, H, T, D], nothing is broadcast, and the mask is none or the
- * causal mask, attention is an operation of its own.  When a plan is built it becomes a step of the
- * backend, or, if the backend declines that, is composed from other operations.  All other
- * attention is composed here.
+ * causal mask, attention is an operation of its own.  A plan computes this operation as a step of
+ * the backend, or composes it from other operations if the backend declines the step.  All other
+ * attention is composed from other operations when wb_attention is called.
  *
  * The gradients, with s = scale q·kᵀ (masked), p = softmax(s), o = p·v and g the gradient of o:
  *   a = g·vᵀ   ds = p (a - sum p a)   dq = scale ds·k   dk = scale dsᵀ·q   dv = pᵀ·g */
@@ -67,7 +67,8 @@ wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mas
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* dq, dk and dv are operations of their own.  A plan computes them in one step or composes them. */
+/* dq, dk and dv are separate operations.  A plan computes them in one step, or composes each from
+ * other operations. */
 GRADIENT(attention)
 {
     static const wb__op of[3] = {WB__OP_attention_dq, WB__OP_attention_dk, WB__OP_attention_dv};
@@ -79,15 +80,15 @@ GRADIENT(attention)
                               2, node->attr);
 }
 
-/* ---- second gradients, from the formulas above ----------------------------------------------- */
+/* ---- gradients of dq, dk and dv -------------------------------------------------------------- */
 
 static wb_tensor *row_sum(wb_tensor *x)
 {
     return x ? wb__reduce(WB__OP_sum, x, 1u << 3, true) : NULL;
 }
 
-/* Returns p (x - sum(p x)), with the sum over the last axis: the gradient of the operand of softmax
- * if p is its result and x the gradient of p. */
+/* Returns p (x - sum(p x)), with the sum over the last axis.  If p is a softmax and x the gradient
+ * of p, this is the gradient of the operand of the softmax. */
 static wb_tensor *through_softmax(wb_tensor *p, wb_tensor *x)
 {
     return wb_mul(p, wb_sub(x, row_sum(wb_mul(p, x))));
@@ -99,9 +100,9 @@ static wb_tensor *times(wb_tensor *a, wb_tensor *b, bool ta, bool tb, wb_tensor 
     return scale ? wb_mul(y, scale) : y;
 }
 
-/* The second gradients: of q, k, v and DO (the gradient of o), for a node that is dq, dk or dv.
- * Names as at the top of this file, but g is the node's gradient, x is the gradient of ds, da that
- * of a, and dp that of p.  From dp on, all three nodes share the code. */
+/* The gradients of a node that is dq, dk or dv, with respect to q, k, v and the gradient of o (DO).
+ * The names are those at the top of this file, except that dy is the gradient of o, g is the
+ * gradient of the node, and x, da, dp and z are the gradients of ds, a, p and s. */
 GRADIENT(attention_grad)
 {
     enum { Q, K, V, DO };
@@ -134,10 +135,10 @@ GRADIENT(attention_grad)
         if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
 }
 
-/* ---- composed -------------------------------------------------------------------------------- */
+/* ---- composed form --------------------------------------------------------------------------- */
 
-/* Returns a view of value x, [N, H, T, width], with the most likely strides: layout BTHD if `bthd`,
- * or if x is a permutation of [N, T, H, D], as results of projections are. */
+/* Returns the view that value x, [N, H, T, D], most likely has in the plan, with its last size
+ * replaced by `width`.  The layout is BTHD if `bthd`, or if x is a permutation of [N, T, H, D]. */
 static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
@@ -150,7 +151,8 @@ static wb__view likely_view(const wb__ir *ir, int x, int64_t width, bool bthd)
     return view;
 }
 
-/* Whether the backend accepts the step, and the step of its gradients if the plan has them. */
+/* Whether the backend accepts the step of attention and, if the plan has gradients of attention,
+ * their step too. */
 static bool supported(const wb__attempt *a, const wb__values *values, const int *in,
                   const int64_t *attr)
 {
@@ -191,8 +193,8 @@ static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape
     return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
 }
 
-/* Returns the value of x as a result of steps: one step computes o and lse, one computes dq, dk and
- * dv. */
+/* Returns the value of tensor x as a result of steps.  One step computes o and lse, and another one
+ * computes dq, dk and dv. */
 static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -221,7 +223,8 @@ static int masked(wb__ir *ir, int mask, int x, double otherwise)
     return wb__ir_where(ir, mask, x, wb__ir_literal(ir, otherwise, (wb_dtype)ir->value[x].dtype));
 }
 
-/* Returns the value of x, attention or one of its gradients, composed of other operations. */
+/* Returns the value of tensor x, which is attention or one of its gradients, composed of other
+ * operations. */
 static int compose(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;

@@ -1,9 +1,9 @@
-/* Concatenation, stacking and padding: tensors at given starts in a tensor of zeros. */
+/* Concatenation, stacking and padding, all as tensors placed in a tensor of zeros. */
 #include "engine/ops/op.h"
 
 #include <string.h>
 
-/* Returns a tensor of zeros with the parts at their starts.  Parts must not overlap. */
+/* Returns a tensor of zeros in which each part is placed at its start.  Parts must not overlap. */
 wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const *parts,
                          const int64_t *starts)
 {

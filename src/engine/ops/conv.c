@@ -74,9 +74,9 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
                      b);
 }
 
-/* Sets `size` to the result's size along both axes: the size for which wb_conv returns x's size.
- * Where there are several, .outpad chooses one.  False, with the error set: the numbers do not
- * fit. */
+/* Sets `size` to the result's size along both axes.  This is the input size for which wb_conv
+ * returns the size of x.  If there are several, .outpad chooses one.  False, with the error set:
+ * the numbers do not fit. */
 static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t *outpad,
                             const wb__conv_attr *a, int64_t *size)
 {
@@ -103,8 +103,7 @@ static bool transposed_size(const wb_tensor *x, const int64_t *k, const int64_t 
     return true;
 }
 
-/* The operation is the gradient of wb_conv with respect to its input.  Its gradients are wb_conv
- * and the gradient with respect to the weights. */
+/* A transposed convolution is the gradient of wb_conv with respect to the x of wb_conv. */
 wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                   const wb_conv_options *o)
 {
@@ -133,8 +132,8 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* The gradients of each of the three operations, conv, conv_grad_input and conv_grad_weight, are
- * the other two. */
+/* Each of the operations conv, conv_grad_input and conv_grad_weight has the other two as its
+ * gradients. */
 GRADIENT(conv)
 {
     wb_tensor *x = node->in[0], *k = node->in[1];

@@ -28,7 +28,7 @@ GRADIENT(cumsum)
                                                  .reverse = attr[REVERSE] == 0});
 }
 
-/* Makes the axis the first one of the view, in reverse order if `reverse`. */
+/* Moves the axis to the front of the view, and reverses it if `reverse`. */
 static void bring_in_front(wb__view *v, int axis, bool reverse)
 {
     const int64_t n = v->dims[axis], step = v->strides[axis];

@@ -1,4 +1,4 @@
-/* The elementwise operations.  Each public function here comes from a row of ops.def. */
+/* The elementwise operations.  Most public functions here come from rows of ops.def. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -31,9 +31,9 @@ bool wb__holds(wb_dtype dtype, double v)
     return back == v && !(dtype == WB_I64 && v >= 0x1p63);      /* 2^63 becomes 2^63 - 1 */
 }
 
-/* Returns x; or, if x is a literal whose dtype is open (WB__WEAK), a literal with the dtype of the
- * other operand.  Beside bool x keeps its dtype; beside integers it does so if it is not whole.
- * NULL: a whole number that the integer dtype does not hold, or out of memory. */
+/* Returns x, or, if x is a WB__WEAK literal, a literal with the value of x and the dtype of
+ * `other`. A weak x keeps its dtype if `other` is weak or bool, or if `other` has integers and x is
+ * not whole.  NULL: x is whole but the integer dtype does not hold it, or out of memory. */
 static wb_tensor *adopt_dtype(const char *what, wb_tensor *x, const wb_tensor *other)
 {
     if (!(x->flags & WB__WEAK) || x->dtype == other->dtype || (other->flags & WB__WEAK)) return x;

@@ -1,4 +1,4 @@
-/* Rows by index: wb_take and its gradient, scatter_add. */
+/* wb_take, which takes rows by index, and its gradient, scatter_add. */
 #include "engine/ops/op.h"
 
 wb_tensor *wb_take(wb_tensor *x, wb_tensor *index)

@@ -1,4 +1,4 @@
-/* Matrix products: of two matrices, of rows and a weight, of batches. */
+/* Matrix products: wb_matmul, and wb_linear, which adds a bias. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -93,8 +93,9 @@ static void product(wb__gradient_walk *w, wb_tensor *node, int i, wb_tensor *a, 
     else out[i] = wb__sum_to(wb__matmul(a, b, ta, tb), x->ndim, x->dims);
 }
 
-/* With a' and b' the operands as multiplied (transposed or not) and g the gradient of a'·b', the
- * gradients are g·b'ᵀ for a' and a'ᵀ·g for b', each transposed again if its operand was. */
+/* Let a' and b' be the operands after their transpositions, and g the gradient of a'·b'.  Then
+ * g·b'ᵀ is the gradient of a', and a'ᵀ·g that of b'.  The gradient of a transposed operand is
+ * transposed. */
 GRADIENT(matmul)
 {
     wb_tensor *a = node->in[0], *b = node->in[1];

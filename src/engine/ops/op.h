@@ -1,8 +1,8 @@
-/* What the file of an operation defines.  Each file of this folder has one operation, or a few that
- * belong together: the public function with its shape rule, the gradient, the composed form, and
- * the step that a backend performs.  The operation's row in ops.def names the last three: functions
- * whose names begin with wb__grad_, wb__composed_ and wb__fill_. table.c has the tables of these
- * functions. */
+/* What the files of this folder define.  Each file has one operation, or a few that belong
+ * together: the public function with its shape rule, the gradient, the composed form, and the step
+ * that a backend performs.  The row of the operation in ops.def names the functions of the last
+ * three. Their names begin with wb__grad_, wb__composed_ and wb__fill_. table.c has tables of
+ * them. */
 #ifndef WB__OP_H
 #define WB__OP_H
 
@@ -27,7 +27,7 @@ wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q
  * error. */
 bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n);
 
-/* ---- the composed form: values of other operations, given the values of the inputs ----------- */
+/* ---- the composed form: the operation, computed by other operations -------------------------- */
 
 typedef int wb__composed_function(const wb__attempt *a, wb__values *s, const wb_tensor *x,
                                   const int *in);
@@ -79,12 +79,12 @@ void wb__add_dense(wb__emitter *m, int x, bool channels_last);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);
 void wb__add_any(wb__emitter *m, int x);
-/* Adds the result `op` of the group as the next operand.  If no value of the plan reads this
- * result, the group does not have it: then adds memory, with the shape of `like`, that is free
+/* Adds the result `op` of the group as the next operand.  If the plan does not use this result, the
+ * group does not have it.  Then the operand is new memory with the shape of `like`, which is free
  * again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
 
-/* ---- what other stages ask about an operation ------------------------------------------------ */
+/* ---- memory layout --------------------------------------------------------------------------- */
 
 bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
 

@@ -44,8 +44,8 @@ wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *s)
 
 GRADIENT(maxpool) { out[0] = wb__like(WB__OP_maxpool_grad, node->in[0], node->in[0], g, node); }
 
-/* The operation is linear in its second operand, so only that one has a gradient; the positions of
- * the maxima, which depend on the first, have none. */
+/* maxpool_grad is linear in its second operand, which alone has a gradient.  The first operand only
+ * determines the positions of the maxima. */
 GRADIENT(maxpool_grad)
 {
     if (wanted[0]) out[0] = WB_NONE;

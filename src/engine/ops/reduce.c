@@ -166,7 +166,7 @@ wb_tensor *wb_argmax(wb_tensor *x, int axis)
 
 wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }
 
-/* Returns g summed over the axes that were broadcast from the shape `dims`, in that shape. */
+/* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 {
     if (!g) return NULL;
@@ -180,7 +180,7 @@ wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims)
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Returns g with the axes that node reduced, at size 1. */
+/* Returns g in the shape of the node's operand, but with size 1 along the reduced axes. */
 static wb_tensor *expand_reduced(wb_tensor *node, wb_tensor *g)
 {
     const wb_tensor *x = node->in[0];
@@ -197,7 +197,7 @@ GRADIENT(sum)
     out[0] = wb_expand_array(leading ? g : expand_reduced(node, g), x->ndim, x->dims);
 }
 
-/* All elements that equal the extreme share the gradient. */
+/* The gradient is shared equally by all elements that equal the maximum or minimum. */
 GRADIENT(extreme)
 {
     wb_tensor *x = node->in[0];

@@ -193,7 +193,8 @@ GRADIENT(permute)
     out[0] = wb_permute_array(g, node->ndim, back);
 }
 
-/* The gradient is g at the slice's start in a tensor of zeros, reversed along axes with step -1. */
+/* The gradient is g, reversed along axes with step -1, at the slice's place in a tensor of
+ * zeros. */
 GRADIENT(slice)
 {
     int64_t last[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];

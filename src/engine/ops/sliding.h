@@ -4,8 +4,8 @@
 
 #include "base/options.h"
 
-/* Whether all numbers are large enough, and small enough that sums of products of two do not
- * overflow.  Else sets the error.  `dilation` NULL: 1. */
+/* Whether window, stride, pad and dilation (NULL: 1) are large enough, and at most INT32_MAX, so
+ * that sums of their products do not overflow.  Else sets the error. */
 bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *stride,
                        const int64_t *pad, const int64_t *dilation);
 /* Sets size to the number of window positions along the last two axes of x, [N, C, H, W].  False,
@@ -13,13 +13,14 @@ bool wb__sliding_valid(const char *what, const int64_t *window, const int64_t *s
 bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *window,
                       const int64_t *stride, const int64_t *pad, const int64_t *dilation,
                       int64_t *size);
-/* Reads an option for two axes into list, as list[0] = 2 and the two numbers. {s} means {s, s}; an
- * option that is not given is {first, second}. False, with the error set, if it has more than two
- * numbers.  `position` as in wb__ints_read. */
+/* Reads an option for two axes.  Sets list[0] = 2, and list[1] and list[2] to the two numbers.  {s}
+ * means {s, s}; an option that is not given is {first, second}.  False, with the error set, if the
+ * option has more than two numbers.  `position` as in wb__ints_read. */
 bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int64_t first, int64_t second);
-/* Reads padding into list, as list[0] = 4 and top, bottom, left, right: {p} is all four; {h, w}
- * means {h, h, w, w}. False, with the error set, if it has another count of numbers. */
+/* Reads the option `pad`.  Sets list[0] = 4, and list[1] to list[4] to top, bottom, left and right.
+ * {p} means {p, p, p, p}; {h, w} means {h, h, w, w}.  False, with the error set, if it has 3 or
+ * more than 4 numbers. */
 bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list);
 
 #endif

@@ -1,4 +1,4 @@
-/* Softmax and its logarithm, over the last axis or another. */
+/* Softmax and its logarithm over an axis. */
 #include "engine/ops/op.h"
 
 static wb_tensor *rows(wb__op op, wb_tensor *x)
@@ -52,11 +52,11 @@ GRADIENT(logsoftmax)
     out[0] = wb_sub(g, wb_mul(wb_exp(node), wb__reduce(WB__OP_sum, g, last, true)));
 }
 
-/* ---- composed -------------------------------------------------------------------------------- */
+/* ---- composed form --------------------------------------------------------------------------- */
 
-/* Returns exp(x - max) with the maximum over the last axis; if log_form, also sets *shifted to x -
- * max.  An element that equals the maximum counts as x - max = 0, also if it is infinite: so
- * several +Inf share the result, and a row of only -Inf is uniform. */
+/* Returns exp(x - max), with the maximum over the last axis.  If log_form, also sets *shifted to x
+ * - max.  For an element that equals the maximum, x - max is taken as 0, even if both are infinite.
+ * Several +Inf then share the result, and a row of only -Inf is uniform. */
 static int exponentials(wb__ir *ir, int x, bool log_form, int *shifted)
 {
     unsigned last = 1u << (ir->value[x].ndim - 1);
@@ -87,8 +87,8 @@ static int logsoftmax(wb__ir *ir, int x)
     return wb__ir_elementwise(ir, WB__OP_sub, shifted, wb__ir_elementwise(ir, WB__OP_log, sum, -1));
 }
 
-/* Applies `form` to the operand, in f32 if that is f16 or bf16, and returns the result in x's
- * dtype. */
+/* Applies `form` to value `in`, cast to f32 if it is f16 or bf16.  Returns the result in the dtype
+ * of x. */
 static int computed(wb__ir *ir, const wb_tensor *x, int in, int (*form)(wb__ir *, int))
 {
     const wb_dtype t = (wb_dtype)x->dtype;

@@ -1,6 +1,6 @@
-/* Tensors without operands: tensors filled with one number (literals), counts (iota) and random
- * numbers; and operations composed with these.  They have no memory until a reader needs them as an
- * array: a plan generates their elements where they are used. */
+/* Tensors without operands: literals (filled with one number), counts (iota) and random numbers;
+ * and operations composed with these.  A plan generates their elements where they are read, and
+ * stores them only if a reader needs an array. */
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 

@@ -1,5 +1,5 @@
-/* The gradients of the elementwise rows of ops.def as functions, and the tables of the functions
- * that all rows name. */
+/* The gradient rules of the elementwise operations, and the tables of the functions that ops.def
+ * names. */
 #include "engine/ops/op.h"
 
 /* The names that the gradient columns of ops.def use. */
@@ -63,7 +63,7 @@ static wb_tensor *gelu_curve(wb_tensor *g, wb_tensor *x)
     }
 #include "ops/ops.def"
 
-/* ---- tables of the functions that rows name -------------------------------------------------- */
+/* ---- tables of functions, indexed by operation ----------------------------------------------- */
 
 #define wb__grad_none NULL
 #define wb__composed_none NULL

@@ -1,5 +1,5 @@
-/* Operations of optimiser rules.  Each replaces three or four simpler operations, which would be as
- * many more tensors for every parameter and every update. */
+/* Operations of optimiser rules.  Each replaces three or four elementwise operations, so an update
+ * creates fewer tensors. */
 #include "engine/ops/op.h"
 
 static wb_tensor *like_first(wb__op op, wb_tensor *const *in, int n_attr, const int64_t *attr)
