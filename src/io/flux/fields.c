@@ -201,7 +201,7 @@ const wb__flux_name wb__flux_functions[] = {
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
     {0}};
 
-/* In Julia, the function * of matrices is the matrix product. Only its broadcast is wb_mul. */
+/* Julia's * of two matrices is the matrix product. Only its broadcast, .*, is wb_mul. */
 const wb__flux_name wb__flux_connections[] = {
     {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},

@@ -10,12 +10,12 @@
 enum { WB__FLUX_FIELDS = 12 };
 
 /* The kinds of fields in Flux's structs. The kind determines which child or option of Weber's layer
- * a field becomes. Fields are read and written in the order of their kinds. A -> B: A in Julia
- * becomes B in Weber, with Julia's sizes in (), Weber's in [] or {}. */
+ * a field becomes. Fields are written in the order of their kinds. Below, A -> B means that A in
+ * Julia becomes B in Weber. Sizes in () are Julia's, sizes in [] or {} Weber's. */
 typedef enum {
     WB__FIELD_NONE,             /* neither child nor option */
     WB__FIELD_TANH,             /* a function -> an activation; tanh -> NULL */
-    WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but before the children */
+    WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but written before the arrays */
     /* children */
     WB__FIELD_MATRIX,           /* (out, in) -> [out, in], transposed */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out) -> [out, in, kh, kw], the same bytes */
@@ -66,8 +66,8 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
-    /* Weber's layer for the struct; NULL: none. If the first field is a cell, it is the name of the
-     * cell's layer, or "" for any cell. */
+    /* Weber's layer for the struct; NULL: none. For a struct whose first field is a cell, the layer
+     * of that cell, or "" for any cell. */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
     /* the parameters of the type, separated by blanks: the name of a field, for the type of that

@@ -10,10 +10,10 @@
 /* Loads a model from a BSON file, for wb_load. NULL with the error set. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
-/* Makes the table of all arrays of one variable, with Weber's paths as names. From a list of
- * parameters it makes a table that is `nameless`. `key` chooses the variable as in wb__jl_variable
- * (value.h). Values stay in the mapping, which must outlive the table; out->mapping is not set.
- * Returns 0 or an error code; on failure *out is empty. */
+/* Makes the table of all arrays of one variable, with Weber's paths as names. A list of parameters
+ * gives a table that is `nameless`. `key` chooses the variable as in wb__jl_variable (value.h).
+ * Values stay in the mapping, which must outlive the table; out->mapping is not set. Returns 0 or
+ * an error code; on failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
 /* Gives the entries of a nameless table the names and layouts of the model's parameters, which are

@@ -84,7 +84,7 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
 }
 
 /* Reads a field of an unknown part for .substitute. Structs are read as layers. Returns WB_NONE for
- * a value that is left out, NULL on failure. */
+ * a value that .substitute does not get, NULL on failure. */
 static void *part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;

@@ -35,8 +35,8 @@ void wb__flux_leave(wb__flux_reader *r, size_t back);
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
-/* Reads a layer that contains no other layers. NULL with r->f.status set: failed. NULL without it:
- * Weber has no such layer, and r->reason may give the reason. */
+/* Reads a layer that contains no other layers. NULL with r->f.status set: failed. NULL with
+ * r->f.status 0: Weber has no such layer, and r->reason may give the reason. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
 /* Whether Weber has a layer for the type of this struct. Weber's layer may lack options of the
  * type. */

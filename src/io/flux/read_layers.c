@@ -43,8 +43,8 @@ static void *option(reading *x, const char *name)
     return wb__layer_option(x->type, &x->o, name);
 }
 
-/* Returns the layout with the number of fields of v; the newest layout of the type if no layout has
- * that number. NULL: v is no struct of Flux. */
+/* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
+ * layout of the type. NULL: v is no struct of Flux. */
 static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);

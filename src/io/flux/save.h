@@ -25,7 +25,8 @@ typedef struct {
 /* Records that the current part cannot be written. Returns `nothing` as a placeholder. */
 wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Write a part with this name. wb__flux_tensor writes a tensor, wb__flux_value any child. */
+/* wb__flux_tensor writes a tensor, wb__flux_value any child. `name` is the name of the child, for
+ * messages. */
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order);
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);
 /* Writes children as a tuple if their names are "0", "1", ..., else as a named tuple. */

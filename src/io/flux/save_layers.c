@@ -148,7 +148,7 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* Writes an initial state, for versions before 0.15. There a cell has it as initial state, and
+/* Writes an initial state, for versions before 0.15. In these a cell has it as initial state, and a
  * Recur as current state. It is a matrix of one column, or, before 0.12, a vector. */
 static wb__julia state(const record *r, const char *name)
 {

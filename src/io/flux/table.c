@@ -13,7 +13,7 @@ typedef struct {
     bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* Returns the name of a type of Flux whose fields become the same children as the fields of v. That
+/* Returns the name of a type of Flux whose fields become the same children as the fields of v. It
  * is "BatchNorm" for each norm with γ and β, and "LSTMCell" for each cell. NULL: v is not known as
  * a layer. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
@@ -41,8 +41,8 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
-/* Returns the row, in fields.c, of a field that becomes a child. NULL: the table has the field by
- * its own name. */
+/* Returns the row, in fields.c, of a field that becomes a child. NULL: the field keeps its name in
+ * the table. */
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;

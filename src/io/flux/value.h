@@ -108,10 +108,10 @@ int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 bool wb__jl_layer(const wb__jl *v);
 
 /* Finds a variable of the file. `key` is its name, or, with dots, the path of a part of a variable.
- * With `key` NULL the variable is "model", else the only layer, else the only variable that may
- * hold arrays or is a function. If that is a dictionary, its layer "model" or its only layer is
- * taken, if there is one. Writes the name to `name`. If there is no such variable, sets the error
- * and returns a value of kind WB__JL_ABSENT. */
+ * With `key` NULL it is the variable "model", else the only layer, else the only variable that may
+ * hold arrays or is a function. If a dictionary is found without a key, the result is its layer
+ * "model" or its only layer, if there is one. Writes the name to `name`. If there is no such
+ * variable, sets the error and returns a value of kind WB__JL_ABSENT. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

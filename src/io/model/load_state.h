@@ -24,8 +24,8 @@ int wb__load_values(wb__table *file, const wb__state_load *o, void *model);
  * caller frees with wb__free; without a copy it is NULL. The result is NULL if memory is short or
  * the entry has no data. */
 const void *wb__entry_values(const wb__entry *e, void **block);
-/* Returns the shape and dtype of an entry, such as "[3,2] f32". A dtype that Weber lacks has its
- * name in the file. The text is valid until the next call in this thread. */
+/* Returns the shape and dtype of an entry, such as "[3,2] f32". For a dtype that Weber lacks, the
+ * text has the name in the file. The text is valid until the next call in this thread. */
 const char *wb__entry_describe(const wb__entry *e);
 
 #endif

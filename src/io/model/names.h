@@ -4,7 +4,7 @@
  * Weber's names each path has one row, and the name in the file is the path. PyTorch's files differ
  * in these ways:
  *
- *   - Three projections of an attention are one tensor, of which each has a block along axis 0.
+ *   - Three projections of an attention are blocks, along axis 0, of one tensor in the file.
  *   - A recurrent layer has a second bias, which is added to the first (WB__NAME_ADDED).
  *   - Kernels are not flipped (WB__NAME_FLIPPED).
  *   - A BatchNorm has a counter of batches, num_batches_tracked (WB__NAME_COUNT). */
@@ -38,7 +38,7 @@ typedef struct { int n, capacity; wb__name_row *rows; } wb__name_map;
 
 /* wb__name_map_weber and wb__name_map_torch make all rows of a model. Rows of one tensor of a file
  * are consecutive, in the order of `part`. PyTorch's Sequential gives activations numbers of their
- * own. With `numbered` true activations have no numbers, for files that number layers as Weber
+ * own. If `numbered` is true, activations get no numbers, for files that number layers as Weber
  * does. Both functions return 0 or an error code; the caller frees *out with wb__name_map_free. */
 int wb__name_map_weber(void *model, wb__name_map *out);
 int wb__name_map_torch(void *model, bool numbered, wb__name_map *out);

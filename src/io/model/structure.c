@@ -18,7 +18,8 @@ static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The state of the writer. `nameless` lists the functions without names, for one error. */
+/* The state of the writer. `nameless` lists the functions without names, which one error
+ * reports. */
 typedef struct { wb__json_out out; wb__text path, nameless; } writing;
 
 static bool is_named(const wb__option *o)

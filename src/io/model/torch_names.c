@@ -137,7 +137,7 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
 }
 
 /* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
- * attention. Files have them as blocks of one tensor, in_proj_..., or as three tensors. */
+ * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. */
 static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
                              const char *path)
 {

@@ -4,9 +4,9 @@
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
  *   the elements
  *
- * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened. Elements that are big-endian,
- * records, objects or complex numbers are not read. npy_write.c writes NPY files, npz.c reads
- * archives of them. */
+ * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened. Big-endian elements, records,
+ * objects and complex numbers are not read. npy_write.c writes NPY files, npz.c reads archives of
+ * them. */
 #include "io/numpy/npy.h"
 
 #include "io/borrow.h"
