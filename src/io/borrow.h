@@ -1,4 +1,5 @@
-/* For readers of files: tensors that own a block of memory or a mapped file. */
+/* Functions for readers of files, which make tensors that own a block of memory or a mapped
+ * file. */
 #ifndef WB__BORROW_H
 #define WB__BORROW_H
 

@@ -1,10 +1,10 @@
-/* DLPack: gives tensors to other libraries and takes tensors from them, without copies.
+/* DLPack: gives tensors to other libraries and takes tensors from them, without copies if possible.
  *
  * wb_to_dlpack gives out the tensor's storage, which is held and marked as lent until the consumer
  * calls the deleter. A variable whose storage is lent gets new memory before it is written
  * (wb__own_memory), so that lent values never change. wb_from_dlpack creates a borrowed storage,
- * whose release calls the producer's deleter; or it copies the values and calls the deleter at
- * once. */
+ * whose release calls the producer's deleter. If the tensor must be copied, the deleter is called
+ * after the copy. */
 #include "io/dlpack.h"
 
 #include "device/registry.h"
@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };                /* bytes; memory of a GPU begins at a multiple of it */
+enum { ALIGNMENT = 64 };                /* required alignment of GPU memory, in bytes */
 
 /* DLPack's {code, bits, lanes} of each dtype. Codes: 0 int, 1 unsigned, 2 float, 4 bfloat, 6
  * bool. */
@@ -68,8 +68,8 @@ static void describe(lent *l, const wb_tensor *x, wb__dl_tensor *out)
     }
 }
 
-/* Evaluates x, waits for its device if that is a GPU, and marks its storage as held and lent until
- * give_back. Sets *from to the evaluated tensor. NULL with the error set. */
+/* Evaluates x and, on a GPU, waits for its device. Holds the storage of x and marks it as lent;
+ * give_back undoes both. Sets *from to the evaluated tensor. NULL with the error set. */
 static lent *lend(wb_tensor *x, const wb_tensor **from)
 {
     *from = wb__evaluated("to_dlpack", x);
@@ -119,8 +119,8 @@ struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x)
 
 /* ---- taking tensors -------------------------------------------------------------------------- */
 
-/* The producer's struct, whose deleter is called when the memory is released: one field points to
- * it, the other is NULL. With both NULL no deleter is called. */
+/* The producer's struct in one of the two fields; the other field is NULL. The struct's deleter is
+ * called when the memory is released. If both fields are NULL, no deleter is called. */
 typedef struct {
     struct DLManagedTensorVersioned *versioned;
     struct DLManagedTensor *unversioned;
@@ -261,8 +261,9 @@ static void release_device(void *memory, void *context)
     release_host(memory, context);
 }
 
-/* Returns a constant in the producer's device memory; a copy of it if the address is not aligned.
- * Takes `h` over; on failure it is freed and the producer's deleter is not called. */
+/* Returns a constant whose values stay in the producer's device memory, or a copy if the address is
+ * not aligned. On success takes `h` over. On failure frees `h` without calling the producer's
+ * deleter. */
 static wb_tensor *adopted(const incoming *in, hold *h)
 {
     const wb__backend *backend = in->device->backend;
@@ -296,8 +297,8 @@ static wb_tensor *copied(const incoming *in, const owner *o)
     return x;
 }
 
-/* Makes a tensor of the producer's struct, which is not read after its deleter has been called. On
- * failure the deleter is not called. */
+/* Makes a tensor from the producer's struct. On success the struct must not be used afterwards,
+ * because its deleter may have been called. On failure the deleter is not called. */
 static wb_tensor *take_tensor(const wb__dl_tensor *t, owner o)
 {
     incoming in;

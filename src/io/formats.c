@@ -20,8 +20,9 @@ static uint64_t little(const uint8_t *at, int n)
     return value;
 }
 
-/* Checks the formats from the most certain to the least. A BSON document begins with its length and
- * ends with a zero; a safetensors file begins with its header's length and a brace. */
+/* Checks the formats from the most certain to the least certain. A BSON document begins with its
+ * length and ends with a zero byte. A safetensors file begins with its header's length and a
+ * brace. */
 wb__format wb__format_of(const wb__mapping *m)
 {
     const uint8_t *at = m->data;

@@ -1,4 +1,5 @@
-/* File formats, and the functions that load and save each (- or an empty place: impossible):
+/* File formats and the functions that load and save files of each format. A - or a blank marks what
+ * is impossible.
  *
  *              loading a model     loading tensors    saving a model     saving tensors
  *   safetensors  wb__model_from     wb__st_table       wb__saving_write   wb__saving_write
@@ -22,23 +23,24 @@ typedef enum {
     WB__FORMATS
 } wb__format;
 
-/* The format that the contents of the file show; WB__FORMAT_UNKNOWN: none. */
+/* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
 wb__format wb__format_of(const wb__mapping *m);
-/* The format by the end of the path: .safetensors, .bson, .npz, .npy or .idx; WB__FORMAT_UNKNOWN:
- * another. */
+/* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy or .idx;
+ * WB__FORMAT_UNKNOWN: another end. */
 wb__format wb__format_named(const char *path);
 /* The name for messages, such as "safetensors". */
 const char *wb__format_name(wb__format f);
 
-/* The format of a mapped file by its contents. If they show no format it is the path's format,
- * whose reader then reports how the file is damaged. */
+/* Returns the format of a mapped file by its contents. If the contents show no format, returns the
+ * format for the end of its path, whose reader then reports how the file is damaged. */
 wb__format wb__format_in(const wb__mapping *m);
 
 /* Loads the table of a file of any format; the caller frees it with wb__table_free. `key` is the
- * variable of a BSON file, or NULL. With `values` false only headers are read (of BSON, the whole
- * file). Returns 0 or an error code; on failure *out is empty. */
+ * variable of a BSON file, or NULL. With `values` false only headers are read, but a BSON file is
+ * read whole. Returns 0 or an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
-/* The same for a mapped file. On success the table owns the mapping, on failure the caller. */
+/* As wb__table_load, for a mapped file. On success the table owns the mapping, on failure the
+ * caller. */
 int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* JSON. The reader first counts an upper bound of nodes, so that nodes and texts fit in one
- * block. */
+/* Reads and writes JSON. The reader first computes an upper bound of the number of nodes, so that
+ * nodes and texts fit in one block. */
 #include "io/json.h"
 
 #include "base/base.h"
@@ -29,8 +29,8 @@ static int32_t four_digits(const char **at, const char *end)
     return value;
 }
 
-/* Decodes an escape sequence into UTF-8; *at is the character behind the backslash. Returns the
- * number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
+/* Decodes an escape sequence into UTF-8 and moves *at, which points behind the backslash. Returns
+ * the number of bytes written, at most 4; 0, with *reason set, if the sequence is wrong. */
 static int read_escape(const char **at, const char *end, char *out, const char **reason)
 {
     static const char letters[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
@@ -97,7 +97,8 @@ typedef struct {
     const char *at, *end, *reason;
     wb__json *nodes;
     int64_t n, capacity;
-    int64_t open;                       /* the innermost list or object that is not complete */
+    /* index, in `nodes`, of the innermost list or object that is not complete; ROOT: none */
+    int64_t open;
     char *texts;                        /* position of the next text */
 } parser;
 
@@ -219,8 +220,8 @@ static bool keys_differ(parser *p, const wb__json *object)
     return differ ? true : bad(p, "a key is there twice");
 }
 
-/* Completes the innermost list or object. While it is open, its `span` holds 1 + the index of the
- * node around it. */
+/* Completes the innermost list or object. Before that, its `span` is 1 + the index, in `nodes`, of
+ * the list or object around it. */
 static bool close_innermost(parser *p)
 {
     wb__json *node = &p->nodes[p->open];
@@ -231,8 +232,8 @@ static bool close_innermost(parser *p)
     return node->kind == WB__JSON_LIST || keys_differ(p, node);
 }
 
-/* Called after each value: completes the lists and objects that end here. Sets *more if another
- * value follows. */
+/* Called after each value. Completes the lists and objects that end behind the value. Sets *more if
+ * another value follows. */
 static bool after_value(parser *p, bool *more)
 {
     *more = false;
@@ -273,8 +274,8 @@ static bool read_values(parser *p)
     return true;
 }
 
-/* An upper bound of the number of nodes: each node but the root follows one of , : [ { outside of a
- * text. */
+/* Returns an upper bound of the number of nodes. Each node except the root follows a comma, a
+ * colon, a [ or a { outside of strings. */
 static int64_t most_nodes(const char *text)
 {
     int64_t n = 1;
@@ -327,8 +328,8 @@ int64_t wb__json_members(const wb__json *v)
 
 const char *wb__json_key(const wb__json *member) { return member[-1].is.text; }
 
-/* Returns the value behind v, or, if `inside`, the first value inside v; skips a key in front of
- * it. */
+/* Returns the value behind v, or, if `inside` is true, the first value inside v. Skips a key in
+ * front of the value. */
 const wb__json *wb__json_after(const wb__json *v, bool inside)
 {
     v += inside ? 1 : v->span;

@@ -14,22 +14,22 @@ typedef enum {
     WB__JSON_KEY, WB__JSON_LIST, WB__JSON_OBJECT
 } wb__json_kind;
 
-/* A node: a value, or the key of a member. The nodes inside a list or object directly follow its
- * own node; in an object each value follows its key. */
+/* A node: a value, or the key of a member. The nodes inside a list or object directly follow the
+ * node of the list or object. In an object each value follows its key. */
 typedef struct {
     union { int64_t integer, count; double real; const char *text; } is;
     uint32_t span;                      /* number of nodes: this node and all inside it */
     uint32_t kind;
 } wb__json;
 
-/* Reads a text. Returns the root node, with which the block of all nodes and texts begins; the
- * caller frees it with wb__free. On failure it returns NULL and sets *reason to a constant text.
- * The block has at most 17 bytes for each byte of the text, its final 0 included. The reader does
- * not recurse. A repeated key is an error. */
+/* Reads a JSON text and returns its root node. One block, which begins with the root node, has all
+ * nodes and strings; the caller frees it with wb__free. On failure returns NULL and sets *reason to
+ * a constant text. The block has at most 17 bytes for each byte of `text`, the final 0 included.
+ * The reader does not recurse. A repeated key is an error. */
 wb__json *wb__json_read(const char *text, const char **reason);
 
-/* Accessors. They return NULL, false or 0 for NULL and for nodes of another kind; wb__json_get
- * returns NULL also if no member has the key. */
+/* Accessors. For NULL and for nodes of another kind they return NULL, false or 0. wb__json_get also
+ * returns NULL if no member has the key. */
 const wb__json *wb__json_get(const wb__json *object, const char *key);
 const char *wb__json_text(const wb__json *v);
 bool wb__json_is(const wb__json *v, wb__json_kind kind);
@@ -58,8 +58,8 @@ const char *wb__repeated(int64_t n, const char **texts);
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* A JSON text that is being written; initialise it with {0}. The functions write the commas.
- * `status` is 0 or the code of the first failure, whose error is set; a lack of memory for the text
- * is noticed by wb__json_take only. */
+ * `status` is 0 or the code of the first failure, whose error is set. Only wb__json_take reports
+ * that memory for the text was short. */
 typedef struct { wb__text text; bool follows; int status; } wb__json_out;
 void wb__json_open(wb__json_out *out, char bracket);
 void wb__json_close(wb__json_out *out, char bracket);
@@ -69,8 +69,8 @@ void wb__json_put_pair(wb__json_out *out, const char *key, const char *text);
 void wb__json_put_integer(wb__json_out *out, int64_t value);
 void wb__json_put_real(wb__json_out *out, double value);
 void wb__json_put_bool(wb__json_out *out, bool value);
-/* Returns the finished text, which the caller frees with wb__free; NULL with the error set after
- * any failure. */
+/* Returns the finished text, which the caller frees with wb__free. After any failure it returns
+ * NULL with the error set. */
 char *wb__json_take(wb__json_out *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <bson/bson.h>
 #endif
 
-/* ---- failing --------------------------------------------------------------------------------- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...)
 {
@@ -173,7 +173,7 @@ void wb__bson_text(wb__bson v, char *out, size_t size)
 
 #ifdef WB_HAVE_BSON
 
-/* Finds the entries of _backrefs, so that wb__bson_ref needs no walk. */
+/* Stores the offsets of the entries of "_backrefs", so that wb__bson_ref needs no walk. */
 static int find_refs(wb__bson_file *f)
 {
     f->refs = wb__bson_get(f, f->root, "_backrefs");

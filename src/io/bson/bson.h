@@ -32,16 +32,16 @@ typedef struct {
 
 typedef struct {
     const wb__mapping *map;
-    wb__bson root, refs;        /* the document, and its _backrefs */
-    uint32_t *ref_at;           /* offset of each entry of refs from refs.at */
+    wb__bson root, refs;        /* the document; its list "_backrefs" */
+    uint32_t *ref_at;           /* offset, from refs.at, of each entry of refs */
     int n_refs;
-    int64_t steps;              /* elements that may still be visited: a limit for cyclic files */
-    int64_t unfold_left;        /* bytes that may still be read again through references */
+    int64_t steps;              /* number of elements that may still be visited */
+    int64_t unfold_left;        /* number of bytes that references may still read again */
     int status;
 } wb__bson_file;
 
-/* Opens a mapped file, which must outlive *f. Returns 0 or an error code; built without libbson,
- * always an error that names the package. Call wb__bson_close in each case. */
+/* Opens a mapped file, which must outlive *f. Returns 0 or an error code. Without libbson it always
+ * fails. Call wb__bson_close in all cases. */
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m);
 void wb__bson_close(wb__bson_file *f);
 
@@ -63,15 +63,17 @@ wb__bson wb__bson_ref(wb__bson_file *f, int64_t k);     /* entry k of _backrefs,
 bool wb__bson_equals(wb__bson v, const char *text);     /* whether v is this string */
 bool wb__bson_number(wb__bson v, double *out);
 bool wb__bson_integer(wb__bson v, int64_t *out);
-/* A string for messages and names: cut to `size` bytes with the final 0.  Control characters
- * become '?'; in a string that is not UTF-8 each byte above 127 does too.  "" for other kinds. */
+/* Copies a string to `out` for messages and names, cut to `size` bytes with the final 0. Control
+ * characters become '?'. In a string that is not UTF-8 each byte above 127 becomes '?' too. A value
+ * of another kind gives "". */
 void wb__bson_text(wb__bson v, char *out, size_t size);
 
-/* Takes n bytes from `unfold_left`. False, with the error set: the file refers to its own parts far
- * more often than its size warrants. */
+/* Subtracts n from f->unfold_left. Returns false, with the error set, if the result is negative or
+ * a failure has occurred before. */
 bool wb__bson_spend(wb__bson_file *f, int64_t n);
-/* Sets the error "path: byte 16: reason" and `status`, unless an earlier failure has; returns
- * `status`. at == NULL: the message names no byte. */
+/* Sets f->status and the error, such as "path: byte 16: reason". After an earlier failure it
+ * changes nothing. Returns f->status. `at` is the address of the byte; NULL: the message names no
+ * byte. */
 int wb__bson_fail(wb__bson_file *f, const void *at, const char *format, ...) WB__PRINTF(3, 4);
 
 #endif

@@ -22,12 +22,13 @@ struct wb__doc {
     bson_type type;
     wb__order order;
     int64_t size;               /* bytes of the value in the file, without type and name */
-    int64_t n;                  /* number of bytes of a text or binary, or of elements */
+    int64_t n;                  /* number of bytes of a text or binary; else number of elements */
     union {
         bool truth;
         int64_t integer;
         double real;
-        const void *bytes;      /* NULL: the elements of x, or zeros if x is NULL */
+        /* contents of a text or binary; NULL: the elements of `x`, or zeros if `x` is NULL */
+        const void *bytes;
         struct { element *first, *last; } elements;
     } as;
     wb_tensor *x;
@@ -180,8 +181,8 @@ static int put_part(const void *part, int64_t n, void *ctx)
     return wb__writer_put(p->w, part, n * (int64_t)p->each);
 }
 
-/* Context of put_reordered. If the values come in several parts, because they are on another
- * device, they are collected in `copy` before they are reordered. */
+/* Context of put_reordered. Values that come in several parts are collected in `copy` and then
+ * reordered. */
 typedef struct {
     wb__writer *w;
     const wb__doc *value;

@@ -1,11 +1,12 @@
-/* BSON documents to be written: a tree of values with known sizes, then written as a stream.
+/* Writing BSON documents. A document is first built as a tree of values with known sizes, then
+ * written as a stream.
  *
- *   a document is      int32 its bytes, elements, 0
- *   an element is      type, name, 0, value
+ *   a document is      its size in bytes (int32), its elements, a zero byte
+ *   an element is      its type, its name, a zero byte, its value
  *   a list is          a document whose names are "0", "1", ...
  *
- * Values of tensors stay on their devices until they are written. julia.h makes Julia's values of
- * such documents. */
+ * The values of tensors stay on their devices until the document is written. julia.h builds such
+ * documents for values of Julia. */
 #ifndef WB__BSON_WRITE_H
 #define WB__BSON_WRITE_H
 
@@ -14,8 +15,9 @@
 /* The largest document, and so the largest file. */
 #define WB__DOC_MAX ((int64_t)INT32_MAX)
 
-/* The arena of the values, {0} at first; wb__doc_drop frees all values. If memory is short,
- * `failed` is set and values are NULL, which wb__doc_put and wb__doc_push accept. */
+/* The arena that holds all values. Initialise it with {0} and free it with wb__doc_drop. If memory
+ * is short, `failed` is set, and functions that make values return NULL. wb__doc_put and
+ * wb__doc_push accept NULL. */
 typedef struct { void *blocks; char *at; size_t left; bool failed; } wb__doc_arena;
 typedef struct wb__doc wb__doc;
 void wb__doc_drop(wb__doc_arena *r);
@@ -28,14 +30,15 @@ wb__doc *wb__doc_real(wb__doc_arena *r, double value);
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text);
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
-/* A binary with the elements of an evaluated tensor, in one of three orders: WB__ROWS row-major;
- * WB__FLIPPED with each kernel (the last two axes) flipped along both axes; WB__COLUMNS a matrix
- * column-major. The tensor must live until the document is written. */
+/* Makes a binary of the elements of an evaluated tensor. WB__ROWS: row-major. WB__FLIPPED:
+ * row-major, with each kernel (the last two axes) flipped along both axes. WB__COLUMNS: a matrix in
+ * column-major order. The tensor must live until the document is written. */
 typedef enum { WB__ROWS, WB__FLIPPED, WB__COLUMNS, WB__ORDERS } wb__order;
 wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__order order);
 
-/* Documents and lists. A value must be complete before it is added, because its size is counted
- * then. A value may be added several times. */
+/* wb__doc_put adds a value to a document, wb__doc_push to a list. The value must be complete,
+ * because its size is then added to the size of the document or list. A value may be added several
+ * times. */
 wb__doc *wb__doc_document(wb__doc_arena *r);
 wb__doc *wb__doc_list(wb__doc_arena *r);
 void wb__doc_put(wb__doc_arena *r, wb__doc *document, const char *name, wb__doc *value);
@@ -43,7 +46,7 @@ void wb__doc_push(wb__doc_arena *r, wb__doc *list, wb__doc *value);
 
 int64_t wb__doc_size(const wb__doc *value);         /* bytes */
 int64_t wb__doc_count(const wb__doc *list);
-/* Writes a document of at most WB__DOC_MAX bytes. */
+/* Writes a document of at most WB__DOC_MAX bytes. Returns 0 or an error code. */
 int wb__doc_write(const wb__doc *document, wb__writer *w);
 
 #endif

@@ -1,6 +1,7 @@
-/* Julia's values as BSON.jl writes them. Each value comes with its type, because a type's
- * parameters include the exact types of its fields. Type names are paths from the module of `using
- * Flux`: "Flux.Dense", "Core.Float32", "Flux.NNlib.#relu" (the type of the function relu). */
+/* Makes Julia's values as BSON.jl writes them. Each value comes with its type, because the type of
+ * a struct or tuple includes the types of its fields. Names of types are paths that are valid after
+ * `using Flux`: "Flux.Dense", "Core.Float32", "Flux.NNlib.#relu" (the type of the function
+ * relu). */
 #ifndef WB__JULIA_H
 #define WB__JULIA_H
 
@@ -8,7 +9,7 @@
 
 typedef struct { wb__doc *type, *value; } wb__julia;
 
-/* A type with n parameters, which are types, integers, bools or tuples. */
+/* Makes a type with n parameters, which are types, integers, bools or tuples. */
 wb__doc *wb__julia_type(wb__doc_arena *r, const char *path, int n, wb__doc *const *parameters);
 
 wb__julia wb__julia_nothing(wb__doc_arena *r);
@@ -26,13 +27,13 @@ wb__julia wb__julia_named_tuple(wb__doc_arena *r, int n, const char *const *name
 const char *wb__julia_dtype(wb_dtype dtype);
 /* The type Array{dtype,ndim}; NULL if Julia lacks the dtype, or if memory is short. */
 wb__doc *wb__julia_array_type(wb__doc_arena *r, wb_dtype dtype, int ndim);
-/* An array with x's bytes and reversed dimensions, since Julia is column-major. With WB__COLUMNS
- * the dimensions are not reversed, and a matrix stays the same matrix. wb__julia_column: a vector
- * as a matrix with one column. */
+/* wb__julia_array makes an array of the elements of x. Julia is column-major, so the dimensions of
+ * x are reversed and the bytes stay the same. With WB__COLUMNS a matrix keeps its dimensions.
+ * wb__julia_column makes a matrix with one column of a vector. */
 wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order);
 wb__julia wb__julia_column(wb__doc_arena *r, wb_tensor *x);
 wb__julia wb__julia_zeros(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t *dims);
-/* Makes a reference to entry i of "_backrefs"; the first is 0. */
+/* Makes a reference to entry i of "_backrefs", counted from 0. */
 wb__doc *wb__julia_reference(wb__doc_arena *r, int64_t i);
 
 /* wb__julia_struct makes a struct of a type from wb__julia_type. wb__julia_singleton makes the only

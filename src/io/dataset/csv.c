@@ -20,7 +20,7 @@ typedef struct { const char *text; int length; } field;
 typedef struct {
     const char *path, *text, *at, *end;
     char separator;
-    int64_t line, columns, label;       /* line: from 1; label: its column, -1: none */
+    int64_t line, columns, label;       /* line: from 1; label: column of the labels, -1: none */
     float *x;
     int64_t n, capacity;                /* of x */
     field *labels;
@@ -48,8 +48,8 @@ static bool is_blank(const table *t, char c)
     return (c == ' ' || c == '\t' || c == '\r') && c != t->separator;
 }
 
-/* Reads a field from t->at, without blanks and quotes around it. t->at ends at the separator, the
- * newline or the end. */
+/* Reads a field from t->at, without blanks and quotes around it. Moves t->at to the separator, the
+ * newline or the end of the text. */
 static int next_field(table *t, int64_t column, field *f)
 {
     while (t->at < t->end && is_blank(t, *t->at)) t->at++;
@@ -75,8 +75,8 @@ static int next_field(table *t, int64_t column, field *f)
     return 0;
 }
 
-/* Up to 16 digits that fit in 53 bits, divided by a power of ten up to 1e16, give a correctly
- * rounded double; other numbers are left to strtod. */
+/* Reads a number; false: the field is no number. Up to 16 digits that fit in 53 bits are divided by
+ * a power of ten, which gives a correctly rounded double. strtod reads other numbers. */
 static bool read_number(field f, double *value)
 {
     static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -156,7 +156,7 @@ static bool skip_blank_lines(table *t)
     }
 }
 
-/* Counts the columns of the line at t->at, which does not move. */
+/* Counts the columns of the line at t->at. Leaves t->at unchanged. */
 static int count_columns(table *t, int64_t *columns)
 {
     const char *start = t->at;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The format's types. 16-bit integers are widened to i32. */
+/* The types of elements in IDX files. 16-bit integers are widened to i32. */
 static const struct { uint8_t code, bytes; wb_dtype dtype;
 } types[] = {
     {0x08, 1, WB_U8},  {0x09, 1, WB_I8},  {0x0b, 2, WB_I32},
@@ -95,8 +95,8 @@ static void *copied(const header *h)
     return data;
 }
 
-/* If the file was read into memory (not mapped by the system), the tensor takes that memory over
- * where alignment and width allow; else it gets a copy. */
+/* If the file was read into memory (not mapped by the system), and its elements are aligned and
+ * need no widening, the tensor takes that memory over; else it gets a copy. */
 wb_tensor *wb_read_idx(const char *path)
 {
     header h;

@@ -6,7 +6,8 @@
 #include "io/table.h"
 
 /* Makes a table with one entry, "0". With `values` false the entry has no data, and its `bytes` are
- * those in the file. On success the table owns the mapping, on failure the caller. */
+ * the size of the elements in the file. On success the table owns the mapping, on failure the
+ * caller. */
 int wb__idx_table(wb__mapping *m, bool values, wb__table *out);
 
 #endif

@@ -50,7 +50,7 @@
     STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
     STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
 
-/* Newest first for each type. A NULL for parameters: the type's parameters are unknown. */
+/* For each type the newest version comes first. */
 const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
     STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
@@ -176,8 +176,8 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
 #define BASE(name) OF_ELEMENTS("Base.#" name, name, 0)
 #define ALIAS(julia, here) {"#" julia, here, true, false, 0}
 
-/* Writing uses the first row that the version has; aliases are last, since they are only for
- * reading. */
+/* A writer uses the first row that the version has. Aliases come last, because only readers use
+ * them. */
 const wb__flux_name wb__flux_functions[] = {
     OF_ARRAYS("Base.#identity", "identity", 0),
     OF_ARRAYS("Flux.NNlib.#softmax", "softmax", 0),
@@ -201,7 +201,7 @@ const wb__flux_name wb__flux_functions[] = {
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
     {0}};
 
-/* Julia's * of matrices is the matrix product; only its broadcast is wb_mul. */
+/* Julia's * of two matrices is the matrix product. Only its broadcast, .*, is wb_mul. */
 const wb__flux_name wb__flux_connections[] = {
     {"Base.#+", "add", false, false, 0},   {"Base.#-", "sub", false, true, 0},
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},

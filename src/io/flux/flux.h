@@ -1,5 +1,4 @@
-/* Flux's models in BSON files: reading and writing. formats.c and model_file.c call these
- * functions. */
+/* Reads and writes Flux's models in BSON files. */
 #ifndef WB__FLUX_H
 #define WB__FLUX_H
 
@@ -11,26 +10,27 @@
 /* Loads a model from a BSON file, for wb_load. NULL with the error set. */
 wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
 
-/* All arrays of one variable, with Weber's paths as names; a list of parameters gives a nameless
- * table. `key` chooses the variable as in wb__jl_variable (value.h). Values stay in the mapping,
- * which must outlive the table; out->mapping is not set. On failure *out is empty. */
+/* Makes the table of all arrays of one variable, with Weber's paths as names. A list of parameters
+ * gives a table that is `nameless`. `key` chooses the variable as in wb__jl_variable (value.h).
+ * Values stay in the mapping, which must outlive the table; out->mapping is not set. Returns 0 or
+ * an error code; on failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
-/* Gives the arrays of a nameless table the names and layouts of the model's parameters, in the
- * order of Flux.params; leaves other tables unchanged. `path` is the file's, for messages. Returns
- * 0 or an error code. */
+/* Gives the entries of a nameless table the names and layouts of the model's parameters, which are
+ * in the order of Flux.params. Leaves other tables unchanged. `path` is the file, for messages.
+ * Returns 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* Calls `row` for each variable of a file and for its parts, parents first, without options of
- * layers and numbers in lists. Stops at a nonzero result of `row` and returns it; on failure
- * returns an error code, else 0. */
+/* Calls `row` for each variable of a file and for its parts. A part comes after the part around it.
+ * Options of layers, and numbers and strings in lists, are left out. Stops at a nonzero result of
+ * `row` and returns it. Returns an error code on failure, else 0. */
 typedef struct {
     int depth;                          /* variables: 0 */
     const char *path;                   /* "model.layers.0.weight" */
     const char *name;                   /* last part of the path: "weight" */
     const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4" */
-    const char *value;                  /* a number or string as text; of a layer, its
-                                         * activation, such as "relu"; else NULL */
+    /* a number or string as text; the activation of a layer, such as "relu"; else NULL */
+    const char *value;
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
     int fields;                         /* number of fields of a layer, list or unknown part */
     wb_dtype dtype;                     /* of arrays; 0: a dtype that Weber lacks */
@@ -42,8 +42,8 @@ int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void
 
 /* ---- writing: save.c, save_layers.c ----------------------------------------------------- */
 
-/* wb_save to a .bson file: writes a state document, or with .structs the layers themselves.
- * Returns 0 or an error code. */
+/* Implements wb_save for .bson files. Writes a state document, or with .structs the layers as
+ * structs. Returns 0 or an error code. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);
 
 #endif

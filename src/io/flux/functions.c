@@ -1,4 +1,4 @@
-/* Julia's functions by name: activations, connections, broadcasts. */
+/* Finds Weber's activations and connections for functions of Julia. */
 #include "io/flux/read.h"
 
 #include <string.h>

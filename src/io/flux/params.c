@@ -11,7 +11,7 @@
 typedef struct {
     char *path;
     bool transposed;            /* a matrix (out, in) in Julia */
-    bool state;                 /* a recurrent layer's state that Weber lacks; path is NULL */
+    bool state;                 /* an initial state that Weber's layer lacks; path is NULL */
 } expected;
 
 typedef struct {
@@ -32,7 +32,8 @@ static bool add(order *o, expected e)
 
 static void collect(order *o, void *object, const char *path);
 
-/* The struct that has a layer's arrays; for a recurrent layer the struct of its cell. */
+/* Returns the struct of Flux that has the arrays of a layer. For a recurrent layer it is the struct
+ * of the cell. */
 static const wb__flux_struct *row_of(const wb_layer *l)
 {
     const wb__flux_struct *row = l ? wb__flux_struct_named(l->type->name) : NULL;
@@ -71,8 +72,8 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order: the bias of a BatchNorm comes before its scale,
- * and the initial states of a recurrent layer come last, also if Weber's layer has none. */
+/* Collects a layer's parameters in Flux's order. The bias of a BatchNorm comes before its scale.
+ * The initial states of a recurrent layer come last, even if Weber's layer has none. */
 static void collect(order *o, void *object, const char *path)
 {
     wb__branch *node = object;
@@ -103,8 +104,8 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-/* Names the entries after the parameters of the same index. States that Weber's layers lack are
- * dropped if they are zero, else an error. */
+/* Names the entries after the collected parameters, in the same order. An entry for a state that
+ * Weber's layer lacks is dropped if it is zero; else it is an error. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
     int kept = 0, status = 0, at = 0;

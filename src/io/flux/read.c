@@ -83,8 +83,8 @@ static wb_tree *tree_of(wb__flux_reader *r, const wb__jl *v)
     return t;
 }
 
-/* Reads a field of an unknown part, for .substitute; structs are read as layers. Returns WB_NONE
- * for a value of another kind, NULL on failure. */
+/* Reads a field of an unknown part for .substitute. Structs are read as layers. Returns WB_NONE for
+ * a value that .substitute does not get, NULL on failure. */
 static void *part_of(wb__flux_reader *r, const wb__jl *v)
 {
     bool keep = r->o->substitute != NULL;
@@ -125,8 +125,7 @@ static void note_unknown(wb__flux_reader *r, const char *type, int n, const char
                  reason ? ": " : "", reason ? reason : "");
 }
 
-/* Returns l. If l is NULL, sets the status to WB_ERROR_MEMORY, the only reason for which the
- * creation of these layers fails. */
+/* Returns l. If l is NULL, memory was short, and r->f.status is set to WB_ERROR_MEMORY. */
 static wb_layer *made(wb__flux_reader *r, wb_layer *l)
 {
     if (!l && !r->f.status) r->f.status = WB_ERROR_MEMORY;
@@ -171,7 +170,7 @@ wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- containers ------------------------------------------------------------------------------ */
 
-/* The layers of a tuple, a vector or a NamedTuple. */
+/* The layers of a tuple, a vector or a NamedTuple, with their names. */
 typedef struct { int n; bool named; wb_layer **layers; char **names; } inner_layers;
 
 static void drop_layers(inner_layers *p)
@@ -181,8 +180,8 @@ static void drop_layers(inner_layers *p)
     wb__free(p->layers);
 }
 
-/* Whether a Dense follows whose inputs are a multiple of r->channels; layers that keep shapes may
- * come before it. */
+/* Whether the next layer in `w` is a Dense whose number of inputs is a multiple of r->channels.
+ * Functions and Dropout layers are skipped. */
 static bool dense_follows(wb__flux_reader *r, wb__jl_fields w)
 {
     while (wb__jl_fields_next(&r->f, &w)) {
@@ -259,8 +258,8 @@ static wb_layer *assembled(wb__flux_reader *r, const char *type, const void *opt
 
 typedef struct { size_t size; wb__connection connection; } join_options;
 
-/* Returns the connection of a layer. NULL: failed, or the connection is unknown; then a reason is
- * set, and the whole layer is an unknown part. */
+/* Returns the connection of a layer. NULL with r->f.status set: failed. NULL with r->reason set:
+ * the connection is unknown. */
 static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
 {
     wb__jl f = wb__jl_field(&r->f, v, "connection");
@@ -272,8 +271,8 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
     return NULL;
 }
 
-/* Reads a Chain or a Parallel. NULL: failed, or the layer is an unknown part and a reason is
- * set. */
+/* Reads a Chain or a Parallel. NULL with r->f.status set: failed. NULL with r->reason set: the
+ * layer is an unknown part. */
 static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
 {
     const bool chain = wb__jl_flux(v, "Chain");
@@ -319,7 +318,7 @@ static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
     return f.kind == WB__JL_FUNCTION ? function_layer(r, &f) : wb__flux_plain(r, v);
 }
 
-/* Reads a value as a layer. A mutable struct (BatchNorm, Dropout) that is shared becomes one shared
+/* Reads a value as a layer. Several references to one mutable struct (BatchNorm, Dropout) give one
  * layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
@@ -341,7 +340,7 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Loads a state document of wb_save, which has the model's structure as the variable "weber". */
+/* Loads a state document of wb_save. `text` is its variable "weber", the structure of the model. */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
     wb__table values = {0};
@@ -358,8 +357,8 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     return l;
 }
 
-/* Lists the layers inside a value as values for .key: `; it holds layers: .key = "nets.0", ...`, or
- * "". */
+/* Writes the layers inside a value to `list`, as values for .key. Returns the text of `list`, such
+ * as `; it holds layers: .key = "nets.0"`, or "" if there are none. */
 static const char *layers_in(wb__flux_reader *r, const char *name, const wb__jl *v, wb__text *list)
 {
     int n = 0;
@@ -431,7 +430,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
-        /* A part of a variable is read as layers: the structure describes whole variables. */
+        /* The structure describes whole variables, so a part of a variable is read as layers. */
         state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)

@@ -10,47 +10,48 @@
 typedef struct {
     wb__bson_file f;
     const wb_load_options *o;
-    /* Objects that several references share: address in the file -> layer or tensor. */
+    /* maps from the address of a shared object in the file to its layer or tensor */
     wb__pointer_map layers, arrays;
     const char *variable;       /* the variable with the model: "model" */
     char path[2048];            /* of the part being read */
     size_t path_length;
     int depth;
-    int64_t channels;           /* of the images that the last layer returns, 1 if
-                                 * unknown; 0: no images */
+    /* number of channels of the images that the last layer returned; 1: unknown; 0: no images */
+    int64_t channels;
     const char *reason;         /* why the current struct cannot be read; NULL: none */
     char reason_text[256];
     wb__text unknown;           /* one line for each unknown part */
     int n_unknown;
 } wb__flux_reader;
 
-/* Enters the part with this name; wb__flux_leave(r, *back) leaves it. False, with the error set:
- * the part is nested too deep, or the path is too long. */
+/* Appends the name of a part to r->path; wb__flux_leave(r, *back) removes it. False, with the error
+ * set: the part is nested too deep, or the path is too long. */
 bool wb__flux_enter(wb__flux_reader *r, const char *name, size_t *back);
 void wb__flux_leave(wb__flux_reader *r, size_t back);
 
-/* Reads a value as a layer; NULL with the error set. For an unknown part wb__flux_unknown returns
- * the layer from .substitute; without one it records the part and returns a placeholder, and
- * loading fails at the end. */
+/* Reads a value as a layer; NULL with the error set. wb__flux_unknown returns the layer that
+ * .substitute gives for an unknown part. Without such a layer it returns a placeholder and records
+ * the part, and loading fails at the end. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
-/* Reads a layer that contains no other layers. NULL with `reason` set: Weber has no such layer;
- * NULL with the file's status set: failed. */
+/* Reads a layer that contains no other layers. NULL with r->f.status set: failed. NULL with
+ * r->f.status 0: Weber has no such layer, and r->reason may give the reason. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
-/* Whether Weber has a layer for this struct, perhaps not with all options. */
+/* Whether Weber has a layer for the type of this struct. Weber's layer may lack options of the
+ * type. */
 bool wb__flux_known(const wb__jl *v);
 /* Sets `reason`; returns NULL. */
 void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Return Weber's function or connection for a function of Julia. NULL: v is none that Weber has, or
- * f.status is set. */
+/* Return Weber's function or connection for the function v of Julia. NULL: Weber has none, or
+ * r->f.status is set. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
-/* The function inside a broadcast; any other value is returned unchanged. */
+/* Returns the function that v broadcasts. Any other value v is returned unchanged. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
-/* Reads an activation from a field into *out; identity, nothing or no field become NULL. For an
- * unknown one .substitute is asked. False: failed, with a reason or the file's status set. */
+/* Reads the activation in a field into *out. identity, `nothing` and a missing field give NULL. For
+ * an unknown function .substitute is called. False, with r->reason or r->f.status set: failed. */
 bool wb__flux_activation(wb__flux_reader *r, const wb__jl *v, const char *field, wb_function *out);
 
 #endif

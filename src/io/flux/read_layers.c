@@ -1,7 +1,7 @@
 /* Reads Flux's layers that contain no other layers, by the fields of fields.c. Julia is
- * column-major, so dimensions are reversed: a kernel (kw, kh, in, out) is [out, in, kh, kw] without
- * a copy. The weight (out, in) of a Dense is [in, out] by that rule, and is transposed to [out,
- * in]; so are the weights of recurrent cells. */
+ * column-major, so the same bytes have reversed dimensions in Weber. A kernel (kw, kh, in, out)
+ * becomes [out, in, kh, kw] without a copy. A weight (out, in) of a Dense or a recurrent cell would
+ * become [in, out], so it is transposed to [out, in]. */
 #include "io/flux/read.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct {
     wb__flux_reader *r;
     const wb__jl *v;
     const wb__flux_struct *row;
-    const wb__layer_type *type;         /* the layer's */
+    const wb__layer_type *type;         /* type of the layer */
     union {
         wb_Dense_options dense;
         wb_Conv_options conv;
@@ -31,7 +31,8 @@ typedef struct {
         wb_Recurrent_options recurrent;
         wb_MultiHeadAttention_options attention;
     } o;
-    int mode, n_typed, n;               /* the first n_typed arrays (0: all) determine the dtype */
+    /* n_typed: number of arrays, at the beginning of `s`, that determine the dtype; 0: all n */
+    int mode, n_typed, n;
     child_array s[8];
 } reading;
 
@@ -42,8 +43,8 @@ static void *option(reading *x, const char *name)
     return wb__layer_option(x->type, &x->o, name);
 }
 
-/* Returns the struct's layout by its number of fields; the newest layout if no version has that
- * number. NULL: it is no struct of Flux. */
+/* Returns the layout, for the type of v, with as many fields as v; if there is none, the newest
+ * layout of the type. NULL: v is no struct of Flux. */
 static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
 {
     const char *type = wb__jl_last(v);
@@ -52,8 +53,8 @@ static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* Reads the array of a field. False, with a reason or the file's status set: not a floating array,
- * in GPU memory, or missing although required. */
+/* Reads the array of a field. False with r->reason set: it is no array of floats, or a required
+ * array is missing. False with r->f.status set: another failure, such as an array in GPU memory. */
 static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
@@ -131,13 +132,13 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const child_array 
 {
     wb_tensor *x = wb__layer_child(l, i);
     bool frozen = x->flags & WB__FROZEN;
-    /* Statistics may have another dtype than the parameters. */
+    /* In the file, statistics may have another dtype than the parameters. */
     if (frozen && (wb_dtype)x->dtype != s->a.dtype) {
         x = wb__statistic(l->type->name, s->child, wb_init_zeros, s->a.dtype, x->dims[0]);
         if (!x) return WB_ERROR_MEMORY;
         wb__branch_put(&l->node, i, s->child, x);
     }
-    /* An array and its transpose are two tensors, so they have two keys. */
+    /* An array and its transpose become two tensors, so their keys differ. */
     const char *key = (const char *)s->a.at + s->a.transposed;
     void **shared = s->a.shared ? wb__pointer_map_at(&r->arrays, key) : NULL, *made;
     if (s->a.shared && !shared) return WB_ERROR_MEMORY;
@@ -155,8 +156,8 @@ static int fill_child(wb__flux_reader *r, wb_layer *l, int i, const child_array 
     return status;
 }
 
-/* Copies the arrays into the new layer `l`, whose options were derived from their shapes. NULL,
- * with a reason or the file's status set: l is NULL, or the copying failed. */
+/* Copies the arrays into the new layer `l` and returns it. NULL, with r->reason or r->f.status set:
+ * `l` is NULL, or the copying failed. */
 static wb_layer *filled(wb__flux_reader *r, wb_layer *l, int n, const child_array *s)
 {
     if (!l) {
@@ -188,7 +189,7 @@ static bool is_true(reading *x, const char *field)
     return value.kind != WB__JL_BOOL || value.integer;
 }
 
-/* Reads two numbers, which must be `least` or more: (w, h) in Julia, {h, w} in the option `out`. */
+/* Reads two numbers, which must be at least `least`. (w, h) in Julia becomes {h, w} in `out`. */
 static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int64_t least,
                  int64_t *out)
 {
@@ -202,8 +203,8 @@ static bool pair(wb__flux_reader *r, const wb__jl *value, const char *field, int
     return true;
 }
 
-/* Reads a padding: (w, h) or (left, right, top, bottom) in Julia; {top, bottom, left, right} in the
- * option `list`. */
+/* Reads a padding. (w, h) or (left, right, top, bottom) in Julia becomes {top, bottom, left, right}
+ * in `list`. */
 static bool pad(wb__flux_reader *r, const wb__jl *value, int64_t *list)
 {
     int64_t p[5];
@@ -231,7 +232,8 @@ static bool axes(wb__flux_reader *r, const wb__jl *value, int64_t *out)
     return true;
 }
 
-/* Reads one learned initial state, (out) or (out, 1). A state of zeros is dropped. */
+/* Reads one learned initial state, which is (out) or (out, 1) in Julia. A state of zeros is
+ * ignored. */
 static bool state(reading *x, const wb__jl *v, const char *child)
 {
     wb__flux_reader *r = x->r;
@@ -295,7 +297,7 @@ static bool read_option(reading *x, const wb__flux_field *f)
     }
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- options from the shapes of arrays ------------------------------------------------------- */
 
 static bool dense(reading *x)
 {
@@ -426,14 +428,14 @@ static bool attention(reading *x)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Whether a layer returns images: KEEPS: if its input is images; ENDS: never; STARTS: always;
- * POOLS: always, with the channels of its input. */
+/* Whether the result of a layer is images. KEEPS: if its input is. ENDS: never. STARTS: always.
+ * POOLS: always, with as many channels as its input. */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 
 static const struct kind {
     const char *layer;
     images images;
-    /* sizes: called after the arrays are read; last: after the options */
+    /* `sizes` is called after the arrays are read, `last` after the options are read; NULL: none */
     bool (*sizes)(reading *x), (*last)(reading *x);
 } kinds[] = {{"Dense", ENDS, dense, NULL}, {"Conv", STARTS, conv, conv_groups},
              {"ConvTranspose", STARTS, conv, conv_groups},
@@ -444,7 +446,7 @@ static const struct kind {
              {"RNNCell", ENDS, cell, NULL}, {"LSTMCell", ENDS, cell, NULL},
              {"GRUCell", ENDS, cell, NULL}, {"MultiHeadAttention", KEEPS, attention, NULL}};
 
-/* Sets the options that all kinds have, and creates the layer with its arrays. */
+/* Sets the options that many kinds of layers share, and creates the layer with its arrays. */
 static wb_layer *made(reading *x, const struct kind *kind)
 {
     const images images = kind->images;

@@ -1,4 +1,4 @@
-/* Saving models to BSON files for Flux: the document. save_layers.c writes the layers. */
+/* Saves models to BSON files for Flux. This file writes the document, save_layers.c the layers. */
 #include "io/flux/save.h"
 
 #include "io/flux/flux.h"
@@ -23,7 +23,8 @@ wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Writes a tensor. If it occurs several times, each occurrence is a reference to one array. */
+/* Writes a tensor. If the tensor occurs several times, "_backrefs" has its array, and each
+ * occurrence is a reference to that array. */
 static wb__julia tensor(wb__flux_saver *s, wb_tensor *x, wb__order order)
 {
     wb__doc_arena *r = &s->arena;

@@ -1,5 +1,5 @@
-/* Saving models in Flux's formats: what save.c (the document) and save_layers.c (each kind of
- * layer) share. */
+/* Declarations for saving models to Flux's BSON files, shared by save.c (the document) and
+ * save_layers.c (each kind of layer). */
 #ifndef WB__FLUX_SAVE_H
 #define WB__FLUX_SAVE_H
 
@@ -9,7 +9,7 @@
 
 typedef struct {
     wb__doc_arena arena;
-    /* writes the layers' structs; false: what Flux.state returns for them */
+    /* true: layers are written as structs; false: as Flux.state returns them */
     bool structs;
     int version;                /* minor*100 + patch of Flux 0.minor.patch */
     const char *version_text;
@@ -17,7 +17,7 @@ typedef struct {
     wb__text path;              /* of the current part */
     wb__text wrong;             /* parts that cannot be written, one line for each */
     int n_wrong;
-    wb__pointer_map uses;                       /* tensor -> non-NULL: it occurs several times */
+    wb__pointer_map uses;                       /* tensor -> NULL unless it occurs several times */
     wb__pointer_map references[WB__ORDERS];     /* tensor -> 1 + its index in `shared` */
     wb__doc *shared;                            /* the values of "_backrefs" */
 } wb__flux_saver;
@@ -25,14 +25,15 @@ typedef struct {
 /* Records that the current part cannot be written. Returns `nothing` as a placeholder. */
 wb__julia wb__flux_refuse(wb__flux_saver *s, const char *format, ...) WB__PRINTF(2, 3);
 
-/* Write the part with this name: a tensor; a branch as a layer, a tuple or a named tuple. */
+/* wb__flux_tensor writes a tensor, wb__flux_value any child. `name` is the name of the child, for
+ * messages. */
 wb__julia wb__flux_tensor(wb__flux_saver *s, const char *name, wb_tensor *x, wb__order order);
 wb__julia wb__flux_value(wb__flux_saver *s, const char *name, void *object);
-/* Writes the layers of a container or the children of a tree as a tuple, or as a named tuple. */
+/* Writes children as a tuple if their names are "0", "1", ..., else as a named tuple. */
 wb__julia wb__flux_children(wb__flux_saver *s, int n, const wb__child *children);
 /* Whether the names are "0", "1", ... */
 bool wb__flux_numbered(int n, const wb__child *children);
-/* Writes a layer as a struct, or as Flux.state returns it (save_layers.c). */
+/* Writes a layer as a struct, or, if s->structs is false, as Flux.state returns it. */
 wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l);
 
 #endif

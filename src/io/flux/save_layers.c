@@ -3,8 +3,8 @@
  *
  * Flux's sizes are reversed: {h, w} is (w, h), {top, bottom, left, right} is (left, right, top,
  * bottom), and [out, in, kh, kw] is (kw, kh, in, out) with the same bytes. The matrix of a Dense or
- * a cell is (out, in) in Flux too, so it is written column-major. In a state, functions and values
- * of types without fields, such as Colon, are the empty tuple. */
+ * a cell is (out, in) in Flux too, so it is written column-major. Flux.state returns the empty
+ * tuple for functions and for values of types without fields, such as Colon. */
 #include "io/flux/save.h"
 #include "nn/window.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The versions of Flux, as minor*100 + patch, in which what is written here changed. */
+/* Versions of Flux, as minor*100 + patch, that changed how layers are written. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
     NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
@@ -25,7 +25,7 @@ typedef struct {
     wb__flux_saver *s;
     wb_layer *l;
     const wb__layer_type *type;
-    const void *options;                /* of `type`: the layer's, or of a struct inside */
+    const void *options;                /* options of `type` */
     const wb__flux_struct *row;
     wb__julia at[WB__FLUX_FIELDS];
 } record;
@@ -34,7 +34,8 @@ static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, con
 
 static wb__julia empty(wb__flux_saver *s) { return wb__julia_tuple(&s->arena, 0, NULL); }
 
-/* Writes the only value of the type `path`, such as a function; in a state, the empty tuple. */
+/* Writes the only value of a type without fields, such as the type of a function. `path` is the
+ * name of the type. If s->structs is false, writes the empty tuple. */
 static wb__julia only(wb__flux_saver *s, const char *path)
 {
     return s->structs ? wb__julia_singleton(&s->arena, path) : empty(s);
@@ -83,7 +84,7 @@ static wb__julia activation(wb__flux_saver *s, wb_function f)
     return only(s, row->path);
 }
 
-/* Writes an elementwise function as a layer: its broadcast over arrays. */
+/* Writes an elementwise function as a layer that broadcasts it over arrays. */
 static wb__julia broadcast(wb__flux_saver *s, const char *path)
 {
     wb__julia fields[2] = {only(s, "Base.Broadcast.#broadcast"), only(s, path)};
@@ -125,16 +126,17 @@ static wb__julia connection(const record *r)
 
 /* ---- children -------------------------------------------------------------------------------- */
 
-/* A kernel. Flux's Conv flips its kernels; its CrossCor does not, but has no groups. So a Conv
- * without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped kernels. A
- * ConvTranspose without .flip is written with flipped kernels too. */
+/* Writes a kernel. Flux's Conv flips its kernels. Flux's CrossCor does not, but has no groups. So a
+ * Conv without .flip is written as a CrossCor, or, if it has groups, as a Conv with flipped
+ * kernels. A ConvTranspose without .flip is written with flipped kernels too. */
 static wb__julia kernel(const record *r, const wb__flux_field *f)
 {
     bool flipped = f->kind == WB__FIELD_FLIPPED && !has(r, "flip");
     return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), flipped ? WB__FLIPPED : WB__ROWS);
 }
 
-/* The bias. If the layer has none, it is `false`, or zeros in versions without `false`. */
+/* Writes the bias. A missing bias is written as `false`, or as zeros in versions before
+ * f->since. */
 static wb__julia bias(const record *r, const wb__flux_field *f)
 {
     wb__flux_saver *s = r->s;
@@ -146,8 +148,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* An initial state, for versions before 0.15: there cells have the initial states, and Recur has
- * the current states. They are columns; before 0.12, vectors. */
+/* Writes an initial state, for versions before 0.15. In these a cell has it as initial state, and a
+ * Recur as current state. It is a matrix of one column, or, before 0.12, a vector. */
 static wb__julia state(const record *r, const char *name)
 {
     wb__flux_saver *s = r->s;
@@ -168,7 +170,8 @@ static wb__julia states(const record *r)
     return wb__julia_tuple(&r->s->arena, 2, both);
 }
 
-/* The Diagonal of a LayerNorm; from 0.13 a Scale, which has the activation too. */
+/* Writes the Diagonal of a LayerNorm. From version 0.13 it is a Scale, which has the activation
+ * too. */
 static wb__julia affine(const record *r)
 {
     wb__flux_saver *s = r->s;
@@ -216,7 +219,7 @@ static int reversed(const int64_t *shape, int64_t *size)
     return (int)shape[0];
 }
 
-/* The axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
+/* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
 static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
 {
@@ -291,9 +294,9 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
-/* Returns a parameter of the struct's type by its word in fields.c: the type of the field with that
- * name; for "array" the array type of the layer's scale; for "axes" the number of axes of .shape;
- * else the value, a number or false. */
+/* Returns the type parameter for a word of `parameters` in fields.c. The name of a field gives the
+ * type of that field, "array" the array type of the scale, and "axes" the number of axes of .shape.
+ * Other words are values, a number or false. */
 static wb__doc *parameter(const record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;
@@ -334,8 +337,8 @@ static wb__julia closed(const record *r)
     return wb__julia_named_tuple(&s->arena, row->n, names, r->at);
 }
 
-/* The name of an option that the layer uses and that a later version added to the struct; NULL:
- * none. */
+/* Returns the name of an option that the layer uses and that only a later version of the struct
+ * has; NULL: none. Sets *since to that version. */
 static const char *newer_field(const record *r, int *since)
 {
     const char *name = NULL;
@@ -356,7 +359,8 @@ static const char *newer_field(const record *r, int *since)
     return name;
 }
 
-/* Whether the version's struct lacks an option of the layer; then the layer is refused. */
+/* Whether Flux's struct of the requested version lacks an option that the layer uses. If so,
+ * refuses the layer. */
 static bool lacks(const record *r)
 {
     wb__flux_saver *s = r->s;

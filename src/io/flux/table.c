@@ -1,6 +1,6 @@
 /* Lists all arrays of a variable of a BSON file by name. The fields of Flux's layers get Weber's
- * names: in structs, and in NamedTuples or dictionaries with the same field names (Flux.state),
- * which are recognised by the combination of names. */
+ * names. Layers are structs, or, as Flux.state returns them, NamedTuples or dictionaries, which are
+ * recognised by the names of their fields. */
 #include "io/flux/flux.h"
 #include "io/flux/read.h"
 
@@ -13,8 +13,9 @@ typedef struct {
     bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* Returns a type of Flux whose fields become the same children as those of v, a struct or
- * dictionary: BatchNorm for each norm with γ and β, LSTMCell for each cell. NULL: none is known. */
+/* Returns the name of a type of Flux whose fields become the same children as the fields of v. It
+ * is "BatchNorm" for each norm with γ and β, and "LSTMCell" for each cell. NULL: v is not known as
+ * a layer. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
     static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
@@ -40,7 +41,8 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
-/* Returns the row of a field that becomes a child; NULL: the field keeps its name. */
+/* Returns the row, in fields.c, of a field that becomes a child. NULL: the field keeps its name in
+ * the table. */
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
@@ -56,7 +58,7 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
     if (kind == WB__FIELD_MATRIX && a.dtype) wb__jl_transpose(&a);
     if (kind == WB__FIELD_DEPTHWISE && a.ndim == 4 && a.count) {
-        a.dims[0] *= a.dims[1];     /* [in, multiplier, kh, kw] as in a grouped convolution */
+        a.dims[0] *= a.dims[1];     /* as the kernel of a grouped convolution */
         a.dims[1] = 1;
     }
     if (a.count == 0 || a.ndim < 2 || a.dims[0] == 1 || a.dims[1] == 1) a.transposed = false;
@@ -91,7 +93,8 @@ static int visit_part(filling *x, const wb__jl *v, const wb__flux_field *field, 
     return status;
 }
 
-/* Adds the initial states of a recurrent layer: h, or (h, c); each (out) or (out, 1). */
+/* Adds the initial states of a recurrent layer. v is the state h or the tuple (h, c). In Julia a
+ * state is (out) or (out, 1). */
 static int visit_state(filling *x, const wb__jl *v, const char *name)
 {
     static const char *const names[2] = {"initial_hidden", "initial_cell"};
@@ -162,8 +165,8 @@ static int visit(filling *x, const wb__jl *v, const wb__flux_field *field)
 
 /* ---- lists of parameters --------------------------------------------------------------------- */
 
-/* The list inside Params of Zygote or Tracker, which is (order, set): the order is a list, or a
- * Buffer with a list. */
+/* Returns the list of arrays in a Params of Zygote or Tracker. A Params is (order, set), and its
+ * order is a list, or a Buffer with a list. Any other value is returned unchanged. */
 static wb__jl parameters_of(wb__bson_file *f, const wb__jl *v)
 {
     if (v->kind != WB__JL_STRUCT || strcmp(wb__jl_last(v), "Params")) return *v;

@@ -8,7 +8,7 @@
 
 enum { MOST_HOPS = 16 };
 
-/* The fields of a tagged document, found in one walk. */
+/* The fields of a document of BSON.jl that has a "tag", found in one walk. */
 typedef struct { wb__bson tag, type, data, size, name, ref, type_name; } tagged;
 
 static tagged parts_of(wb__bson_file *f, wb__bson doc)
@@ -64,7 +64,7 @@ static void join_names(wb__bson_file *f, wb__bson list, char *out)
     }
 }
 
-/* Writes the name of a closure: the first symbol of the TypeName that describes its type. */
+/* Writes the name of a closure, which is the first symbol in the document `type_name`. */
 static void closure_name(wb__bson_file *f, wb__bson type_name, char *out)
 {
     *out = 0;
@@ -100,7 +100,7 @@ bool wb__jl_named_tuple(const wb__jl *v)
     return v->kind == WB__JL_STRUCT && !strcmp(wb__jl_last(v), "NamedTuple");
 }
 
-/* ---- kinds ----------------------------------------------------------------------------------- */
+/* ---- kinds of values ------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
@@ -109,7 +109,7 @@ typedef struct {
     enum { NO_NUMBER, FLOAT, SIGNED, UNSIGNED } number;
 } element;
 
-/* Returns the row of a type of numbers or of elements of arrays; NULL: another type. */
+/* Returns the row of a Julia type of numbers or of array elements; NULL: another type. */
 static const element *element_named(const char *type)
 {
     static const element elements[] = {
@@ -124,7 +124,7 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number of a type that BSON lacks: a struct with its bytes. False: v is no number. */
+/* Reads a number of a type that BSON lacks. Its bytes are in a struct. False: v is no number. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
@@ -429,7 +429,7 @@ bool wb__jl_zero(const wb__jl_array *a)
     return true;
 }
 
-/* Reads the array of v. An Adjoint or Transpose of a vector is a row with the same bytes. */
+/* An Adjoint or Transpose of a vector is a matrix of one row with the same bytes. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out)
 {
     const char *last = wb__jl_last(v);
@@ -464,7 +464,7 @@ const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made)
     return *made;
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
+/* ---- types in messages ----------------------------------------------------------------------- */
 
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 {
@@ -531,8 +531,8 @@ static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
     return v;
 }
 
-/* Finds a model inside a dictionary, as programs save it with other values: the layer "model", or
- * the only layer; v itself if there is neither. Appends the name of the entry to `name`. */
+/* Finds a model in a dictionary of several values: the layer "model", or the only layer. Returns v
+ * if there is neither. Appends the name of the entry to `name`. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;

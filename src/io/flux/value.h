@@ -36,12 +36,12 @@ typedef struct {
     wb__bson size;              /* the sizes of an array */
     double real;
     int64_t integer;            /* also bools */
-    /* Of a struct its type, "Flux.Dense"; of a function "NNlib.relu". A first part "Main" is left
-     * out if a package follows. */
+    /* the type of a struct, "Flux.Dense", or the name of a function, "NNlib.relu"; "Main" in front
+     * of a package is left out */
     char name[WB__JL_NAME];
 } wb__jl;
 
-/* Reads a value; follows references and unwraps TrackedArray. */
+/* Reads a value. Follows references, and reads a TrackedArray as the array in it. */
 wb__jl wb__jl_of(wb__bson_file *f, wb__bson v);
 const char *wb__jl_last(const wb__jl *v);                   /* last part of the name: "Dense" */
 bool wb__jl_flux(const wb__jl *v, const char *type);        /* is v this struct of Flux? */
@@ -50,8 +50,9 @@ bool wb__jl_named_tuple(const wb__jl *v);
 /* Whether values of v's kind may contain arrays. */
 bool wb__jl_may_hold_arrays(const wb__jl *v);
 
-/* Visits the fields of a struct, or the elements of a list or tuple. Names are Flux's if the type
- * and its number of fields are known; the names of a NamedTuple or dictionary; else indices. */
+/* Visits the fields of a struct, or the elements of a list, tuple or dictionary. `name` is Flux's
+ * name of the field if the type and its number of fields are known, or the name in a NamedTuple or
+ * dictionary. Otherwise it is the index. */
 typedef struct {
     char name[WB__JL_NAME];
     wb__jl value;
@@ -66,47 +67,51 @@ int wb__jl_count(wb__bson_file *f, const wb__jl *v);
 wb__jl wb__jl_field(wb__bson_file *f, const wb__jl *v, const char *name);
 wb__jl wb__jl_item(wb__bson_file *f, const wb__jl *v, int i);
 
-/* An array in place. If its element type is known, its number of bytes matches its sizes. */
+/* An array whose values are in the file. If its element type is known, `bytes` is `count` times the
+ * size of an element. */
 typedef struct {
     wb_dtype dtype;             /* 0: a dtype that Weber lacks, or too many dimensions */
     char type[16];
     int ndim;
-    int64_t dims[WB_MAX_DIMS];  /* Julia's, reversed */
+    int64_t dims[WB_MAX_DIMS];  /* Julia's dimensions in reverse order */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed; /* the values are a matrix [dims[1], dims[0]] in the file */
+    bool transposed; /* in the file, the values are a row-major matrix [dims[1], dims[0]] */
     const void *at;
     bool shared;
 } wb__jl_array;
-/* Makes *out the array of v. False: v is no array of plain elements, or f->status is set. */
+/* Sets *out to the array of v. False: v is no array that is stored as bytes, or f->status is
+ * set. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* Makes a matrix that is (out, in) in Julia, and so [in, out] here, [out, in] without moving
- * values; other arrays are unchanged. */
+/* Swaps the dimensions of a matrix without moving its values, for arrays that are (out, in) in
+ * Julia and [out, in] in Weber. Other arrays are unchanged. */
 void wb__jl_transpose(wb__jl_array *a);
 /* Whether all bytes are zero. */
 bool wb__jl_zero(const wb__jl_array *a);
-/* The values row-major in a dtype: in the file if possible, else in *made, which the caller frees.
- * NULL: out of memory. */
+/* Returns the values, row-major and converted to a dtype. They are in the file or in a copy. *made
+ * is that copy, which the caller frees; without a copy it is NULL. The result is NULL if memory is
+ * short. */
 const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made);
 
-/* Reads integers from a tuple, a list, an array or a number. Returns how many; -1: there are more
- * than `most`, or other values. */
+/* Reads integers from a tuple, a list, an array or a number. Returns their number; -1: there are
+ * more than `most`, or v has other values. */
 int wb__jl_integers(wb__bson_file *f, const wb__jl *v, int most, int64_t *out);
 
-/* Writes the type of v, for messages: "Chain", "Array{Float32,2}", "closure #3#4", "function
- * NNlib.relu", "Main.Controller". */
+/* Writes the type of v for messages, such as "Chain", "Array{Float32,2}", "closure #3#4", "function
+ * NNlib.relu" or "Main.Controller". */
 void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size);
 
-/* Sets the error for an array in GPU memory, and returns its code. */
+/* Sets the error for an array in GPU memory, and returns the error code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-/* Whether v is a struct of Flux that fields.c lists with fields. */
+/* Whether v is a struct of Flux whose newest layout in fields.c has fields. */
 bool wb__jl_layer(const wb__jl *v);
 
-/* Finds the variable `key`, or with dots a part of a variable. Without a key: "model"; else the
- * only variable that may hold arrays or is a function; else the only layer. If the variable found
- * without a key is a dictionary, its layer "model" or its only layer. Writes the name to `name`.
- * Absent, with the error set: none found. */
+/* Finds a variable of the file. `key` is its name, or, with dots, the path of a part of a variable.
+ * With `key` NULL it is the variable "model", else the only layer, else the only variable that may
+ * hold arrays or is a function. If a dictionary is found without a key, the result is its layer
+ * "model" or its only layer, if there is one. Writes the name to `name`. If there is no such
+ * variable, sets the error and returns a value of kind WB__JL_ABSENT. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* Loads values from a table into a model. All tensors are matched before any is changed; one error
- * lists the misfits, the first 50. names.h has the names of tensors. */
+/* Loads values from a table into a model. All tensors are matched before any is changed. The error
+ * lists the first 50 tensors that do not fit. */
 #include "io/model/load_state.h"
 
 #include "io/model/names.h"
@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* of an error's list: lines, bytes */
+enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* limits of an error's list: lines, bytes */
 
-/* A tensor of the file. Rows of the name map find it by `name`: its name in the file without
- * .prefix, or, if .rename matches that, the new name, in the naming that is being tried. */
+/* A tensor of the file. Rows of the name map find the tensor by `name`. This is the name in the
+ * file without .prefix, or, if .rename changes it, the new name in the naming that is being
+ * tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } source;
 
 typedef struct {
@@ -20,10 +21,10 @@ typedef struct {
     wb__name_map names;
     int n;
     source *sources;                    /* sorted by name */
-    wb__pointer_map found;              /* tensor -> its wb__name_row; WB_NONE: it does not fit */
-    wb__pointer_map convolutions;       /* kernel -> whether its layer flips it, a wb__flip */
-    int lacking;                        /* distinct tensors that get no value */
-    int absent;                         /* how many of these have a name that is not in the file */
+    wb__pointer_map found;              /* tensor -> the row that loads it; WB_NONE: no row fits */
+    wb__pointer_map convolutions;       /* kernel -> the wb__flip of its convolution */
+    int lacking;                        /* number of tensors that get no value */
+    int absent;                         /* number of tensors whose names are not in the file */
     wb__text list;                      /* the lines of the error, one for each misfit */
     int n_wrong, n_listed;
 } matching;
@@ -41,8 +42,8 @@ static void drop(matching *m)
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* Returns the path in the model that .rename gives to a name in the file, by the first row that
- * matches; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
+/* Applies .rename to a name in the file. Returns the path in the model that the first matching row
+ * gives; the caller frees it. NULL: no row matches (*fits is then false), or out of memory. */
 static char *renamed(const wb__state_load *o, const char *name, bool *fits)
 {
     *fits = true;
@@ -202,8 +203,8 @@ static state check_row(matching *m, const wb__name_row *l)
     return UNFIT;
 }
 
-/* Finds the row that each tensor is loaded by. A tied tensor has several names: the first that is
- * in the file and fits is used. */
+/* Finds, for each tensor, the row that loads it. A tied tensor has several rows. The first row that
+ * is in the file and fits is used. */
 static int match_rows(matching *m)
 {
     for (int i = 0; i < m->names.n; i++) {
@@ -259,13 +260,14 @@ static bool noted(const wb__table *file, const char *key, const char *value)
     return found && (!value || !strcmp(found, value));
 }
 
-/* Lists the namings that the file may use in `out`, the likeliest first; returns their number. */
+/* Writes the namings that the file may use to `out`, the likeliest first. Returns their number. */
 static int candidates(const wb__table *file, wb_names names, naming *out)
 {
     int n = 0;
     if (names == WB_NAMES_AUTO && noted(file, "weber", NULL))
         names = noted(file, "weber_names", "torch") ? WB_NAMES_TORCH : WB_NAMES_WEBER;
-    /* PyTorch's files may have the same names as Weber's, but kernels that are not flipped. */
+    /* PyTorch's names may be the same as Weber's, but PyTorch does not flip kernels. So in a file
+     * of PyTorch the namings of PyTorch come first. */
     const bool torch = noted(file, "format", "pt");
     if (names == WB_NAMES_WEBER || (names == WB_NAMES_AUTO && !torch)) out[n++] = WEBER;
     if (names != WB_NAMES_WEBER) out[n++] = TORCH, out[n++] = TORCH_NUMBERED;
@@ -281,8 +283,8 @@ static int match_best(matching *best, wb__table *file, void *model)
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
         status = match(&other, file, model, hows[i]);
-        /* if as many tensors get no value, the naming with more of its names in the file wins, so
-         * that a file of another dtype is reported as that and not as one without the tensors */
+        /* If equally many tensors get no value, the naming with more of its names in the file wins.
+         * Then the error for a file of another dtype names the dtypes and not missing tensors. */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             drop(best);
@@ -375,7 +377,7 @@ static int note_kernels(matching *m, void *object)
 }
 
 /* Sets *flipped to whether the kernels must be flipped, so that the model's convolution computes
- * the same as the file's. 0, or an error code. */
+ * the same as the convolution of the file. Returns 0 or an error code. */
 static int must_flip(matching *m, const wb__name_row *l, const wb__entry *e, bool *flipped)
 {
     void **at = e->flip ? wb__pointer_map_at(&m->convolutions, l->x) : NULL;
@@ -393,9 +395,9 @@ static bool is_added(const matching *m, const wb__name_row *l)
     return l + 1 < m->names.rows + m->names.n && l[1].kind == WB__NAME_ADDED;
 }
 
-/* The values of a row in the form that the model takes: in the file if they can be used
- * unchanged, else a copy in *block, which the caller frees with wb__free. NULL: out of memory, or
- * no values. */
+/* Returns the values of a row in the form that the model takes. They are in the file, or in a copy
+ * if they must be changed. *block is that copy, which the caller frees with wb__free; without a
+ * copy it is NULL. The result is NULL if memory is short or there are no values. */
 static const uint8_t *values_of(matching *m, const wb__name_row *l, void **block)
 {
     const wb__entry *e = source_of(m, l)->entry;
@@ -427,14 +429,14 @@ static int load_tensor(matching *m, const wb__name_row *l)
     return status;
 }
 
-/* Whether the file has values for this row that fit. */
+/* Whether the file has values of the right shape and dtype for the row. */
 static bool is_good(const matching *m, const wb__name_row *l)
 {
     const source *s = source_of(m, l);
     return s && same_shape(l, s->entry) && (!is_added(m, l) || is_good(m, l + 1));
 }
 
-/* Tied places are one tensor, so the file must not have different values for them. */
+/* Checks that the file has the same values for all paths of a tied tensor. */
 static int check_ties(matching *m, void *model)
 {
     int status = note_kernels(m, model);

@@ -71,8 +71,8 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
     return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
 }
 
-/* Returns the file's tensor that a row describes, made from one or several tensors of the model
- * without rounding. NULL with the error set. */
+/* Returns the tensor that is written for a row. It is l->x, or it is computed from the tensors of
+ * one or several rows. NULL with the error set. */
 static wb_tensor *composed(const wb__name_row *l)
 {
     switch (l->kind) {
@@ -87,8 +87,7 @@ static wb_tensor *composed(const wb__name_row *l)
     return wb_concat_array(l->parts, parts, 0);
 }
 
-/* Adds a model's tensors with PyTorch's names. Tensors that are computed for the file belong to the
- * current scope. */
+/* Adds a model's tensors with PyTorch's names. The computed tensors belong to the current scope. */
 static int add_torch(wb__saving *list, void *model)
 {
     wb__name_map names;
@@ -105,8 +104,8 @@ static int add_torch(wb__saving *list, void *model)
     return status;
 }
 
-/* Returns the error code for a NULL model. If an error is set, a call that failed returned that
- * NULL, and its error is kept; else a new error is set. */
+/* Returns the error code for a NULL model. An error that is already set is kept, because the call
+ * that failed to make the model may have set it. */
 static int no_object(const char *what)
 {
     return wb_error_code() ? (int)wb_error_code()
@@ -210,8 +209,9 @@ int wb_load_state_with(const char *path, void *model, const wb_load_state_option
 
 /* ---- loading a model ------------------------------------------------------------------------- */
 
-/* Returns a new tensor for a parameter whose values in the file have another floating dtype than
- * the options of its layer; for other tensors x itself. NULL with the error set. */
+/* Called by wb__fmap for each tensor. `ctx` maps a tensor to its entry in the file if the entry has
+ * another floating dtype than the tensor. Returns a new tensor of that dtype, or x itself if `ctx`
+ * has no entry. NULL with the error set. */
 static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path;

@@ -1,4 +1,4 @@
-/* Models in safetensors files: saving lists of tensors, as for checkpoints, and building a model
+/* Saves lists of tensors, such as models and checkpoints, in safetensors files, and builds a model
  * from a file. */
 #ifndef WB__MODEL_FILE_H
 #define WB__MODEL_FILE_H
@@ -11,14 +11,15 @@
  * read from their devices when the file is written. */
 typedef struct { wb__st_out *tensors; int n, capacity; } wb__saving;
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x);
-/* Adds each tensor of a model once, named by the prefix and its first path. */
+/* Adds each tensor of a model once. Its name is the prefix followed by its first path in the
+ * model. */
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
 
-/* Builds a model from the text of its structure (structure.h) and loads its values from the table,
- * whose names are PyTorch's if the note "weber_names" is "torch", else Weber's. `path` is the file,
- * for messages. NULL with the error set. */
+/* Builds a model from the text of its structure (structure.h) and loads its values from the table.
+ * The names in the table are PyTorch's if its note "weber_names" is "torch", else Weber's. `path`
+ * is the file, for messages. NULL with the error set. */
 wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file);
 
 #endif

@@ -9,15 +9,17 @@
 
 enum { VERSION = 1, DEEPEST = 100 };
 
-/* A described model may have at most TIED_MOST times the file's bytes of values, plus LEAST. It
- * may have more bytes than the file, because tied parameters have one value in the file. */
+/* A described model may have at most TIED_MOST times as many bytes of values as the file, plus
+ * LEAST. It may have more bytes than the file, because the file has the values of tied parameters
+ * once. */
 enum { TIED_MOST = 32, LEAST = 1 << 20 };
 
 static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The text being written. Functions without names are collected and reported together. */
+/* The state of the writer. `nameless` lists the functions without names, which one error
+ * reports. */
 typedef struct { wb__json_out out; wb__text path, nameless; } writing;
 
 static bool is_named(const wb__option *o)
@@ -50,7 +52,7 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
     }
 }
 
-/* Writes the options, without initialisers and functions that are NULL. */
+/* Writes the options of a layer. Initialisers, and functions that are NULL, are left out. */
 static void put_options(writing *w, const wb_layer *l)
 {
     wb__json_out *out = &w->out;
@@ -192,8 +194,8 @@ static void put_layer(writing *w, wb_layer *l, int depth)
     wb__path_cut(&w->path, length);
 }
 
-/* Writes a layer, tree or tensor as an object. `name` is its name as a child; NULL for the whole
- * model. */
+/* Writes a layer, tree or tensor as a JSON object. `name` is its name in its parent; NULL: it is
+ * the whole model. */
 static void put_node(writing *w, void *object, const char *name, int depth)
 {
     wb__json_out *out = &w->out;
@@ -231,8 +233,8 @@ static int find_tie(const wb__leaf *leaf, void *ctx)
     return *at ? 0 : WB_ERROR_MEMORY;
 }
 
-/* The ties as members of an object, `"second path":"first path",...`; the caller frees the text.
- * NULL with the error set. */
+/* Returns the ties as members of a JSON object, `"second path":"first path",...`; the caller frees
+ * the text. NULL with the error set. */
 static char *ties_text(void *model)
 {
     tie_search t = {0};

@@ -1,5 +1,5 @@
-/* Makes the name mappings of names.h. PyTorch's names of a layer's children are in the type of the
- * layer (wb__torch_kind in nn/layer.h). */
+/* Makes the name mappings of names.h. The type of a layer has PyTorch's names of the layer's
+ * children (wb__torch_kind in nn/layer.h). */
 #include "io/model/names.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ static char *join(const char *prefix, const char *name)
     return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
 }
 
-/* Whether the layer has an activation that is a module of its own in PyTorch's Sequential. */
+/* Whether the activation of the layer is a separate module behind it in PyTorch's Sequential. */
 static bool has_module_behind(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
@@ -79,9 +79,9 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } walk;
 
-/* Returns PyTorch's path of child i of `node`; `name` is PyTorch's path of `node`, which is a
- * layer, or a tree that is a child of `owner`. In a chain the numbers count activations too,
- * unless w->numbered. The caller frees the path; NULL: out of memory. */
+/* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
+ * layer whose child `node` is, or NULL. The numbers in a Sequential count activations too, unless
+ * w->numbered is true. The caller frees the result; NULL: out of memory. */
 static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
                         const char *name)
 {
@@ -136,8 +136,8 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     return status;
 }
 
-/* Adds rows for the weights or the biases (`what`) of an attention's first three projections: first
- * as blocks of one tensor, in_proj_..., then by their own names, which many files have. */
+/* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
+ * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. */
 static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
                              const char *path)
 {

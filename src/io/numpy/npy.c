@@ -1,11 +1,11 @@
 /* NPY, NumPy's format for one array (numpy/lib/format.py):
  *
- *   93 "NUMPY"  version, 0  length of the header (u16; u32 from version 2)
+ *   0x93 "NUMPY"  version, 0  length of the header (u16; u32 from version 2)
  *   {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   spaces, a newline
  *   the elements
  *
- * Integers whose dtype Weber lacks are widened if that is exact (i2, u2, u4). Not read: big-endian
- * files, records, objects, complex numbers. npy_write.c writes NPY files, npz.c reads archives of
+ * Integers i2, u2 and u4, whose dtypes Weber lacks, are widened. Big-endian elements, records,
+ * objects and complex numbers are not read. npy_write.c writes NPY files, npz.c reads archives of
  * them. */
 #include "io/numpy/npy.h"
 
@@ -73,8 +73,8 @@ static bool quoted(cursor *c, char *to, size_t bytes)
     return true;
 }
 
-/* Reads the dimensions up to the closing parenthesis. Returns why Weber cannot hold the array, or
- * NULL. If the text is no shape it sets *failed and the error, and returns NULL. */
+/* Reads the dimensions up to the closing parenthesis. Returns NULL, or the reason why Weber cannot
+ * hold the array. For a text that is no shape it returns NULL with *failed and the error set. */
 static const char *dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
@@ -115,7 +115,7 @@ static bool shape(cursor *c)
     return take(c, ")") || wrong(c, "a shape has no end");
 }
 
-/* Skips the list of a record's fields; without c->any, records are an error. */
+/* Skips the list of fields of a record dtype. Without c->any a record dtype is an error. */
 static bool record(cursor *c)
 {
     if (!c->any) return wrong(c, "records are not read");
@@ -213,7 +213,8 @@ static int too_short(wb__npy_source *s, int64_t at, int64_t n, int64_t got, cons
                 (long long)n, what);
 }
 
-/* Reads n bytes, fewer only at the end, and returns how many; -1 with the error set. */
+/* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
+ * the source; -1 with the error set. */
 static int64_t next(wb__npy_source *s, void *to, int64_t n)
 {
     const int64_t got = s->read(s->ctx, to, n);
@@ -317,7 +318,7 @@ static void make_row_major(char *to, const char *from, const wb__npy *h, size_t 
     }
 }
 
-/* Whether the elements are the same bytes in the file and in memory. */
+/* Whether the elements need neither widening nor a change of their order. */
 static bool plain(const wb__npy *h) { return !h->wider && (!h->fortran || h->ndim < 2); }
 
 /* Makes every bool 0 or 1, in place; in files any byte other than 0 is true. Returns `data`. */
@@ -370,8 +371,8 @@ static int fail_mapped(void *ctx, int64_t offset, const char *reason)
     return wb__map_fail(((mapped *)ctx)->m, offset, "%s", reason);
 }
 
-/* Reads the header of a mapped file. Sets *begin to the offset behind it, and, if Weber has the
- * dtype, *data to the elements, after a check that the file has exactly these. */
+/* Reads the header of a mapped file and sets *begin to the offset of the elements. If Weber has the
+ * dtype, it sets *data to the elements and checks that the file ends behind them. */
 static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
     mapped p = {m, 0};

@@ -6,7 +6,7 @@
 #include "io/table.h"
 
 typedef struct {
-    /* 0: elements that Weber lacks, or an array that is too large */
+    /* 0: Weber lacks the dtype of the elements, or the array is too large */
     wb_dtype dtype;
     char type[16];                      /* NumPy's name: "<f4" */
     uint8_t width;                      /* bytes of an element in the file; set if dtype is not 0 */
@@ -16,35 +16,37 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS], size;
 } wb__npy;
 
-/* A source of bytes. `read` reads n bytes, fewer only at the end, and returns how many; on failure
- * -1 with the error set. `fail` sets an error at a byte offset and returns its code. */
+/* A source of bytes. `read` reads up to n bytes and returns the number of bytes read, which is less
+ * than n only at the end; -1 with the error set. `fail` sets an error at a byte offset and returns
+ * its code. */
 typedef struct {
     int64_t (*read)(void *ctx, void *to, int64_t n);
     int (*fail)(void *ctx, int64_t offset, const char *reason);
     void *ctx;
     const char *what;                   /* "the file" */
-    int64_t offset, left;               /* position of the next byte; bytes that should follow */
-    /* bytes of the first block for the elements; it grows only when so many bytes have arrived */
+    int64_t offset, left;               /* position of the next byte; number of bytes left */
+    /* size in bytes of the first block for the elements, which doubles each time it is full */
     int64_t trusted;
 } wb__npy_source;
 
-/* Reads the header into *h. Returns 0 or an error code. An array that Weber cannot hold is an
- * error; with `any` it is none, and h->dtype is 0. */
+/* Reads the header into *h. Returns 0 or an error code. If Weber cannot hold the array, the result
+ * is an error code, or, with `any` true, 0 with h->dtype = 0. */
 int wb__npy_header(wb__npy_source *s, bool any, wb__npy *h);
-/* Reads the elements after the header, row-major, in the header's dtype, into a new block of
- * wb__alloc_aligned, which the caller frees; NULL with the error set. The block grows as bytes
- * arrive, so that a wrong shape in the header does not allocate much more than the source has. */
+/* Reads the elements into a new block of wb__alloc_aligned, which the caller frees; NULL with the
+ * error set. They are row-major and have the dtype h->dtype. The block grows as bytes arrive, so a
+ * wrong shape in the header allocates little more than the source has. */
 void *wb__npy_values(wb__npy_source *s, const wb__npy *h);
 /* Bytes of the elements in the file. */
 static inline int64_t wb__npy_bytes(const wb__npy *h) { return h->size * h->width; }
 void wb__npy_describe(const wb__npy *h, wb__entry *e);
 
-/* The table of a mapped NPY file, whose array is named "0"; for the rest see wb__npz_table in
- * npz.h. */
+/* Makes the table of a mapped NPY file, whose array is named "0". `values` and the owner of the
+ * mapping are as in wb__npz_table (npz.h). */
 int wb__npy_table(wb__mapping *m, bool values, wb__table *out);
 
-/* Writes x, which must be evaluated, as an NPY file: calls `put` for each part of the bytes, until
- * it returns an error code, and returns that or 0. bf16, which NumPy lacks, is written as f32. */
+/* Writes x, which must be evaluated, as an NPY file: `put` is called with one part of the bytes
+ * after another. Returns 0, or an error code as soon as `put` returns one. bf16, which NumPy lacks,
+ * is written as f32. */
 typedef int (*wb__npy_put)(void *ctx, const void *data, int64_t bytes);
 int wb__npy_write(wb_tensor *x, wb__npy_put put, void *ctx);
 

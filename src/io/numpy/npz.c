@@ -1,10 +1,9 @@
-/* Reads NPZ files with libzip, which allocates its tables with malloc: at most about ten times the
- * size of the archive, for an archive of directory entries alone. Each array takes its decompressed
- * size besides.
+/* Reads NPZ files with libzip. libzip allocates its tables with malloc; they are at most about ten
+ * times as large as the archive. Each array takes its decompressed size in addition.
  *
- * Sizes in the archive are checked: each array that is read has as many bytes as its directory
- * entry claims, with a correct checksum; all compressed members together have at most
- * wb_set_unpack_limit bytes when decompressed; and all members fit in the file. */
+ * Sizes in the archive are checked. Each array that is read has the number of bytes in its
+ * directory entry, with a correct checksum. All members fit in the file. All compressed members
+ * together are at most as large, when decompressed, as the limit of wb_set_unpack_limit. */
 #include "io/numpy/npz.h"
 
 #include "base/files/file.h"
@@ -63,7 +62,8 @@ static int damaged(member *f, zip_error_t *e)
     return member_fail(f, f->offset, reason);
 }
 
-/* Reads n bytes, fewer only at the end, and returns how many; -1 with the error set. */
+/* Reads up to n bytes. Returns the number of bytes read, which is less than n only at the end of
+ * the member; -1 with the error set. */
 static int64_t member_read(void *ctx, void *to, int64_t n)
 {
     member *f = ctx;
@@ -84,7 +84,7 @@ static int64_t member_read(void *ctx, void *to, int64_t n)
     return done;
 }
 
-/* Checks that the member ends here; libzip compares its checksum at the end. */
+/* Checks that no bytes follow. libzip compares the checksum when it reaches the end. */
 static int member_end(member *f)
 {
     char more;

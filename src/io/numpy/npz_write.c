@@ -1,12 +1,13 @@
-/* Writing NPZ files. An uncompressed member needs its checksum in front of it, so values are read
- * twice. The archive is written sequentially:
+/* Writing NPZ files. The header of an uncompressed member has the checksum of its bytes, so the
+ * values are read twice. The archive is written sequentially:
  *
  *   for each array: a local header, the member's name, the NPY file
  *   the directory: an entry for each array
  *   the position of the directory
  *
- * A number that does not fit in its field of 32 bits (16 bits for the count of members) is written
- * there as all ones, and in 64 bits behind the name, or in a record behind the directory. */
+ * Sizes and offsets have fields of 32 bits, the number of members has a field of 16 bits. If a
+ * number does not fit, all bits of its field are 1. The number is then written in 64 bits, behind
+ * the member's name or in a record behind the directory. */
 #include "base/files/file.h"
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"
@@ -23,7 +24,7 @@ enum {
     WHERE_64 = 0x07064b50,
     VERSION = 20, VERSION_64 = 45,
     NAME_IN_UTF8 = 1 << 11,
-    FIRST_DAY = 1 << 5 | 1              /* 1 January 1980: the same values give the same file */
+    FIRST_DAY = 1 << 5 | 1              /* 1 January 1980, so that equal values give equal files */
 };
 
 typedef struct {
@@ -65,7 +66,8 @@ static int to_writer(void *w, const void *data, int64_t bytes)
 
 static uint64_t name_bytes(const member *f) { return strlen(f->name) + 4; }
 
-/* The fields that both kinds of header have, from the version to the length of the name. */
+/* Adds the fields that a local header and a directory entry share, from the version to the length
+ * of the name. */
 static void add_common(record *r, const member *f, bool long_form)
 {
     bool plain = true;

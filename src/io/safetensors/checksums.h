@@ -13,18 +13,19 @@
 
 #define WB__SUMS_KEY "weber_crc32"
 
-/* The text of the note for n tensors, all zeros; the caller frees it. */
+/* Returns the text of the note for n tensors, with zeros for all digits; the caller frees it. NULL:
+ * out of memory. */
 char *wb__sums_blank(int n);
-/* Writes the header's checksum and the n tensors' checksums into a header that begins with the
- * blank note; leaves any other header as it is. */
+/* Writes the checksums of the header and of the n tensors into a header that begins with the note
+ * for n tensors. Leaves any other header unchanged. */
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums);
 
-/* Reads the checksums into the entries, which are in the order of their offsets, and checks the
- * header. Returns 0, also if the header has no note for this number of tensors, or an error code if
- * the header is damaged. */
+/* Checks the checksum of the header and sets `sum` of the entries, which are sorted by offset.
+ * Returns 0, also if the header has no note for this number of tensors; an error code if the header
+ * is damaged. */
 int wb__sums_read(wb__table *t, const char *path, const char *header, size_t length);
-/* Checks the values in the table, if it is `summed`. Returns 0 or an error code; the error names
- * the first damaged tensor in the file. */
+/* Checks the values of all entries if t->summed is true. Returns 0 or an error code; the error
+ * names the first damaged tensor in the file. */
 int wb__sums_check(const wb__table *t, const char *path);
 
 #endif

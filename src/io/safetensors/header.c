@@ -1,5 +1,5 @@
-/* The header of a safetensors file: JSON of a fixed form, read in one pass and without a tree of
- * nodes. Little memory is needed besides the table, and each error has its byte offset.
+/* Reads the header of a safetensors file, JSON of a fixed form, in one pass without a tree of
+ * nodes. Each error names its byte offset.
  *
  *   {"__metadata__": {"key": "text", ...},
  *    "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...} */
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* All dtypes of the format with their bits. UNKNOWN: Weber lacks the dtype. */
+/* All dtypes of the format with their sizes in bits. UNKNOWN: Weber lacks the dtype. */
 #define UNKNOWN WB_DTYPE_DEFAULT
 #define DTYPES(X)                                                                               \
     X(F64, 64, WB_F64) X(F32, 32, WB_F32) X(F16, 16, WB_F16) X(BF16, 16, WB_BF16)               \
@@ -52,8 +52,7 @@ typedef struct {
 static int64_t file_offset(int64_t at) { return WB__ST_HEADER_BEGINS + at; }
 #define BAD(s, ...) wb__map_fail((s)->m, file_offset((s)->at), __VA_ARGS__)
 
-/* The next character that is not a space; 0 at the end, or for a zero byte, which is not JSON
- * either. */
+/* Skips spaces and returns the next character; 0 at the end of the header, or for a zero byte. */
 static int next(scanner *s)
 {
     while (s->at < s->n && strchr(" \t\r\n", s->text[s->at]) && s->text[s->at]) s->at++;
@@ -105,7 +104,7 @@ static int read_count(scanner *s, int64_t *value, const char *what)
     return 0;
 }
 
-/* After an element of an object or a list: true if another follows; skips the comma. */
+/* Called after an element of an object or list. If a comma follows, skips it and returns true. */
 static bool another(scanner *s)
 {
     if (next(s) != ',') return false;
@@ -165,7 +164,7 @@ static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const 
     t->dtype = dtype->dtype;
     snprintf(t->type, sizeof t->type, "%s", dtype->name);
     if (t->ndim <= WB_MAX_DIMS) return 0;
-    t->ndim = 0;                        /* more dimensions than Weber has: shown, but not loaded */
+    t->ndim = 0;                        /* Weber has fewer dimensions, so the dtype becomes 0 */
     t->dtype = WB_DTYPE_DEFAULT;
     snprintf(t->type, sizeof t->type, "%.12s>8D", dtype->name);
     return 0;
@@ -276,8 +275,8 @@ static int by_offset(const void *a, const void *b)
     return x->bytes != y->bytes ? (x->bytes < y->bytes ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Checks for repeated names, overlaps and gaps. Until the values are known, `data` of an entry is
- * the position of its name in the header. */
+/* Sorts the entries by offset and checks for repeated names, overlaps and gaps. Here `data` of an
+ * entry points to its name in the header. */
 static int check_table(scanner *s, wb__table *st)
 {
     wb__table_sort(st);

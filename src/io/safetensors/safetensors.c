@@ -35,8 +35,8 @@ static int read_header(wb__mapping *m, wb__table *st)
                                   (size_t)n);
 }
 
-/* Makes the entries, which are in the order of their offsets, point to their values, and checks
- * that the file ends behind the last value. */
+/* Sets `data` of the entries, which are sorted by offset, to their values. Checks that the file
+ * ends behind the last value. */
 static int set_values(const wb__mapping *m, wb__table *st)
 {
     const int64_t begin = WB__ST_HEADER_BEGINS + (int64_t)header_length(m);
@@ -85,7 +85,7 @@ int wb__st_load(const char *path, bool values, wb__table *out)
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Wider dtypes first, so that all values are aligned. */
+/* Sorts wider dtypes first, so that all values are aligned; equal widths by name. */
 static int by_width(const void *a, const void *b)
 {
     const wb__st_out *x = a, *y = b;
@@ -121,8 +121,8 @@ static void describe_tensor(wb__json_out *out, const wb__st_out *t, int64_t offs
     wb__json_close(out, '}');
 }
 
-/* Returns the header as JSON, with offsets in the order of `tensors`; the caller frees it. NULL
- * with the error set. */
+/* Returns the header as JSON, with zeros for the checksums; the caller frees it. The values follow
+ * in the order of `tensors`. NULL with the error set. */
 static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb__note *notes)
 {
     wb__json_out out = {.status = check_names(n, tensors)};
@@ -144,9 +144,8 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* Appends spaces to the header, so that the values begin at a multiple of eight bytes. Takes the
- * text over. The result has *length bytes and may lack a final 0. NULL: the text is NULL, or no
- * memory. */
+/* Pads the header with spaces to *length bytes, a multiple of eight. The result replaces `text`,
+ * which is invalid afterwards, and may lack a final 0. NULL: `text` is NULL, or out of memory. */
 static char *padded(char *text, size_t *length)
 {
     if (!text) return NULL;
@@ -176,8 +175,8 @@ static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t lengt
     return status;
 }
 
-/* Checksums come before the values in the file, so the header is written again at the end. In a
- * pipe that is impossible: there all is written twice, the first time to /dev/null. */
+/* The header has the checksums of the values, so it is written again after the values. A pipe
+ * cannot be rewritten. For a pipe, all is first written to /dev/null to compute the checksums. */
 static int write(wb__st_put put, const char *path, char *text, size_t length, int n,
                  const wb__st_out *tensors, uint32_t *sums)
 {

@@ -14,10 +14,12 @@
 #include "base/text.h"
 #include "io/table.h"
 
-/* Reads a file in place into *out, which the caller frees with wb__table_free. With `values` false
- * only the header is read and checked. Returns 0 or an error code; on failure *out is empty. */
+/* Loads the table of a file into *out; the caller frees it with wb__table_free. The values stay in
+ * the mapped file. With `values` false only the header is read and checked. Returns 0 or an error
+ * code; on failure *out is empty. */
 int wb__st_load(const char *path, bool values, wb__table *out);
-/* The same for a mapped file. On success the table owns the mapping, on failure the caller. */
+/* As wb__st_load, for a mapped file. On success the table owns the mapping, on failure the
+ * caller. */
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 
 /* Reads and checks a header of n bytes. The entries are in the order of their offsets and have no
@@ -25,7 +27,7 @@ int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 enum { WB__ST_HEADER_BEGINS = 8 };
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
-/* The name of a dtype in the format, such as "F32"; "" for 0. */
+/* The name of a dtype in safetensors files, such as "F32"; "" for 0. */
 const char *wb__st_dtype_name(wb_dtype dtype);
 
 typedef struct {
@@ -36,8 +38,8 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-/* Writes a file and reorders `tensors`. Returns 0 or an error code; on failure the path is as
- * before. `put` is called with the `data` of a tensor and writes all its bytes; if `put` is NULL,
+/* Sorts `tensors` and writes them to a file. Returns 0 or an error code; on failure the file at the
+ * path is unchanged. `put` writes all bytes of a tensor, whose `data` it gets. If `put` is NULL,
  * `data` points to the bytes, row-major. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
 int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
