@@ -139,7 +139,7 @@ struct wb_size_ {
 #endif
 #define WB_WRITTEN_ "="             /* first character of .given, if a macro filled the struct */
 #define WB_ALL_ "*"                 /* value of .given: all options count as given */
-#define WB_DEFAULT (-2.0e-300)      /* as a number of a rule: the rule's default */
+#define WB_DEFAULT (-2.0e-300)      /* in wb_Rule_options: the rule's default */
 
 #define WB_INTS_ 0x57420000         /* tag: a list of known length n begins with WB_INTS_ + n */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that

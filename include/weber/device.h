@@ -2,7 +2,7 @@
  *
  * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  A
  * program starts another backend with wb_using; the backend opens its vendor's libraries at run
- * time.  A program that uses wb_gpu and wb_get_device runs unchanged on a machine without a GPU:
+ * time.  A program that uses wb_gpu or wb_get_device runs unchanged on a machine without a GPU:
  *
  *     wb_using("CUDA");
  *     const wb_device *device = wb_get_device(.verbose = true);

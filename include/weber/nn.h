@@ -14,10 +14,11 @@ typedef wb_tensor *(*wb_function)(wb_tensor *x);
  * failure. */
 typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
-/** Calls a layer with n inputs.  Most layers take one; Parallel takes one for each of its layers,
- * MultiHeadAttention q, k and v, a recurrent cell x and its states.  An input that is WB_NONE is an
- * error.  Other errors are those of the layer; the message begins with the layer's path in the
- * model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
+/** Calls a layer with n inputs.  Most layers take one input.  Parallel takes one input, or one for
+ * each of its layers; MultiHeadAttention takes x, or q, k and v; a recurrent cell takes x and
+ * optionally its states.  An input that is WB_NONE is an error.  Other errors are those of the
+ * layer; the message begins with the layer's path in the model: "layers.3.layers.0: Dense: expects
+ * 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** y = layer(x): wb_call_array with one input. */
 WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);

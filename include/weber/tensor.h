@@ -23,9 +23,9 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
                             void (*release)(void *data, void *context), void *context);
 
 /** A number as a tensor of no dimensions, which takes the dtype of the other operand (f32 if there
- * is none).  Its value is a run-time argument of plans: another value makes no new plan.  In a
- * function that wb_compile records the value is a constant; as an input of wb_call_compiled it may
- * change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
+ * is none).  Its value is a run-time argument of plans (weber.h): another value needs no new plan.
+ * In a function that wb_compile records the value is a constant; as an input of wb_call_compiled it
+ * may change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
 WB_API wb_tensor *wb_scalar(double value);
 /** wb_scalar for an integer.  Error: a double cannot hold `value` exactly; then use wb_from. */
 WB_API wb_tensor *wb_scalar_int(int64_t value);
@@ -123,11 +123,11 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/** Evaluates n tensors and all pending assignments (wb_assign, wb_update), as one plan for each
- * device.  It also evaluates each result that is no operand yet and that reads a variable which an
- * assignment overwrites.  With n = 0 it evaluates only the assignments and these results.  Returns
- * 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that guards an
- * update is not finite (WB_ERROR_NUMBER, see wb_setup); an overwritten value is needed
+/** Evaluates n tensors and all pending assignments (wb_assign, wb_update), with one plan (weber.h)
+ * for each device.  It also evaluates each result that is no operand yet and that reads a variable
+ * which an assignment overwrites.  With n = 0 it evaluates only the assignments and these results.
+ * Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that
+ * guards an update is not finite (WB_ERROR_NUMBER, see wb_setup); an overwritten value is needed
  * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
