@@ -16,29 +16,31 @@
  *   wb_matmul(...)               a function
  *   wb_Dense(...), wb_Adam(...)  makes a layer or an optimiser rule
  *   f(..., .option = value)      a macro: options are named, and an option that is not given has
- *                                its default.  Behind it is f_with(..., const f_options *), which
- *                                takes NULL for "all defaults".  Functions of one family share the
- *                                struct: wb_reduce_options, wb_pool_options, wb_Pool_options,
+ *                                its default; an option given as 0 is 0.  The macro calls the
+ *                                function f_with(..., const f_options *), which takes NULL for
+ *                                "all defaults".  Functions of one family share a struct of
+ *                                options: wb_reduce_options, wb_pool_options, wb_Pool_options,
  *                                wb_Recurrent_options, wb_Rule_options
- *   f(a, b, c)                   a macro that takes a list has f_array(n, array) behind it
+ *   f(a, b, c)                   a macro that takes a list calls the function f_array(n, array)
  *   wb_keep, wb_show, wb_to      take an object of any kind; wb_object_keep, ... are the functions
- *   WB_NONE                      no tensor: no bias, no mask, no gradient.  0 in an option is 0
+ *   WB_NONE                      no tensor: no bias, no mask, no gradient
  *
  * Objects and errors
- *   - An object that a function returns belongs to the current scope (base.h), unless its comment
- *     names another owner.
+ *   - An object that a function returns belongs to the current scope (base.h), unless the
+ *     comment of the function names another owner.
  *   - A NULL object means failure, and nothing else; wb_error() has the message.  A function
  *     that receives NULL returns NULL and keeps the first message, so a chain of calls needs one
- *     check, at its end.  A function that returns int returns 0 or an error code, unless its
- *     comment names another result.
+ *     check, at its end.  A function that returns int returns 0 or an error code, unless
+ *     the comment of the function names another result.
  *   - Shapes are row-major, batch first: [N, features], [N, C, H, W], [N, T, features].  Messages
  *     write a tensor as [32,784] f32.
  *   - Evaluation is lazy: an operation checks its operands, adds itself to a graph and returns.
- *     Values are computed when the program reads them, all together, as one plan.
+ *     Values are computed when the program reads them, all together.  The kernels of such an
+ *     evaluation are a plan, which is reused for later graphs of the same structure.
  *
  * Threads
  *   - Threads may use different objects at the same time.  Several threads may call one model while
- *     no thread trains it.  A thread needs a stack of 128 kB.
+ *     no thread trains it.  A thread needs a stack of at least 128 kB.
  *   - Models nest at most 64 chains deep. */
 #ifndef WEBER_H
 #define WEBER_H

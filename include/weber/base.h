@@ -39,13 +39,13 @@ typedef struct wb_tree wb_tree;
 typedef struct wb_rule wb_rule;
 /** A rule with its state for each parameter of a model. */
 typedef struct wb_opt_state wb_opt_state;
-/** Observations (a tensor x each, mostly with a label y), which are accessed by number. */
+/** A sequence of observations, each a tensor x, usually with a label y. */
 typedef struct wb_dataset wb_dataset;
-/** A dataset in batches, epoch after epoch. */
+/** Reads a dataset in batches, epoch after epoch. */
 typedef struct wb_loader wb_loader;
 /** A progress bar. */
 typedef struct wb_progress wb_progress;
-/** A function that was recorded once and is replayed. */
+/** A function of the program that is recorded once and then replayed (wb_compile). */
 typedef struct wb_compiled wb_compiled;
 /** A processor with its memory: the CPU or a GPU.  Owned by the library, never freed. */
 typedef struct wb_device wb_device;
@@ -56,12 +56,14 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */
 
-/** All dtypes: name, C type of an element in memory, bytes, whether floating, text.
+/** All dtypes: name, C type of an element in memory, bytes of an element, whether it is floating,
+ * text.
  *
  * f16 and bf16 are computed in f32 and rounded when a value is stored or cast (wb_astype).
  * Operations that run in one kernel (a product, its bias and its activation; an update of a
- * parameter) may keep f32 between them, so the last bit of an f16 or bf16 result may depend on
- * what is evaluated with it.  The environment variable WEBER_EAGER=1 rounds after each operation.
+ * parameter) may keep intermediate values in f32, so the last bit of an f16 or bf16 result may
+ * depend on which other tensors are evaluated with it.  With the environment variable WEBER_EAGER=1
+ * each operation rounds its result.
  *
  * i8, u8, i32 and i64 wrap around after each operation.  bool is 0 or 1. */
 #define WB_DTYPES(X)                \
@@ -77,12 +79,12 @@ WB_API extern wb_tensor *const WB_NONE;
 
 /** WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
-    WB_DTYPE_DEFAULT = 0,           /* in options: the default that the option's comment names */
+    WB_DTYPE_DEFAULT = 0,           /* in an option: the option's default dtype */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
     WB_DTYPES(WB_DTYPE_ENUM)
 #undef WB_DTYPE_ENUM
     WB_DTYPE_COUNT,
-    WB_KEEP = 255                   /* in options of moves: the dtype does not change */
+    WB_KEEP = 255                   /* option of wb_to and wb_gpu: dtypes do not change */
 } wb_dtype;
 
 /** The largest number of dimensions of a tensor. */
@@ -99,21 +101,22 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
  * not given has its default.  Fields before WB_BY_PLACE are given by name only; fields after it by
  * name or by position, and one argument too many is a compile error.  An option given as 0 is 0.
  * WB_IS(v) names the default v of an option; in C++ it initialises the field.  Where v is NULL, {}
- * or an enumerator, the comment may name the default.
+ * or an enumerator, the field's comment may name the default.
  *
- * The first two fields are not options: .size is the size of the struct, and .given is the text of
- * the options in the program, in which the library looks up which options are given.  The macros
- * set both.  A C program that fills such a struct itself sets .size, and .given to the names of
- * the options that are 0 on purpose: .given = ".eta, .rho".  In C++ each field has its default
- * from the start. */
+ * The first two fields are not options: .size is the size of the struct, and .given is the source
+ * text of the options in the call, in which the library looks up which options are given.  The
+ * macros set both.  A C program that fills a struct of options itself sets .size, and sets .given
+ * to the names of the options that are 0 on purpose: .given = ".eta, .rho".  In C++ each field has
+ * its default from the start. */
 #include "weber/each.h"
 #ifndef __cplusplus
 #define WB_OPTIONS_HEAD(T) size_t size; const char *given;
 #define WB_IS(value)
 #define WB_REQUIRED
 #define WB_BY_PLACE char by_place_;
-/* No initialiser fits this member, so an argument too many does not compile.  C allows such a
- * struct inside another one only without it: define WB_NO_MORE as nothing there. */
+/* The last member of a struct of options is a flexible array, which no argument can initialise: one
+ * argument too many does not compile.  A struct with this member cannot be a member of another
+ * struct; a program that needs that defines WB_NO_MORE as nothing. */
 #ifndef WB_NO_MORE
 #define WB_NO_MORE char too_many_arguments_[];
 #endif
@@ -122,8 +125,8 @@ WB_API size_t wb_dtype_bytes(wb_dtype t);
     &(T){.size = sizeof(T), .given = (text), .by_place_ = 0, __VA_ARGS__}
 #define WB_TEXT_(...) WB_WRITTEN_ #__VA_ARGS__
 #else
-/* The type of .size. No number in braces converts to it, so {0} is a list and not a struct of
- * options. */
+/* The type of .size.  No number converts to it implicitly, so an argument {0} is a list of
+ * integers, not a struct of options. */
 struct wb_size_ {
     size_t value;
     constexpr explicit wb_size_(size_t size) : value(size) {}
@@ -134,13 +137,13 @@ struct wb_size_ {
 #define WB_BY_PLACE char by_place_ = 0;
 #define WB_NO_MORE
 #endif
-#define WB_WRITTEN_ "="             /* the first character of a .given that a macro wrote */
-#define WB_ALL_ "*"                 /* the .given of a struct whose fields all count as given */
-#define WB_DEFAULT (-2.0e-300)      /* as a number of a rule: the rule's default */
+#define WB_WRITTEN_ "="             /* first character of .given, if a macro filled the struct */
+#define WB_ALL_ "*"                 /* value of .given: all options count as given */
+#define WB_DEFAULT (-2.0e-300)      /* in wb_Rule_options: the rule's default */
 
-#define WB_INTS_ 0x57420000         /* plus the length: the first number of a complete list */
+#define WB_INTS_ 0x57420000         /* tag: a list of known length n begins with WB_INTS_ + n */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that
- * fills such a struct itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
+ * fills a struct of options itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
  * wb_ints_set.  C++ assigns: o.pad = {1, 0}. */
 #ifndef __cplusplus
 typedef int64_t wb_ints[WB_MAX_DIMS + 1];
@@ -159,8 +162,8 @@ struct wb_ints {
 #endif
 #define WB_INTS(...) \
     {WB_INTS_ + (int64_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), __VA_ARGS__}
-/** Sets a list of a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n 0 the
- * option is not given.  With n above 8 the function that gets the options fails. */
+/** Sets a list in a struct of options to n values: wb_ints_set(o.axes, n, axes).  With n = 0 the
+ * option counts as not given.  With n above 8 the function that takes the options fails. */
 WB_API void wb_ints_set(int64_t *list, int n, const int64_t *values);
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -208,40 +211,41 @@ WB_API void wb_clear_error(void);
  *     ... = wb_matmul(a, b) ...
  *     wb_scope_close(scope);
  *
- * Objects are counted: a scope holds one reference to each object, and an object holds references
- * to what it is made of.  Each thread has a root scope, which lasts until the thread ends or calls
- * wb_shutdown. */
+ * Objects are reference-counted.  A scope holds a reference to each object that it owns, and an
+ * object holds references to the objects that it is made of.  Each thread has a root scope, which
+ * lasts until the thread ends or calls wb_shutdown. */
 typedef struct wb_scope wb_scope;
 
-/** Opens a scope inside the innermost one of this thread.  The caller closes it with
- * wb_scope_close; closing a scope around it closes it too.  NULL: out of memory. */
+/** Opens a scope inside the innermost scope of this thread.  The caller closes it with
+ * wb_scope_close; closing an enclosing scope closes it too.  NULL: out of memory. */
 WB_API wb_scope *wb_scope_open(void);
 
-/** Closes a scope and all scopes inside it, and drops their references.  Before that it evaluates
- * all pending assignments (wb_assign, wb_update) and all tensors that outlive the scope (wb_keep,
- * wb_retain); those drop their operands, so a graph is never larger than one scope.
- * Returns 0 or the error code of that evaluation; the scope is closed in both cases.  A scope that
+/** Closes a scope and all scopes inside it, and drops their references.  It also evaluates all
+ * pending assignments (wb_assign, wb_update) and all tensors that outlive the scope (wb_keep,
+ * wb_retain).  These tensors drop their operands, so a graph never extends beyond its scope.
+ * Returns 0 or the error code of the evaluation; the scope is closed in both cases.  A scope that
  * is not an open scope of this thread gives WB_ERROR_ARGUMENT.
  *
  * A training loop needs no scope of its own.  In the root scope the second wb_update (or wb_assign)
- * of the same variables first evaluates the previous one, and with it the results of that step that
- * are operands of nothing, so the loss can still be read.  Other intermediates and the gradients of
- * that step can be read no more (WB_ERROR_VERSION), unless they were evaluated before.
+ * of the same variables first evaluates the previous one.  It also evaluates those results of the
+ * previous step that are not operands of another operation, so the loss can still be read.
+ * Gradients and other intermediate values of the previous step cannot be read any more
+ * (WB_ERROR_VERSION), unless they were evaluated before.
  *
- * The root scope frees nothing until wb_shutdown: a loop in it costs about 300 bytes and the values
- * for each tensor that a call returned (3 KB a step for a Chain of two Dense layers).  A scope for
- * each step, or wb_free, frees them. */
+ * The root scope keeps its objects until wb_shutdown.  A loop in the root scope thus keeps about
+ * 300 bytes, and the values, of each tensor that a call returned (3 KB a step for a Chain of two
+ * Dense layers).  A scope for each step, or wb_free, frees them. */
 WB_API int wb_scope_close(wb_scope *scope);
 
-/** Moves the innermost scope's reference to `object` to the scope around it, and returns `object`.
- * If the innermost scope has none, the scope around it gets one, unless it has one.  In the root
- * scope it does nothing.  WB_NONE is returned as it is.  NULL: `object` is NULL or was freed, or
- * out of memory.  wb_keep(object) is the typed form. */
+/** Moves the innermost scope's reference to `object` to the enclosing scope, and returns `object`.
+ * If the innermost scope has no reference to `object`, the enclosing scope gets a new one, unless
+ * it has one already.  In the root scope the call changes nothing.  WB_NONE is returned as it is.
+ * NULL: `object` is NULL or was freed, or out of memory.  wb_keep(object) is the typed form. */
 WB_API void *wb_object_keep(void *object);
 
-/** Drops the innermost reference that a scope of this thread has to `object`; the object is freed
- * when no scope and no other object refers to it.  Does nothing with NULL, with WB_NONE, and where
- * no scope has a reference.  wb_free(object) is the typed form. */
+/** Drops one reference to `object`: that of the innermost scope of this thread that has one.  The
+ * object is freed when nothing refers to it any more.  Does nothing for NULL, for WB_NONE, and if
+ * no scope of this thread has a reference.  wb_free(object) is the typed form. */
 WB_API void wb_object_free(void *object);
 
 /** Adds a reference that belongs to the caller, and returns `object`.  The caller drops it with
@@ -250,13 +254,13 @@ WB_API void *wb_retain(void *object);
 
 /** Drops a reference that wb_retain added.  NULL is ignored.
  *
- * A call that receives a freed object fails with WB_ERROR_ARGUMENT until the memory is used again.
- * With the environment variable WEBER_DEBUG=check memory is used again later, and the message names
- * the object and the scope that freed it. */
+ * A call that receives a freed object fails with WB_ERROR_ARGUMENT, as long as the memory of the
+ * object has not been reused.  With the environment variable WEBER_DEBUG=check memory is reused
+ * later, and the message describes the object and what freed it. */
 WB_API void wb_release(void *object);
 
 /** Closes all scopes of this thread, also the root scope, and frees all plans and caches, also on
- * devices.  Optional: for programs that check for leaks.  No other thread may be in a call of the
+ * devices.  Only programs that check for leaks need it.  No other thread may be in a call of the
  * library.  Devices stay valid, and the library can be used again. */
 WB_API void wb_shutdown(void);
 
@@ -270,25 +274,25 @@ typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_lev
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
 
 /** Sets the receiver of all messages of the process; `context` must live as long as it is the
- * receiver.  NULL, and before the first call: messages go to standard error, one line as
- * "[ Info: text", several lines in a frame. */
+ * receiver.  Without a receiver (`handler` NULL, or before the first call) messages go to standard
+ * error: one line as "[ Info: text", several lines in a frame. */
 WB_API void wb_set_log(wb_log_handler handler, void *context);
 
 /* ---- memory and threads ---------------------------------------------------------------------- */
 
 /** The allocator of all host memory of the library but a small block for each thread.
  *   reallocate(context, NULL, n)    allocates n bytes at an address that is a multiple of 16
- *   reallocate(context, block, n)   changes the size as realloc does; at the same alignment
+ *   reallocate(context, block, n)   changes the size as realloc does, with the same alignment
  *   reallocate(context, block, 0)   frees
- * NULL: there is no memory, and `block` stays valid. */
+ * It returns NULL if there is no memory; `block` then stays valid. */
 typedef struct {
     void *(*reallocate)(void *context, void *block, size_t bytes);
     void *context;
 } wb_allocator;
 
-/** Sets the allocator; the struct is copied.  NULL: that of the C library.  It must be the first
- * call of the library: once memory is held nothing changes, and wb_error has the reason.  Any
- * thread may call `reallocate`. */
+/** Sets the allocator; the struct is copied.  NULL: the C library's allocator.  It must be the
+ * first call of the library: once the library holds memory, the call changes nothing, and wb_error
+ * has the reason.  Any thread may call `reallocate`. */
 WB_API void wb_set_allocator(const wb_allocator *allocator);
 /** Host memory that the library holds now, in bytes. */
 WB_API int64_t wb_memory_used(void);
@@ -296,15 +300,15 @@ WB_API int64_t wb_memory_used(void);
 WB_API int64_t wb_memory_peak(void);
 
 /** Sets how many threads of the CPU an evaluation may use, in the whole process, and returns the
- * number in force: n, but at least 1 and at most 256.  Before the first call it is
- * WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that the process may
- * use. */
+ * number in force: n, but at least 1 and at most 256.  Before the first call the number is the
+ * environment variable WEBER_NUM_THREADS, else OMP_NUM_THREADS, else the number of processors that
+ * the process may use. */
 WB_API int wb_set_threads(int n);
 /** How many threads of the CPU an evaluation may use. */
 WB_API int wb_threads(void);
 
 /** Seeds the random numbers of this thread: wb_rand, wb_randn, initial values of layers, dropout,
- * shuffling.  A thread that does not call it has a random seed of the system. */
+ * shuffling.  A thread that does not call it uses a random seed from the operating system. */
 WB_API void wb_seed(uint64_t seed);
 
 #ifdef __cplusplus

@@ -1,14 +1,15 @@
 /* Weber for C++17: functions and templates with the names that are macros in C.  weber.h includes
- * this header.  Options are structs, whose fields start as WB_IS names; in C++20 {.pad = {1, 0}}.
- * An argument that is given sets the field of the same name:
+ * this header.  Options are structs; a field that is not set has the default that WB_IS names.
+ * C++20 also accepts {.pad = {1, 0}}.  An argument such as wb_relu sets the field of the same name:
  *
  *     wb_Conv_options padded;
  *     padded.pad = {1, 0};
  *     wb_layer *m = wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu, padded), wb_Flatten(),
  *                            wb_Dense(4704, 10), wb_softmax);
  *
- * The comments of the functions are in the other chapters.  A loop over batches is
- * for (wb_batch b; wb_loader_next(loader, &b);) { ... }. */
+ * The comments of the functions are in the other chapters.  A loop over batches:
+ *
+ *     for (wb_batch b; wb_loader_next(loader, &b);) { ... } */
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
@@ -90,15 +91,15 @@ template <class T> inline void wb_show(T *object) { wb_object_show(object); }
 
 /* ---- operations ------------------------------------------------------------------------------ */
 
-/** Sets a list of options whose length is known at run time only; else o.axes = {0, -1} is
- * enough. */
+/** Sets an option that is a list, if the length is known only at run time.  A list of known length
+ * is assigned: o.axes = {0, -1}. */
 inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
 {
     wb_ints_set(list.list, n, values);
 }
 
-/* Operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  Templates, so that 0 is a number and no
- * null pointer. */
+/* Overloads for operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  They are templates, so
+ * that 0 is a number and not a null pointer. */
 template <class N, class R> using wb_if_number_ =
     typename std::enable_if<std::is_arithmetic<N>::value, R>::type;
 template <class N, class R> using wb_if_integer_ =
@@ -146,8 +147,8 @@ inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_where(wb_tensor *c, N 
     return wb_where(c, wb_number_(x), wb_number_(y));
 }
 
-/* A list of axes.  It is made of {0, -1}, but not of {.axes = {0, -1}}, which are
- * wb_reduce_options. */
+/* A list of axes, made of an argument such as {0, -1}.  An argument {.axes = {0, -1}} makes
+ * wb_reduce_options instead. */
 struct wb_axes_ {
     wb_ints list;
     template <class I, class... J, class = wb_if_integer_<I, void>>
@@ -325,12 +326,11 @@ WB_RECURRENT_(wb_LSTMCell)
 WB_RECURRENT_(wb_GRUCell)
 #undef WB_RECURRENT_
 
-/* Layers and functions of one tensor are both accepted, as in C. */
+/* wb_Chain and wb_Parallel take layers and functions of one tensor, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 inline wb_layer *wb_as_layer_(wb_function f) { return wb_layer_from_function(f); }
-/** wb_Chain of layers and functions.  C++ does not fix the order in which arguments are evaluated,
- * and compilers differ: layers that are created in the arguments get other initial values by
- * another compiler. */
+/** wb_Chain of layers and functions.  C++ does not fix the order in which arguments are evaluated.
+ * So the initial values of layers that are created in the arguments depend on the compiler. */
 template <class... L> inline wb_layer *wb_Chain(L... layers)
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};

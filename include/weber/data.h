@@ -11,12 +11,12 @@ extern "C" {
 /* ---- datasets -------------------------------------------------------------------------------- */
 
 /** A dataset of tensors of any dtype: observation i is x[i, ...] with label y[i, ...].  y may be
- * WB_NONE.  Both are on one device; batches are made there.  They are evaluated now; the dataset
- * holds references to them, or a copy of a variable.  Errors: no axis; first axes of different
- * sizes. */
+ * WB_NONE.  x and y are on the same device; batches are made there.  The call evaluates them.  The
+ * dataset holds references to them; of a variable it holds a copy.  Errors: no axis; first axes of
+ * different sizes. */
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
-/** A dataset whose observations a function of the program fills in. */
+/** Describes a dataset whose observations a function of the program fills in. */
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
     int64_t n;                      /* observations */
@@ -28,15 +28,16 @@ typedef struct {
     int (*get)(int64_t i, void *x, void *y, void *ctx);
     void *ctx;
 } wb_dataset_source;
-/** A dataset of a function, on the CPU.  The struct is copied; `ctx` must live as long as the
- * dataset and the loaders of it.  Errors: .size is 0, no function, a negative n, a shape or dtype
- * that no tensor has. */
+/** A dataset whose observations `source->get` fills in, on the CPU.  The struct is copied; `ctx`
+ * must live as long as the dataset and the loaders of it.  Errors: .size is 0, no function, a
+ * negative n, a shape or dtype that no tensor has. */
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
-/** Images and labels in the IDX format of MNIST, plain or gzip: images u8 [N,H,W] become x f32
- * [N,1,H,W] in [0, 1], labels, integers [N], become y i32 [N]; on the CPU.  Errors, which name the
- * file, the position and the reason: a file that cannot be read, is damaged or too short, or has
- * other shapes or dtypes; numbers of images and labels that differ. */
+/** A dataset of images and labels in two IDX files, the format of MNIST, plain or gzip.  Images u8
+ * [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N] become y i32 [N].  The dataset is on
+ * the CPU.  Errors, which name the file, the position and the reason: a file that cannot be read,
+ * is damaged or too short, or has other shapes or dtypes; numbers of images and labels that
+ * differ. */
 WB_API wb_dataset *wb_load_idx(const char *images, const char *labels);
 /** The array in an IDX file, plain or gzip, in its dtype and shape, on the CPU; 16-bit integers
  * become i32.  Errors: a file that cannot be read, is damaged, too short or too long; more than 8
@@ -47,18 +48,18 @@ WB_API wb_tensor *wb_read_idx(const char *path);
 typedef struct wb_load_csv_options {
     WB_OPTIONS_HEAD(wb_load_csv_options)
     bool has_label WB_IS(false);            /* the column .label becomes y */
-    int label WB_IS(0);                     /* its number, from 0; -1 is the last column */
+    int label WB_IS(0);                     /* index of the label column, from 0; -1: the last */
     char separator WB_IS(',');
     WB_BY_PLACE
     bool header WB_IS(false);               /* the first line has names, and is skipped */
     WB_NO_MORE
 } wb_load_csv_options;
-/** Numbers of a text file, plain or gzip, as x f32 [rows, columns]: wb_load_csv(path, .header =
- * true).  With .has_label y is i32 [rows]: integers are taken as they are; if one label is no
- * number, all are words, which become classes 0, 1, ... in order of appearance.  On the CPU.  Blank
- * lines are skipped.  Errors: .label without .has_label, or no such column; a field that is not a
- * number; a label that is a fraction; lines of different lengths; no lines; a file that cannot be
- * read. */
+/** A dataset of the numbers in a text file, plain or gzip, on the CPU; x is f32 [rows, columns]:
+ * wb_load_csv(path, .header = true).  With .has_label, y is i32 [rows]; integer labels are taken as
+ * they are.  If any label is not a number, all labels count as words, which become classes 0, 1,
+ * ... in order of appearance.  Blank lines are skipped.  Errors: .label without .has_label, or no
+ * such column; a field that is not a number; a label that is a fraction; lines of different
+ * lengths; no lines; a file that cannot be read. */
 WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *o);
 #ifndef __cplusplus
 #define wb_load_csv(...) WB_LOAD_CSV_(__VA_ARGS__, )
@@ -68,8 +69,8 @@ WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options 
 
 /** The number of observations; -1 on failure. */
 WB_API int64_t wb_dataset_length(const wb_dataset *d);
-/** x of all observations as one tensor, on the dataset's device; after the functions of wb_mapobs,
- * which get them as one batch.  NULL: such a function failed, or out of memory. */
+/** x of all observations as one tensor, on the dataset's device.  The functions of wb_mapobs are
+ * applied to all observations as one batch.  NULL: such a function failed, or out of memory. */
 WB_API wb_tensor *wb_dataset_x(wb_dataset *d);
 /** y of all observations, as wb_dataset_x; WB_NONE if there is none. */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
@@ -80,15 +81,15 @@ WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
  * [0, 1]; a shuffle of 2^32 observations or more. */
 WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first,
                        wb_dataset **second);
-/** Observations start .. stop-1, without a copy.  Error: they are not in 0 .. n-1; here negative
- * numbers do not count from the end. */
+/** Observations start .. stop-1, without a copy.  Error: the observations are not in 0 .. n-1; here
+ * negative numbers do not count from the end. */
 WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
 /* ---- loaders --------------------------------------------------------------------------------- */
 
 /** A batch: x and y of n observations, with the batch axis in front; y is WB_NONE if there is none.
  * `index` is the batch's number in its epoch, from 0.  A copy of the struct does not keep x and y
- * alive: they belong to the scope of wb_loader_next. */
+ * alive: they belong to the scope that wb_loader_next opens. */
 typedef struct {
     wb_tensor *x, *y;
     int64_t n, index;
@@ -97,32 +98,34 @@ typedef struct {
 /** Changes a batch in place: sets x and y to other tensors (not NULL).  Returns 0; another value is
  * the error code that ends the epoch. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
-/** A dataset that calls f on each batch before a loader returns it, mostly on the loader's own
- * thread, whose random numbers the program's wb_seed does not seed.  New tensors are on the
- * dataset's device.  `ctx` must live as long as the dataset and the loaders of it. */
+/** A dataset that calls f on each batch before a loader returns it.  A loader usually calls f on
+ * its background thread; wb_seed in the program does not seed the random numbers of that thread.
+ * Tensors that f creates are on the dataset's device.  `ctx` must live as long as the dataset and
+ * the loaders of it. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
 typedef struct wb_dataloader_options {
     WB_OPTIONS_HEAD(wb_dataloader_options)
     bool drop_last WB_IS(false);            /* leaves out a last batch that is too short */
-    uint64_t seed WB_IS(UINT64_MAX);        /* of the order; default: drawn with wb_seed's seed */
+    uint64_t seed WB_IS(UINT64_MAX);        /* of the order; default: a random number (wb_seed) */
     int ahead WB_IS(2);                     /* batches prepared in the background, 0 to 1024 */
     wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
-    /* passed to .collate; must live as long as the loader and those that wb_to makes of it */
+    /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */
     void *collate_ctx WB_IS(NULL);
     WB_BY_PLACE
     int64_t batchsize WB_IS(1);
     bool shuffle WB_IS(false);              /* another order in each epoch */
     WB_NO_MORE
 } wb_dataloader_options;
-/** Batches of a dataset, which it holds: wb_dataloader(d, 32, .shuffle = true).  The last batch may
- * be shorter.  The order depends on the seed and the number of the epoch only.  With .drop_last a
- * dataset shorter than one batch has no batches: a warning, and an error of wb_train.  Errors: a
- * batchsize below 1; .ahead outside 0 .. 1024; a shuffle of 2^32 observations or more.
+/** A loader of the batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  It holds a
+ * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
+ * the number of the epoch.  With .drop_last a dataset shorter than one batch gives no batches; this
+ * logs a warning, and wb_train fails.  Errors: a batchsize below 1; .ahead outside 0 .. 1024; a
+ * shuffle of 2^32 observations or more.
  *
- * wb_to and wb_gpu return a new loader at the same position of the same epochs; its batches are
- * uploaded in the background, after wb_mapobs and .collate. */
+ * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
+ * batches are uploaded in the background, after wb_mapobs and .collate. */
 WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *o);
 #ifndef __cplusplus
 #define wb_dataloader(...) WB_DATALOADER_(__VA_ARGS__, )
@@ -136,24 +139,25 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);
 
 /** Gets the next batch, in a scope of its own, which the next call closes.  Returns false at the
  * end of the epoch and on an error (wb_loader_status), with x and y NULL; the call after that
- * begins the next epoch.  Calls for one loader come from one thread.
+ * begins the next epoch.  All calls for one loader must come from the same thread.
  *
- * wb_keep keeps a batch's tensors; the library never writes to a batch that it returned.  When two
- * loaders are used in turn, the scope of one's batch is inside the scope of the other's: there,
- * keep tensors with wb_retain. */
+ * wb_keep keeps a batch's tensors beyond the scope of the batch; the library never writes to a
+ * batch that it returned.  If two loaders are used in turn, the scope of one loader's batch is
+ * inside the scope of the other loader's batch; then keep tensors with wb_retain. */
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 /** 0, or the error code that ended the last epoch; 0 again when the next epoch begins. */
 WB_API int wb_loader_status(const wb_loader *l);
 /** Ends the epoch and closes the scope of its batch; the next wb_loader_next begins the next epoch.
- * A loop of the program must also break; in .each of wb_train it ends that epoch of the training.
- * Returns 0 or an error code. */
+ * A loop over the batches must also `break`.  Called in .each of wb_train, it ends that epoch of
+ * the training.  Returns 0 or an error code. */
 WB_API int wb_loader_stop(wb_loader *l);
-/** Begins a loop: ends an epoch that a `break` left, and returns a batch of zeros.  WB_EACH_BATCH
- * calls it.  An error makes the next wb_loader_next return false. */
+/** Prepares a loop over the batches: ends an epoch that a `break` left unfinished, and returns a
+ * batch of zeros.  WB_EACH_BATCH calls it.  If it fails, the next wb_loader_next returns false. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
-/** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... }: one epoch.  break and return are allowed.
- * `loader` must be a variable, since it is evaluated for each batch; loops over one loader do not
- * nest.  After the loop wb_loader_status returns 0, or the error that ended the epoch. */
+/** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
+ * return are allowed.  `loader` must be a variable, since it is evaluated for each batch; loops
+ * over one loader do not nest.  After the loop wb_loader_status returns 0, or the error that ended
+ * the epoch. */
 #define WB_EACH_BATCH(b, loader) \
     for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)
 

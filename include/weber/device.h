@@ -2,7 +2,7 @@
  *
  * A backend (CUDA, AMDGPU, Metal, OpenCL, CPU) is a family of devices.  The CPU is always there.  A
  * program starts another backend with wb_using; the backend opens its vendor's libraries at run
- * time.  A program that uses wb_gpu and wb_get_device runs unchanged on a machine without a GPU:
+ * time.  A program that uses wb_gpu or wb_get_device runs unchanged on a machine without a GPU:
  *
  *     wb_using("CUDA");
  *     const wb_device *device = wb_get_device(.verbose = true);
@@ -53,8 +53,8 @@ WB_API const char *wb_why_not(const char *backend);
 
 /** A list of n devices; the library owns the array, which is valid until wb_shutdown. */
 typedef struct { int n; const wb_device *const *device; } wb_device_list;
-/** The devices of a backend; none if it was not started or is not functional, or (with the error
- * set) if there is no such backend. */
+/** The devices of a backend.  The list is empty if the backend was not started or is not
+ * functional, or, with the error set, if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
 /** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
  * or "CUDA: 0 devices". */
@@ -67,13 +67,14 @@ typedef struct wb_get_device_options {
     bool verbose WB_IS(false);              /* logs the choice and its reason */
     WB_NO_MORE
 } wb_get_device_options;
-/** The device to use: the first one of the backend that wb_gpu_backend names, if that was started
- * and is functional, else of the first backend in wb_supported_devices that was started and is
- * functional.  Never fails: the last of these is the CPU. */
+/** The device to use: the first device of the backend that wb_gpu_backend names, if that backend
+ * was started and is functional.  Otherwise it is the first device of the first backend in
+ * wb_supported_devices that was started and is functional.  It never fails, because the last of
+ * these backends is the CPU. */
 WB_API const wb_device *wb_get_device_with(const wb_get_device_options *o);
 
-/** A device by its index in a backend, from 0.  NULL, with the error set: no such backend; it was
- * not started or is not functional; it has fewer devices. */
+/** A device by its index in a backend, from 0.  NULL, with the error set: no such backend; the
+ * backend was not started or is not functional; the backend has no device of this index. */
 WB_API const wb_device *wb_device_at(const char *backend, int ordinal);
 
 /** Options of wb_gpu_device. */
@@ -83,9 +84,9 @@ typedef struct wb_gpu_device_options {
     bool force WB_IS(false);                /* without a GPU: NULL and an error, not the CPU */
     WB_NO_MORE
 } wb_gpu_device_options;
-/** The GPU that wb_get_device would choose, remembered until wb_reset_gpu_device or wb_shutdown;
- * the CPU if there is no GPU or the preference is the CPU.  The error of .force has the reason for
- * each backend. */
+/** The GPU that wb_get_device would choose.  The choice is remembered until wb_reset_gpu_device or
+ * wb_shutdown.  If there is no GPU, or the preference is the CPU, the result is the CPU.  With
+ * .force it is then NULL, and the error names the reason for each backend. */
 WB_API const wb_device *wb_gpu_device_with(const wb_gpu_device_options *o);
 /** The CPU. */
 WB_API const wb_device *wb_cpu_device(void);
@@ -111,14 +112,14 @@ WB_API bool wb_device_is_gpu(const wb_device *d);
 
 /** Memory of a device, in bytes.  -1: the device does not report it. */
 typedef struct {
-    int64_t total;                  /* of the device */
-    int64_t free;                   /* for any process */
+    int64_t total;                  /* size of the memory */
+    int64_t free;                   /* available to any process */
     int64_t used;                   /* by tensors and plans of this process */
-    int64_t peak;                   /* the most that was used so far */
+    int64_t peak;                   /* the highest value of `used` so far */
     int64_t cached;                 /* freed, and kept for reuse (wb_device_trim) */
 } wb_device_memory;
-/** Fills in *m with the memory of a device now; for the CPU that of the host.  Returns 0 or an
- * error code, and then all fields are -1. */
+/** Fills in *m with the memory of a device now; for the CPU, with the memory of the host.  Returns
+ * 0 or an error code, and then all fields are -1. */
 WB_API int wb_device_memory_of(const wb_device *d, wb_device_memory *m);
 /** Gives cached memory of a device back to its driver (on the CPU, to the allocator). */
 WB_API void wb_device_trim(const wb_device *d);
@@ -128,8 +129,8 @@ WB_API void wb_device_trim(const wb_device *d);
 WB_API int wb_synchronize(const wb_device *d);
 
 /** Sets the device on which this thread creates tensors (wb_from, wb_rand, layers, wb_load).
- * Unless set, and with NULL, it is the CPU.  wb_borrow, wb_load_npy, wb_load_idx, wb_read_idx and
- * wb_load_csv use the CPU in any case. */
+ * Before the first call, and after a call with NULL, it is the CPU.  wb_borrow, wb_load_npy,
+ * wb_load_idx, wb_read_idx and wb_load_csv always use the CPU. */
 WB_API void wb_set_default_device(const wb_device *d);
 /** The device on which this thread creates tensors. */
 WB_API const wb_device *wb_default_device(void);
@@ -138,37 +139,39 @@ WB_API const wb_device *wb_default_device(void);
 
 /** Sets how products, convolutions and attention of f32 may be computed, with PyTorch's names:
  *   "highest"  f32 throughout
- *   "high"     on CUDA operands may be rounded to TF32 (10 bits), with sums in f32
- *   "medium"   on CUDA operands may be rounded to bf16 (7 bits) where that is faster
+ *   "high"     on CUDA operands may be rounded to TF32 (10 mantissa bits), with sums in f32
+ *   "medium"   on CUDA operands may be rounded to bf16 (7 mantissa bits) where that is faster
  * It applies to the process, to evaluations and recordings after the call.  Before the first call
  * it is WEBER_MATMUL_PRECISION, else "highest".  Other dtypes are not affected: f16 and bf16 are
- * summed in f32, f64 in f64.  Returns 0 or an error code.  Error: another text. */
+ * summed in f32, f64 in f64.  Returns 0 or an error code.  Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);
 /** The precision of wb_set_matmul_precision: "highest", "high" or "medium". */
 WB_API const char *wb_matmul_precision(void);
 
-/** Sets whether every run on this machine has the same bits, at some cost in speed: on CUDA no
- * algorithm with atomics is used, and none is chosen by timing.  The CPU, for a given number of
- * threads, and OpenCL always have the same bits.  It applies to the process, to evaluations and
- * recordings after the call.  Before the first call it is WEBER_DETERMINISTIC, else false. */
+/** Sets whether every run on this machine gives the same bits, at some cost in speed: on CUDA no
+ * algorithm with atomics is used, and algorithms are not chosen by timing.  The CPU, for a given
+ * number of threads, and OpenCL always give the same bits.  It applies to the process, to
+ * evaluations and recordings after the call.  Before the first call it is WEBER_DETERMINISTIC, else
+ * false. */
 WB_API void wb_set_deterministic(bool on);
-/** The setting of wb_set_deterministic; false does not mean that bits differ. */
+/** The setting of wb_set_deterministic. */
 WB_API bool wb_deterministic(void);
 
 /* ---- the preference -------------------------------------------------------------------------- */
 
-/** The backend that LocalPreferences.toml names, which is read once: [Flux] gpu_backend = "CUDA",
- * else the same key of [MLDataDevices] or [LuxDeviceUtils].  NULL: there is no such key, or it
- * names no backend.  The library owns the text.
+/** The preferred backend, which LocalPreferences.toml names: [Flux] gpu_backend = "CUDA", else the
+ * same key of [MLDataDevices] or [LuxDeviceUtils].  The file is read once.  NULL: there is no such
+ * key, or it names no backend.  The library owns the text.
  *
  * The file is searched for from the working directory upwards; the first folder with a
  * JuliaLocalPreferences.toml (which is preferred), LocalPreferences.toml or Project.toml ends the
  * search.  A file that cannot be read, or is not TOML, is reported once and ignored. */
 WB_API const char *wb_gpu_backend(void);
-/** Writes the preference of [Flux] to the file, for the next start; the rest of the file stays.
- * NULL removes it.  Nothing is written if `backend` is the preference already.  Without a file it
- * creates LocalPreferences.toml beside Project.toml, else in the working directory.  Returns 0 or
- * an error code.  Errors: no such backend; the file cannot be read or written, or is not TOML. */
+/** Writes `backend` to the file as gpu_backend of [Flux], for the next start of the program; the
+ * rest of the file stays.  NULL removes the key.  Nothing is written if `backend` is the preference
+ * already.  If there is no file, the call creates LocalPreferences.toml beside Project.toml, else
+ * in the working directory.  Returns 0 or an error code.  Errors: no such backend; the file cannot
+ * be read or written, or is not TOML. */
 WB_API int wb_set_gpu_backend(const char *backend);
 
 /* ---- moving ---------------------------------------------------------------------------------- */
@@ -177,31 +180,31 @@ WB_API int wb_set_gpu_backend(const char *backend);
 typedef struct wb_to_options {
     WB_OPTIONS_HEAD(wb_to_options)
     WB_BY_PLACE
-    /* The dtype of floating tensors, or WB_KEEP.  By default f64 becomes f32 on a GPU. */
+    /* The new dtype of floating tensors; WB_KEEP: no change.  Default: f64 becomes f32 on a GPU. */
     wb_dtype dtype WB_IS(WB_DTYPE_DEFAULT);
     WB_NO_MORE
 } wb_to_options;
 /** A copy of x on a device: wb_to(x, device); x itself if it is on that device already and .dtype
- * changes nothing, or if it is WB_NONE.  x is evaluated and copied in the call.  It is a tensor,
+ * changes nothing, or if it is WB_NONE.  x is evaluated and copied in the call.  x is a tensor,
  * layer, tree, optimiser state, dataset, loader or batch.
- *   - a layer or tree is rebuilt with moved tensors; ties stay ties; functions, numbers and opaque
- *     parts are shared
- *   - a dataset is moved as a whole; that of a function is computed first
+ *   - a layer or tree is rebuilt with moved tensors; tied tensors stay tied; functions, numbers and
+ *     trees of wb_opaque are shared
+ *   - a dataset is moved as a whole; all observations of a wb_dataset_from are computed first
  *   - a loader keeps its options and uploads each batch ahead of its use
  *
  * On the way to a GPU f64 becomes f32, and stays f32 on the way back; other dtypes do not change.
  * .dtype = WB_KEEP keeps f64; .dtype = WB_F16, or another floating dtype, converts all floating
  * tensors to it.
  *
- * The move of a tensor has a gradient.  The copy of a variable is not a variable, except in a layer
- * or tree: W = wb_variable(wb_to(W, device)).  Errors: `d` is NULL; out of memory; WB_KEEP and a
- * device without f64; .dtype is not floating; another kind of object; the call is in a function
- * that wb_compile records. */
+ * Gradients pass through the move of a tensor.  The copy of a variable is not a variable, except in
+ * a layer or tree; wb_variable makes it one: W = wb_variable(wb_to(W, device)).  Errors: `d` is
+ * NULL; out of memory; WB_KEEP and a device without f64; .dtype is not floating; another kind of
+ * object; the call is in a function that wb_compile records. */
 WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
-/** wb_to(x, wb_gpu_device()), which wb_gpu(x) calls; without a GPU x itself and no error, but a
- * message in the log, once. */
+/** wb_to(x, wb_gpu_device()).  The macro wb_gpu(x) calls this function.  Without a GPU the result
+ * is x itself, without an error; a message is logged once. */
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
-/** wb_to(x, wb_cpu_device()), which wb_cpu(x) calls. */
+/** wb_to(x, wb_cpu_device()).  The macro wb_cpu(x) calls this function. */
 WB_API void *wb_object_cpu(void *x);
 /** wb_object_to for x and y of a batch; n and index do not change.  On failure x of the result is
  * NULL. */
@@ -211,9 +214,10 @@ WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
 /** wb_object_cpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_cpu(wb_batch b);
 
-/** The device of x, which wb_device_of(x) calls: x is an object that wb_to takes, but no batch.  An
- * object without tensors is on the CPU; a loader is where its batches will be.  NULL: x has tensors
- * on several devices (the error names two of them), or is another kind of object. */
+/** The device of x.  The macro wb_device_of(x) calls this function.  x is an object that wb_to
+ * takes, but not a batch.  An object without tensors is on the CPU; a loader is on the device of
+ * its batches.  NULL: x has tensors on several devices (the error names two of them), or is another
+ * kind of object. */
 WB_API const wb_device *wb_object_device(void *x);
 
 /* wb_to, wb_gpu and wb_cpu return the type of their argument; wb_tensor_to, wb_layer_gpu, ... are

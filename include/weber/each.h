@@ -1,5 +1,5 @@
 /* Weber: counting and mapping macro arguments (at most 32).  Included by base.h; programs do not
- * use what is here. */
+ * use these macros. */
 #ifndef WEBER_EACH_H
 #define WEBER_EACH_H
 
@@ -61,8 +61,8 @@
 #define WB_EACH_WITH_31(f, c, x, ...) f(c, x) WB_EACH_WITH_30(f, c, __VA_ARGS__)
 #define WB_EACH_WITH_32(f, c, x, ...) f(c, x) WB_EACH_WITH_31(f, c, __VA_ARGS__)
 
-/* GENERIC(v, ...), where v is a variable with the value of x.  The text of x is in the result
- * once, so nested macros do not grow exponentially, and x is evaluated once. */
+/* GENERIC(v, ...), where v is a variable with the value of x.  The expansion contains x once: x is
+ * evaluated once, and nested macros do not grow exponentially. */
 #define WB_ONCE_(GENERIC, x, ...) \
     WB_ONCE_2_(GENERIC, x, WB_PASTE_(wb_once_, __COUNTER__), __VA_ARGS__)
 #define WB_ONCE_2_(GENERIC, x, v, ...) \

@@ -26,19 +26,19 @@ extern "C" {
  * WB_NAMES_TORCH: the names of PyTorch's state_dict, which the matching module loads strictly:
  *   - BatchNorm and LayerNorm: "weight", "bias", "running_mean", "running_var"; also
  *     "num_batches_tracked", which is 0
- *   - recurrent layers: "weight_ih_l0", ...; PyTorch adds two biases, of which the second is 0
+ *   - recurrent layers: "weight_ih_l0", ...; the second of PyTorch's two biases is written as 0
  *   - attention: "in_proj_weight"
  *   - a chain is a Sequential, in which an activation is a layer with a number of its own:
  *     wb_Chain(wb_Dense(4, 8, wb_relu), wb_Dense(8, 2)) has "0.weight" and "2.weight"
  *   - a named layer: "encoder.0.weight"; SkipConnection and Parallel: "layers.0.weight"
  *   - kernels of a .flip convolution are flipped, since PyTorch's convolutions do not flip.
- * Loading also accepts the numbers of the chain itself ("1.weight"), "q_proj.weight" in attention,
- * and two biases, which are added.  A GRU of PyTorch with a second bias other than 0 needs
- * .hidden_bias.
+ * Loading also accepts the indices in the chain ("1.weight"), "q_proj.weight" in attention, and two
+ * biases, which are added.  A GRU of PyTorch with a second bias other than 0 needs .hidden_bias.
  *
  * WB_NAMES_AUTO: saving uses Weber's names.  Loading uses the names with which Weber wrote the
- * file; for other files those with fewer missing tensors; where both have as many, PyTorch's names
- * if the file has the note "format": "pt", else Weber's. */
+ * file.  For files of other programs it uses the names with which fewer tensors are missing.  If
+ * the same number is missing, it uses PyTorch's names if the file has the note "format": "pt", else
+ * Weber's. */
 typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 
 /** Options of wb_save. */
@@ -46,9 +46,9 @@ typedef struct wb_save_options {
     WB_OPTIONS_HEAD(wb_save_options)
     wb_names names WB_IS(WB_NAMES_AUTO);
     const char *key WB_IS(NULL);            /* BSON: the name of the variable; default "model" */
-    /* BSON: the version of Flux that will read it, "0.9" to "0.16".  Default: "0.16". */
+    /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */
     const char *flux WB_IS(NULL);
-    bool structs WB_IS(false);              /* BSON: Flux's layers; else a state (Flux 0.13 on) */
+    bool structs WB_IS(false);              /* BSON: saves Flux's layers instead of a state */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_save_options;
@@ -58,23 +58,23 @@ typedef struct wb_save_options {
  *
  * The ending of the path selects the format:
  *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
- *                  that wb_load restores the model.  Also for any other ending
- *   .bson          for Flux, as Julia's BSON.jl writes it: under .key a state for Flux.loadmodel!,
- *                  with Weber's structure beside it; with .structs Flux's own layers
- *                  (docs/flux.md).
- *                  Less than 2 GiB
+ *                  that wb_load restores the model; every other ending gives this format too
+ *   .bson          for Flux, in the format of Julia's BSON.jl, less than 2 GiB.  The variable .key
+ *                  is a state for Flux.loadmodel! (Flux 0.13 or later), the variable "weber" is
+ *                  Weber's structure; with .structs, .key is Flux's own layers (docs/flux.md)
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
  * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
  * where the library was built without libbson or libzip. */
 WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o);
 
-/** A part of a file that the library does not know: a struct of another program, a closure, a
- * function without a name here.  Valid during the call of .substitute. */
+/** A part of a file that the library does not know: a struct of another program, a closure, or a
+ * function that this program has not named (wb_name_function).  The struct is valid during the call
+ * of .substitute.  Fields without a name are named "0", "1", ... */
 typedef struct {
     const char *path;               /* "layers.3" */
     const char *type;               /* "Main.Attention", "closure #7#8", "function Main.f" */
-    wb_tree *fields;                /* tensors and layers, by name or "0", "1", ...; else WB_NONE */
+    wb_tree *fields;                /* its tensors and layers; WB_NONE for fields of other kinds */
 } wb_unknown;
 
 /** Options of wb_load. */
@@ -83,8 +83,8 @@ typedef struct wb_load_options {
     /* Returns a layer for an unknown part; NULL: the part stays unknown. */
     wb_layer *(*substitute)(const wb_unknown *part, void *ctx) WB_IS(NULL);
     void *ctx WB_IS(NULL);                  /* passed to .substitute */
-    /* BSON: the variable, or a path in it, as `weber show` prints.  By default "model", else the
-     * only layer, else the only variable. */
+    /* BSON: the name of a variable, or a path in it, as `weber show` prints them.  By default
+     * "model", else the only layer, else the only variable. */
     const char *key WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
@@ -93,16 +93,16 @@ typedef struct wb_load_options {
  * file of wb_save, or a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16.
  *
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
- * [N,C,H,W].  The weight of a Dense or recurrent layer is [out,in] in both; its values are
- * transposed.  Flux's convolutions become .flip layers.  A closure between a layer of images and a
- * Dense becomes Flatten, with a message in the log.
+ * [N,C,H,W].  The weight of a Dense or recurrent layer has the shape [out,in] in Flux and in Weber,
+ * so its values are transposed.  Flux's convolutions become .flip layers.  A closure between a
+ * layer of images and a Dense becomes Flatten, with a message in the log.
  *
- * Errors: unknown parts that .substitute does not replace, all in one message; a file without a
- * model, as of a saved tree or an NPZ file (wb_load_state and wb_load_tensors read its tensors);
+ * Errors: unknown parts that .substitute does not replace, listed in one message; a file without a
+ * model, such as a saved tree or an NPZ file (wb_load_state and wb_load_tensors read its tensors);
  * arrays in a GPU's memory; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
-/** A name in a file and the path in the model that gets its value.  A '*' at the end of both
+/** A name in a file, and the path in the model that gets the value.  A '*' at the end of both names
  * matches any rest: {"transformer.h.*", "layers.2.*"}. */
 typedef struct { const char *file, *model; } wb_rename;
 
@@ -110,13 +110,13 @@ typedef struct { const char *file, *model; } wb_rename;
 typedef struct wb_load_state_options {
     WB_OPTIONS_HEAD(wb_load_state_options)
     bool lenient WB_IS(false);              /* loads what fits; the log lists the rest */
-    /* "encoder." reads only names that begin with it, and leaves it out. */
+    /* With "encoder." only names that begin with "encoder." are read, without this prefix. */
     const char *prefix WB_IS(NULL);
     wb_names names WB_IS(WB_NAMES_AUTO);
     int n_rename WB_IS(0);                  /* number of rows of .rename */
-    /* A name, without .prefix, is renamed by the first row that matches it. */
+    /* The first row that matches a name, from which .prefix was removed, renames it. */
     const wb_rename *rename WB_IS(NULL);
-    const char *key WB_IS(NULL);            /* BSON: as the option of wb_load */
+    const char *key WB_IS(NULL);            /* BSON: see wb_load_options.key */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_state_options;
@@ -124,13 +124,13 @@ typedef struct wb_load_state_options {
  * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
  * parameters, which is read in order), or NPZ.  Returns 0 or an error code.
  *
- * Every tensor of the model must be in the file with its shape and dtype, and no other tensor may
- * be: otherwise the error lists all differences, and nothing is changed.  Values are not converted:
- * convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.  Kernels of
- * Flux are flipped where the layer is not a .flip layer.
+ * Every tensor of the model must be in the file with its shape and dtype, and the file must have no
+ * other tensor.  Otherwise the error lists the differences, and nothing is changed.  Values are not
+ * converted: convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.
+ * Kernels of Flux are flipped where the layer is not a .flip layer.
  *
- * With PyTorch's names a row of .rename may use PyTorch's words behind the layer:
- * {"bn.*", "layers.1.*"} covers "bn.running_mean".
+ * With PyTorch's names, names inside a layer may stay PyTorch's in .rename: {"bn.*", "layers.1.*"}
+ * also renames "bn.running_mean".
  *
  * A damaged file is an error, also with .lenient. */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
@@ -150,21 +150,23 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /** All tensors of a safetensors, BSON, NPZ, NPY or IDX file as a tree, by their names in the file,
  * which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the default
- * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as those of
- * another dtype; the message lists all; a file that cannot be read or is damaged. */
+ * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as tensors of a
+ * dtype that the library does not have (the message lists them); a file that cannot be read or is
+ * damaged. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran
  * order, on the CPU.  int16 and uint16 become i32, uint32 becomes i64.  The file may be gzip
- * (wb_set_unpack_limit) or a pipe of at most 4 GiB.  Errors: another dtype, such as complex; more
- * than 8 axes; 2^32 elements or more; a file that cannot be read or is damaged. */
+ * (wb_set_unpack_limit) or a pipe of at most 4 GiB.  Errors: a dtype that the library does not
+ * have, such as complex; more than 8 axes; 2^32 elements or more; a file that cannot be read or is
+ * damaged. */
 WB_API wb_tensor *wb_load_npy(const char *path);
 /** Writes a tensor as an NPY file, whatever the ending of the path; bf16 is written as f32.
  * Returns 0 or an error code. */
 WB_API int wb_save_npy(const char *path, wb_tensor *x);
 
-/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Unless
- * set it is 4 GiB; a file that has more is an error. */
+/** Sets how many bytes a compressed file (gzip, NPZ) may unpack to, for the whole process.  Before
+ * the first call the limit is 4 GiB.  A file that unpacks to more is an error. */
 WB_API void wb_set_unpack_limit(int64_t bytes);
 
 /* ---- memory of other libraries --------------------------------------------------------------- */
@@ -187,16 +189,16 @@ WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
  * change while the tensor exists.  The library calls the deleter once, when no tensor needs the
  * memory, on the thread where that happens.
  *
- * The values are copied, and the deleter is called before this function returns, if host memory has
- * strides or an address that is not a multiple of the element's size, or if an address in a GPU's
- * memory is not a multiple of 64 bytes.
+ * In two cases the values are copied, and the deleter is called before this function returns: a
+ * tensor in host memory is not row-major, or its address is not a multiple of the element's size;
+ * or an address in a GPU's memory is not a multiple of 64 bytes.
  *
- * Host memory, also that of a GPU's driver, gives a tensor on the CPU; memory of a GPU gives a
- * tensor on that GPU, if its backend is loaded.
+ * Host memory, also host memory that a GPU's driver allocated, gives a tensor on the CPU.  Memory
+ * of a GPU gives a tensor on that GPU, if its backend is loaded.
  *
  * On failure the struct stays the caller's.  Errors: another major version; a dtype that the
  * library does not have; more than WB_MAX_DIMS dimensions; 2^32 elements or more; a device that no
- * loaded backend has; strides in a GPU's memory. */
+ * loaded backend has; a tensor in a GPU's memory that is not row-major. */
 WB_API wb_tensor *wb_from_dlpack(struct DLManagedTensorVersioned *m);
 /** wb_from_dlpack with the older struct, which has no version. */
 WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
@@ -209,30 +211,31 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
-    wb_loader *loader;              /* its position and order */
+    wb_loader *loader;              /* only its position and order are saved */
     int64_t epoch;
-    const char *name;               /* 1 to 100 letters, digits, _ - and . (not first); or NULL */
-    double metric;                  /* has a meaning if has_metric is set */
+    const char *name;               /* 1 to 100 letters, digits, _ - . (no . in front); or NULL */
+    double metric;                  /* valid if has_metric is set */
     bool has_metric;
 } wb_checkpoint;
-/** Saves model, optimiser state, loader and this thread's random counters in one safetensors file,
- * from any device, with checksums, after pending assignments are evaluated.  A training that
- * continues from it has the same bits as one that never stopped.  Returns 0 or an error code. */
+/** Saves model, optimiser state, loader and the state of this thread's random numbers in one
+ * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A
+ * training that continues from it has the same bits as one that never stopped.  Returns 0 or an
+ * error code. */
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
-/** Restores a checkpoint into objects of the same structure, on any device: model, state with the
- * numbers of its rule, loader, this thread's random counters; and sets epoch, metric and
- * has_metric.  Returns 0, or an error code, and then nothing is changed.  Errors: a damaged file,
- * with the name of the tensor; another structure or rule; a part of c that the file does not have;
- * c->name is set and differs from the file's name. */
+/** Restores a checkpoint into objects of the same structure, on any device: the model, the state
+ * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
+ * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
+ * a damaged file (the message names the tensor); another structure or rule; c has a model, state or
+ * loader that the file does not have; c->name is set and differs from the name in the file. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */
 typedef struct wb_checkpoint_keep_options {
     WB_OPTIONS_HEAD(wb_checkpoint_keep_options)
-    bool best WB_IS(false);                 /* also keeps the one with the lowest metric */
-    bool higher WB_IS(false);               /* the best is the one with the highest metric */
+    bool best WB_IS(false);                 /* also keeps the one with the best metric */
+    bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
     WB_BY_PLACE
-    int last WB_IS(3);                      /* how many are kept; negative: all */
+    int last WB_IS(3);                      /* number of checkpoints to keep; negative: all */
     WB_NO_MORE
 } wb_checkpoint_keep_options;
 /** Saves a checkpoint as FOLDER/NAME-000012.safetensors, 12 being the epoch, and then removes older
@@ -254,15 +257,16 @@ WB_API int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
                             WB_GET_(wb_checkpoint_keep_options, __VA_ARGS__))
 #endif
 
-/** Restores the checkpoint of c->name (NULL: "checkpoint") that was written last, by the serial
- * number in the file, as wb_checkpoint_load does.  A damaged one is skipped, with a warning.
- * Returns 0 or an error code.  Errors: no checkpoint, no folder; the checkpoint belongs to another
- * model, state or loader. */
+/** Restores the checkpoint named c->name (NULL: "checkpoint") that was written last, as
+ * wb_checkpoint_load does.  The serial numbers in the files, not the epochs, give the order.  A
+ * damaged checkpoint is skipped, with a warning.  Returns 0 or an error code.  Errors: no
+ * checkpoint, no folder; the checkpoint belongs to another model, state or loader. */
 WB_API int wb_checkpoint_latest(const char *folder, wb_checkpoint *c);
-/** Restores the checkpoint of c->name (NULL: "checkpoint") with the best metric, as
- * wb_checkpoint_load does: the lowest, or the highest if the newest checkpoint was kept with .best
- * and .higher.  A damaged one is skipped, with a warning.  Returns 0 or an error code.  Errors: no
- * checkpoint has a metric, no folder; the checkpoint belongs to another model, state or loader. */
+/** Restores the checkpoint named c->name (NULL: "checkpoint") with the best metric, as
+ * wb_checkpoint_load does.  The best metric is the lowest, or the highest if the newest checkpoint
+ * was kept with .best and .higher.  A damaged checkpoint is skipped, with a warning.  Returns 0 or
+ * an error code.  Errors: no checkpoint has a metric, no folder; the checkpoint belongs to another
+ * model, state or loader. */
 WB_API int wb_checkpoint_best(const char *folder, wb_checkpoint *c);
 
 #ifdef __cplusplus

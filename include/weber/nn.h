@@ -14,10 +14,11 @@ typedef wb_tensor *(*wb_function)(wb_tensor *x);
  * failure. */
 typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
-/** Calls a layer with n inputs.  Most layers take one; Parallel takes one for each of its layers,
- * MultiHeadAttention q, k and v, a recurrent cell x and its states.  An input that is WB_NONE is an
- * error.  Other errors are those of the layer; the message begins with its path in the model:
- * "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
+/** Calls a layer with n inputs.  Most layers take one input.  Parallel takes one input, or one for
+ * each of its layers; MultiHeadAttention takes x, or q, k and v; a recurrent cell takes x and
+ * optionally its states.  An input that is WB_NONE is an error.  Other errors are those of the
+ * layer; the message begins with the layer's path in the model: "layers.3.layers.0: Dense: expects
+ * 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** y = layer(x): wb_call_array with one input. */
 WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
@@ -29,11 +30,11 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 
 /* ---- initialisers ---------------------------------------------------------------------------- */
 
-/** Creates the first value of a parameter of shape [out, in, kernel...]:  fan_in = in · kernel
- * elements, fan_out = out · kernel elements.  In any shape the first two sizes count as out and in,
- * also in ConvTranspose's [in, out/groups, kh, kw] and Embedding's [n, dim].  A vector [n] has
- * fan_in 1 and fan_out n.  The result has that dtype and shape, and belongs to the current scope;
- * NULL: the layer is not made. */
+/** Creates the initial value of a parameter.  For the shape [out, in, kernel...], fan_in = in · s
+ * and fan_out = out · s, where s is the number of elements of the kernel.  In any shape the first
+ * two sizes count as out and in, also in ConvTranspose's [in, out/groups, kh, kw] and Embedding's
+ * [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The result has the dtype `dtype` and the
+ * shape `dims`, and belongs to the current scope.  If it is NULL, the layer is not made. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.
  * (Glorot & Bengio 2010) */
@@ -62,12 +63,12 @@ WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims)
  * the weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
  * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
  *
- * A layer with parameters converts an input of another dtype to that of its parameters (PyTorch
- * fails); for a floating input it warns, once in a process.  Embedding takes integers only.
+ * A layer with parameters converts an input of another dtype to the dtype of its parameters.  If
+ * that input is floating, the layer warns, once in a process.  Embedding takes integers only.
  *
  * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
- * means {k, k}.  In C they are given by position only.  wb_MaxPool(3, 2) does not compile, since it
- * could mean two things. */
+ * means {k, k}.  In C these sizes are given by position only.  A call without braces, such as
+ * wb_MaxPool(3, 2), does not compile. */
 
 /** Options of wb_Dense. */
 typedef struct wb_Dense_options {
@@ -93,7 +94,7 @@ typedef struct wb_Conv_options {
     wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
     int64_t groups WB_IS(1);                /* divides `in` and `out` */
     wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose only */
-    bool same WB_IS(false);                 /* padding by size, instead of .pad: see wb_Conv */
+    bool same WB_IS(false);                 /* computes the padding, instead of .pad: see wb_Conv */
     bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
     bool no_bias WB_IS(false);
     wb_initialiser init WB_IS(wb_glorot_uniform);
@@ -107,16 +108,17 @@ typedef struct wb_Conv_options {
 } wb_Conv_options;
 /** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
- * H' is that of wb_conv.  .same pads so that a stride of 1 keeps the size; an even kernel has the
- * odd row below and the odd column to the right.  wb_CrossCor is another name of this layer.
- * Errors: .same and .pad; .outpad; groups that do not divide. */
+ * H' is that of wb_conv.  .same pads so that a stride of 1 keeps the size.  If an axis needs odd
+ * padding, the extra row is below and the extra column to the right.  wb_CrossCor is another name
+ * of this layer.  Errors: both .same and .pad are given; .outpad is given; .groups does not divide
+ * `in` and `out`. */
 WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
 
 /** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
  * H' is that of wb_conv_transpose.  .same pads so that H' = H stride, if the kernel is at least as
- * large as the stride.  Errors: .same and .pad; .outpad not below the stride; groups that do not
- * divide. */
+ * large as the stride.  Errors: both .same and .pad are given; .outpad is not below the stride;
+ * .groups does not divide `in` and `out`. */
 WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
 
 /** Options of wb_MaxPool and wb_MeanPool. */
@@ -145,7 +147,7 @@ WB_API wb_layer *wb_Flatten(void);
 typedef struct wb_Dropout_options {
     WB_OPTIONS_HEAD(wb_Dropout_options)
     /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
-     * channels of [N, C, H, W].  By default each element is drawn by itself. */
+     * channels of [N, C, H, W].  By default each element is drawn independently. */
     wb_ints axes WB_IS({});
     WB_BY_PLACE
     double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
@@ -173,8 +175,8 @@ typedef struct wb_BatchNorm_options {
  * Train mode normalises with the batch's mean and biased variance, and updates the running
  * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
  * unbiased one.  Test mode normalises with the running statistics; with .no_track_stats it
- * normalises as train mode.  Errors: train mode with one value for each channel; momentum outside
- * [0, 1]; eps negative. */
+ * normalises as in train mode.  Errors: train mode with one value for each channel; momentum
+ * outside [0, 1]; eps negative. */
 WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
 /** Options of wb_LayerNorm. */
@@ -190,8 +192,8 @@ typedef struct wb_LayerNorm_options {
     WB_NO_MORE
 } wb_LayerNorm_options;
 /** y = activation(wb_normalise(x, axes, eps) · scale + bias) over the last axes, whose sizes are
- * `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: x has other last sizes; eps is
- * negative.  (Ba, Kiros & Hinton 2016) */
+ * `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of x are not
+ * `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_Embedding. */
@@ -203,9 +205,9 @@ typedef struct wb_Embedding_options {
     int64_t n WB_REQUIRED, dim WB_REQUIRED;
     WB_NO_MORE
 } wb_Embedding_options;
-/** Rows of weight by number, wb_take(weight, x): wb_Embedding(n, dim).
+/** Rows of `weight` by index, wb_take(weight, x): wb_Embedding(n, dim).
  *   x [...] integer   y [..., dim]   weight [n, dim]
- * The initial weight is standard normal.  A number outside 0 .. n-1 gives zeros. */
+ * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros. */
 WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
 
 /** Options of wb_MultiHeadAttention. */
@@ -222,72 +224,78 @@ typedef struct wb_MultiHeadAttention_options {
     WB_NO_MORE
 } wb_MultiHeadAttention_options;
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
- * wb_call(layer, x) is self-attention, wb_call(layer, q, k, v) attention; q is [N, Tq, dim], k and
- * v are [N, Tk, dim], and the result is [N, Tq, dim].  The projections q_proj, k_proj, v_proj and
- * out_proj are Dense layers; each head has wb_attention of dim / heads features.  Error: `heads`
- * does not divide `dim`. */
+ * wb_call(layer, x) is self-attention, the same as wb_call(layer, x, x, x).  In wb_call(layer, q,
+ * k, v), q is [N, Tq, dim], k and v are [N, Tk, dim], and the result is [N, Tq, dim].  The
+ * projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes wb_attention
+ * of dim / heads features.  Error: `heads` does not divide `dim`. */
 WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
 
 /** Options of recurrent layers and cells. */
 typedef struct wb_Recurrent_options {
     WB_OPTIONS_HEAD(wb_Recurrent_options)
     bool no_bias WB_IS(false);
-    bool last WB_IS(false);                 /* only the last step's output; not of cells */
+    bool last WB_IS(false);                 /* only the last step's output; not for cells */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* adds bias_hidden [3 out]; only a GRU with a bias */
-    bool initial_state WB_IS(false);        /* adds initial_hidden [out], LSTM also initial_cell */
+    bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
+    bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);     /* of an RNN only; NULL: wb_tanh */
+    wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
     WB_NO_MORE
 } wb_Recurrent_options;
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
  * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
- * The first state is 0 or, with .initial_state, a parameter.  Error: a call with T = 0. */
+ * The first state is 0 or, with .initial_state, a parameter [out].  Error: a call with T = 0. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
-/** i, f, g, o = the gates, in this order, of weight_input·x + weight_hidden·h + bias;
- * c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'): wb_LSTM(in, out).  Shapes as
- * wb_RNN; .activation is an error. */
+/** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
+ *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias
+ *   c' = sigmoid(f) c + sigmoid(i) tanh(g)   h' = sigmoid(o) tanh(c')
+ * Shapes as wb_RNN.  Error: .activation is given. */
 WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
-/** r, z = sigmoid of the first two gates of weight_input·x + bias + weight_hidden·h + bias_hidden;
- * n = tanh(weight_input_n·x + bias_n + r (weight_hidden_n·h + bias_hidden_n)), with the third gate;
- * h' = (1 - z) n + z h: wb_GRU(in, out).  Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has
- * that bias.  Shapes as wb_RNN; .activation is an error. */
+/** A GRU: wb_GRU(in, out).  Both sums in the first line are split into three vectors.
+ *   [ar, az, an] = weight_input·x + bias   [br, bz, bn] = weight_hidden·h + bias_hidden
+ *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + r bn)   h' = (1 - z) n + z h
+ * Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has that bias.  Shapes as wb_RNN.  Error:
+ * .activation is given. */
 WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
-/** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  A state
- * that is not given, wb_call(cell, x), is 0 or, with .initial_state, the parameter. */
+/** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  Without
+ * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
-/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h alone, wb_cell_step both states.
- * Else as wb_RNNCell. */
+/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
+ * h and c.  States that are not given are those of wb_RNNCell; for c the parameter is
+ * initial_cell. */
 WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Else as wb_RNNCell. */
+/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is that of
+ * wb_RNNCell. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
 /** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
- * current scope.  n_states is 1 (h), for an LSTM 2 (h, c).  A state that is WB_NONE or NULL is one
- * that is not given.  Returns 0 or an error code, and then `states` is unchanged. */
+ * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
+ * counts as not given (see wb_RNNCell).  Returns 0 or an error code, and then `states` is
+ * unchanged. */
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
 
 /** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  The
  * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or with
- * the names of wb_named.  Errors: no layers; two layers of one name. */
+ * the names of wb_named.  Errors: no layers; two layers with the same name. */
 WB_API wb_layer *wb_Chain_array(int n, wb_layer *const *layers);
 /** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder",
- * a), b).  Elsewhere the name is ignored.  It is copied.  Errors: an empty name, one with a dot. */
+ * a), b).  Elsewhere the name is ignored.  The name is copied.  Errors: an empty name; a name with
+ * a dot. */
 WB_API wb_layer *wb_named(const char *name, wb_layer *layer);
-/** y = connection(layer(x), x), for one input.  Parameters are named "layers.weight"; those of a
- * chain in it "layers.layers.0.weight". */
+/** y = connection(layer(x), x), for one input.  Parameters are named "layers.weight", or
+ * "layers.layers.0.weight" if the layer is a Chain. */
 WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
-/** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  Called
- * with one input, each layer gets it; called with one input for each layer, layer i gets input i; a
- * single layer is called with each input.  Parameters are named "layers.0.weight".  Errors: no
- * layers; another number of inputs. */
+/** y = connection(connection(layer_0(x), layer_1(x)), ...): wb_Parallel(connection, a, b).  One
+ * input goes to every layer.  Of several inputs, input i goes to layer i; if there is only one
+ * layer, it is called once with each input.  Parameters are named "layers.0.weight".  Errors: no
+ * layers; a call with another number of inputs. */
 WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *const *layers);
 
 /** A function as a layer without parameters.  Functions of the library have names in print and in
- * files; those of the program get one with wb_name_function. */
+ * files; a function of the program gets its name with wb_name_function. */
 WB_API wb_layer *wb_layer_from_function(wb_function f);
 /** A function of the program as a layer, with a name: calls wb_name_function and
  * wb_layer_from_function.  NULL: one of them failed. */
@@ -302,7 +310,8 @@ WB_API int wb_name_connection(const char *name, wb_connection f);
 
 #ifndef __cplusplus
 #define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
-/* The first option is a list of sizes in braces: (wb_ints){3, 3}, ... */
+/* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
+ * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}. */
 #define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
 #define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
 #define WB_SIZED_2(f, T, ...) \
@@ -349,9 +358,9 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 #define wb_named(name, layer) wb_named((name), WB_LAYER_(layer))
 #endif
 
-/** Sets train mode for a layer and all layers in it, and returns the layer; it matters for Dropout,
- * BatchNorm and the dropout of MultiHeadAttention.  A new layer is in automatic mode: train mode
- * inside wb_withgradient and wb_train, test mode elsewhere. */
+/** Sets train mode for a layer and all layers in it, and returns the layer.  The mode matters for
+ * Dropout, BatchNorm and the dropout of MultiHeadAttention.  A new layer is in automatic mode:
+ * train mode inside wb_withgradient and wb_train, test mode elsewhere. */
 WB_API wb_layer *wb_trainmode(wb_layer *layer);
 /** Sets test mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_testmode(wb_layer *layer);
@@ -361,8 +370,8 @@ WB_API wb_layer *wb_automode(wb_layer *layer);
 /* ---- losses ---------------------------------------------------------------------------------- */
 
 /* Losses have no dimensions.  yhat (or logits) and y have the same shape and the same floating
- * dtype; labels that are class numbers become one with wb_onehotbatch.  f16 and bf16 are computed
- * in f32, the loss is then f32, and y may be f32.  The loss has a gradient with respect to yhat and
+ * dtype; wb_onehotbatch makes such a y of class numbers.  If yhat is f16 or bf16, the loss is
+ * computed in f32 and is f32, and y may be f32.  The loss has a gradient with respect to yhat and
  * to y. */
 
 /** mean((yhat - y)²). */
@@ -372,12 +381,12 @@ WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
 /** The mean of e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|.
  * Error: delta is not positive. */
 WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
-/** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis, and have
+/** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis and hold
  * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no
  * elements. */
 WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
-/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis; those
- * of y have probabilities, such as one-hot rows, not class numbers.  Error: no elements. */
+/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis.  The
+ * rows of y hold probabilities, such as one-hot rows, not class numbers.  Error: no elements. */
 WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
 /** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the
  * machine epsilon of yhat's dtype (1.2e-7 for f32). */
@@ -388,15 +397,16 @@ WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
-/** Returns the tensor that takes the place of x; x itself is allowed.  `path` is that of x in the
- * model, valid during the call; `ctx` is that of wb_fmap.  NULL: the mapping fails. */
+/** Returns the tensor that takes the place of x; x itself is allowed.  `path` is the path of x in
+ * the model, valid during the call; `ctx` is the argument of wb_fmap.  NULL: the mapping fails. */
 typedef wb_tensor *(*wb_leaf_function)(wb_tensor *x, const char *path, void *ctx);
-/** A new layer of the same structure with f(x) for each tensor x.  A tensor that the layer has
- * several times is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new layer
- * has a new variable with the result, but x itself if f returns x.  NULL: f failed. */
+/** A new layer of the same structure with f(x) for each tensor x.  A tensor that occurs several
+ * times in the layer is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new
+ * layer has f(x) if that is a variable, else a new variable with the value of f(x).  NULL: f
+ * failed. */
 WB_API wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx);
-/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, becomes f(x)
- * itself. */
+/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, is replaced by f(x) in
+ * any case. */
 WB_API wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx);
 #ifndef __cplusplus
 /** wb_fmap_layer or wb_fmap_tree, by the type of x. */
@@ -408,31 +418,33 @@ typedef struct { int none; } wb_layer_or_tree_expected;
 wb_tree *wb_fmap_takes_a_layer_or_tree(wb_leaf_function, wb_layer_or_tree_expected, void *);
 #endif
 
-/** Calls f for each trainable tensor of a layer or tree, once for each tensor, in order of
- * definition.  Trainable are floating tensors, in layers only variables, but not running
- * statistics; wb_freeze does not matter.  Stops when f returns a value other than 0, and returns
- * it; else 0, or an error code if `object` is neither.  `path` is valid during the call of f. */
+/** Calls f for each trainable tensor of a layer or tree, once for each tensor, depth first.
+ * Trainable tensors are floating and not running statistics; in a layer they are variables.  Frozen
+ * parameters (wb_freeze) are included.  If f returns a value other than 0, the function stops and
+ * returns that value.  Otherwise it returns 0, or an error code if `object` is no layer or tree.
+ * `path` is valid during the call of f. */
 WB_API int wb_each_parameter(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                              void *ctx);
 /** wb_each_parameter for all tensors, also those that are not trainable, such as running
  * statistics. */
 WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path, void *ctx),
                           void *ctx);
-/** The number of elements of all trainable tensors (wb_each_parameter) of a layer or tree, a tied
- * one once.  -1 on failure. */
+/** The number of elements of all trainable tensors (wb_each_parameter) of a layer or tree.  A tied
+ * tensor counts once.  -1 on failure. */
 WB_API int64_t wb_parameter_count(void *object);
 
 /** Replaces the tensor at a path by a new variable with a copy of x, of the same shape and dtype.
- * Other paths that were tied to it keep the old tensor.  Returns 0 or an error code.  Errors: no
- * such path, WB_NONE at the path, another shape or dtype. */
+ * Other paths that share the old tensor keep it.  Returns 0 or an error code.  Errors: no such
+ * path, WB_NONE at the path, another shape or dtype. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
-/** Puts the tensor at the path `same_as` also at `path`, so that both have one parameter.  Returns
- * 0 or an error code.  Errors: no such path, WB_NONE at one of them, different shapes or dtypes. */
+/** Replaces the tensor at `path` by the tensor at the path `same_as`, so that both paths share one
+ * parameter.  Returns 0 or an error code.  Errors: no such path, WB_NONE at one of the paths,
+ * different shapes or dtypes. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
 /** A field of a struct that points to an object: its name and its offset in bytes. */
 typedef struct { const char *name; size_t offset; } wb_field;
-/** The description of a struct, which WB_FUNCTOR creates. */
+/** The description of a struct of the program.  WB_FUNCTOR defines it. */
 typedef struct {
     const char *name;
     size_t size;
@@ -448,18 +460,19 @@ typedef struct {
  *
  * The tree has a copy of the other fields.  A tree may be cast to wb_layer * for wb_trainmode,
  * wb_testmode, wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a
- * wb_checkpoint; it cannot be called.  wb_load does not create a struct: load into one with
- * wb_load_state.  The tree and the struct share the tensors; the tree holds references.  A field
- * may be WB_NONE; NULL is an error. */
+ * wb_checkpoint; the tree cannot be called.  wb_load does not create a struct: load into an
+ * existing struct with wb_load_state.  The tree and the struct share the tensors; the tree holds
+ * references.  A field may be WB_NONE; NULL is an error. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
-/** Copies a tree of wb_struct, or one made from it by wb_fmap or wb_to, into a struct: all fields,
- * the others as they were in the call of wb_struct.  The objects belong to the current scope.
- * Returns 0 or an error code.  Error: the tree is of another struct. */
+/** Fills in a struct from a tree of wb_struct, or from a tree that wb_fmap or wb_to made of it.
+ * The fields named in WB_FUNCTOR get the objects of the tree; the other fields get the values that
+ * they had in the call of wb_struct.  The objects belong to the current scope.  Returns 0 or an
+ * error code.  Error: the tree is of another struct. */
 WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value);
-/** A tree without children that holds a pointer of the program, which no function follows or
- * frees. */
+/** A tree without children that holds a pointer of the program.  The library neither follows nor
+ * frees the pointer. */
 WB_API wb_tree *wb_opaque(void *p);
-/** The pointer in a tree of wb_opaque.  NULL with the error set: the tree is another one. */
+/** The pointer in a tree of wb_opaque.  NULL with the error set: the tree is not of wb_opaque. */
 WB_API void *wb_opaque_get(wb_tree *tree);
 #ifndef __cplusplus
 #define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(WB_IS_BRANCH_(((T *)0)->f))},

@@ -2,7 +2,7 @@
  *
  * Dtypes: both operands have the same dtype.  A number (0.5, wb_scalar) takes the dtype of the
  * other operand; an integer dtype that cannot hold its value is an error.  Integers wrap around,
- * also in sums: convert them with wb_astype first where they could.
+ * also in sums; wb_astype to a wider dtype avoids that.
  *
  * Shapes: operands broadcast as in NumPy: axes are aligned at the last one, and an axis of size 1,
  * or a missing one, is repeated.  A negative axis counts from the end.
@@ -60,9 +60,9 @@ WB_API wb_tensor *wb_isfinite(wb_tensor *x);
 /** Logical not.  x bool; no gradient. */
 WB_API wb_tensor *wb_not(wb_tensor *x);
 
-/* Activations.  NaN gives NaN.  At -Inf swish, gelu, gelu_erf, mish and hardswish are NaN, as their
- * formulas are; the others have their limits.  At NaN the gradient of a function in pieces (relu,
- * leakyrelu, elu, selu, hardswish) is that of the piece for the lowest x. */
+/* Activations.  NaN gives NaN.  At -Inf swish, gelu, gelu_erf, mish and hardswish are NaN, because
+ * their formulas multiply an infinity by 0; the other activations have their limits.  The gradient
+ * of relu, leakyrelu, elu, selu and hardswish at NaN uses the formula for the most negative x. */
 
 /** x itself, the same object, of any dtype. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);
@@ -95,8 +95,9 @@ WB_API wb_tensor *wb_hardswish(wb_tensor *x);
 
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 
-/* Any dtype but bool, unless another is named; wb_eq, wb_ne and wb_where take bool too.  In C and
- * C++ x or y may also be a number, wb_add(x, 1), except in wb_and and wb_or. */
+/* x and y have any dtype but bool, unless the comment of the function names dtypes; wb_eq, wb_ne
+ * and wb_where take bool too.  In C and C++ x or y may also be a number, wb_add(x, 1), except in
+ * wb_and and wb_or. */
 
 /** x + y. */
 WB_API wb_tensor *wb_add(wb_tensor *x, wb_tensor *y);
@@ -104,14 +105,15 @@ WB_API wb_tensor *wb_add(wb_tensor *x, wb_tensor *y);
 WB_API wb_tensor *wb_sub(wb_tensor *x, wb_tensor *y);
 /** x y. */
 WB_API wb_tensor *wb_mul(wb_tensor *x, wb_tensor *y);
-/** x / y.  Integers have an integer result, rounded towards 0, and 0 where y is 0. */
+/** x / y.  For integers the result is an integer, rounded towards 0, and 0 where y is 0. */
 WB_API wb_tensor *wb_div(wb_tensor *x, wb_tensor *y);
-/** x to the power of y.  Floating.  The gradient of x is 0 where y is 0, that of y 0 where x <=
- * 0. */
+/** x to the power of y.  Floating dtypes only.  The gradient with respect to x is 0 where y is 0;
+ * the gradient with respect to y is 0 where x <= 0. */
 WB_API wb_tensor *wb_pow(wb_tensor *x, wb_tensor *y);
-/** The greater of x and y; NaN if one of them is NaN.  Where they are equal x has the gradient. */
+/** The greater of x and y; NaN if one of them is NaN.  Where they are equal, x gets the
+ * gradient. */
 WB_API wb_tensor *wb_maximum(wb_tensor *x, wb_tensor *y);
-/** The lesser of x and y; NaN if one of them is NaN.  Where they are equal x has the gradient. */
+/** The lesser of x and y; NaN if one of them is NaN.  Where they are equal, x gets the gradient. */
 WB_API wb_tensor *wb_minimum(wb_tensor *x, wb_tensor *y);
 
 /** x == y.  Comparisons have bool results and no gradient; with NaN only wb_ne is true. */
@@ -131,18 +133,19 @@ WB_API wb_tensor *wb_and(wb_tensor *x, wb_tensor *y);
 /** Logical or.  x and y bool; no gradient. */
 WB_API wb_tensor *wb_or(wb_tensor *x, wb_tensor *y);
 
-/** condition ? x : y, in each element; the three broadcast.  `condition` is bool and has no
- * gradient; x and y have one dtype, which may be bool. */
+/** condition ? x : y, for each element; the three operands broadcast.  `condition` is bool and has
+ * no gradient; x and y have one dtype, which may be bool. */
 WB_API wb_tensor *wb_where(wb_tensor *condition, wb_tensor *x, wb_tensor *y);
 
 /** x in another dtype; all pairs are allowed.  Floats become integers by rounding towards 0; a
- * value outside the integer dtype becomes its nearest one, and NaN becomes 0.  Integers wrap around
- * in a narrower dtype.  bool is whether x is not 0 (NaN: true).  Between floating dtypes there is a
- * gradient, in x's dtype; else none. */
+ * value outside the range of the integer dtype becomes the nearest value in the range, and NaN
+ * becomes 0.  Integers wrap around in a narrower dtype.  A bool is true where x is not 0, also
+ * where x is NaN.  A conversion between floating dtypes has a gradient, in x's dtype; other
+ * conversions have none. */
 WB_API wb_tensor *wb_astype(wb_tensor *x, wb_dtype dtype);
 
 #ifndef __cplusplus
-/* A tensor as it is, a number as wb_scalar of it. */
+/* x itself if x is a tensor; wb_scalar or wb_scalar_int of x if x is a number. */
 #define WB_OPERAND_(x) WB_ONCE_(WB_OPERAND_OF_, x, )
 #define WB_OPERAND_OF_(x, _)                                                                \
     _Generic(x, wb_tensor *: wb_operand_, void *: wb_operand_,                              \
@@ -187,9 +190,9 @@ typedef struct wb_reduce_options {
     WB_NO_MORE
 } wb_reduce_options;
 
-/** The sum over some axes: wb_sum(x), wb_sum(x, 1), wb_sum(x, 0, -1), wb_sum(x, .axes = {0, -1},
- * .keep = true).  f16 and bf16 are summed in f32; integers wrap around.  Over an axis of size 0:
- * 0. */
+/** The sum over the given axes, by default all: wb_sum(x), wb_sum(x, 1), wb_sum(x, 0, -1),
+ * wb_sum(x, .axes = {0, -1}, .keep = true).  f16 and bf16 are summed in f32; integers wrap around.
+ * Over an axis of size 0: 0. */
 WB_API wb_tensor *wb_sum_with(wb_tensor *x, const wb_reduce_options *o);
 /** The mean over some axes.  Floating only.  Over an axis of size 0: NaN. */
 WB_API wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *o);
@@ -215,8 +218,8 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #endif
 
 /** The index of the greatest element along an axis, from 0, i32; the axis is dropped.  x has any
- * dtype but bool.  The first of equal elements; NaN is the greatest.  No gradient.  Errors: an axis
- * of size 0, or of more than 2^31 elements. */
+ * dtype but bool.  Among equal elements the first counts; NaN counts as the greatest.  No gradient.
+ * Errors: an axis of size 0, or of more than 2^31 elements. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
@@ -228,9 +231,8 @@ typedef struct wb_cumsum_options {
     WB_NO_MORE
 } wb_cumsum_options;
 /** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.  f16
- * and bf16 are summed in f32.
- * The CPU adds in order with compensated summation.  A GPU adds groups of elements first; those
- * partial sums round, and may overflow. */
+ * and bf16 are summed in f32.  The CPU adds in order with compensated summation.  A GPU first adds
+ * groups of elements; these partial sums are rounded and may overflow. */
 WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *o);
 #ifndef __cplusplus
 #define wb_cumsum(...) WB_CUMSUM_(__VA_ARGS__, )
@@ -242,46 +244,47 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
 
 /* Any dtype.  Results are new tensors; operands do not change. */
 
-/** The elements of x in another shape of the same size.  One dimension may be -1: it is computed.
- * wb_reshape(x, 2, -1).  Error: another size. */
+/** The elements of x in another shape of the same size.  One dimension may be -1: the library
+ * computes it.  wb_reshape(x, 2, -1).  Error: the shape has another size than x. */
 WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1).
- * `order` has each axis once; here negative axes are errors. */
+ * `order` has each axis once.  Error: a negative axis. */
 WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
-/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  -1 is an
- * error. */
+/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  Error: a
+ * dimension is -1. */
 WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its last two axes exchanged.  Error: x has fewer than two. */
 WB_API wb_tensor *wb_transpose(wb_tensor *x);
-/** [N, ...] as [N, features]; [N] becomes [N, 1].  Error: x has no axis. */
+/** x of shape [N, ...] reshaped to [N, features]; [N] becomes [N, 1].  Error: x has no axis. */
 WB_API wb_tensor *wb_flatten(wb_tensor *x);
-/** x with a new axis of size 1, which is axis `axis` of the result; -1 is its last. */
+/** x with a new axis of size 1, which is axis `axis` of the result; -1 is the last axis of the
+ * result. */
 WB_API wb_tensor *wb_unsqueeze(wb_tensor *x, int axis);
-/** x without one axis, which has size 1.  Error: it has another size. */
+/** x without an axis of size 1.  Error: the axis has another size. */
 WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 
 /** Elements start .. stop-1 along an axis; a negative start or stop counts from the end.  Error:
- * they are outside the axis (they are not clipped), or start is above stop.
+ * start or stop is outside the axis (they are not clipped), or start is above stop.
  *
- * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of
- * plans: a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
+ * A slice of an evaluated tensor is read in place, and `start` is then a run-time argument of the
+ * plan.  So a window that moves over a tensor (batches of a dataset, parts of a text) has one plan,
  * also with reshape, permute, flip and further slices between.  The length, stop - start, is part
  * of the plan.
  *
- * `start` is part of the plan too, so that each start makes a plan, for a slice of a tensor that is
- * not evaluated (wb_eval evaluates it), of a variable that the same evaluation assigns to, and for
- * the gradient with respect to x. */
+ * In three cases each value of `start` needs a plan of its own: x is not evaluated (wb_eval
+ * evaluates it), x is a variable that the same evaluation assigns to, or the gradient with respect
+ * to x is computed. */
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front along one axis and `after` zeros behind.  Error: a negative
- * number. */
+/** x with `before` zeros in front of it and `after` zeros behind it, along one axis.  Error:
+ * `before` or `after` is negative. */
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
-/** n tensors one after the other along an axis.  wb_concat(axis, a, b, c).  They have one dtype,
- * and the same sizes along the other axes.  Error: n is 0. */
+/** The concatenation of n tensors along an axis: wb_concat(axis, a, b, c).  The tensors have the
+ * same dtype, and the same sizes along the other axes.  Error: n is 0. */
 WB_API wb_tensor *wb_concat_array(int n, wb_tensor *const *x, int axis);
-/** n tensors of one shape and dtype along a new axis, which is axis `axis` of the result; -1 is its
- * last.  wb_stack(axis, a, b, c).  Error: n is 0. */
+/** n tensors of the same shape and dtype, joined along a new axis: wb_stack(axis, a, b, c).  The
+ * new axis is axis `axis` of the result; -1 is the last axis of the result.  Error: n is 0. */
 WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #ifndef __cplusplus
 #define wb_reshape(x, ...) wb_reshape_array((x), WB_DIMS_(__VA_ARGS__))
@@ -291,8 +294,8 @@ WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 #define wb_stack(axis, ...) wb_stack_array(WB_TENSORS_(__VA_ARGS__), (axis))
 #endif
 
-/** Rows of x by number, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer,
- * any shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
+/** Rows of x by index, y[i..., :] = x[index[i...], :].  x [n, ...], any dtype; `index` integer, any
+ * shape.  An index outside 0 .. n-1, also a negative one, gives zeros and has no gradient; with
  * WEBER_DEBUG=check it is an error. */
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
@@ -300,18 +303,19 @@ WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
  * integer.  A label outside 0 .. classes-1 gives a row of zeros; with WEBER_DEBUG=check it is an
  * error.  No gradient.  Error: `classes` is below 1. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
-/** The class with the highest score, wb_argmax(scores, -1): i32, without the last axis. */
+/** The index of the class with the highest score: wb_argmax(scores, -1), i32, without the last
+ * axis. */
 WB_API wb_tensor *wb_onecold(wb_tensor *scores);
 
-/* ---- products: floating; summed in f32, f64 in f64 ------------------------------------------- */
+/* ---- products: floating dtypes; f64 is summed in f64, the others in f32 ---------------------- */
 
 /** The matrix product over the last two axes, [..., m, k] · [..., k, n] -> [..., m, n]; the axes
  * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m],
- * [k]·[k] -> [].  x and w have one dtype.  Error: an operand without axes. */
+ * [k]·[k] -> [].  x and w have the same dtype.  Error: an operand without axes. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 
-/** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out].  All have one
- * dtype. */
+/** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out].  All operands
+ * have the same dtype. */
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
 /** Options of wb_conv and wb_conv_transpose. */
@@ -329,16 +333,18 @@ typedef struct wb_conv_options {
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
- * for one group; with more, c runs over the channels of k's group.  x is 0 outside.  Errors: a
- * kernel that is larger than the padded x; groups that do not divide C and K; .outpad. */
+ * The last index of x is made like the third, from j, q and left.  x is 0 outside its bounds.  The
+ * formula is for one group; with more, c runs over the input channels of the group of output
+ * channel k.  Errors: the kernel is larger than the padded x; .groups does not divide C and K;
+ * .outpad is given. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
- * .outpad adds rows below and columns to the right, fewer than the stride: wb_conv has the same
- * output size for several input sizes, and .outpad selects one of them.  Errors: nothing is left
- * (H' or W' below 1); groups that do not divide C. */
+ * wb_conv has the same output size for several input sizes; .outpad selects one of these.  It adds
+ * rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1; .groups
+ * does not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
@@ -351,10 +357,10 @@ typedef struct wb_pool_options {
     WB_BY_PLACE
     WB_NO_MORE
 } wb_pool_options;
-/** The greatest element of each window, [N, C, H, W] -> [N, C, H', W'] with H' as for wb_conv, kh
- * being the window: wb_maxpool(x, .window = {2}).  Padding is never the greatest; NaN is.  The
- * first of equal elements has the gradient.  Errors: padding of a window's size or more; a window
- * that is larger than the padded x. */
+/** The greatest element of each window, [N, C, H, W] -> [N, C, H', W']: wb_maxpool(x, .window =
+ * {2}).  H' is that of wb_conv, with the height of the window as kh.  Padding is never the
+ * greatest; NaN counts as the greatest.  Among equal elements the first gets the gradient.  Errors:
+ * padding that is not smaller than the window; a window that is larger than the padded x. */
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
 /** The mean of each window, with the shapes and errors of wb_maxpool; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
@@ -369,15 +375,16 @@ WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);
 
 /* ---- softmax, attention, dropout: floating --------------------------------------------------- */
 
-/** exp(x - max) / sum(exp(x - max)) over the last axis.  In a row with +Inf the elements that are
- * +Inf have equal parts of 1; in a row of -Inf all have.  Error: x has no axis. */
+/** exp(x - max) / sum(exp(x - max)) over the last axis.  If a row has elements +Inf, these share
+ * the sum 1 equally, and the others give 0.  If all elements of a row are -Inf, all share it
+ * equally.  Error: x has no axis. */
 WB_API wb_tensor *wb_softmax(wb_tensor *x);
 /** log(softmax(x)) over the last axis, computed as x - max - log(sum(exp(x - max))).  Error: x has
  * no axis. */
 WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);
-/** wb_softmax over one axis, any of them. */
+/** wb_softmax over any one axis. */
 WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
-/** wb_logsoftmax over one axis, any of them. */
+/** wb_logsoftmax over any one axis. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
 
 /** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance.  Errors:
@@ -387,23 +394,25 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
 /** softmax(q·kᵀ / sqrt(d))·v over the last two axes; where `mask` is false the weight is 0.
  *   q [..., Tq, d]   k [..., Tk, d]   v [..., Tk, e]   y [..., Tq, e]
  *   mask bool, broadcast to [..., Tq, Tk], or WB_NONE
- * The axes before the last two broadcast.  q, k and v have one dtype; the mask has no gradient.  A
- * query whose keys are all masked gives zeros.
+ * The axes before the last two broadcast.  q, k and v have the same dtype; the mask has no
+ * gradient.  A query whose keys are all masked gives zeros.
  *
- * Gradient, with p the weights and g the gradient of y:  dv = pᵀ·g;
- * with ds = p (g·vᵀ - sum(p g·vᵀ)):  dq = ds·k / sqrt(d),  dk = dsᵀ·q / sqrt(d).
+ * Gradient, with p the weights and g the gradient of y:
+ *   dv = pᵀ·g   dq = ds·k / sqrt(d)   dk = dsᵀ·q / sqrt(d)   ds = p (g·vᵀ - sum(p (g·vᵀ)))
+ * The dot is the matrix product, other products are elementwise; the sum is over the last axis.
  *
- * Without a mask, or with wb_causal_mask(T, T), and with four axes none of which is broadcast, some
- * backends use one kernel a pass and store no [Tq, Tk].  (Dao et al. 2022) */
+ * Some backends have a fused kernel, which stores no [Tq, Tk] matrix.  They use it without a mask
+ * or with wb_causal_mask(T, T), if q, k and v have four axes and none is broadcast.  (Dao et al.
+ * 2022) */
 WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask);
-/** The mask of causal attention, bool [queries, keys]: true where the number of the key is at most
- * that of the query, both from 0. */
+/** The mask of causal attention, bool [queries, keys]: true where the index of the key is at most
+ * the index of the query. */
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
-/** x with each element set to 0 with probability p, and the others divided by 1 - p, in train and
- * test mode (the layer wb_Dropout asks the mode).  The choice depends on wb_seed and on the calls
- * since then that use random numbers, not on the device, threads or time of evaluation.  p = 1
- * gives zeros.  Error: p outside [0, 1]. */
+/** x with each element set to 0 with probability p, and the others divided by 1 - p.  wb_dropout
+ * does this in train mode and in test mode; the layer wb_Dropout only in train mode.  The choice of
+ * elements depends on wb_seed and on the calls since then that use random numbers, not on the
+ * device, threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
 
 #ifdef __cplusplus

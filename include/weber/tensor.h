@@ -11,12 +11,12 @@ extern "C" {
 /* ---- creating tensors ------------------------------------------------------------------------ */
 
 /** A tensor with a copy of `data`: prod(dims) elements of `dtype`, row-major, on the default device
- * (device.h).  0 dimensions: one number.  A size of 0 is allowed; `data` may then be NULL.
- * Errors: more than WB_MAX_DIMS dimensions, a negative dimension, 2^32 elements or more. */
+ * (device.h).  With `ndim` 0 the tensor is one number.  A dimension may be 0; `data` may then be
+ * NULL.  Errors: more than WB_MAX_DIMS dimensions, a negative dimension, 2^32 elements or more. */
 WB_API wb_tensor *wb_from(const void *data, wb_dtype dtype, int ndim, const int64_t *dims);
 
-/** A tensor of the caller's memory, without a copy, on the CPU.  `data` is aligned as an array of
- * its C type.  The caller must not write to it until the library calls release(data, context),
+/** A tensor of the caller's memory, without a copy, on the CPU.  `data` has the alignment of the C
+ * type of `dtype`.  The caller must not write to it until the library calls release(data, context),
  * once, on the thread where the last tensor that needs the memory is freed; `release` may be NULL.
  * `release` must not evaluate or assign tensors, because an evaluation may be running.
  * Errors as wb_from; then `release` is not called. */
@@ -24,21 +24,22 @@ WB_API wb_tensor *wb_borrow(void *data, wb_dtype dtype, int ndim, const int64_t 
                             void (*release)(void *data, void *context), void *context);
 
 /** A number as a tensor of no dimensions, which takes the dtype of the other operand (f32 if there
- * is none).  Its value is a run-time argument of plans: another value makes no new plan.  In a
- * function that wb_compile records the value is a constant; as an input of wb_call_compiled it may
- * change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
+ * is none).  Its value is a run-time argument of plans (weber.h): another value needs no new plan.
+ * In a function that wb_compile records the value is a constant; as an input of wb_call_compiled it
+ * may change.  Operations with two operands also take a C number directly: wb_mul(x, 0.5). */
 WB_API wb_tensor *wb_scalar(double value);
-/** The same for an integer.  Error: a double does not hold it exactly; use wb_from for it. */
+/** wb_scalar for an integer.  Error: a double cannot hold `value` exactly; then use wb_from. */
 WB_API wb_tensor *wb_scalar_int(int64_t value);
 
-/** A variable with a copy of x, on x's device: a tensor that can be assigned to.  x is evaluated
- * now; gradients do not reach x through the variable.  Parameters of layers are variables. */
+/** A variable, which is a tensor that can be assigned to, with a copy of x on x's device.  The call
+ * evaluates x.  Gradients do not reach x through the variable.  Parameters of layers are
+ * variables. */
 WB_API wb_tensor *wb_variable(wb_tensor *x);
 
 /** Assigns `value` to the variable x, of the same shape and dtype.  The assignment is recorded and
- * executed at the next evaluation, or when the scope closes.  What was built from x before the call
- * uses the old value, what is built after the call the new one.  In the root scope a second
- * assignment to x executes the first (wb_scope_close).
+ * executed at the next evaluation, or when the scope closes.  Tensors that were built from x before
+ * the call use the old value, tensors built after the call use the new value.  In the root scope a
+ * second assignment to x executes the first (wb_scope_close).
  *
  * Returns 0 or an error code.  Errors: x is no variable; another shape, dtype or device.  If an
  * unread result still needs the old value, this call or the next evaluation returns
@@ -47,8 +48,8 @@ WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
 /** A tensor whose elements are all `value`, of any dtype.  For an integer dtype `value` is rounded
  * towards 0; then i8 and u8 wrap around, i32 and i64 take the nearest value; NaN becomes 0.  For
- * bool it is whether `value` is not 0 (NaN: false).  0 dimensions: one number.  Errors as
- * wb_from. */
+ * bool the elements are true if `value` is neither 0 nor NaN.  With `ndim` 0 the tensor is one
+ * number.  Errors as wb_from. */
 WB_API wb_tensor *wb_full_array(double value, wb_dtype dtype, int ndim, const int64_t *dims);
 /** Random numbers of the uniform distribution on [0, 1), from the seed of wb_seed.  `dtype` is
  * floating.  Errors as wb_from. */
@@ -66,8 +67,9 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 #ifndef __cplusplus
 #define WB_DIMS_(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
-/** f32 tensors by their dimensions: wb_zeros(2, 5), wb_full(0.5, 2, 5) have shape [2,5].  Other
- * dtypes: wb_full_array, wb_rand_array, wb_randn_array. */
+/** Macros that make f32 tensors and take the dimensions as arguments: wb_zeros(2, 5) and
+ * wb_full(0.5, 2, 5) have shape [2,5].  wb_full_array, wb_rand_array and wb_randn_array make other
+ * dtypes. */
 #define wb_zeros(...) wb_full_array(0, WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_ones(...) wb_full_array(1, WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_full(value, ...) wb_full_array((value), WB_F32, WB_DIMS_(__VA_ARGS__))
@@ -79,7 +81,8 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
 /** The number of dimensions; -1 for NULL and WB_NONE. */
 WB_API int wb_ndim(const wb_tensor *x);
-/** The dimensions, wb_ndim(x) numbers, valid as long as x.  NULL for NULL, none for WB_NONE. */
+/** The dimensions, an array of wb_ndim(x) numbers that is valid as long as x.  NULL if x is NULL;
+ * WB_NONE has no dimensions. */
 WB_API const int64_t *wb_dims(const wb_tensor *x);
 /** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis, and for
  * NULL and WB_NONE. */
@@ -97,8 +100,8 @@ WB_API const char *wb_describe(const wb_tensor *x);
 
 /* ---- reading: these functions evaluate ------------------------------------------------------- */
 
-/** The elements, row-major, read-only, in host memory (a copy, if x is on a device with memory of
- * its own); the library owns them.  Valid until x is freed, its scope closes, or x is assigned to.
+/** The elements, row-major, read-only, in host memory (a copy, if x is on a device with its own
+ * memory).  The library owns them.  Valid until x is freed, its scope closes, or x is assigned to.
  * NULL: the evaluation failed, or x is WB_NONE. */
 WB_API const void *wb_data(wb_tensor *x);
 
@@ -121,44 +124,46 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
-/** Evaluates n tensors, all pending assignments, and each result that is an operand of nothing and
- * reads a variable which is about to be overwritten, as one plan for each device.  With n 0 only
- * the latter two.  Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a guard
- * of wb_setup is not finite (WB_ERROR_NUMBER); an overwritten value is needed
+/** Evaluates n tensors and all pending assignments (wb_assign, wb_update), with one plan (weber.h)
+ * for each device.  It also evaluates each result that is no operand yet and that reads a variable
+ * which an assignment overwrites.  With n = 0 it evaluates only the assignments and these results.
+ * Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that
+ * guards an update is not finite (WB_ERROR_NUMBER, see wb_setup); an overwritten value is needed
  * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
-/* Two arguments: the number of the tensors, at most 32, and an array of them.  Without tensors they
- * are 1 and an array with NULL. */
+/* Expands to two arguments of a call: the number of tensors, at most 32, and an array of them.
+ * Without tensors these are 1 and an array with one NULL. */
 #define WB_TENSORS_(...) \
     WB_NARGS_(__VA_ARGS__), (wb_tensor *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__}
-/** wb_eval(loss, accuracy): evaluates both as one plan. */
+/** wb_eval(loss, accuracy) evaluates both tensors in one plan. */
 #define wb_eval(...) wb_eval_array(WB_TENSORS_(__VA_ARGS__))
 #endif
 
-/** Memory of an evaluation, in bytes: the arena of intermediate values; the results; parameters and
- * other inputs; and the peak, which is their sum.  `kernels`: how many kernels run. */
+/** Memory of an evaluation, in bytes.  `arena`: intermediate values; `outputs`: results; `inputs`:
+ * parameters and other inputs; `peak`: the sum of these three.  `kernels` is the number of kernels
+ * that run. */
 typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
 
 /** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
  * anything.  Returns 0 or an error code. */
 WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
 
-/** Counts of this process since its start: plans made, evaluations that reused a plan, and `steps`,
- * the runs of plans.  `arena_bytes` is the memory of all arenas now. */
+/** Counts of this process since its start.  `plans_built`: plans made; `plan_hits`: evaluations
+ * that reused a plan; `steps`: runs of plans.  `arena_bytes` is the memory of all arenas now. */
 typedef struct { int64_t plans_built, plan_hits, arena_bytes, steps; } wb_engine_stats;
 
 /** The counts of this process. */
 WB_API wb_engine_stats wb_stats(void);
 /** Sets how many plans the process keeps, at least 1, for later evaluations of the same structure.
- * Unless set it is 64; the plan that was not used for longest is freed first. */
+ * Before the first call it is 64.  The least recently used plan is freed first. */
 WB_API void wb_set_plan_cache(int plans);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */
 
-/** A function that can be recorded: fills in at most 8 outputs and returns their number, or a
- * negative number on failure.  Behind the inputs of the call the array has 16 NULLs.  `ctx` is that
- * of wb_compile. */
+/** A function that wb_compile can record: fills in at most 8 outputs and returns their number, or a
+ * negative number on failure.  In the array `inputs`, 16 NULLs follow the inputs of the call.
+ * `ctx` is the argument of wb_compile. */
 typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx);
 
 /** A compiled function: the first call records what `f` does; later calls replay it with new inputs
@@ -171,17 +176,18 @@ typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void
  * advance.  A tensor that f uses and did not create is read at each call if it is a variable;
  * otherwise it is a constant.
  *
- * What f reads in C is a constant of the recording: the number in wb_scalar(rate), the array in
- * wb_from(table, ...), a branch on a C variable, a pointer in ctx, a field of the program's own
- * struct.  A value that changes from call to call must be an input, for instance wb_scalar(rate).
+ * Every C value that f reads is a constant of the recording: the number in wb_scalar(rate), the
+ * array in wb_from(table, ...), a branch on a C variable, a pointer in ctx, a field of the
+ * program's own struct.  A value that changes from call to call must be an input, for instance
+ * wb_scalar(rate).
  *
  * f is recorded again for other shapes or dtypes of the inputs, and after a call that changes what
  * f used: wb_freeze, wb_thaw, wb_set, wb_tie, wb_trainmode, wb_testmode, wb_automode, wb_setup
  * (.mixed), wb_checkpoint_load, wb_set_threads, wb_set_default_device; and when a call from inside
  * wb_withgradient follows one from outside.  The last 16 recordings are kept.
  *
- * `ctx` must live as long as the compiled function.  Nothing is recorded here; NULL: f is NULL, or
- * out of memory. */
+ * `ctx` must live as long as the compiled function.  wb_compile itself records nothing.  NULL: f is
+ * NULL, or out of memory. */
 WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
 
 /** Calls a compiled function with n_in inputs, and sets the first n_out results of f.  They belong
@@ -189,30 +195,31 @@ WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
  * other.  Returns 0 or an error code, and then the outputs are not valid:
  *   - WB_ERROR_ARGUMENT: f reads a value (wb_item, wb_at, wb_data, wb_eval, wb_show, wb_save, ...)
  *     or calls a function that cannot be recorded (wb_variable, wb_set, wb_setup, wb_train,
- *     wb_load, wb_loader_next, ...); a result of f outlives it (wb_retain); f uses several devices,
- *     fails, or returns fewer than n_out results.  The message names the call and the cure
+ *     wb_load, wb_loader_next, ...); a tensor that f made, other than a result, outlives f
+ *     (wb_retain); f uses several devices, fails, or returns fewer than n_out results.  The message
+ *     names the call and the cure
  *   - WB_ERROR_VERSION: a constant that f uses has been overwritten
  *   - the errors of wb_eval.
  *
- * After a failed recording nothing of it is kept.  An input that is a wb_scalar takes part in the
- * signature by the integer dtypes that can hold it: 0.5 (none), 3 (all) and 300 (i32 and i64) are
- * three signatures; those of wb_full_array are one. */
+ * A recording that failed is dropped.  If an input is a number of wb_scalar, another value needs
+ * another recording only if other integer dtypes can hold it: 0.5 (none), 3 (all) and 300 (i32 and
+ * i64) need three recordings.  Numbers of wb_full_array need one. */
 WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, int n_out,
                             wb_tensor **outputs);
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/** d(loss)/d(wrt), as a tensor of wrt's shape and dtype: zeros if loss does not depend on wrt.
+/** d(loss)/d(wrt), as a tensor of wrt's shape and dtype; zeros if `loss` does not depend on `wrt`.
  * The gradient is made of ordinary operations, so it has gradients itself.  `loss` is floating and
- * has one element; `wrt` is floating, and need not be a variable.
- * Errors: loss depends on a value of a variable that was overwritten; or on a BatchNorm or Dropout
- * that was called in automatic mode outside wb_withgradient: use wb_withgradient, or call
- * wb_trainmode or wb_testmode first. */
+ * has one element; `wrt` is floating, and need not be a variable.  Errors: `loss` depends on an
+ * overwritten value of a variable; or `loss` depends on a BatchNorm or Dropout that was called in
+ * automatic mode outside wb_withgradient (the cure is wb_withgradient, wb_trainmode or
+ * wb_testmode). */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
 
-/** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  A parameter on
- * which loss does not depend, a tensor that is not floating or not trainable, and an opaque part
- * have WB_NONE.  Errors as wb_gradient_tensor. */
+/** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  The tree has
+ * WB_NONE for a parameter on which `loss` does not depend, for a tensor that is not floating or not
+ * trainable, and for a tree of wb_opaque.  Errors as wb_gradient_tensor. */
 WB_API wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt);
 /** wb_gradient_layer for a tree.  A floating tensor directly in the tree, not in a layer, need not
  * be a variable. */
@@ -224,26 +231,27 @@ WB_API wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt);
     _Generic(wrt, wb_tensor *: wb_gradient_tensor, wb_layer *: wb_gradient_layer,           \
         wb_tree *: wb_gradient_tree,                                                        \
         default: wb_gradient_takes_a_tensor_layer_or_tree)(loss, wrt)
-/* What _Generic chooses for an argument of another type: the compiler's error names it. */
+/* _Generic chooses this function for an argument of another type.  The struct is never passed, so
+ * the call does not compile, and the compiler's error names the function. */
 typedef struct { int none; } wb_tensor_layer_or_tree_expected;
 wb_tree *wb_gradient_takes_a_tensor_layer_or_tree(wb_tensor *, wb_tensor_layer_or_tree_expected);
 #endif
 
 /** The Jacobian J[i,j] = dy_i/dx_j over the elements in row-major order, [size(y), size(x)], in x's
- * dtype.  x and y are floating.  It is made of size(y) gradients.  Errors as wb_gradient_tensor. */
+ * dtype.  x and y are floating.  It costs size(y) gradients.  Errors as wb_gradient_tensor. */
 WB_API wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x);
 /** The Hessian H[i,j] = d²(loss)/dx_i dx_j, [size(x), size(x)], in x's dtype.  x and `loss` are
- * floating, `loss` has one element.  It is made of size(x) gradients.  Errors as
- * wb_gradient_tensor. */
+ * floating, `loss` has one element.  It costs size(x) gradients.  Errors as wb_gradient_tensor. */
 WB_API wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x);
 
-/** x, of any dtype, as a constant for gradients: they do not pass through the result. */
+/** x, of any dtype, as a constant for differentiation: gradients do not pass through the result to
+ * x. */
 WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 
 /* ---- trees ----------------------------------------------------------------------------------- */
 
-/** A tuple of n tensors, layers and trees, to which it holds references; its children are named
- * "0", "1", ...  An object may be WB_NONE.  Error: an object of another kind. */
+/** A tuple of n tensors, layers and trees.  The tuple holds references to them; its children are
+ * named "0", "1", ...  An object may be WB_NONE.  Error: an object of another kind. */
 WB_API wb_tree *wb_tuple_array(int n, void *const *objects);
 #ifndef __cplusplus
 /** wb_tuple(encoder, decoder): each argument is a wb_tensor *, wb_layer * or wb_tree *. */
@@ -261,8 +269,8 @@ void *wb_this_takes_tensors_layers_and_trees(wb_tensor_layer_or_tree_expected);
 WB_API wb_tree *wb_named_tuple(int n, const char *const *names, void *const *objects);
 
 /** The tensor at a path such as "layers.1.weight" in a layer or tree: the tensor itself, not a
- * copy; WB_NONE where the tree has none.  The path "" is the object itself.  NULL: no such path, or
- * not a tensor. */
+ * copy; WB_NONE if the tree has WB_NONE there.  The path "" is the object itself.  NULL: no such
+ * path, or not a tensor. */
 WB_API wb_tensor *wb_get(void *object, const char *path);
 /** The layer or tree at a path (see wb_get), as a tree with the same children.  NULL: no such path,
  * or a tensor. */
@@ -276,7 +284,7 @@ WB_API wb_layer *wb_layer_at(void *object, const char *path);
 /** Prints an object to standard output; a tensor is evaluated.  On failure it prints nothing, and
  * wb_error has the reason.  wb_show(object) is the typed form. */
 WB_API void wb_object_show(void *object);
-/** What wb_show prints, as text.  The caller frees it with wb_free_text.  NULL: the evaluation
+/** The text that wb_show prints.  The caller frees it with wb_free_text.  NULL: the evaluation
  * failed, or `object` is NULL or was freed. */
 WB_API char *wb_object_format(void *object);
 /** Frees a text of wb_object_format.  NULL is ignored. */

@@ -10,7 +10,7 @@
 #endif
 
 #ifdef __cplusplus
-/** {b1, b2} or {b1}; what is left out has the rule's default. */
+/** The option .beta: {b1, b2}, or {b1} with the rule's default b2. */
 struct wb_betas {
     double list[2];
     wb_betas() : list{WB_DEFAULT, WB_DEFAULT} {}
@@ -28,13 +28,13 @@ extern "C" {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/** Options of all rules and of wb_adjust.  A rule has the numbers of its formula, with the defaults
- * in its comment; another number is an error.  Errors: NaN; eta negative or infinite; a beta of 1
- * or more; any number but lambda negative. */
+/** Options of all rules and of wb_adjust.  A rule uses the numbers in its formula; its comment
+ * gives their defaults.  Errors: a number that the rule does not use; NaN; eta negative or
+ * infinite; a beta of 1 or more; any number but lambda negative. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
-    double beta[2];                         /* {b1, b2}; with {b1} b2 has its default */
+    double beta[2];                         /* {b1, b2}, or {b1} with the default b2 */
 #else
     wb_betas beta = {};
 #endif
@@ -49,7 +49,8 @@ typedef struct wb_Rule_options {
 } wb_Rule_options;
 
 /* Rules update a parameter x with its gradient g; their states v and m start as 0.  Numbers in
- * brackets are the defaults.  NULL: a number is wrong, or memory is short. */
+ * brackets are the defaults.  A function that makes a rule returns NULL if a number is wrong or
+ * memory is short. */
 
 /** x <- x - eta g: wb_Descent(eta).  [eta 0.1] */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
@@ -59,22 +60,23 @@ WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
  * x <- x - eta (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t: wb_Adam(eta).
  * [eta 0.001, beta {0.9, 0.999}, eps 1e-8]  (Kingma & Ba 2015, algorithm 1) */
 WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
-/** Adam, and in the same update x <- x - eta lambda x with the x before it: wb_AdamW(eta, .lambda =
- * 0.01).  [as Adam, lambda 0.01]  (Loshchilov & Hutter 2019) */
+/** Adam with decoupled weight decay: each update also subtracts eta lambda x, with the value of x
+ * before the update: wb_AdamW(eta, .lambda = 0.01).  [as Adam, lambda 0.01]  (Loshchilov & Hutter
+ * 2019) */
 WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
-/** g <- g + lambda x, before another rule of a wb_OptimiserChain: wb_WeightDecay(.lambda = 5e-4).
+/** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(.lambda = 5e-4).
  * [lambda 5e-4] */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
-/** g <- g with each element limited to [-delta, delta], before another rule of a wb_OptimiserChain:
+/** g <- g with each element limited to [-delta, delta], in a wb_OptimiserChain before another rule:
  * wb_ClipGrad(.delta = 10).  [delta 10] */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
-/** g <- g omega / |g| if |g| > omega, before another rule of a wb_OptimiserChain:
- * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm of all gradients together that an update
- * uses.  [omega 10] */
+/** g <- g omega / |g| if |g| > omega, in a wb_OptimiserChain before another rule:
+ * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm over the gradients of all parameters
+ * together.  [omega 10] */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
-/** Rules in sequence, each with the result of the one before it as its gradient:
- * wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  The result of the last is subtracted from x.  The
- * rules are copied.  Error: no rules. */
+/** Rules in sequence: wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of
+ * the rule before it as its gradient.  The result of the last rule is subtracted from x.  The rules
+ * are copied.  Error: no rules. */
 WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
 /** Options of wb_setup. */
@@ -86,60 +88,61 @@ typedef struct wb_setup_options {
     WB_NO_MORE
 } wb_setup_options;
 /** The state of a rule for every trainable parameter of a layer or tree, on the parameter's device:
- * wb_setup(wb_Adam(), model).  Tied parameters share one state.  The rule is copied; the model is
- * not held, and each wb_update gets it.  Errors: no trainable parameter; in a tree a floating
- * tensor that is no variable; .mixed is another dtype, or the device does not have it; the call is
- * in a function that wb_compile records.
+ * wb_setup(wb_Adam(), model).  Tied parameters share one state.  The rule is copied.  The state
+ * does not hold the model: each wb_update takes it.  Errors: no trainable parameter; a tree has,
+ * outside its layers, a floating tensor that is not a variable; .mixed is another dtype, or the
+ * device does not have it; the call is in a function that wb_compile records.
  *
- * Mixed precision: the parameters are converted to .mixed in place, and the state keeps a master of
- * each in f32; running statistics keep their dtype.  The rule works on the masters, with gradients
- * converted to f32, and the parameters get the rounded results.  From then on layers convert their
- * inputs.  A value that wb_load_state or wb_assign puts into the model also replaces its master.
- * With WB_F16 the loss is scaled: see wb_scale_loss.
+ * Mixed precision: the parameters are converted to .mixed in place, and the state keeps a master
+ * copy of each parameter in f32; running statistics keep their dtype.  The rule works on the
+ * masters, with gradients converted to f32, and the parameters get the rounded results.  From then
+ * on layers convert their inputs.  A value that wb_load_state or wb_assign puts into the model also
+ * replaces its master.  With WB_F16 the loss is scaled: see wb_scale_loss.
  *
- * Guard: an update is executed only if the loss of its gradients is finite (with ClipNorm: the norm
- * of the gradients).  Otherwise the evaluation of the update returns WB_ERROR_NUMBER, and
- * parameters, state and all other pending assignments keep their values; the loss can be read.
- * Each update waits for the device, unless it shares the host's memory.  .unguarded removes the
- * guard from wb_update; wb_train stops at a loss that is not finite in any case.  With WB_F16
- * nothing waits: the device skips an update whose gradients are not finite. */
+ * Guard: an update is executed only if the loss that was differentiated is finite (with ClipNorm:
+ * only if the norm of the gradients is finite).  Otherwise the evaluation of the update returns
+ * WB_ERROR_NUMBER, and parameters, state and all other pending assignments keep their values; the
+ * loss can be read.  Each update waits for the device, unless the device shares the host's memory.
+ * .unguarded removes the guard from wb_update; wb_train stops at a loss that is not finite in any
+ * case.  With WB_F16 nothing waits: the device skips an update whose gradients are not finite. */
 WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *o);
 
 /** The loss to differentiate, for a state with .mixed = WB_F16: the loss times a scale, in f32, so
- * that small gradients do not vanish in f16.  With any other state: the loss.  wb_update divides
- * the gradients by the scale; wb_train does both.
+ * that small gradients do not vanish in f16.  With any other state the result is `loss` itself.
+ * wb_update divides the gradients by the scale.  wb_train needs no call of this function: it scales
+ * the loss itself.
  *
  *     wb_tensor *loss = wb_mse(wb_call(model, x), y);
  *     wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
  *
- * The scale starts at 65536.  A gradient that is not finite halves it, and that update changes
- * nothing; 2000 updates without such a gradient double it.  This happens on the device, and nothing
- * waits.  Errors: the loss is not floating, or has more than one element. */
+ * The scale starts at 65536.  An update with a gradient that is not finite changes no parameter and
+ * halves the scale; 2000 updates without such a gradient double it.  This happens on the device,
+ * and the host does not wait.  Errors: the loss is not floating, or has more than one element. */
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
-/** Updates each parameter of a model by the rule of the state, recorded as wb_assign is.  `grads`
- * has the structure of the model; parameters whose gradient is WB_NONE, and frozen ones, are
- * skipped.  Returns 0, or an error code, and then nothing was recorded.  Errors: state or gradients
- * of another model, or on another device than their parameter; .mixed = WB_F16, and wb_scale_loss
- * was never called with this state.
+/** Updates each parameter of a model by the rule of the state.  The assignments are recorded and
+ * executed later, as in wb_assign.  `grads` has the structure of the model; parameters whose
+ * gradient is WB_NONE, and frozen parameters, are skipped.  Returns 0, or an error code, and then
+ * nothing was recorded.  Errors: state or gradients of another model, or on another device than
+ * their parameter; .mixed = WB_F16, and wb_scale_loss was never called with this state.
  *
- * A gradient can be read until the update is evaluated, or in the same evaluation: wb_eval(loss,
- * g). After that its operands are overwritten (WB_ERROR_VERSION).  In the root scope an update
- * first executes the update before it (wb_scope_close). */
+ * A gradient must be evaluated before the update is executed, or in the same evaluation:
+ * wb_eval(loss, g).  Later its operands are overwritten (WB_ERROR_VERSION).  In the root scope an
+ * update first executes the previous update, if that is still pending (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
-/** wb_update into a new model, which belongs to the current scope; it is evaluated at once.  The
- * given model keeps its values; the state's moments advance.  NULL, with the state unchanged: an
- * error of wb_update, or a loss that is not finite. */
+/** Like wb_update, but puts the new values into a new model, which belongs to the current scope,
+ * and evaluates them at once.  The given model keeps its values; the state's moments advance.
+ * NULL, with the state unchanged: an error of wb_update, or a loss that is not finite. */
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
 /** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
  * changed in each rule that has it.  Returns 0 or an error code, and then nothing is changed.
- * Errors: no number; a number that no rule has. */
+ * Errors: no number is given; a number that no rule uses. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
-/** Freezes the parameters below a path of the model such as "layers.0" (with "" all): updates skip
- * them, and gradients that only they need are not computed.  A BatchNorm in train mode goes on
- * updating its running statistics; wb_testmode stops that.  Returns 0 or an error code.  Error: no
- * parameter is below the path. */
+/** Freezes the parameters below a path of the model such as "layers.0"; the path "" means all
+ * parameters.  Updates skip them, and gradients that only frozen parameters need are not computed.
+ * A BatchNorm in train mode goes on updating its running statistics; wb_testmode stops that.
+ * Returns 0 or an error code.  Error: no parameter is below the path. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
@@ -164,13 +167,13 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 /* ---- training -------------------------------------------------------------------------------- */
 
 /** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.
- * `ctx` is that of wb_withgradient, or the option of wb_train. */
+ * `ctx` is the argument of wb_withgradient, or the option of wb_train. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
 /** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
- * model (wb_gradient_layer).  `grads` may be NULL: no gradient.  On failure both are NULL, and
- * running statistics are not updated.  In C and C++ ctx may be left out: wb_withgradient(loss,
- * model, batch, &grads). */
+ * model (wb_gradient_layer).  `grads` may be NULL: no gradient.  On failure the result and *grads
+ * are NULL, and running statistics are not updated.  In C and C++ ctx may be left out:
+ * wb_withgradient(loss, model, batch, &grads). */
 WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                   void *ctx);
 
@@ -179,36 +182,38 @@ typedef struct wb_train_options {
     WB_OPTIONS_HEAD(wb_train_options)
     bool progress WB_IS(false);             /* shows a progress bar on standard error */
     void *ctx WB_IS(NULL);                  /* passed to the loss, .each and .metric */
-    /* Called after each batch; epoch and batch count from 1.  If it returns another value than 0,
+    /* Called after each batch; epoch and batch count from 1.  If it returns a value other than 0,
      * the training ends with success, without a checkpoint of that epoch. */
     int (*each)(int epoch, int64_t batch, wb_tensor *loss, void *ctx) WB_IS(NULL);
     const char *checkpoint WB_IS(NULL);     /* a file, written after each epoch */
-    const char *folder WB_IS(NULL);         /* or a folder, as wb_checkpoint_keep; not both */
+    const char *folder WB_IS(NULL);         /* or a folder, for wb_checkpoint_keep; not both */
     const char *name WB_IS(NULL);           /* of the checkpoints, as in wb_checkpoint */
-    int keep_last WB_IS(3);                 /* how many the folder keeps; negative: all */
-    bool keep_best WB_IS(false);            /* keeps the one with the lowest metric too */
-    bool higher WB_IS(false);               /* a higher metric is better */
+    int keep_last WB_IS(3);                 /* number of checkpoints to keep; negative: all */
+    bool keep_best WB_IS(false);            /* also keeps the one with the best metric */
+    bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
     bool resume WB_IS(false);               /* continues from the checkpoint, if there is one */
-    /* The metric of a checkpoint.  Default: the mean of the losses of the epoch's batches. */
+    /* Returns the metric of a checkpoint.  Default: the mean loss of the epoch's batches. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
     WB_BY_PLACE
     int epochs WB_IS(1);                    /* 0 or more */
     WB_NO_MORE
 } wb_train_options;
-/** Trains a model: for each batch loss, gradient and update:
- * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
+/** Trains a model: computes loss, gradient and update for each batch.  wb_train(loss, model,
+ * loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
  *
- * Every update waits for a finite loss (with ClipNorm for a finite norm).  A loss that is not
- * finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch 51"), and the model keeps
- * the values from before that batch; with WEBER_EAGER=1 running statistics have changed already.
+ * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
+ * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch
+ * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
+ * statistics have changed already.
  *
- * Checkpoints have the metric that .metric returns for the epoch.  It is called outside of
- * training, where automatic mode is test mode.
+ * The metric of a checkpoint is what .metric returns for the epoch.  During this call automatic
+ * mode is test mode.
  *
- * .resume: a program that was stopped at any time continues when it is run again.  The checkpoint
- * restores model, state, loader and random numbers; .epochs includes the epochs that it has behind
- * it; the results have the same bits as a training that was never stopped.  Several wb_train in one
- * program need a .name or a file each.
+ * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
+ * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
+ * epochs before the checkpoint.  The results have the same bits as those of a training that was
+ * never stopped.  If one program calls wb_train several times, each call needs its own .name or
+ * file.
  *
  * Errors: a loader without batches; negative .epochs; .resume without .checkpoint or .folder;
  * .keep_last = 0; the errors of the loss, of evaluations and of files. */
@@ -229,21 +234,21 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 /* ---- progress bars and plots ----------------------------------------------------------------- */
 
 /** A progress bar on standard error, with rate, remaining time and metrics; lines of text where
- * standard error is not a terminal.  Its length is that of the loader, unknown if `loader` is NULL.
- * `format` and the arguments after it are the title, as for printf. */
+ * standard error is not a terminal.  Its length is the number of batches of the loader, unknown if
+ * `loader` is NULL.  `format` and the arguments after it are the title, as for printf. */
 WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
-/** A progress bar of a number of steps (0: unknown); else as wb_progress_begin. */
+/** wb_progress_begin with a number of steps instead of a loader; 0: unknown. */
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
-/** Sets a metric, at most 4, to a tensor with one element.  A call with the first metric's name, or
- * with NULL, is also a step.  `value` is read at that metric's next call, so that nothing waits for
- * it; WB_NONE or NULL: no value. */
+/** Sets a metric to a tensor with one element.  A bar has at most 4 metrics; others are ignored.  A
+ * call with the name of the first metric, or with NULL, also counts a step.  The next call for the
+ * same metric reads `value`, so that this call does not wait for it.  WB_NONE or NULL: no value. */
 WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);
-/** Ends a progress bar with a last line: steps, duration, means of the metrics.  The end of its
- * scope does so too.  NULL is ignored. */
+/** Ends a progress bar with a last line: steps, duration, means of the metrics.  A bar that is
+ * still running when its scope closes ends in the same way.  NULL is ignored. */
 WB_API void wb_progress_end(wb_progress *p);
 
-/** A line of a plot: n points (x[i], y[i]), and its name in the legend; NULL: the legend leaves the
- * line out. */
+/** A line of a plot: n points (x[i], y[i]), and its name in the legend.  If the name is NULL, the
+ * line is not in the legend. */
 typedef struct { const char *name; int n; const double *x, *y; } wb_series;
 /** Writes a plot of n_series lines, with axes and a legend, as an SVG file.  Texts that are NULL
  * are left out.  A point that is not finite leaves a gap.  Returns 0 or an error code.  Errors: no
