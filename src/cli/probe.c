@@ -1,5 +1,5 @@
-/* Probes a backend in its own process: a driver that crashes or hangs affects no other process, and
- * drivers that conflict are never loaded together. */
+/* Probes each backend in a process of its own, so that a driver that crashes or hangs affects no
+ * other process. Drivers that conflict are never loaded together. */
 #include "cli/cli.h"
 #include "device/registry.h"
 #include "tree/tree.h"

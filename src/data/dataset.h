@@ -16,9 +16,9 @@
 typedef struct {
     bool present;
     wb_dtype dtype;
-    int ndim;                           /* without the batch axis */
+    int ndim;                           /* number of dimensions without the batch axis */
     int64_t dims[WB_MAX_DIMS];
-    int64_t bytes;                      /* of one observation */
+    int64_t bytes;                      /* bytes of this field in one observation */
 } wb__field;
 
 typedef enum { WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_VIEW, WB__DATA_MAP } wb__data_kind;
@@ -28,8 +28,8 @@ struct wb_dataset {
     wb__data_kind kind;
     int64_t n;
     wb_dataset *under;                  /* view, map: the dataset below (reference) */
-    int64_t start;                      /* view: observation i is start + i of `under`, */
-    uint32_t *order;                    /* or order[i] if `order` is not NULL */
+    int64_t start;                      /* view: observation i is start + i of `under` */
+    uint32_t *order;                    /* view: if set, observation i is order[i] of `under` */
     wb_collate map;
     void *ctx;                          /* argument of `map` or `get` */
     wb__field field[2];                 /* roots: x and y */

@@ -1,4 +1,5 @@
-/* Loaders: epochs, order, a scope for each batch. prefetcher.c prepares the batches. */
+/* Loaders iterate over epochs, order the observations and open a scope for each batch. prefetcher.c
+ * prepares the batches. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -12,15 +13,15 @@ struct wb_loader {
     wb__object object;
     wb_dataset *dataset;                /* reference */
     wb_dataloader_options options;
-    wb__target target;                  /* of wb_to */
+    wb__target target;                  /* set by wb_to */
     int64_t batches;
     wb__prefetcher *prefetcher;
-    uint32_t *order;                    /* of the current epoch, if shuffled */
+    uint32_t *order;                    /* observations of the current epoch; NULL: not shuffled */
     bool running;                       /* an epoch has begun and not ended */
     /* number of completed epochs; number of batches returned in the current epoch */
     int64_t epoch, position;
     int status, late;                   /* late: an error that the next wb_loader_next reports */
-    wb_scope *scope;                    /* of the current batch; NULL once it is closed */
+    wb_scope *scope;                    /* scope of the current batch; NULL: it is closed */
     wb__thread *owner;                  /* the thread that opened the scope */
     wb__object mark;                    /* owned by `scope`; destroyed when the scope closes */
 };
@@ -241,7 +242,8 @@ static bool end(wb_loader *l, int status)
     return false;
 }
 
-/* Opens a scope with the next batch. Returns 0, or an error code; then no scope is open. */
+/* Opens a scope with the next batch and returns 0. On failure leaves no scope open and returns an
+ * error code. */
 static int open_batch(wb_loader *l, wb_batch *batch)
 {
     wb__prefetched fetched = wb__prefetcher_next(l->prefetcher);

@@ -1,5 +1,5 @@
-/* wb_to of datasets: the arrays of the root are moved as a whole, and views and maps are rebuilt
- * over them. All observations of a source are computed first. */
+/* wb_to of datasets moves the arrays of the root as a whole and rebuilds views and maps over them.
+ * All observations of a source are computed first. */
 #include "data/dataset.h"
 
 #include <string.h>

@@ -39,9 +39,10 @@ struct wb__prefetcher {
     wb__prefetcher *next_alive;
 };
 
-static wb__prefetcher *all_alive;           /* for at_exit */
+static wb__prefetcher *all_alive;           /* list of the prefetchers with a thread, for at_exit */
 static _Thread_local bool is_prefetcher;
-static _Thread_local const wb__prefetcher *preparing;   /* its batch is prepared by this thread */
+/* The prefetcher whose batch this thread is preparing, or NULL. */
+static _Thread_local const wb__prefetcher *preparing;
 static bool exiting;
 
 /* ---- one batch ------------------------------------------------------------------------------- */

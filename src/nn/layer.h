@@ -26,7 +26,7 @@ typedef enum {
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
 #define WB__OPTION_ROW(T, field, kind, count) \
     {#field, WB__OPTION_##kind, offsetof(T, field), count},
-/* A child of a layer that has another name in PyTorch. */
+/* A layer's child that has another name in PyTorch. */
 typedef struct {
     const char *child;
     /* The name in PyTorch. With "" the child does not appear in PyTorch's paths: "layers.0.weight"

@@ -60,8 +60,8 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
-/* With e = |yhat - y| and q = min(e, delta), both branches of the Huber loss are q (e - q/2), and
- * the derivative of this formula is the slope of each branch. */
+/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
+ * e²/2 for e up to delta, and delta (e - delta/2) beyond. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;

@@ -84,7 +84,7 @@ struct wb_opt_state {
  * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
-    /* Place of the option among options without names; -1: the option needs its name. */
+    /* Place of the option among the options given without names; -1: the option needs its name. */
     int position;
     size_t offset;
 } wb__rule_field;

@@ -4,7 +4,7 @@
  * in the note, because programs may read JSON numbers as f64.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
- *    "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
+ *    "random": ["17", "4096"], "loader": ["9", "3", "0", "128"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
  *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
  *

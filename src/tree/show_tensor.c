@@ -1,4 +1,5 @@
-/* A tensor as text: its shape and dtype, then its values in rows. Long axes are abbreviated.
+/* Formats a tensor as text: its shape and dtype, then its values in rows. Long axes are
+ * abbreviated.
  *
  *   [2,3] f32
  *     1  2.5  -3

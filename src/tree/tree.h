@@ -20,7 +20,7 @@ typedef struct { const char *name; void *object; } wb__child;
 
 typedef struct wb__branch wb__branch;
 typedef struct {
-    bool layer;     /* of layers, in which only variables are trainable */
+    bool layer;     /* true for layers, in which only variables are trainable */
     /* Returns a new branch of the same kind, with the same names and empty children, in the current
      * scope. NULL with the error set. */
     wb__branch *(*like)(wb__branch *of);
@@ -36,7 +36,7 @@ struct wb__branch {
     int n, depth;           /* number of children; number of levels of branches below */
     wb__setting replaced;   /* number of replacements of children by wb_set and wb_tie */
     bool owns_names;        /* the names of the children are freed with this branch */
-    void *names_of;     /* the branch that the names are borrowed from (reference), or NULL */
+    void *names_of;         /* another branch that owns the names (reference), or NULL */
     wb__child *children;
 };
 

@@ -1,4 +1,4 @@
-/* Visits to the leaves of one tree, or of two trees in parallel. */
+/* Visits to the leaves of one tree, or of two trees with the same names together. */
 #include "tree/tree.h"
 
 #include <string.h>
