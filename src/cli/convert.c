@@ -1,6 +1,6 @@
-/* `weber convert IN OUT`: converts a file; the ending of OUT chooses the format. A model stays a
- * model if both formats can hold models; otherwise its tensors are converted by name, read from the
- * mapped file. */
+/* `weber convert IN OUT` converts a file. The ending of OUT chooses the format. If both formats can
+ * hold models, a model is converted as a model. Otherwise its tensors are converted by name, read
+ * from the mapped file. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -87,8 +87,8 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Makes a tensor of the entry's values: in the mapped file if they are aligned, else a copy. The
- * table must outlive the tensor. NULL with the error set. */
+/* Makes a tensor of the values of an entry. The tensor uses the mapped file if the values are
+ * aligned, else a copy. The table must outlive the tensor. NULL with the error set. */
 static wb_tensor *tensor_of(const wb__entry *e)
 {
     void *block;
@@ -160,7 +160,8 @@ int wb__cli_convert(int n, char **words)
     conversion c = {.save = {.size = sizeof c.save}};
     if (parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
-    /* A key with a dot selects a part of a variable; the new file has that part alone. */
+    /* A key with a dot is a path to an object inside a variable. Then the key does not name the
+     * variable of the new file. */
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;
     if (may_be_model(&c)) {

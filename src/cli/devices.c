@@ -16,7 +16,8 @@ static int width_of(const wb__probe *p)
     return width;
 }
 
-/* Prints the lines of a text, the first after `first`, the others after `others`. */
+/* Prints the lines of a text. The first line gets the prefix `first`, the other lines get the
+ * prefix `others`. */
 static void print_lines(const char *text, const char *first, const char *others)
 {
     for (const char *line = text; line && *line;) {

@@ -1,4 +1,4 @@
-/* The `weber` command, a small program over the library. */
+/* The command-line program `weber`. */
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"

@@ -1,5 +1,5 @@
-/* Probes a backend in its own process: a driver that crashes or hangs affects no other process, and
- * drivers that conflict are never loaded together. */
+/* Probes each backend in a process of its own, so that a driver that crashes or hangs affects no
+ * other process. Drivers that conflict are never loaded together. */
 #include "cli/cli.h"
 #include "device/registry.h"
 #include "tree/tree.h"
@@ -16,7 +16,7 @@
 
 /* ---- the probing process ------------------------------------------------------------------- */
 
-/* Writes a line "word text" for each line of the text. The line with the word "end" is the last. */
+/* Writes a line "word text" for each line of the text. */
 static void put_lines(FILE *to, const char *word, const char *text)
 {
     do {
@@ -35,7 +35,7 @@ static const char *size_text(int64_t bytes, char text[32])
     return text;
 }
 
-/* Writes a device's memory as this process sees it. The process only starts the backend, so the
+/* Writes a line about the memory of device i. This process has only started the backend, so the
  * memory that it uses is the cost of the start. */
 static void put_memory(FILE *to, int i, const wb_device_memory *m)
 {
@@ -99,7 +99,7 @@ int wb__cli_probe(const char *backend)
     _Exit(0);                           /* skips whatever the driver does at exit */
 }
 
-/* ---- the asking process -------------------------------------------------------------------- */
+/* ---- the parent process -------------------------------------------------------------------- */
 
 static void exec_probe(const char *self, const char *backend, int pipe_end, bool noisy)
 {

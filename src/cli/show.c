@@ -13,7 +13,8 @@
 /* A model with more bytes than this is shown as a list of its tensors. */
 #define BUILT_MOST ((int64_t)1 << 30)
 
-/* Prints control characters as escapes, because messages quote text from files. */
+/* Prints the error message, with control characters as escapes, because messages quote text from
+ * files. */
 int wb__cli_print_error(void)
 {
     wb__text t = {0};
@@ -100,7 +101,7 @@ static void add_head(wb__text *t, const char *path, const char *what, const wb__
     wb__text_add(t, "\n");
 }
 
-/* The notes of a file, one on each line; a long note is cut. */
+/* Adds the notes of a file to the text, one on each line. A long note is cut. */
 static void add_notes(wb__text *t, const wb__table *table)
 {
     enum { LONGEST = 200 };
@@ -160,7 +161,7 @@ static void add_json(wb__text *t, const wb__json *value)
     else wb__text_add(t, wb__json_is(value, WB__JSON_FALSE) ? "no" : "?");
 }
 
-/* Adds a part of the rule, such as "Adam(eta = 0.001, ...)". */
+/* Adds a part of an optimisation rule to the text, such as "Adam(eta = 0.001, ...)". */
 static void add_rule(wb__text *t, const wb__json *part)
 {
     const wb__json *value;

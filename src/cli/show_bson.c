@@ -6,7 +6,7 @@
  *       0: Conv, relu                               # 640 bytes
  *         weight: Array{Float32,4}                  # f32 [16,1,3,3], 576 bytes
  *
- * Shapes are row-major: Julia's dimensions reversed, for the same bytes. */
+ * Shapes are row-major, which is the reverse of Julia's dimensions. */
 #include "cli/cli.h"
 
 #include "base/map.h"

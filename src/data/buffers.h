@@ -12,32 +12,33 @@ typedef struct wb__buffer_pool wb__buffer_pool;
 typedef struct wb__batch_buffer {
     wb__buffer_pool *pool;
     void *data[2];                      /* x, y; aligned to 64 bytes */
-    int holders;                        /* tensors that use it */
+    int holders;                        /* number of tensors that use the buffer */
     struct wb__batch_buffer *next;      /* in the list of unused buffers */
 } wb__batch_buffer;
 
-/* Makes a pool that keeps at most `keep` unused buffers of these sizes. NULL with the error set. */
+/* Makes an empty pool for buffers of x_bytes and y_bytes. The pool keeps at most `keep` unused
+ * buffers. NULL with the error set. */
 wb__buffer_pool *wb__buffer_pool_new(size_t x_bytes, size_t y_bytes, int keep);
 
-/* Allocates buffers until there are `keep`, so that their number does not depend on the timing of
- * threads. 0, or an error code. */
+/* Allocates buffers until the pool has `keep` buffers, lent buffers included. Returns 0 or an error
+ * code. */
 int wb__buffer_pool_fill(wb__buffer_pool *s);
 
-/* Closes the pool: frees unused buffers; lent buffers are freed when they come back, and the pool
- * with the last of them. */
+/* Closes the pool and frees the unused buffers. A lent buffer is freed when it is given back. The
+ * pool is freed when no buffer is lent any more. */
 void wb__buffer_pool_close(wb__buffer_pool *s);
 
 /* Returns an unused buffer, or a new buffer; NULL with the error set if memory is short. */
 wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s);
-/* Gives a buffer back to its pool, from any thread; NULL is allowed. */
+/* Gives a buffer back to its pool; may be called on any thread. NULL is allowed. */
 void wb__buffer_give(wb__batch_buffer *buffer);
-/* The release function for wb_borrow: the call for the last tensor that uses the buffer gives it
- * back. */
+/* The release function of tensors that borrow a buffer with wb_borrow. The call for the last of
+ * these tensors gives the buffer back to its pool. */
 void wb__buffer_release(void *data, void *buffer);
 
-/* The lock of all prefetchers and pools. It is taken only a few times for each batch. Since it is
- * one lock, it can be held during fork, so that a child finds it free and its data consistent. The
- * mutex itself is for pthread_cond_wait only. */
+/* wb__data_lock takes the one lock of all prefetchers and pools. The lock is held during fork, so
+ * that a child process finds the lock free and the data consistent. Callers use the mutex itself
+ * only for pthread_cond_wait. */
 extern pthread_mutex_t wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);

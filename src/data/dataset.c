@@ -49,7 +49,7 @@ static char *format(void *object)
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
                                      .to = wb__dataset_to, .device_of = wb__dataset_device};
 
-/* Whether d is a dataset; otherwise sets the error. A NULL keeps the error of an earlier call. */
+/* Whether d is a dataset. Otherwise sets the error; if d is NULL, an earlier error is kept. */
 static bool is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");
@@ -60,7 +60,7 @@ static bool is_dataset(const wb_dataset *d, const char *what)
 
 /* ---- roots ----------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the field f of one observation; -1 with the error set. */
+/* Returns the number of bytes of field f in one observation; -1 with the error set. */
 static int64_t field_bytes(const char *what, const char *name, const wb__field *f)
 {
     if (f->ndim < 0 || f->ndim >= WB_MAX_DIMS || !wb__dtype_size(f->dtype)) {
@@ -81,8 +81,9 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
     return size * (int64_t)wb__dtype_size(f->dtype);
 }
 
-/* Stores x in the dataset with a reference. If x is a variable, which may change, stores a copy; if
- * x has inputs, stores a tensor on the same memory, so that the inputs can be freed. */
+/* Stores x in the dataset and takes a reference. Instead of a variable, which may change, stores a
+ * copy. Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs can
+ * be freed. */
 static bool take_array(wb_dataset *d, int xy, wb_tensor *x)
 {
     wb__field *f = &d->field[xy];
@@ -241,8 +242,8 @@ int64_t wb_dataset_length(const wb_dataset *d)
     return is_dataset(d, "dataset_length") ? d->n : -1;
 }
 
-/* Fills the batch with all observations, in memory that its tensors own: arrays are copied, a
- * source's function computes them. */
+/* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
+ * function of a source is called for each observation. */
 static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
     void *to[2] = {NULL, NULL};

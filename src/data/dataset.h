@@ -16,9 +16,9 @@
 typedef struct {
     bool present;
     wb_dtype dtype;
-    int ndim;                           /* without the batch axis */
+    int ndim;                           /* number of dimensions without the batch axis */
     int64_t dims[WB_MAX_DIMS];
-    int64_t bytes;                      /* of one observation */
+    int64_t bytes;                      /* bytes of this field in one observation */
 } wb__field;
 
 typedef enum { WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_VIEW, WB__DATA_MAP } wb__data_kind;
@@ -28,12 +28,12 @@ struct wb_dataset {
     wb__data_kind kind;
     int64_t n;
     wb_dataset *under;                  /* view, map: the dataset below (reference) */
-    int64_t start;                      /* view: observation i is start + i of `under`, */
-    uint32_t *order;                    /* or order[i] if `order` is not NULL */
+    int64_t start;                      /* view: observation i is start + i of `under` */
+    uint32_t *order;                    /* view: if set, observation i is order[i] of `under` */
     wb_collate map;
-    void *ctx;                          /* of map or get */
+    void *ctx;                          /* argument of `map` or `get` */
     wb__field field[2];                 /* roots: x and y */
-    const wb_device *device;            /* roots: where batches are made; CPU for a source */
+    const wb_device *device;            /* roots: device of the arrays; the CPU for a source */
     wb_tensor *tensor[2];               /* arrays (references) */
     const char *data[2];                /* elements of arrays in host memory */
     int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source */
@@ -46,44 +46,45 @@ static inline bool wb__dataset_on_host(const wb_dataset *d)
     return wb__dataset_root(d)->device == &wb__cpu;
 }
 
-/* Makes a view or map over `under`, in the current scope. The caller sets the fields of its
- * kind. */
+/* Makes a view or map over `under`, in the current scope. The caller sets the fields that only
+ * views or only maps have. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
 
 /* move.c: wb_to and wb_device_of of a dataset. */
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__dataset_device(void *dataset);
 
-/* Copies n observations to to[0] (x) and to[1] (y, unused if absent). Replaces the indices in
- * `index` by indices of the root. `parallel`: a source's function may run on the threads of
- * wb__parallel. */
+/* Copies the n observations of d in `index` to to[0] (x) and to[1] (y). Without a field y, to[1] is
+ * not used. Replaces the indices in `index` by indices of the root. If `parallel` is set, the
+ * function of a source may run on the threads of wb__parallel. Returns 0 or an error code. */
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
                      bool parallel);
 
-/* Gathers n observations on the device of the arrays: makes a batch of tensors in the current
- * scope. If all n rows are consecutive they are copied now, otherwise they are gathered when the
- * batch is evaluated. Replaces the indices in `index` too. Returns 0 or an error code. */
+/* Makes a batch of the n observations in `index`, in the current scope, on the device of the
+ * arrays. If the n rows are consecutive, they are copied now; otherwise they are gathered when the
+ * batch is evaluated. Replaces the indices in `index` by indices of the root. Returns 0 or an error
+ * code. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
 /* Makes one evaluated batch of all observations, in the current scope. Returns 0 or an error
  * code. */
 int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 
-/* Applies the maps to a batch, from the root upwards. */
+/* Applies the maps of d to a batch, from the root upwards. Returns 0 or an error code. */
 int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
 
 /* Calls f(batch, ctx). Returns 0, or an error code if f returns one or leaves the batch without x
- * or y; a message is set even if f sets none. `what` names f in messages. */
+ * or y. An error message is set even if f sets none. `what` names f in messages. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
-/* Makes the tensors of a batch, in the current scope, which borrow the n observations at `to`.
- * When a tensor is freed, release(data, context) is called; *made is the number of tensors created,
- * also on failure. Returns 0 or an error code. */
+/* Makes the tensors of a batch, in the current scope, on the memory to[0] (x) and to[1] (y) of n
+ * observations. When a tensor is freed, release(its memory, context) is called. Sets *made to the
+ * number of tensors created, also on failure. Returns 0 or an error code. */
 int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
-/* Evaluates a batch's tensors and detaches them from the graph that they were computed by; replaces
- * variables by copies. Returns 0 or an error code. */
+/* Evaluates the tensors of a batch and detaches them from their graph. Replaces variables by
+ * copies. Returns 0 or an error code. */
 int wb__batch_evaluate(wb_batch *batch);
 
 /* Fills `order` with a permutation of 0 .. n-1 (Fisher & Yates with Philox) that depends only on n,

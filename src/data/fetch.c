@@ -1,5 +1,5 @@
-/* From observation indices to a batch: translates views, copies or gathers arrays or calls
- * functions, applies maps. */
+/* Makes a batch from observation indices. Translates the indices through views, copies or gathers
+ * arrays or calls the function of a source, and applies maps. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "data/dataset.h"
@@ -25,15 +25,16 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* The calls of the program's function for a batch, one for each observation. After a failure no
- * further call begins. If several calls have failed, the first of them in the batch is reported. */
+/* The state of filling a batch, in which the function of a source is called once for each
+ * observation. After a failure no further call begins. If several calls have failed, the error of
+ * the first observation in the batch is reported. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
     char *to[2];
     pthread_mutex_t lock;
     _Atomic bool failed;
-    int64_t first;                      /* position in the batch of the failure in `code` */
+    int64_t first;                      /* position of the failed observation in the batch */
     int code;
     char message[256];
 } calls;
@@ -132,8 +133,8 @@ static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_
     return NULL;
 }
 
-/* The dataset's tensor may belong to a graph on another thread, so rows are gathered from a tensor
- * of this thread on the same memory. */
+/* Gathers rows of x. They are gathered from a new constant on the memory of x, because x may belong
+ * to a graph on another thread. */
 static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 {
     wb_tensor *mine = wb__as_constant(x);
@@ -216,8 +217,8 @@ int wb__dataset_apply(const wb_dataset *d, wb_batch *batch)
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 
-/* The value of x, detached from its graph; for a variable a copy, since the batch must not change
- * later. */
+/* Detaches x from its graph and returns x. For a variable returns a copy, because the program may
+ * assign to the variable later. */
 static wb_tensor *detached(wb_tensor *x)
 {
     if (wb_is_none(x)) return x;
@@ -244,7 +245,7 @@ int wb__batch_evaluate(wb_batch *batch)
 
 void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
 {
-    /* the key differs from that of wb_seed(seed), so that the draws differ too */
+    /* The key differs from the key of wb_seed(seed), so that the two draw different numbers. */
     uint64_t key = seed ^ 0x73687566666c6521u;
     uint32_t words[4];
     for (int64_t i = 0; i < n; i++) order[i] = (uint32_t)i;
@@ -252,7 +253,7 @@ void wb__shuffle(uint32_t *order, int64_t n, uint64_t seed, uint64_t epoch)
         uint64_t step = (uint64_t)(n - 1 - i), range = (uint64_t)i + 1;
         if (step % 2 == 0) wb__philox_block(key, epoch << 32 | step / 2, words);
         const uint32_t *w = words + 2 * (step % 2);
-        /* j is (64 random bits · range) >> 64, which is uniform in [0, range) to 2^-32. */
+        /* j is (64 random bits · range) >> 64, which is nearly uniform in [0, range). */
         uint64_t j = ((uint64_t)w[0] * range + ((uint64_t)w[1] * range >> 32)) >> 32;
         uint32_t other = order[j];
         order[j] = order[i];

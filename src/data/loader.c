@@ -1,4 +1,5 @@
-/* Loaders: epochs, order, a scope for each batch. prefetcher.c prepares the batches. */
+/* Loaders iterate over epochs, order the observations and open a scope for each batch. prefetcher.c
+ * prepares the batches. */
 #include "data/loader.h"
 
 #include "base/options.h"
@@ -12,22 +13,21 @@ struct wb_loader {
     wb__object object;
     wb_dataset *dataset;                /* reference */
     wb_dataloader_options options;
-    wb__target target;                  /* of wb_to */
+    wb__target target;                  /* set by wb_to */
     int64_t batches;
     wb__prefetcher *prefetcher;
-    uint32_t *order;                    /* of the current epoch, if shuffled */
-    bool running;                       /* in an epoch */
-    /* epochs completed; batches returned in the current epoch */
+    uint32_t *order;                    /* observations of the current epoch; NULL: not shuffled */
+    bool running;                       /* an epoch has begun and not ended */
+    /* number of completed epochs; number of batches returned in the current epoch */
     int64_t epoch, position;
-    int status, late;                   /* late: an error for the next wb_loader_next to return */
-    wb_scope *scope;                    /* of the current batch; NULL once it is closed */
+    int status, late;                   /* late: an error that the next wb_loader_next reports */
+    wb_scope *scope;                    /* scope of the current batch; NULL: it is closed */
     wb__thread *owner;                  /* the thread that opened the scope */
-    wb__object mark;                    /* an object of the scope; destroyed when it closes */
+    wb__object mark;                    /* owned by `scope`; destroyed when the scope closes */
 };
 
-/* The program may close the scope of a batch itself, or close an enclosing scope after `break`.
- * The mark is an object of the scope: it keeps the loader alive, and its destruction clears
- * l->scope. */
+/* The program may close the scope of a batch, or close an outer scope after `break`. Then the scope
+ * destroys l->mark. This clears l->scope and releases the scope's reference to the loader. */
 static void mark_destroyed(void *object)
 {
     wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
@@ -76,8 +76,8 @@ static bool is_loader(const wb_loader *l, const char *what)
     return false;
 }
 
-/* A map or collate function must not advance or stop its own loader, which would wait for itself. A
- * function that wb_compile records must not either. */
+/* A map or collate function must not advance or stop the loader that calls it, because the loader
+ * would wait for itself. A function that wb_compile records must not advance or stop any loader. */
 static int check_outside(const wb_loader *l, const char *what)
 {
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
@@ -164,8 +164,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Returns the target of the loader that wb_to(l, d) makes; the dtype of an earlier move is kept
- * unless `requested` is another. */
+/* Returns the target of the loader that wb_to(l, d) makes. The dtype of l's target stays, unless
+ * `requested` is a dtype. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
@@ -176,9 +176,9 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
     return t;
 }
 
-/* Whether the batches of target t differ in dtype from this loader's; -1: the device lacks a dtype.
- * The dtypes that a collate function or a map returns are unknown before it runs; with one, only
- * the targets are compared. */
+/* Returns 1 if batches of target t have other dtypes than the batches of l, else 0; -1 with the
+ * error set if the device lacks a dtype. A map or a collate function may return any dtype; if l has
+ * one, only the two targets are compared. */
 static int changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
@@ -195,8 +195,8 @@ static int changes(const wb_loader *l, const wb__target *t)
     return other;
 }
 
-/* wb_to of a loader: returns the loader itself if its batches need no change; otherwise a new
- * loader at the same position of the same epochs, and the old loader is unchanged. */
+/* wb_to of a loader. Returns the loader itself if its batches stay the same. Otherwise returns a
+ * new loader at the same position of the same epoch; the old loader is unchanged. */
 static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 {
     wb_loader *l = object;
@@ -230,7 +230,7 @@ static int begin(wb_loader *l)
     return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);
 }
 
-/* Ends the epoch; returns false, the result of wb_loader_next. */
+/* Ends the epoch. Returns false, which wb_loader_next returns. */
 static bool end(wb_loader *l, int status)
 {
     l->status = status;
@@ -242,7 +242,8 @@ static bool end(wb_loader *l, int status)
     return false;
 }
 
-/* Opens a scope with the next batch. 0, or an error code and no scope. */
+/* Opens a scope with the next batch and returns 0. On failure leaves no scope open and returns an
+ * error code. */
 static int open_batch(wb_loader *l, wb_batch *batch)
 {
     wb__prefetched fetched = wb__prefetcher_next(l->prefetcher);
@@ -279,8 +280,8 @@ static bool advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* The batch's scope may hold the last reference to the loader; the reference here keeps it alive
- * until the call ends. */
+/* The scope of the batch may hold the last reference to the loader and be closed here. The
+ * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {
     if (batch) *batch = (wb_batch){0};

@@ -5,9 +5,10 @@
 
 #include "base/base.h"
 
-/* wb__loader_state writes seed, completed epochs, batches returned in the current epoch, and batch
- * size to `state`. wb__loader_restore ends the current epoch; the next batch is the batch that
- * would have followed when the state was written. Returns 0 or an error code. */
+/* wb__loader_state writes the seed, the number of completed epochs, the number of batches returned
+ * in the current epoch, and the batch size to `state`. wb__loader_restore ends the current epoch;
+ * the next batch is the batch that would have followed when `state` was written. Returns 0 or an
+ * error code. */
 void wb__loader_state(const wb_loader *l, uint64_t state[4]);
 int wb__loader_restore(wb_loader *l, const uint64_t state[4]);
 

@@ -1,5 +1,5 @@
-/* wb_to of datasets: the arrays of the root are moved as a whole, and views and maps are rebuilt
- * over them. All observations of a source are computed first. */
+/* wb_to of datasets moves the arrays of the root as a whole and rebuilds views and maps over them.
+ * All observations of a source are computed first. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -36,8 +36,8 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
     return y ? wb_dataset_of(x, y) : NULL;
 }
 
-/* Returns the moved root of a dataset, or the root itself if nothing must be moved. Other objects
- * created here are freed. NULL with the error set. */
+/* Returns the moved root of a dataset, or `root` itself if nothing must be moved. NULL with the
+ * error set. */
 static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     const int go = must_move(root, d, requested);

@@ -1,12 +1,12 @@
-/* The thread that prepares batches. wb__data_lock guards all shared fields:
+/* The thread that prepares batches. wb__data_lock guards the fields that both threads use:
  *
  *   next .. last-1    batches that are not started yet
  *   busy              the thread is preparing a batch
  *   ready             a ring of at most `ahead` prefetched batches, the oldest at `head`
  *
- * The first epoch starts the thread; it sleeps between epochs. A child of fork has no thread: it
- * compares process ids and starts its own. At exit of the process all threads are asked to end and
- * are joined for up to a second, so that they do not read objects that are being destroyed. */
+ * The first epoch starts the thread. Between epochs the thread sleeps. A child process of fork has
+ * no such thread and starts its own. At exit of the process all threads are asked to end and are
+ * joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
 
 #include <pthread.h>
@@ -22,8 +22,8 @@ struct wb__prefetcher {
     wb_collate collate;
     void *ctx;
     wb__target target;
-    bool on_host;                       /* batches begin in buffers; false: on another device */
-    bool finished_tensors;              /* batches are evaluated tensors, not just buffers */
+    bool on_host;                       /* the dataset is on the CPU: batches use buffers */
+    bool finished_tensors;              /* prefetched batches are evaluated tensors, not buffers */
     int64_t batchsize;
     int64_t *index;                     /* observation indices of one batch */
     wb__buffer_pool *pool;
@@ -31,17 +31,18 @@ struct wb__prefetcher {
     int64_t next, last;
     int ahead, head, count;
     wb__prefetched *ready;
-    char message[1024];                 /* of the failed batch, the last of its epoch */
-    bool started, alive, busy, quit;    /* started: must be joined */
+    char message[1024];                 /* message of the failed batch, the last of its epoch */
+    bool started, alive, busy, quit;    /* started: the thread must be joined */
     pid_t process;                      /* the process that started the thread */
     pthread_t thread;
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;
 };
 
-static wb__prefetcher *all_alive;           /* for at_exit */
+static wb__prefetcher *all_alive;           /* list of the prefetchers with a thread, for at_exit */
 static _Thread_local bool is_prefetcher;
-static _Thread_local const wb__prefetcher *preparing;   /* whose batch this thread prepares */
+/* The prefetcher whose batch this thread is preparing, or NULL. */
+static _Thread_local const wb__prefetcher *preparing;
 static bool exiting;
 
 /* ---- one batch ------------------------------------------------------------------------------- */
@@ -54,8 +55,9 @@ static void fill_index(wb__prefetcher *f, wb__prefetched *fetched)
         f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Makes the tensors of a batch, in the current scope, in the memory of its buffer. They take the
- * buffer over, also if this function fails; the last that is freed gives it back. */
+/* Makes the tensors of a batch in the current scope, on the memory of its buffer. Also if this
+ * function fails, the tensors own the buffer. The last tensor that is freed gives the buffer
+ * back. */
 static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
     wb__batch_buffer *buffer = fetched->buffer;
@@ -75,9 +77,9 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
     return wb__tensor_to(x, t->device, to == from ? WB_KEEP : to);
 }
 
-/* Makes the batch, applies maps and the collate function, and moves the result to the target
- * device, if there is one.  The tensors are evaluated, and their values do not change later: a
- * variable is copied. */
+/* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
+ * the target device, if there is one. The results are evaluated, and a variable is replaced by a
+ * copy. */
 static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, fetched, batch)
@@ -93,8 +95,9 @@ static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
     return status ? status : wb__batch_evaluate(batch);
 }
 
-/* make_tensors in a scope of its own; *fetched then holds the tensors.  Meanwhile the dataset's
- * device is the default device, for tensors that maps and the collate function create. */
+/* Calls make_tensors in a scope of its own and stores references to the tensors in *fetched. During
+ * the call the dataset's device is the default device, for tensors that maps and the collate
+ * function create. */
 static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();
@@ -202,14 +205,14 @@ static void at_exit(void)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         f->started = false;
-        wb__data_unlock();          /* to join; the list does not grow, because `exiting` is set */
+        wb__data_unlock();          /* for pthread_join; `exiting` keeps the list from growing */
         pthread_join(f->thread, NULL);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-/* Blocks all signals on the thread, so that the program's threads receive them. */
+/* Starts the thread with all signals blocked, so that the program's threads receive them. */
 static bool start_thread(wb__prefetcher *f)
 {
     sigset_t all, old;
@@ -229,13 +232,14 @@ static void unlist(wb__prefetcher *f)
         }
 }
 
-/* Starts the thread unless it runs in this process; called under the lock. If it cannot be started,
- * the caller's thread prepares the batches. */
+/* Starts the thread unless this process has started one; called under the lock. If the thread
+ * cannot be started, the caller's thread prepares the batches. */
 static void ensure_thread(wb__prefetcher *f)
 {
     static bool registered;
     if (f->process != getpid()) {
-        /* After fork: the parent's thread is not here; the batch that it was preparing is next. */
+        /* After fork this process has no thread. The batch that the parent's thread was preparing
+         * is the next batch here. */
         if (f->process && f->started) {
             if (f->busy) f->next--;
             pthread_cond_init(&f->work, NULL);
@@ -294,7 +298,8 @@ void wb__prefetcher_free(wb__prefetcher *f)
     wb__data_unlock();
     if (join) pthread_join(f->thread, NULL);
     for (int i = 0; i < f->count; i++) wb__prefetched_drop(&f->ready[(f->head + i) % f->ahead]);
-    /* not in a child of fork, where the parent's thread seems to wait for them */
+    /* Not in a child process of fork: there pthread_cond_destroy may wait for the parent's
+     * thread. */
     if (ours) {
         pthread_cond_destroy(&f->work);
         pthread_cond_destroy(&f->news);

@@ -6,9 +6,9 @@
 #include "data/dataset.h"
 
 #include "data/buffers.h"
-/* A prefetched batch: a filled buffer; or evaluated tensors (of a mapped dataset, a collate
- * function or another device; with a reference each); or an error, whose message the prefetcher
- * owns. */
+/* A prefetched batch. It is a filled `buffer`; or two evaluated tensors x and y, each with a
+ * reference; or an error `code` with a `message` that the prefetcher owns. Batches of a mapped
+ * dataset, of a collate function or of another device are tensors. */
 typedef struct {
     int64_t n, index;
     wb__batch_buffer *buffer;
@@ -17,9 +17,9 @@ typedef struct {
     const char *message;
 } wb__prefetched;
 
-/* The target of batches. If `device` is NULL they stay on the dataset's device. Floating fields are
- * converted to `dtype`; with WB_DTYPE_DEFAULT they keep their dtype, except that `narrow` converts
- * f64 to f32. */
+/* The device and the dtype to which batches are moved. If `device` is NULL, batches stay on the
+ * dataset's device. `dtype` is the dtype of floating fields. If `dtype` is WB_DTYPE_DEFAULT,
+ * floating fields keep their dtype, but `narrow` converts f64 to f32. */
 typedef struct { const wb_device *device; wb_dtype dtype; bool narrow; } wb__target;
 static inline wb_dtype wb__target_dtype(const wb__target *t, wb_dtype from)
 {
@@ -29,31 +29,34 @@ static inline wb_dtype wb__target_dtype(const wb__target *t, wb_dtype from)
 
 typedef struct wb__prefetcher wb__prefetcher;
 
-/* Prefetches batches of `batchsize` observations of `d`, at most `ahead` of them; 0: all batches
- * are prepared on the caller's thread. The caller keeps the dataset alive. */
+/* Makes a prefetcher for batches of `batchsize` observations of `d`. A thread prepares at most
+ * `ahead` batches in advance. If `ahead` is 0, the caller's thread prepares all batches. The caller
+ * keeps the dataset alive. */
 wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead,
                                    wb_collate collate, void *ctx, const wb__target *target);
-/* Joins the thread; NULL is allowed. */
+/* Joins the thread and frees the prefetcher; NULL is allowed. */
 void wb__prefetcher_free(wb__prefetcher *f);
 
-/* Starts with batches first .. last-1. Batch i has the observations order[i*batchsize], ..., or
- * i*batchsize, ... if order is NULL. The prefetcher must be stopped or new. 0, or an error code. */
+/* Begins to prepare the batches first .. last-1. Batch i has the observations order[i*batchsize],
+ * order[i*batchsize + 1], ...; if `order` is NULL, i*batchsize, i*batchsize + 1, ... The prefetcher
+ * must be new or stopped. Returns 0 or an error code. */
 int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last);
 
 /* Drops all prefetched batches and waits until the thread is idle. */
 void wb__prefetcher_stop(wb__prefetcher *f);
 
-/* Whether this thread is preparing a batch of f: then the caller is a function of the program, such
- * as a map or a collate function. */
+/* Whether the calling thread is preparing a batch of f. This is true only inside a function of the
+ * program, such as a map or a collate function. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
-/* Returns the next batch, and waits for it or prepares it if it is not ready. The caller checks
- * that there is one. */
+/* Returns the next batch. Waits for the thread, or prepares the batch if no thread runs. The caller
+ * checks that there is a next batch. */
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f);
 void wb__prefetched_drop(wb__prefetched *fetched);
 
-/* Creates the batch's tensors in the current scope; afterwards *fetched may only be dropped.
- * Returns 0 or an error code, also if preparing the batch had failed. */
+/* Creates the tensors of the batch in the current scope. The only call allowed for *fetched
+ * afterwards is wb__prefetched_drop. Returns 0 or an error code. If preparing the batch has failed,
+ * returns the code of this failure. */
 int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch);
 
 #endif

@@ -44,8 +44,8 @@ wb_layer *wb__layer_unnamed(wb_layer *l, const char **name)
     return wb__layer_child(l, 0);
 }
 
-/* Makes the tree "layers" of a container. A layer has the name from wb_named; without one,
- * names[i] if `names` is not NULL (loading), else its index. NULL with the error set. */
+/* A layer from wb_named keeps its name. Another layer gets names[i], or its index if `names` is
+ * NULL. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers)
 {
     if (n < 1 || !layers) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no layers", what);
@@ -81,7 +81,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     return list ? inner->n : l->node.n;
 }
 
-/* Calls one inner layer. Its error message gets the layer's path as a prefix. */
+/* Calls one inner layer. The message of an error gets the path of the inner layer as a prefix. */
 static wb_tensor *call_inner(const wb__child *layer, bool list, int n, wb_tensor *const *inputs)
 {
     const unsigned failures = wb__failures();

@@ -1,5 +1,5 @@
-/* Conv: cross-correlation over the last two axes, with .flip true convolution. ConvTranspose: its
- * adjoint. */
+/* Conv is the cross-correlation over the last two axes, or with .flip the true convolution.
+ * ConvTranspose is the adjoint of Conv. */
 #include "nn/window.h"
 
 #include <string.h>
@@ -17,8 +17,9 @@ static const wb__option transpose_table[] = {
     OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 2)};
 extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
 
-/* With .same an odd total puts the extra row or column at the end of the axis. A ConvTranspose has
- * the padding of the convolution whose adjoint it is, but at least 0. */
+/* With .same the total padding of an axis is the extent of the dilated kernel minus 1. For a
+ * ConvTranspose it is the extent minus the stride, but at least 0. If the total is odd, the end of
+ * the axis has one row or column more than the start. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");

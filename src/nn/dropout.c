@@ -4,8 +4,8 @@
 #define OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Draws one number for each index along the axes of o->axes; all elements with that index are kept
- * or dropped together. */
+/* Draws one random number for each combination of indices along the axes o->axes. All elements with
+ * the same indices along these axes are kept or dropped together. */
 static wb_tensor *drop_slices(wb_tensor *x, const wb_Dropout_options *o)
 {
     int64_t dims[WB_MAX_DIMS];

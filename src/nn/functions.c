@@ -1,17 +1,17 @@
-/* Registered names of functions: activations, functions as layers, and connections. Names are
- * printed and stored in files. There are two registries, of functions and of connections; each has
- * a list of the library's and a list of the program's. */
+/* The names of functions (activations, and functions used as layers) and of connections. Names are
+ * printed and stored in files. One registry holds functions, another holds connections. Each
+ * registry lists the library's names and the names that the program has added. */
 #include "nn/layer.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The one-operand rows of ops.def are added below. */
+/* own_functions also lists the one-operand operations of ops.def. */
 #define FUNCTIONS(X) X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
-/* Holds a wb_function or a wb__connection; it is cast back before a call. */
+/* Holds a wb_function or a wb__connection, and is cast back before the function is called. */
 typedef void (*any)(void);
 enum { NAME = 64, CAPACITY = 256 };
 typedef struct { char name[NAME]; any f; } entry;
@@ -23,7 +23,7 @@ typedef struct {
     int n_added;
 } registry;
 
-/* Julia's vcat joins features; they are the last axis here. */
+/* Julia's vcat joins features, which are the last axis in Weber. */
 static wb_tensor *vcat(wb_tensor *y, wb_tensor *x) { return wb_concat(-1, y, x); }
 
 #define ROW(name) {#name, (any)wb_##name},
@@ -132,9 +132,9 @@ bool wb__option_named(const wb__option *o, void *at, const char *name)
     return e;
 }
 
-/* Counts the call of f, unless f is in `own`, the library's functions.  This runs at every call of
- * a layer with an activation or a connection, so each thread caches the last library functions that
- * it saw. */
+/* Counts the call of f in wb__thread.program_calls, unless f is in `own`, the library's functions.
+ * This runs at every call of a layer with an activation or a connection, so `known` caches library
+ * functions of this thread. */
 static void count_program_call(const entry *own, size_t n, any f)
 {
     enum { LAST = 16 };

@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-/* Sets *in and *out to fan_in and fan_out. For a vector [n] they are 1 and n, for a matrix [out,
- * in] the numbers in and out, for a kernel [out, in, ...] the same times its further dimensions;
- * each is at least 1. False, with the error set: invalid dims. */
+/* Sets *in to fan_in and *out to fan_out. They are 1 and n for a vector [n], in and out for a
+ * matrix [out, in], and in·k and out·k for a kernel [out, in, ...] whose further dimensions have
+ * the product k. Each is at least 1. False, with the error set: invalid dims. */
 static bool fans(const char *what, int ndim, const int64_t *dims, double *in, double *out)
 {
     double kernel = 1;

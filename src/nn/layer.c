@@ -109,13 +109,12 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype)
     return false;
 }
 
-/* The bytes that new parameters of this thread may still take; negative: no limit. */
+/* The number of bytes that new parameters of this thread may still take; negative: no limit. */
 static _Thread_local int64_t limit = -1;
 
 void wb__parameters_limit(int64_t bytes) { limit = bytes; }
 
-/* Takes bytes from the limit; false, with the error set, if they exceed it. A tensor has fewer
- * than 2^32 elements, so bytes cannot overflow. */
+/* Subtracts `bytes` from the limit. False, with the error set, if `bytes` exceeds the limit. */
 static bool affordable(const char *what, const char *name, int64_t bytes)
 {
     if (limit < 0) return true;

@@ -1,5 +1,5 @@
-/* Declarations that all layers share. Each kind of layer is one wb__layer_type in one file of
- * this folder, listed in layer.c. Saving, loading and printing use its option table. */
+/* Declarations that all layers share. Each kind of layer has a wb__layer_type in a file of this
+ * folder, and layer.c lists the types. Saving and loading use the option table of a type. */
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
@@ -10,41 +10,46 @@ enum { WB__MODE_AUTO, WB__MODE_TRAIN, WB__MODE_TEST };
 
 typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
 
-/* One field of a layer's options, for files. Each kind lists its fields in one X-macro:
+/* The type of one field of a layer's options struct. A layer type lists its fields in an X-macro,
+ * from which WB__OPTION_ROW makes a table of wb__option:
  *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
-    WB__OPTION_INTS,            /* wb_ints after wb__ints_read; `count` integers, 0: any number */
+    WB__OPTION_INTS,            /* wb_ints; `count` is the length of the list, 0: any length */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
-    WB__OPTION_FUNCTION,        /* wb_function, by name */
-    WB__OPTION_CONNECTION,      /* a function of two tensors, by name */
+    WB__OPTION_FUNCTION,        /* wb_function; files hold its registered name */
+    WB__OPTION_CONNECTION,      /* wb__connection; files hold its registered name */
     WB__OPTION_DTYPE,
-    WB__OPTION_INITIALISER      /* not stored: a loaded model needs no initialiser */
+    WB__OPTION_INITIALISER      /* not stored in files */
 } wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
 #define WB__OPTION_ROW(T, field, kind, count) \
     {#field, WB__OPTION_##kind, offsetof(T, field), count},
-/* A child that has another name in PyTorch. */
-
+/* A layer's child that has another name in PyTorch. */
 typedef struct {
     const char *child;
-    /* The name in PyTorch; "": PyTorch has no level for this child, only its children's names. */
+    /* The name in PyTorch. With "" the child does not appear in PyTorch's paths: "layers.0.weight"
+     * of a Chain is "0.weight" in PyTorch. */
     const char *name;
-    const char *second;         /* a second bias in PyTorch, added to this one; NULL: none */
-    /* The last 1/unused of the second bias has no counterpart in this layer and must be zero; 0:
-     * all of it has. */
+    /* The name of a second bias in PyTorch; this child is the sum of the two biases. NULL: there is
+     * no second bias. A layer with a child "bias_hidden" has no second bias. */
+    const char *second;
+    /* If not 0, the last 1/unused of the second bias has no counterpart in Weber and must be
+     * zero. */
     int unused;
 } wb__torch_child;
 
-/* How PyTorch splits and names the tensors of a kind of layer. */
+/* How PyTorch names and joins the tensors of a layer type. */
 typedef struct {
     const wb__torch_child *children;
     int n_children;
-    bool joined;                /* in_proj_weight and in_proj_bias hold the first 3 children */
-    bool counts_batches;        /* has num_batches_tracked, except with .no_track_stats */
-    bool inner_activation;      /* .activation is part of the layer, not a module after it */
-    bool numbered;              /* Sequential: children are numbered, activations included */
+    /* PyTorch joins the weights of the first 3 children in in_proj_weight, the biases in
+     * in_proj_bias. */
+    bool joined;
+    bool counts_batches;        /* PyTorch has num_batches_tracked, unless .no_track_stats */
+    bool inner_activation;      /* in PyTorch the activation is no module of its own */
+    bool numbered;              /* PyTorch numbers layers and activations (Sequential) */
 } wb__torch_kind;
 
 typedef struct {
@@ -52,12 +57,14 @@ typedef struct {
     size_t options_size;
     int n_options;
     const wb__option *options;
-    /* Calls the layer with n inputs; NULL with the error set on failure. */
+    /* Returns the layer's output for n inputs; NULL with the error set on failure. */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
-    /* Prints "Dense(784 => 256, relu)"; NULL: prints "name()". */
+    /* Prints the layer, such as "Dense(784 => 256, relu)". If `print` is NULL, wb__print_layer
+     * prints "name()". */
     void (*print)(const wb_layer *layer, wb__text *text);
-    /* Each kind has one of the two, except Named (container.c): `make` creates a plain layer from
-     * its options, `assemble` a container from its options and inner layers. */
+    /* `make` creates a layer from its options alone. `assemble` creates a container from its
+     * options and its inner layers. A type sets one of the two functions; the type of wb_named sets
+     * neither. */
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
@@ -66,13 +73,14 @@ typedef struct {
     const wb__torch_kind *torch;        /* NULL: the names in PyTorch are the same */
 } wb__layer_type;
 
-/* Initialises the option fields of a wb__layer_type: options struct T, its option table. */
+/* Initialises the fields of a wb__layer_type that describe its options struct T and the option
+ * table. */
 #define WB__LAYER_OPTIONS(T, table) \
     .options_size = sizeof(T), .options = (table), .n_options = WB__COUNT(table)
 /* Initialises the children of a wb__torch_kind. */
 #define WB__TORCH_CHILDREN(rows) .children = (rows), .n_children = WB__COUNT(rows)
-/* Defines wb__<id>_type, a plain layer type; maker(const T *options) creates a layer. Further
- * arguments are initialisers such as .call, .print, .detail. */
+/* Defines wb__<id>_type, a layer type with `make`. maker(const T *options) creates a layer. The
+ * further arguments initialise fields of the type, such as .call and .print. */
 #define WB__PLAIN_LAYER(id, Name, T, table, maker, ...)                                         \
     static wb_layer *make_##id(const void *options) { return maker(options); }                  \
     const wb__layer_type wb__##id##_type = {                                                    \
@@ -85,58 +93,59 @@ struct wb_layer {
     void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
-
-/* Returns the layer type with this name; NULL: none. */
+/* Returns the layer type with this name, or NULL if there is none. */
 const wb__layer_type *wb__layer_type_named(const char *name);
-/* Returns the address of an option in `options`, a struct of this type; NULL: no option has this
- * name. */
+/* Returns the address of the option `name` in `options`, an options struct of `type`. NULL: the
+ * type has no such option. */
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name);
 
 /* Makes a layer in the current scope with a copy of the options and n_children empty children. */
 wb_layer *wb__layer_new(const wb__layer_type *type, const void *options, int n_children);
-/* Makes `object` child i. `name` must be a constant string. If object is NULL or the tree becomes
- * too deep, frees the layer and returns false. */
+/* Sets child i of l to `object`. `name`, a constant string, is the name of the child. If object is
+ * NULL or the tree becomes too deep, frees l and returns false. */
 bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
-/* Makes a new parameter child i, or WB_NONE if `has` is false. On failure frees the layer and
- * returns false; false for l == NULL too. */
+/* Sets child i of l to a new parameter, or to WB_NONE if `has` is false. On failure frees l and
+ * returns false. If l is NULL, returns false. */
 bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
                              wb_dtype dtype, int ndim, const int64_t *dims);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
-/* Returns the name of a container's connection, "function" if it has no name; NULL: l has none. */
+/* Returns the registered name of the connection of l. If the connection has no name, returns
+ * "function". If l has no connection, returns NULL. */
 const char *wb__layer_connection(const wb_layer *l);
-/* Sets *layers to the inner layers of a container with their names, and returns their number; 0: l
- * is not a container. */
+/* Sets *layers to the inner layers of the container l and returns their number. Returns 0 if l is
+ * not a container. */
 int wb__container_layers(const wb_layer *l, wb__child **layers);
-/* Returns the layer inside wb_named, or l itself. Sets *name, unless `name` is NULL, to the name
- * given by wb_named, or to NULL. */
+/* If l was made by wb_named, returns the layer inside l and sets *name to the given name. Otherwise
+ * returns l and sets *name to NULL. `name` may be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
-/* Makes the tree "layers" of a container; see container.c. */
+/* Makes the tree "layers" of a container from its n inner layers. NULL with the error set. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 
-/* Makes an evaluated variable with the initialiser's values. NULL with the error set. */
+/* Makes a variable of this dtype and shape with values from `init`. NULL with the error set. */
 wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int ndim, const int64_t *dims);
-/* The same for a vector [n] that is frozen, so that no update changes it. */
+/* Makes a frozen variable [n] with values from `init`. wb_update does not change the variable. NULL
+ * with the error set. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
-/* Limits the bytes of all parameters that this thread creates from this call on; negative: no
- * limit. Readers of files use it, since a malformed file may describe a huge model. */
+/* Limits the total bytes of the parameters that this thread creates after this call; negative: no
+ * limit. Readers of files set a limit, because a malformed file may describe a huge model. */
 void wb__parameters_limit(int64_t bytes);
-/* An initialiser for parameters that are overwritten next: it does not touch their memory. */
+/* An initialiser that leaves the elements unset, for parameters that are overwritten next. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* Replaces the default dtype by f32; fails for dtypes that are not floating. */
+/* Sets *dtype to f32 if it is WB_DTYPE_DEFAULT. False, with the error set, if *dtype is not
+ * floating. */
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);
-/* Returns x converted to the dtype of the parameter. The first conversion from another floating
- * dtype in the process logs a warning, except in mixed precision training. */
+/* Returns x converted to the dtype of `parameter`. Converting a floating x logs a warning once in
+ * the process; in mixed precision training there is no warning. */
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-
-/* Whether the layer acts as in training. Sets *automatic to true if it does not, but would inside
- * wb_withgradient, because its mode is automatic; else to false. */
+/* Whether the layer is in train mode. Sets *automatic to true if the layer is in test mode only
+ * because wb_withgradient is not running, else to false. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
 /* Activations that have names in files and are composed of other operations (activations.c). */
@@ -146,23 +155,26 @@ bool wb__train_mode(wb_layer *l, bool *automatic);
 #define WB__COMPOSED_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
 WB__COMPOSED_ACTIVATIONS(WB__COMPOSED_ACTIVATION)
 #undef WB__COMPOSED_ACTIVATION
-/* Names of functions and functions by name; NULL if there is none. */
+/* Return the registered name of a function or connection f, or the function or connection with this
+ * registered name; NULL if there is none. */
 const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
-/* The same for an option that holds a function or a connection. wb__option_name returns the name,
- * or NULL if the function has no name or the option is not set (*set). wb__option_named sets the
- * option by name; false: no such name. */
+/* For the field `at` of an options struct, which holds a function or a connection. wb__option_name
+ * returns the registered name of the function, or NULL if the function has none. It sets *set to
+ * whether the field is not NULL. wb__option_named sets the field to the function with this name, or
+ * returns false if no function has the name. */
 const char *wb__option_name(const wb__option *o, const void *at, bool *set);
 bool wb__option_named(const wb__option *o, void *at, const char *name);
-/* Call a function or a connection. Calls of the program's functions are counted, because the
- * tensors that they create must stay in the scope. */
+/* Call f. Unless f is a registered function of the library, the call is counted in
+ * wb__thread.program_calls. */
 wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x if f is NULL */
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);
 
-/* Printing. wb__print_layer prints the short form on one line, wb__print_activation ", relu" or
- * nothing, wb__format_layer returns the table of wb_show. */
+/* wb__print_layer prints a layer on one line. wb__print_activation prints a comma and the name,
+ * such as ", relu", or nothing if there is no activation. wb__format_layer returns the text that
+ * wb_show prints. */
 void wb__print_layer(const wb_layer *l, wb__text *t);
 void wb__print_activation(wb_function f, wb__text *t);
 char *wb__format_layer(void *layer);

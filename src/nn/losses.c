@@ -1,8 +1,9 @@
-/* Losses: means over all elements, or over rows for the cross-entropies. Losses of f16 and bf16 are
- * computed in f32 and returned as f32. */
+/* Losses. crossentropy and logitcrossentropy are means over all rows, the other losses are means
+ * over all elements. Losses of f16 and bf16 are computed in f32 and returned as f32. */
 #include "nn/layer.h"
 
-/* Checks that both operands fit together and converts them to the dtype they are computed in. */
+/* Checks that yhat and y have the same shape, the same device and the same dtype of computation.
+ * Converts both to this dtype. */
 static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 {
     wb_tensor *yhat = *yhat_at, *y = *y_at;
@@ -27,7 +28,7 @@ static wb_tensor *mean_of_all(wb_tensor *x)
     return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
 }
 
-/* Returns -sum(x) / rows, where rows is the product of all dimensions but the last. */
+/* Returns -sum(x) / rows, where rows is the product of all dimensions except the last. */
 static wb_tensor *minus_mean_of_rows(wb_tensor *x)
 {
     if (!x) return NULL;
@@ -59,8 +60,8 @@ static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
     return mean_of_all(wb_abs(wb_sub(yhat, y)));
 }
 
-/* With e = |yhat - y| and q = min(e, delta), both branches of the Huber loss are q (e - q/2), and
- * the derivative of this formula is the slope of each branch. */
+/* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
+ * e²/2 for e up to delta, and delta (e - delta/2) beyond. */
 static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
 {
     if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;

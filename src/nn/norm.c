@@ -12,7 +12,7 @@
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { SCALE, BIAS, MEAN, VAR };        /* children; a LayerNorm has the first two */
+enum { SCALE, BIAS, MEAN, VAR };        /* indices of children; a LayerNorm has the first two */
 
 static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const int64_t *dims)
 {
@@ -20,7 +20,7 @@ static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const in
            wb__layer_put_parameter(l, BIAS, "bias", has, wb_init_zeros, dtype, ndim, dims);
 }
 
-/* Reshapes [C] to [1, C, 1, ...], which broadcasts over x. */
+/* Reshapes v [C] to [1, C, 1, ...], which broadcasts over x. */
 static wb_tensor *along_channels(wb_tensor *v, const wb_tensor *x)
 {
     int64_t dims[WB_MAX_DIMS];
@@ -68,8 +68,8 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
     return y;
 }
 
-/* Returns x·factor + shift. Factor and shift have one element per channel, [C]; they are computed
- * before the product with x. */
+/* Normalises x with the running statistics. The result is x·factor + shift, where factor and shift
+ * have one element per channel, [C]. */
 static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
 {
     const wb_BatchNorm_options *o = l->options;
@@ -84,8 +84,8 @@ static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
     return wb__as(wb_add(wb_mul(x, along_channels(factor, x)), along_channels(shift, x)), dtype);
 }
 
-/* Whether an f16 or bf16 input must keep its dtype: without scale and bias the statistics are the
- * only tensors of the layer, and in mixed precision they are f32. */
+/* Whether x is f16 or bf16 and the layer has no scale and bias. Then x keeps its dtype and is not
+ * converted to the dtype of the running statistics. */
 static bool only_statistics(const wb_BatchNorm_options *o, const wb_tensor *x)
 {
     return o->no_affine && wb__computed_in((wb_dtype)x->dtype) != (wb_dtype)x->dtype;

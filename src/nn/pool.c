@@ -1,4 +1,4 @@
-/* Pooling layers, and the options of windows that convolutions also have. */
+/* Pooling layers, and the functions of window.h. */
 #include "nn/window.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
-/* RNN, LSTM and GRU: cells of one step, and layers over whole sequences. A layer multiplies the
- * inputs of all steps by weight_input in one product; weight_hidden needs a product at each step. A
- * state that is not given is zero and its product is skipped; with .initial_state it is a
- * parameter. */
+/* RNN, LSTM and GRU, as cells that compute one step and as layers over whole sequences. A layer
+ * over sequences multiplies the inputs of all steps by weight_input in one product. weight_hidden
+ * needs a product at each step. A state that is not given is zero, and its product with
+ * weight_hidden is skipped. With .initial_state such a state is a parameter instead. */
 #include "nn/layer.h"
 
 #define OPTIONS(X)                                                                              \
@@ -12,20 +12,21 @@
     X(wb_Recurrent_options, initial_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Indices of the children. At MORE are bias_hidden, with .hidden_bias, and then the initial states,
- * with .initial_state. */
+/* Indices of the children. With .hidden_bias, bias_hidden is at index MORE. With .initial_state,
+ * the initial states are the last children. */
 enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
-/* `step` computes one step: x [..., gates·out] is weight_input·input + bias. It replaces the
- * states by the new ones; a NULL state is zero. */
+/* A kind of cell, with its number of gates and of states. `step` computes one step from x [...,
+ * gates·out], which is weight_input·input + bias, and replaces the states by the new states. A NULL
+ * state counts as zero. */
 typedef struct {
     int gates, states;
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
 } cell_kind;
 
-/* Returns weight_hidden·h + bias_hidden; NULL without an error if h is NULL and there is no
- * bias_hidden. */
+/* Returns weight_hidden·h + bias_hidden. If h is NULL, returns bias_hidden, or NULL without an
+ * error if there is no bias_hidden. */
 static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
 {
     bool biased = ((const wb_Recurrent_options *)l->options)->hidden_bias;
@@ -84,8 +85,8 @@ static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
                        gru_kind = {3, 1, gru_step};
 
-/* Fills missing states with the initial states, if the layer has them. An initial state has one
- * row, which broadcasts over the batch. */
+/* Sets NULL states to the initial states, if the layer has them. An initial state has one row,
+ * which broadcasts over the batch. */
 static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
 {
     const wb_Recurrent_options *o = l->options;
@@ -263,9 +264,9 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     return l;
 }
 
-/* The columns: id, Name, call, kind, suffix of PyTorch's names, wb__torch_child.unused. Without
- * .hidden_bias, PyTorch's bias_hh is added to bias; the last third of a GRU's bias_hh cannot be,
- * because r multiplies it. */
+/* The columns of KINDS: identifier, name, call, kind, suffix of PyTorch's names,
+ * wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
+ * third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r multiplies it. */
 #define KINDS(X)                                                                                \
     X(rnn, RNN, sequence_call, rnn_kind, "_l0", 0)                                            \
     X(rnn_cell, RNNCell, cell_call, rnn_kind, "", 0)                                          \

@@ -1,6 +1,6 @@
 /* Mixed precision: f16 or bf16 parameters with f32 master copies in the state, and for f16 the loss
  * scale. The scale, its counters and the decision whether an update is skipped are values on the
- * device; the host does not read them. */
+ * device. An update does not read them on the host. */
 #include "optim/optim.h"
 
 const char *const wb__scaling_names[WB__SCALING] = {
@@ -36,7 +36,7 @@ typedef struct {
     wb_tensor **narrow;                 /* w->x[0 .. n_narrow) converted to dtype */
 } narrowing;
 
-/* Adds a parameter to w->x; those that must be converted go to the front. */
+/* Adds a parameter to w->x. The parameters that must be converted come first in w->x. */
 static int collect(const wb__leaf *leaf, void *ctx)
 {
     narrowing *w = ctx;
@@ -122,8 +122,8 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* Returns a tensor [slots] with 1 for each slot that has a gradient, else 0; the scalar 1 if all
- * slots have a gradient. */
+/* Returns a tensor [slots] that is 1 for slots with a gradient and 0 for other slots. If all slots
+ * have a gradient, returns the scalar 1. */
 static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
     const int64_t n = s->n;
@@ -143,7 +143,8 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
     wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE], *sum = NULL;
-    /* The sum is nested to the right, so that all counts are computed before all sums. */
+    /* The sum is bad[0] + (bad[1] + (bad[2] + ...)), so that a plan computes all counts before all
+     * sums. */
     for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
     wb_tensor *ok = wb_eq(sum, wb_scalar(0));
@@ -164,8 +165,7 @@ bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling
     return good;
 }
 
-/* wb_where needs the result of the counting, so it is in another kernel than the counting. It comes
- * before the product, so that this kernel also has the product and the rule. */
+/* Returns g / scale as f32, or zeros if step->ok is false. */
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g)
 {
     return wb_mul(wb__as(wb_where(step->ok, g, wb_scalar(0)), WB_F32), step->inverse);

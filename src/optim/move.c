@@ -1,12 +1,12 @@
-/* wb_to of an optimiser state: new moments with the same values on another device, the same step
- * counts. Moments take the dtype that wb_to gives their parameter, so that the state fits a model
- * that was moved with the same options. */
+/* wb_to of an optimiser state makes moments with the same values on another device and keeps the
+ * step counts. The dtypes follow from the dtypes that wb_to gives the parameters, so that the state
+ * fits a model that was moved with the same options. */
 #include "optim/optim.h"
 
 #include <string.h>
 
-/* The dtype that wb_to gives the slot's parameter; 0 with the error set: the device has none.
- * `there`: the slot is on d. */
+/* Returns the dtype that wb_to gives the slot's parameter; 0, with the error set, if device d lacks
+ * this dtype. `there` is whether the slot is on d already. */
 static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d,
                             wb_dtype requested)
 {

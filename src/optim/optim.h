@@ -9,8 +9,9 @@
 
 enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8, WB__MAX_NUMBERS = 9 };
 
-/* One parameter in one part of a rule. g is the incoming gradient; `apply` replaces it by the
- * part's result. x, g and the moments have one floating dtype (f32 for f16 and bf16 parameters). */
+/* The input and the result of one part of a rule for one parameter x. g is the gradient, and
+ * `apply` replaces g by the result of the part. x, g and the moments have the dtype of the
+ * parameter, but f32 instead of f16 and bf16. */
 typedef struct {
     wb_tensor *x, *g;
     wb_tensor *moment[WB__MOMENTS];     /* before the step */
@@ -20,17 +21,18 @@ typedef struct {
 typedef struct {
     const char *name;
     int moments;
-    wb_Rule_options defaults;           /* 0: the rule has no such number */
-    /* Writes the literals of step t (1 is the first), at most WB__MAX_NUMBERS, and returns how
-     * many. A plan reads them each time it runs. NULL: the rule's own numbers, in the order of
+    wb_Rule_options defaults;           /* a default of 0: the rule has no such number */
+    /* Writes the numbers of step t, at most WB__MAX_NUMBERS, to `out` and returns how many. The
+     * first step has t = 1. The numbers become literals, which each replay of a recording renews.
+     * If `numbers` is NULL, the numbers are the hyperparameters of the rule, in the order of
      * wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
-    /* For steps counted on the device (f16): `number` holds the literals of step INFINITY; replaces
-     * the literals that depend on the step by tensors computed from t [slots]. NULL: none depend on
-     * it. */
+    /* Called if the device counts the steps (f16). `number` holds the literals of step INFINITY.
+     * `counted` replaces the literals that depend on the step by tensors computed from t [slots],
+     * the step of each slot. NULL: no literal depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
-    bool all_together;                  /* ClipNorm: its number is computed from all gradients */
+    bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
 } wb__rule_kind;
 
 typedef struct { const wb__rule_kind *kind; wb_Rule_options o; } wb__rule_part;
@@ -42,25 +44,26 @@ struct wb_rule {
 };
 
 typedef struct {
-    /* the parameter's first path in the model; owned by that wb__parameter_path */
+    /* first path of the parameter in the model; the string belongs to wb_opt_state.paths */
     const char *path;
     int ndim;
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
-    /* the moments of all parts in order; in mixed precision, behind them the f32 master
-     * (references) */
+    /* the moments of all parts in order, then in mixed precision the f32 master (references) */
     wb_tensor **moments;
     int64_t steps;
-    int64_t unsure;                     /* steps whose writes are pending; part of `steps` */
-    wb_tensor *written;                 /* the value from the last step (reference) */
+    int64_t unsure;                     /* how many of `steps` have pending writes */
+    wb_tensor *written;                 /* the parameter's value from the last step (reference) */
     wb__setting frozen;
 } wb__slot;
 
-/* The path of a parameter in the model. Tied parameters have several paths and one slot. */
+/* The path of a parameter in the model, and the index of its slot. A tied parameter has several
+ * paths and one slot. */
 typedef struct { char *path; int slot; } wb__parameter_path;
 
-/* Variables of the f16 loss scaling, on the device: the scale; the updates since the scale changed
- * or an update was skipped; and for each slot its step count, which the host cannot know. */
+/* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device. WB__SCALE
+ * is the scale. WB__SINCE_CHANGE is the number of updates since the scale changed or an update was
+ * skipped. WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -69,19 +72,20 @@ struct wb_opt_state {
     wb_dtype mixed;                     /* dtype of the parameters in mixed precision, else 0 */
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
-    bool unguarded;             /* no check that loss or norm is finite; f16 has its own check */
-    int n_moments;                      /* per slot, the master included */
+    bool unguarded;             /* wb_update does not check that loss or norm is finite */
+    int n_moments;                      /* number of moments per slot, the master included */
     int n;
     wb__slot *slots;
     int n_paths;
     wb__parameter_path *paths;           /* in the order of wb__walk */
 };
 
-/* The fields of wb_Rule_options, for wb_adjust, printing and files. */
+/* A number in wb_Rule_options. `name` is used in files and messages, `option` is the name of the
+ * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
-    int position;               /* index of the option if it is given without a
-                                 * name; -1: it needs its name */
+    /* Place of the option among the options given without names; -1: the option needs its name. */
+    int position;
     size_t offset;
 } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
@@ -90,42 +94,46 @@ static inline double *wb__rule_number(const wb_Rule_options *o, int field)
     return (double *)((char *)(uintptr_t)o + wb__rule_fields[field].offset);
 }
 
-/* Moments are at least f32: f16 and bf16 have too few bits for averages. */
+/* Returns the dtype of moments, at least f32, because f16 and bf16 have too few bits for
+ * averages. */
 static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 {
     return parameter == WB_F64 ? WB_F64 : WB_F32;
 }
 
-/* Moments per slot without the master. */
+/* Returns the number of moments per slot, without the master. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads options: numbers that are not given become 0, numbers given as 0 become WB__ZERO. */
+/* Reads the options of a rule. A number that is not given becomes 0, a number that is given as 0
+ * becomes WB__ZERO. */
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
-/* Subtracts steps whose writes were undone by a failed evaluation from the step counts. */
+/* Subtracts from the step counts the steps whose writes were cancelled by a failed evaluation. */
 void wb__opt_undo_failed(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* Makes an f32 variable with the parameter's value; the caller owns a reference. */
+/* Makes the f32 master of a parameter, a variable with the same value. The caller owns a
+ * reference. */
 wb_tensor *wb__mixed_master(wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
-/* One update with loss scaling: ok (all gradients are finite), the inverse of the scale, the step
- * numbers t [slots] if the update is made, and the next values of s->scaling. */
+/* The tensors of one update with loss scaling. `ok` is whether all gradients are finite, `inverse`
+ * is 1 / scale, t [slots] has the step number of each slot if the update is made, and `next` has
+ * the new values of s->scaling. */
 typedef struct {
     wb_tensor *ok, *inverse, *t, *next[WB__SCALING];
 } wb__scaling_step;
-/* Adds the number of elements of g that are not finite to `sum`; NULL is 0. */
+/* Returns `sum` plus the number of elements of g that are not finite. A NULL `sum` counts as 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
 /* Fills *step for an update. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has no
- * gradient; at least one is not NULL. False: failed, with the error set. */
+ * gradient; at least one slot has a gradient. False, with the error set, on failure. */
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 

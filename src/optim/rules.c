@@ -83,8 +83,8 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* Returns 1 - b^t as 2h / (1 + h), where h = tanh(-t/2 log b) and minus_half_log is -1/2 log b.
- * This is accurate for b near 1. */
+/* Returns 1 - b^t, accurate also for b near 1. The result is 2h / (1 + h), where h = tanh(-t/2 log
+ * b) and minus_half_log is -1/2 log b. */
 static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
@@ -133,7 +133,8 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
 
 /* ---- kinds ----------------------------------------------------------------------------------- */
 
-/* The columns: name, Name, moments, numbers, apply, counted, all_together, defaults. */
+/* The columns of RULES: identifier, name, moments, numbers, apply, counted, all_together,
+ * defaults. */
 #define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
 #define RULES(X)                                                                                \
     X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                              \
@@ -218,7 +219,7 @@ static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
     wb_rule *wb_##Name##_with(const wb_Rule_options *o) { return rule_of(&name##_kind, o); }
 RULES(KIND)
 
-/* Chains inside chains become one list. */
+/* A chain inside a chain is flattened into one list of parts. */
 wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
 {
     int total = 0;

@@ -103,8 +103,8 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Begins mixed precision: converts the parameters of the model. Called last, when the state is
- * complete. */
+/* Begins mixed precision: converts the parameters of the model and makes the loss scale. Called
+ * last, when the state is complete. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
@@ -226,7 +226,8 @@ void wb__opt_undo_failed(wb_opt_state *s)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-/*   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
+/* Returns text such as
+ *   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
  *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
  * or in mixed precision

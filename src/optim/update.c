@@ -8,12 +8,14 @@
 /* The data of one slot during an update. */
 typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not visited yet */
-    wb_tensor *wide;                    /* its value, in the dtype of the moments */
-    wb_tensor *g, *last;                /* the sum of its gradients; the gradient added last */
-    /* count of elements that are not finite, with loss scaling */
+    wb_tensor *wide;                    /* value of x, in the dtype of the moments */
+    /* g: the sum of the gradients of x, and later the result of the rule. last: the gradient that
+     * was added last. */
+    wb_tensor *g, *last;
+    /* number of elements of the gradients that are not finite; NULL without loss scaling */
     wb_tensor *bad;
     wb_tensor **next;                   /* new moments */
-    wb_tensor *value;
+    wb_tensor *value;                   /* new value of x */
 } work;
 
 typedef struct {
@@ -23,7 +25,7 @@ typedef struct {
     wb_tensor **next;                   /* the `next` arrays of all works, in one block */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
-    wb_tensor *norm;                    /* squared norm of the gradients, if a rule computes it */
+    wb_tensor *norm;                    /* squared norm of the gradients, if a rule needs it */
 } update;
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -52,7 +54,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
 {
     wb_tensor *g = leaf->other;
     if (!g || wb_is_none(g) || g == w->last) return 0;
-    if (wb__setting_read(u->state, &slot->frozen)) {    /* its gradient need not be computed */
+    if (wb__setting_read(u->state, &slot->frozen)) {    /* the gradient need not be computed */
         if (wb__is(g, &wb__tensor_class)) wb__unconsumed_remove(g);
         return 0;
     }
@@ -95,15 +97,16 @@ static int visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* What a replay of a recorded update needs: `numbering` to renew the numbers of a step,
- * `counting` to count the step. */
+/* The data that replays of a recorded update use. `numbering` is for renew_numbers, `counting` for
+ * renew_steps and steps_fit. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
-/* STEPPED_ALIKE: the slot has the same step count as the last stepped slot before it. */
+/* Whether the recorded update increments the step count of a slot. STEPPED_ALIKE: it does, and the
+ * previous slot that is not NOT_STEPPED had the same count. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
 typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
 
-/* The number of a slot's next step. INFINITY: the device counts steps, and wb__rule_kind.counted
- * computes what depends on the step. */
+/* Returns the number of a slot's next step, from 1, or INFINITY if the device counts the steps
+ * (f16). */
 static double next_step(const wb_opt_state *s, int slot)
 {
     return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
@@ -123,8 +126,8 @@ static void renew_steps(void *context)
         c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
 }
 
-/* Whether the recording fits: slots that share the numbers of a step must have equal step
- * counts. */
+/* Whether the recording can be replayed. A STEPPED_ALIKE slot shares literals with the previous
+ * stepped slot, so their step counts must be equal. */
 static bool steps_fit(const void *context)
 {
     const counting *c = context;
@@ -139,8 +142,8 @@ static bool steps_fit(const void *context)
     return true;
 }
 
-/* Writes the numbers of part p of the rule for a slot's next step to `out`, as literals of `dtype`,
- * which replays of a recording renew. Returns 0 or an error code. */
+/* Sets `out` to the numbers of part p of the rule for the slot's next step, as literals of `dtype`.
+ * Replays of a recording renew the values. Returns 0 or an error code. */
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
@@ -209,7 +212,7 @@ static int apply_part(update *u, int p, int first_moment)
     return 0;
 }
 
-/* Divides all gradients by the loss scale; nothing to do without loss scaling. */
+/* Divides all gradients by the loss scale. Without loss scaling does nothing. */
 static int unscale(update *u)
 {
     wb_opt_state *s = u->state;
@@ -232,16 +235,16 @@ static int unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* The value that the update starts from: the master; or the parameter itself where it is not the
- * rounded master, because the program has assigned another value to it. */
+/* Returns the f32 value that the update starts from. Where x equals the rounded master, the value
+ * is that of the master. Elsewhere the program has assigned to x, and the value is that of x. */
 static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
 {
     wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
     return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
 }
 
-/* Computes the new value of a parameter. If the update may be skipped (f16), each new value becomes
- * a wb_where of new and old. */
+/* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
+ * wb_where(ok, new value, old value). */
 static int finish(const update *u, work *w, const wb__slot *slot)
 {
     const wb_opt_state *s = u->state;
@@ -255,7 +258,7 @@ static int finish(const update *u, work *w, const wb__slot *slot)
     return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Fills in value and next of each work that has a gradient. */
+/* Computes `value` and `next` of each slot that has a gradient. */
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
@@ -317,8 +320,8 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Increases the step counts. In a recording this is left to the replays; the first call replays
- * too. */
+/* Adds 1 to the step count of each updated slot. While a function is recorded, it instead registers
+ * renew_steps, which each replay calls. */
 static int count_steps(update *u)
 {
     wb_opt_state *s = u->state;
@@ -357,7 +360,8 @@ static void end(update *u)
     wb__free(u->next);
 }
 
-/* In the root scope wb_update first ends the step before if its assignments are still pending. */
+/* In the root scope, evaluates the assignments of the previous wb_update that are still pending.
+ * Returns 0 or an error code. */
 static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
@@ -373,8 +377,9 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* Returns the tensor that must be finite for the update to be made: the norm of the gradients if a
- * rule computes it, else the loss; NULL: none. f16 has its own check on the device (mixed.c). */
+/* Returns the tensor that must be finite, or else the update is not made. This is the norm of the
+ * gradients if a rule computes it, else the loss. NULL: nothing is checked here, as for f16, which
+ * has its own check on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
@@ -422,8 +427,7 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
     return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
 }
 
-/* Computes all new values and moments as one plan. Nothing is created or assigned before it
- * succeeds. */
+/* Computes all new values and moments in one plan, before anything is created or assigned. */
 static int evaluate(const update *u, wb_tree *grads)
 {
     const char *what = NULL;

@@ -4,7 +4,7 @@
  * in the note, because programs may read JSON numbers as f64.
  *
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
- *    "random": ["17", "4096"], "loader": ["3", "0", "9", "0"],
+ *    "random": ["17", "4096"], "loader": ["9", "3", "0", "128"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
  *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
  *
@@ -38,7 +38,7 @@ int wb__checkpoint_name(const char *what, const char *name)
                     "_ - . (the last not in front)", what, name, NAME_MOST);
 }
 
-/* ---- the note -------------------------------------------------------------------------------- */
+/* ---- the JSON note --------------------------------------------------------------------------- */
 
 static void put_number(wb__json_out *out, const char *key, double value)
 {
@@ -150,7 +150,7 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* Whether the objects of the checkpoint are alive; NULL is allowed. */
+/* Whether the model, the state and the loader of the checkpoint are alive; each may be NULL. */
 static bool alive(const wb_checkpoint *c)
 {
     return (!c->model || wb__alive("checkpoint", c->model)) &&
@@ -239,7 +239,8 @@ static int another_rule(const restoring *r, const wb_rule *rule)
     return status;
 }
 
-/* Reads the rule's numbers into `parts`, a copy of the rule's parts. */
+/* Sets `parts` to the parts of the rule with the numbers from the checkpoint. Returns 0 or an error
+ * code. */
 static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
 {
     const wb__json *part, *list = wb__json_get(r->note, "rule");
@@ -275,7 +276,7 @@ static wb__entry *scaling_of(const restoring *r, int i)
     return entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
 }
 
-/* Whether the entry exists and has the tensor's dtype and shape. */
+/* Whether the entry t exists and has the dtype and shape of x. */
 static bool fits(const wb__entry *t, const wb_tensor *x)
 {
     return t && t->dtype == (wb_dtype)x->dtype && t->ndim == x->ndim &&

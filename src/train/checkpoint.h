@@ -1,5 +1,5 @@
-/* Single checkpoint files (checkpoint.c), as used by keep.c, which manages folders of them, and by
- * wb_train. */
+/* Functions for single checkpoint files (checkpoint.c). wb_train uses them, and keep.c, which
+ * manages folders of checkpoints. */
 #ifndef WB__CHECKPOINT_H
 #define WB__CHECKPOINT_H
 
@@ -8,9 +8,9 @@
 #define WB__CHECKPOINT_HIGHEST "highest"
 #define WB__CHECKPOINT_LOWEST "lowest"
 
-/* The note of a checkpoint. */
+/* Data about a checkpoint, read from its JSON note. */
 typedef struct {
-    char name[104];                     /* "": none */
+    char name[104];                     /* "": the checkpoint has no name */
     char best[8];                       /* WB__CHECKPOINT_HIGHEST, _LOWEST, or "" */
     int64_t epoch;
     int64_t serial;                     /* increases with each file written to a folder; 0: none */
@@ -22,13 +22,14 @@ typedef struct {
 int wb__checkpoint_name(const char *what, const char *name);
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,
                          const char *best);
-/* Reads the note only. */
+/* Reads only the note of a checkpoint. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
-/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint, even if
- * it does not fit the objects of *c. */
+/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint, also if
+ * it is of another model or state than those in *c. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
-/* wb_checkpoint_latest, but a folder without a checkpoint is no error: then *found is false. */
+/* Like wb_checkpoint_latest, but a folder without a checkpoint is no error. Sets *found to whether
+ * there is a checkpoint. */
 int wb__checkpoint_resume(const char *folder, wb_checkpoint *c, bool *found);
 
 #endif

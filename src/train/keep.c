@@ -20,7 +20,7 @@ typedef struct {
     const char *folder, *name;
     kept *files;                        /* sorted by `collect`: the newest first */
     int n, capacity;
-    bool report;                        /* log files that cannot be read */
+    bool report;                        /* whether unreadable files are reported in the log */
 } keeping;
 
 /* ---- names of files -------------------------------------------------------------------------- */
@@ -30,8 +30,8 @@ static char *path_of(const keeping *k, int64_t epoch)
     return wb__printf("%s/%s-%06" PRId64 ENDING, k->folder, k->name, epoch);
 }
 
-/* Returns the epoch of a file named NAME-000012.safetensors, and sets *rest to what follows in its
- * name; -1: another file. */
+/* Returns the epoch in the file name, such as 12 in NAME-000012.safetensors, and sets *rest to the
+ * end of the name after ".safetensors". Returns -1 for other names. */
 static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
 {
     const size_t n = strlen(k->name);
@@ -44,8 +44,8 @@ static int64_t epoch_in(const keeping *k, const char *file, const char **rest)
     return strtoll(digits, NULL, 10);
 }
 
-/* Whether `rest` ends the name of a temporary file, such as ".0.part", which a killed writer has
- * left. */
+/* Whether `rest` is the end of the name of a temporary file, such as ".0.part". A writer that was
+ * killed leaves such a file. */
 static bool is_leftover(const char *rest)
 {
     size_t digits = rest[0] == '.' ? strspn(rest + 1, "0123456789") : 0;
@@ -112,8 +112,8 @@ static void forget(keeping *k)
     wb__free(k->files);
 }
 
-/* Whether a is better than b. A checkpoint without a metric, or with NaN, is never better; of equal
- * metrics the older one is. */
+/* Whether checkpoint a is better than checkpoint b. A checkpoint without a metric, or with the
+ * metric NaN, is never better. If the metrics are equal, the older checkpoint is better. */
 static bool better(const wb__checkpoint_about *a, const wb__checkpoint_about *b, bool higher)
 {
     if (!a->has_metric || isnan(a->metric)) return false;
@@ -132,8 +132,7 @@ static int begin(const char *what, const char *folder, const wb_checkpoint *c, k
     return wb__checkpoint_name(what, k->name);
 }
 
-/* Removes all files but the newest o->last, which include the file just written, and, with o->best,
- * the best. */
+/* Removes all files except the newest o->last files and, if o->best is set, the best file. */
 static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
 {
     int best = 0;
@@ -205,8 +204,8 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Loads the first undamaged file of the list; without one sets *found to false and returns 0. The
- * error of an undamaged file that does not fit is returned. */
+/* Loads the first undamaged file of the list and sets *found to true. If this file does not fit the
+ * objects in *c, returns the error. If no file is undamaged, sets *found to false and returns 0. */
 static int load_first(keeping *k, wb_checkpoint *c, bool *found)
 {
     *found = false;
@@ -234,8 +233,8 @@ static int by_highest(const void *a, const void *b)
     return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
 }
 
-/* Drops files without a metric and sorts the rest, the best first. Whether higher is better is in
- * the note of the newest file. */
+/* Takes files whose metric is missing or NaN off the list and sorts the other files, the best
+ * first. In the note of the newest file, `best` is "highest" if a higher metric is better. */
 static void order_by_metric(keeping *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);

@@ -1,8 +1,8 @@
 /* Progress on standard error: a bar on a terminal, elsewhere a plain line every few seconds.
  *
- * A metric is read one step after it was given. A training step has computed it by then, so that
- * showing it starts no evaluation. A call with the first metric's name, or with no name, counts a
- * step; other names only add their values to the line.
+ * The tensor of a metric is read when the next step is reported. The training step has computed the
+ * tensor by then, so that reading starts no evaluation. A call with the first metric's name, or
+ * with no name, counts a step; other names only add their values to the line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "engine/tensor.h"
@@ -19,7 +19,7 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 
 typedef struct {
     char name[24];
-    wb_tensor *held;                /* given at the last step, not read yet (reference) */
+    wb_tensor *held;                /* tensor of the last step, not read yet (reference) */
     double last, sum;
     int64_t n;
 } metric;
@@ -182,8 +182,8 @@ static void read_held(metric *m)
     m->held = NULL;
 }
 
-/* Returns the metric with this name; adds it if there are fewer than METRICS. NULL: METRICS others
- * are there. */
+/* Returns the metric with this name, and adds a metric if the name is new. Returns NULL if the name
+ * is new and there are METRICS metrics already. */
 static metric *metric_of(wb_progress *p, const char *name)
 {
     for (int i = 0; i < p->n_metrics; i++)
@@ -234,8 +234,8 @@ void wb_progress_end(wb_progress *p)
     finish(p);
 }
 
-/* May run while a scope closes, when nothing may be evaluated: a metric's last tensor is left out
- * if it has not been computed. */
+/* May run while a scope closes, when nothing may be evaluated. So the last tensor of a metric is
+ * left out if it has not been computed. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;

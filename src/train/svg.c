@@ -22,8 +22,8 @@ static double round_step(double span)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* The range of all finite points, [0, 1] if there are none; widened if all have one value, and, if
- * `vertical`, to round ends. */
+/* Returns the range of all finite points, or [0, 1] if there are none. If all points have one
+ * value, the range is widened. A vertical axis begins and ends at multiples of its step. */
 static axis axis_of(int n_series, const wb_series *series, bool vertical)
 {
     double low = INFINITY, high = -INFINITY;

@@ -31,8 +31,8 @@ static bool is_frozen(void *ctx, int leaf)
     return leaf < s->n_paths && s->slots[s->paths[leaf].slot].frozen;
 }
 
-/* wb_withgradient. With a state, which may be NULL, the gradients are of the loss scaled by the
- * state, and gradients of frozen parameters are not built. */
+/* Like wb_withgradient. If `state` is not NULL, the gradients are those of wb_scale_loss(state,
+ * loss), and frozen parameters get no gradients. */
 static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
@@ -73,13 +73,14 @@ typedef struct {
     wb_progress *bar;
     bool stop;
     wb_tensor *latest;          /* the loss of the last batch, if the epoch's mean is needed */
-    double sum;                 /* of the losses of `batches` earlier batches */
+    double sum;                 /* sum of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 
-/* Adds the loss of the batch before, which has been computed by then, to the sum. */
+/* Adds t->latest, the loss of the previous batch, to the sum. Then sets t->latest to `loss`, which
+ * may be NULL. */
 static void add_loss(training *t, wb_tensor *loss)
 {
     wb_tensor *before = t->latest;
@@ -102,8 +103,8 @@ static int not_finite(wb_tensor *loss, int64_t batch)
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
 }
 
-/* Sets the error of an operation that failed with WB_ERROR_DEVICE again. If the model and the batch
- * are on different devices, the message also names these and the call that moves the loader. */
+/* Returns the code of the current error, WB_ERROR_DEVICE. If the model and the batch are on
+ * different devices, adds both devices, and the call that moves the loader, to the message. */
 static int report_devices(const training *t, const wb_batch *batch)
 {
     char message[1024];
@@ -118,8 +119,8 @@ static int report_devices(const training *t, const wb_batch *batch)
                     data->ordinal);
 }
 
-/* One training step. If the loss (or the norm of the gradients, if the rule needs it) is not
- * finite, no assignment is made, and the model and the state keep their values. */
+/* One training step. If the loss is not finite, or the norm of the gradients if a rule computes it,
+ * no assignment is made, and the model and the state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
@@ -128,13 +129,13 @@ static int step(training *t, int epoch, wb_batch batch)
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
-    /* Under WEBER_EAGER assignments run at once, so the loss is checked before them. Running
+    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before. The running
      * statistics have been updated already. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
-    /* wb_update may have set a guard: the norm of the gradients, or the loss */
+    /* now->guard is the norm of the gradients or the loss, if wb_update has set a guard. */
     const wb__thread *now = wb__this_thread();
     status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
     if (status) wb__opt_undo_failed(t->state);
@@ -215,8 +216,8 @@ static int save(training *t, int epoch)
     return wb_checkpoint_keep_with(t->o.folder, &c, &o);
 }
 
-/* Loads the checkpoint, if there is one. Sets *done to the number of epochs of this training that
- * were complete in the checkpoint, the difference of the loader's epochs. */
+/* Loads the checkpoint, if there is one. Sets *done to the number of epochs that the loaded
+ * checkpoint is ahead of the loader. These epochs count as epochs of this training. */
 static int resume(training *t, int *done)
 {
     wb_checkpoint c = here(t);

@@ -19,7 +19,7 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
     }
     wb_tree *t = wb__tree_new(type->n_fields);
     if (!t) return NULL;
-    t->node.owns_names = false;             /* they belong to the type */
+    t->node.owns_names = false;             /* the names belong to the type */
     t->type = type;
     t->copy = wb__alloc(type->size);
     if (!t->copy) {
@@ -37,7 +37,8 @@ wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value)
     return NULL;
 }
 
-/* The objects become objects of the current scope, like all results. */
+/* Writes the struct of the tree to `value`. The current scope takes a reference to each object in
+ * the struct. */
 int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value)
 {
     if (WB__NULL(tree)) return wb__error_or(WB_ERROR_ARGUMENT);

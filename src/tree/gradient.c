@@ -1,4 +1,5 @@
-/* wb_gradient. The engine walks the graph; this file gives the results the structure of `wrt`. */
+/* wb_gradient. This file collects the leaves of `wrt`, lets the engine compute their gradients, and
+ * puts the gradients into a tree with the structure of `wrt`. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -7,7 +8,7 @@ typedef struct {
     wb__pointer_map index;              /* leaf -> its index in wrt + 1 */
     wb_tensor **wrt, **grads;
     int n, capacity;
-    int visited;                        /* leaves passed to `skips`; a tied one counts each time */
+    int visited;                        /* number of calls of `skips` so far */
     bool (*skips)(void *ctx, int leaf); /* may be NULL */
     void *ctx;
 } leaves;
@@ -25,8 +26,8 @@ static int collect(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Returns the gradient of a leaf; WB_NONE: it has none; NULL: out of memory. A tied leaf has its
- * whole gradient, the same tensor, at all its paths. */
+/* Returns the gradient of a leaf, WB_NONE if the leaf has no gradient, or NULL if memory is short.
+ * A tied leaf has the same gradient tensor at all its paths. */
 static wb_tensor *result(const wb__leaf *leaf, void *ctx)
 {
     leaves *l = ctx;

@@ -1,6 +1,6 @@
 /* wb_to and wb_device_of of layers and trees. A tensor that occurs several times is copied once and
- * stays shared. A tree whose tensors are all on the device, with the requested dtype, is returned
- * itself. */
+ * stays shared. If all tensors of a tree are on the device already, with the requested dtype, wb_to
+ * returns the tree itself. */
 #include "tree/tree.h"
 
 #include "base/options.h"
@@ -53,7 +53,7 @@ void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype)
 
 typedef struct {
     const wb_device *device;
-    char *path;                         /* of the first leaf that has a device */
+    char *path;                         /* path of the first leaf that has a device */
 
 } common_device;
 static int compare_device(const wb__leaf *leaf, void *ctx)

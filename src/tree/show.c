@@ -17,8 +17,8 @@ static void show_lines(wb__text *t, const char *text, int indent)
     }
 }
 
-/* Returns the position for a comma after a formatted layer: behind its closing parenthesis, before
- * the remark ("# 512 parameters"). */
+/* Returns the position in `text`, a formatted layer, at which a comma can be inserted: after the
+ * closing parenthesis, before the remark ("# 512 parameters"). */
 static size_t before_remark(const char *text)
 {
     const char *close = strstr(text, "\n)");

@@ -1,4 +1,5 @@
-/* A tensor as text: its shape and dtype, then its values in rows. Long axes are abbreviated.
+/* Formats a tensor as text: its shape and dtype, then its values in rows. Long axes are
+ * abbreviated.
  *
  *   [2,3] f32
  *     1  2.5  -3
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* of an axis longer than AT_MOST only the first and last EDGE elements are printed */
+/* Only the first and last EDGE elements of an axis longer than AT_MOST are printed. */
 enum { AT_MOST = 8, EDGE = 4 };
 enum { WIDTH = 24 };
 
@@ -27,8 +28,8 @@ static void format_value(char *text, const void *data, wb_dtype dtype, int64_t i
     else snprintf(text, WIDTH, "%.6g", f);
 }
 
-/* `shown` returns how many entries are printed of an axis of size n, the gap included; index_shown
- * returns the index of the k-th of them, -1 for the gap. */
+/* `shown` returns the number of printed entries of an axis of n elements, where the gap is one
+ * entry. index_shown returns the index of the k-th printed element, or -1 for the gap. */
 static int shown(int64_t n) { return n <= AT_MOST ? (int)n : 2 * EDGE + 1; }
 static int64_t index_shown(int64_t n, int k)
 {
@@ -77,7 +78,8 @@ static void show_values(wb__text *t, const wb_tensor *x, const void *data)
     }
 }
 
-/* Values of another device are copied to the host for this call only. */
+/* Values on a device whose memory the host cannot read are copied to the host for this call
+ * only. */
 char *wb__format_tensor(wb_tensor *x)
 {
     wb__text t = {0};

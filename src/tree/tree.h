@@ -1,10 +1,10 @@
-/* Trees of named children: wb_fmap, wb_gradient, wb_setup and files work on them.
+/* Trees of named children. wb_fmap, wb_gradient, wb_setup and files work on these trees.
  *
  * A branch is a layer or a wb_tree. Its children are tensors (or WB_NONE), layers and trees. A
- * layer is a branch with a forward pass. wb__branch_kind holds the difference, so that this folder
- * does not depend on layers. Files: branch.c (branches and paths), walk.c (visits), fmap.c
- * (mapping, ties), functor.c (structs of the program), gradient.c (wb_gradient), show.c and
- * show_tensor.c (printing), move.c (wb_to). */
+ * layer is a branch with a forward pass. wb__branch_kind holds the difference between layers and
+ * trees. Files: branch.c (branches and paths), walk.c (visits), fmap.c (mapping, ties), functor.c
+ * (structs of the program), gradient.c (wb_gradient), show.c and show_tensor.c (printing), move.c
+ * (wb_to). */
 #ifndef WB__TREE_H
 #define WB__TREE_H
 
@@ -14,56 +14,58 @@
 
 #include <string.h>
 
-/* The name belongs to the branch, to the branch whose names it borrows, or is a constant of the
- * program. */
+/* A child of a branch. `object` is a tensor, WB_NONE, a layer or a tree. `name` is freed with a
+ * branch that has owns_names, and is otherwise only borrowed. */
 typedef struct { const char *name; void *object; } wb__child;
 
 typedef struct wb__branch wb__branch;
 typedef struct {
-    bool layer;     /* only its variables are trainable */
-    /* A new branch of the same kind with the same names and empty children, in the current
-     * scope. */
+    bool layer;     /* true for layers, in which only variables are trainable */
+    /* Returns a new branch of the same kind, with the same names and empty children, in the current
+     * scope. NULL with the error set. */
     wb__branch *(*like)(wb__branch *of);
 } wb__branch_kind;
 
-/* How deep branches may be nested. Visits recurse, and the limit keeps them within a small
- * stack. */
+/* The greatest depth of nested branches. Visits of the leaves recurse, and this limit keeps their
+ * stack small. */
 enum { WB__MAX_DEPTH = 128 };
 
 struct wb__branch {
     wb__object object;
     const wb__branch_kind *kind;
-    int n, depth;           /* depth: of the deepest branch below; 0: no branches below */
-    wb__setting replaced;   /* counts children replaced by wb_set and wb_tie */
-    bool owns_names;
-    void *names_of;     /* the branch whose names are borrowed (reference), or NULL */
+    int n, depth;           /* number of children; number of levels of branches below */
+    wb__setting replaced;   /* number of replacements of children by wb_set and wb_tie */
+    bool owns_names;        /* the names of the children are freed with this branch */
+    void *names_of;         /* another branch that owns the names (reference), or NULL */
     wb__child *children;
 };
 
 struct wb_tree {
     wb__branch node;
-    const wb_struct_type *type;             /* of wb_struct, else NULL */
-    void *copy;                             /* of wb_struct: a copy of the program's struct */
-    wb_tensor *loss;                        /* of wb_gradient: the loss (reference) */
+    const wb_struct_type *type;             /* the struct type of a tree of wb_struct, else NULL */
+    void *copy;                             /* a copy of the program's struct, else NULL */
+    wb_tensor *loss;                        /* the loss, in a tree of wb_gradient (reference) */
     bool is_opaque;                         /* created by wb_opaque */
     void *opaque;
 };
 
 /* wb__branch_init allocates n empty children; false: out of memory. wb__branch_clear releases all
- * children. */
+ * children of the branch. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
-/* Sets child i, with a reference to the object. wb__branch_put borrows the name, which must outlive
- * the branch; wb__branch_put_copy copies it, for branches with owns_names. */
+/* Sets child i and takes a reference to the object. wb__branch_put borrows the name, which must
+ * outlive the branch. wb__branch_put_copy copies the name, for branches with owns_names; false: out
+ * of memory. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
-/* Whether all children have different names; otherwise sets the error, which begins with `what`,
- * such as "Chain: two layers are". */
+/* Whether all children have different names. Otherwise sets an error such as "Chain: two layers are
+ * named "a"", whose beginning "Chain: two layers are" is `what`. */
 bool wb__branch_check_names(const wb__branch *node, const char *what);
-/* Whether the branch is at most WB__MAX_DEPTH deep; otherwise sets the error. */
+/* Whether `node` has at most WB__MAX_DEPTH levels of branches below. Otherwise sets an error, which
+ * begins with `what`. */
 bool wb__branch_check_depth(const wb__branch *node, const char *what);
-/* wb__branch_init with the kind, the number of children and their names from `of`. The node keeps a
- * reference to the branch that owns the names. */
+/* Like wb__branch_init, with the kind, the number of children and the names of `of`. The node keeps
+ * a reference to the branch that owns the names. False: out of memory. */
 bool wb__branch_init_like(wb__branch *node, wb__branch *of);
 
 static inline bool wb__is_branch(const void *object)
@@ -71,17 +73,19 @@ static inline bool wb__is_branch(const void *object)
     return wb__is(object, &wb__layer_class) || wb__is(object, &wb__tree_class);
 }
 
-/* Makes a tree with n empty children, which are set with wb__branch_put_copy; it owns their
+/* Makes a tree with n empty children. wb__branch_put_copy sets the children. The tree owns their
  * names. */
 wb_tree *wb__tree_new(int n);
 
-/* Returns the child at a path, which must not be ""; NULL with the error set: none. Sets *of,
- * unless `of` is NULL, to the branch that has the child. */
+/* Returns the child of `object` at a path, which must not be "". Sets *of to the branch that has
+ * the child; `of` may be NULL. Returns NULL, with the error set, if there is no such child. */
 wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
-/* Notes that the caller reads the children, so that wb_compile records the dependency. */
+/* Notes in the recording of wb_compile, if there is one, that the caller depends on the
+ * children. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
 
-/* A leaf during a visit. `other` is the object at the same path in the second tree. */
+/* A leaf that wb__walk visits. `other` is the object at the same path in the second tree, or NULL
+ * without a second tree. */
 typedef struct {
     wb_tensor *x;
     void *other;
@@ -92,35 +96,38 @@ typedef int (*wb__leaf_visit)(const wb__leaf *leaf, void *ctx);
 
 enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 
-/* Calls f for each leaf in order of definition, except WB_NONE. A leaf is trainable if it is
- * floating and not frozen and, in a layer, a variable. WB__TRAINABLE skips other leaves,
- * WB__DISTINCT visits a tied leaf once. `other`, if not NULL, is a tree with the same names;
- * WB_NONE in it matches any subtree. The walk ends at the first nonzero result of f and returns it;
- * it returns an error code on failure, else 0. */
+/* Calls f for each leaf of `object`, in order of definition. A leaf is a tensor other than WB_NONE.
+ * A leaf is trainable if it is floating and not frozen; in a layer it must also be a variable. If
+ * `which` has WB__TRAINABLE, only trainable leaves are visited. If `which` has WB__DISTINCT, a tied
+ * leaf is visited once. `other`, if not NULL, is a second tree with the same names; a WB_NONE in
+ * the second tree matches any subtree. The walk ends at the first nonzero result of f and returns
+ * this result. Otherwise returns 0, or an error code on failure. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
-/* A tree with the structure of `object` and the results of f as leaves; NULL from f is a failure.
- * An opaque child becomes WB_NONE; an opaque `object` gives an empty tree. */
+/* wb__tree_map returns a tree with the structure of `object` and the results of f as leaves. If f
+ * returns NULL, wb__tree_map fails. An opaque child becomes WB_NONE; an opaque `object` gives an
+ * empty tree. */
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 
-/* wb_gradient that builds no gradients for leaves for which `skips` returns true; they get WB_NONE.
- * `leaf` is the index among the trainable leaves in the order of wb__walk. */
+/* Like wb_gradient, but a leaf gets WB_NONE instead of a gradient if `skips` returns true. The
+ * argument `leaf` of `skips` is an index among the trainable leaves, in the order of wb__walk. */
 wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
-/* Returns a new structure like `object`, with f's result in place of each tensor; f is called once
- * for a tied tensor, and variables of layers stay variables. NULL with the error set. */
+/* Returns a copy of the structure `object`, with the result of f in place of each tensor. f is
+ * called once for a tied tensor. In a layer, the result for a variable is made a variable. NULL
+ * with the error set. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 
-/* Returns a variable that replaces the tensor `of`, which may be NULL: x itself if it is a
- * variable, else a new one with x's value. If `of` is a variable, adds its flags for frozen and
- * mixed. NULL if x is NULL or on failure. */
+/* Returns a variable that replaces the tensor `of`. The variable is x if x is a variable, else a
+ * new variable with x's value. If `of` is not NULL, the variable gets the flags wb__kept_flags(of).
+ * Returns NULL if x is NULL or on failure. */
 wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
-/* The path of a visit, such as "layers.0.weight". wb__path_push returns false if out of memory;
- * wb__path_cut goes back to an earlier length. */
+/* The path of a leaf, such as "layers.0.weight". wb__path_push appends a name; false: out of
+ * memory. wb__path_cut shortens the path to an earlier length. */
 static inline const char *wb__path(const wb__text *path) { return path->text ? path->text : ""; }
 static inline bool wb__path_push(wb__text *path, const char *name)
 {
@@ -138,7 +145,8 @@ static inline void wb__path_cut(wb__text *path, size_t length)
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__branch_device(void *object);
 
-/* wb_object_format of a tensor: "[2,3] f32" and its values in rows; and of a tree. */
+/* wb_object_format of a tensor and of a tree. A tensor is printed as "[2,3] f32" and its values in
+ * rows. */
 char *wb__format_tensor(wb_tensor *x);
 char *wb__format_tree(void *tree);
 

@@ -1,4 +1,4 @@
-/* Visits to the leaves of one tree, or of two trees in parallel. */
+/* Visits to the leaves of one tree, or of two trees with the same names together. */
 #include "tree/tree.h"
 
 #include <string.h>
@@ -32,8 +32,8 @@ static int visit(walk *w, wb_tensor *x, void *other, bool in_layer)
     return w->f(&leaf, w->ctx);
 }
 
-/* Sets *out to the child of `other` with the same name as child i of `node`; if `other` is NULL or
- * WB_NONE, to `other` itself. Returns 0 or an error code. */
+/* Sets *out to the child of `other` that has the name of child i of `node`. If `other` is NULL or
+ * WB_NONE, sets *out to `other`. Returns 0 or an error code. */
 static int matching(const walk *w, const wb__branch *node, int i, void *other, void **out)
 {
     *out = other;
