@@ -134,8 +134,8 @@ static void find_phases(rows *r, int *after)
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
 }
 
-/* Opens the loops over the columns, and returns their number; `index` receives the expression of
- * the index in the row. */
+/* Emits the heads of the loops over the columns, and returns the number of loops.  `index` receives
+ * the expression of the column index. */
 static int open_columns(rows *r, bool indices, char index[24])
 {
     wb__fuse *k = &r->k;
