@@ -16,8 +16,8 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* If a loop (outer, rows or columns) has no points, sets its dimensions to 1, except for the last
- * one of size 0. */
+/* If a loop (outer, rows or columns) has no points, sets its dimensions to 1, except for its last
+ * dimension of size 0. */
 static void normalise_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;

@@ -66,7 +66,7 @@ typedef struct {
     int n_operands;
 
     /* The space after merging dimensions. */
-    int n_dims, first[4];  /* loop g has dimensions first[g] to first[g + 1] - 1 */
+    int n_dims, first[4];  /* the dimensions of wb__loop g are first[g] to first[g + 1] - 1 */
     int64_t dim[WB_MAX_DIMS], points[3];        /* points: of each loop */
     bool wide;                                  /* element offsets need 64 bits */
     unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
@@ -127,8 +127,9 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
 /* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
  * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
-/* wb__fuse_values emits the needed instructions up to a level, except those already emitted.
- * wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
+/* wb__fuse_values emits the needed instructions whose level is at most `level`, except those
+ * already emitted.  wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as
+ * not emitted. */
 void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);

@@ -17,7 +17,7 @@ static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
     return d < outer && walk == WB__BY_GROUP ? WB__OUTER : WB__ROWS;
 }
 
-/* Lists the views and iotas of the needed instructions. */
+/* Fills k->operands with the views and iotas, and marks those that needed instructions use. */
 static void find_operands(wb__fuse *k)
 {
     const wb__fuse_program *p = k->program;

@@ -50,7 +50,7 @@ static void choose(reductions *f, const wb__fuse *k)
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
-    /* a CPU reads columns one after another; with short chunks, their cache lines stay cached */
+    /* a CPU's items read columns one after another; the cache lines of a short chunk stay cached */
     f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MAX_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);

@@ -14,8 +14,7 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* A row of at least LONG_ROW elements gets groups of its own; shorter rows are merged with the
- * outer dimensions into one index. */
+/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups. */
 enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128 };
-/* Bytes of local memory that the kernels need if DEEP is 16 or 32 (kernels/attention.k). */
+/* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32. */
 enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");

@@ -196,7 +196,7 @@ static void sort_devices(list *l)
     }
 }
 
-/* Moves the devices that `word` selects, by index or by kind, from one list to the other. */
+/* Moves the devices that `word` selects, by index or by kind, from the list `from` to `to`. */
 static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};

@@ -20,8 +20,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* the first recordings, which are made when they are needed */
-    SELDOM = 8                  /* then, on average, at most one recording per this many runs */
+    FREELY = 2 * INSTANCES,     /* so many recordings are made whenever one is needed */
+    SELDOM = 8                  /* further ones: at most one per this many runs, on average */
 };
 
 typedef struct {
@@ -49,7 +49,7 @@ struct wb__graph {
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
-/* Allocates the blocks of all instances at once, so that memory does not grow later. */
+/* Allocates the blocks of tables of all instances at once, so that memory does not grow later. */
 static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++)
@@ -136,8 +136,8 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
     return false;
 }
 
-/* Records one launch.  A launch that is a table's first row records the whole table; its other rows
- * record nothing. */
+/* Records one launch.  The launch that is a table's first row records the whole table; a launch
+ * that is another row records nothing. */
 static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
                          uint64_t block, const wb__gpu_addresses *at)
 {
@@ -350,7 +350,7 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
     if (code) return fail(d, g, code);
     if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
-    if (!wb__gpu_mark_now(d)) wb_clear_error();  /* no mark: uploads will wait for later commands */
+    if (!wb__gpu_mark_now(d)) wb_clear_error();  /* on failure, uploads wait for a later mark */
     in->last = ++g->clock;
     return status;
 }

@@ -26,8 +26,8 @@ static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_
 
 static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
 
-/* Returns the text of a launch, followed by the table's kernel, which calls it.  The caller frees
- * it. */
+/* Returns a text with the kernel of a launch and the table's kernel, which calls it.  The caller
+ * frees the text. */
 static char *table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };

@@ -34,8 +34,8 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
                          message ? message : "no reason given", advice);
 }
 
-/* The index of the file to try at this place: first the files whose major version is not newer than
- * the driver's, then the others, both in the order of the list. */
+/* Returns the index of the file to try as number `place`.  Files whose major version is not newer
+ * than the driver's come first, then the others, both in the order of the list. */
 static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
