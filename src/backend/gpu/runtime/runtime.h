@@ -156,10 +156,10 @@ typedef struct {
     wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
-/* "code": the function returns the vendor's code, 0 for success, and sets wb__gpu_call.  "status":
- * it returns an error code of Weber, with the error set.  From `allocate` on, the device is open
- * and current.  Commands, except some transfers, are put on queues with the device's lock held.
- * `event`: receives the event of the command; NULL: none is needed. */
+/* A "code" is the vendor's error code, 0 for success; functions that return a code set
+ * wb__gpu_call.  A "status" is an error code of Weber, with the error set.  From `allocate` on, the
+ * device is open and current.  Commands, except some transfers, are put on queues with the device's
+ * lock held.  `event`: receives the event of the command; NULL: none is needed. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
@@ -169,13 +169,13 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* status: load opens the vendor's library; find lists the devices, which are not open yet */
+    /* Return a status.  load opens the vendor's library; find lists the devices, not yet open. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called when all devices are closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* code: enter makes the device current for this thread, until leave; both may be NULL */
+    /* Returns a code.  Makes d current for this thread, until `leave`.  Both may be NULL. */
     int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
@@ -191,8 +191,8 @@ struct wb__gpu_driver {
     int (*pin)(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes);    /* code */
     void (*unpin)(wb__gpu_device *d, wb__gpu_staging *s);
 
-    /* code: copy from host to device (up) or from device to host (down).  wait true: return when
-     * the copy is done; false: return at once, and the host memory must be pinned. */
+    /* Return a code.  Copy from host to device (up) or from device to host (down).  wait true:
+     * return when the copy is done; false: return at once, and the host memory must be pinned. */
     int (*up)(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
@@ -210,31 +210,31 @@ struct wb__gpu_driver {
     int (*sync_event)(void *event);             /* code: the host waits */
     /* Whether the event was reached; *ended: the error code of its command.  May be NULL. */
     bool (*done)(void *event, int *ended);
-    int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; may be NULL */
+    int (*flush)(wb__gpu_device *d);  /* returns a code; flushes the compute queue; may be NULL */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
     /* Writes the compiler options to try next.  false: there are no more; the error is set. */
     bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
-    /* status: compiles a text.  *image receives the binary, which the caller frees, or NULL.
-     * WB_ERROR_UNSUPPORTED: other options may work. */
+    /* Returns a status.  *image receives the binary of the program, which the caller frees, or
+     * NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: finds a kernel of a program, and the largest number of items of its groups. */
+    /* Returns a code.  Finds a kernel, and the largest number of items of the kernel's groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* code: sets an argument for the function's next launches.  If this pointer is NULL, `launch`
-     * passes the arguments. */
+    /* Returns a code.  Sets an argument for the function's next launches.  If this pointer is NULL,
+     * `launch` passes the arguments. */
     int (*bind)(void *function, int index, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
-    /* code; NULL: the driver has no graphs.  Commands put on WB__GPU_RECORDING between record_begin
-     * and record_end become a recording, of which instantiate makes a graph.  run enqueues a
-     * graph. */
+    /* Graphs; NULL: the driver has none.  The int functions return a code.  Commands put on
+     * WB__GPU_RECORDING between record_begin and record_end become a recording, of which
+     * instantiate makes a graph.  run enqueues a graph. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
     int (*instantiate)(void *recorded, void **graph);
@@ -268,7 +268,7 @@ struct wb__gpu_hook {
      * support the step; *reason then is a short reason, and no error message is set. */
     int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                    const char **reason);
-    /* status: enqueues the step; calls wb__gpu_issued for each command on the compute queue */
+    /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
