@@ -509,8 +509,8 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false wi
  * unless the user has disabled it. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* For usable libraries, with the device's lock held.  Both functions return NULL on failure.  Only
- * wb__gpu_entry_of sets an error, with *error and *reason as `prepare` of wb__gpu_hook. */
+/* For usable libraries, with the device's lock held; NULL on failure.  wb__gpu_vendor_handle leaves
+ * no error.  wb__gpu_entry_of sets *error and *reason, as `prepare` of wb__gpu_hook does. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
