@@ -1,10 +1,10 @@
-/* Fused programs as kernels.  Each segment is split into parts with one loop structure:
+/* Fused steps as kernels.  The kernels of a segment run in this order:
  *
- *   1. reductions along columns that reductions of rows or of everything depend on; their results
- *      are stored in the workspace and loaded by the kernels that follow
- *   2. reductions of rows, reductions of everything
- *   3. stores; they are last, since they may overwrite operands of the other kernels, and their
- *      kernels compute the reductions along columns that the stores depend on */
+ *   1. reductions along columns that reductions of rows or of everything depend on; the results are
+ *      stored in the workspace, and the kernels that follow load them
+ *   2. reductions of rows, then reductions of everything
+ *   3. stores, with the other reductions along columns that they depend on; stores are last, since
+ *      they may overwrite operands of the other kernels */
 #include "backend/gpu/fused.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static int64_t product(const wb__space *s, int from, int to)
     return n;
 }
 
-/* If a loop (outer, rows or columns) is empty, keeps one empty dimension, the last, and sets the
- * loop's other dimensions to 1. */
+/* If a loop (outer, rows or columns) has no points, sets its dimensions to 1, except for its last
+ * dimension of size 0. */
 static void normalise_empty(wb__space *s)
 {
     const int outer = s->ndim - s->row_dims - s->col_dims;
@@ -39,8 +39,7 @@ static void program_free(wb__fuse_program *p)
     wb__free(p->views);
 }
 
-/* Copies a segment, with space for as many further instructions and views as it has
- * instructions. */
+/* Copies a segment, with space for n_instr further instructions and n_instr further views. */
 static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 {
     const size_t capacity = (size_t)(2 * f->n_instr), views = (size_t)(f->n_views + f->n_instr);
@@ -65,7 +64,7 @@ static int copy_segment(const wb__fused *f, int segment, wb__fuse_program *p)
 
 /* ---- splitting large spaces ------------------------------------------------------------------ */
 
-/* Copies a part, restricted to `n` points from `start` on along dimension d. */
+/* Copies a program, restricted to the indices from `start` to start + n - 1 of dimension d. */
 static int copy_piece(const wb__fuse_program *p, int d, int64_t start, int64_t n,
                       wb__fuse_program *piece)
 {
@@ -120,7 +119,7 @@ int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigne
     return pieces_from(t, p, dims, 0, make, context);
 }
 
-/* ---- 1: values per row in the workspace ------------------------------------------------------ */
+/* ---- 1: reductions along columns, into the workspace ----------------------------------------- */
 
 static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
 {
@@ -136,8 +135,8 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
-/* Computes the needed reductions along columns into the workspace, and turns them into loads.  If
- * there are no rows, no kernel runs.  *end: in and out, the end of the used workspace. */
+/* Adds kernels that store the needed reductions along columns in the workspace, and turns these
+ * instructions into loads.  *end: bytes of workspace in use, before and after. */
 static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, const bool *needed,
                                bool *stores, wb__gpu_work *work, size_t *end)
 {
@@ -168,8 +167,8 @@ static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, con
 
 /* ---- 3: stores ------------------------------------------------------------------------------- */
 
-/* Stores without reductions.  Values per row have their own kernel, with one item per row, because
- * an item must not read memory that another item writes. */
+/* Adds kernels for stores that depend on no reductions.  Stores of one value per row have a kernel
+ * of their own, with one item per row. */
 static int store_each(const wb__gpu_target *t, const wb__fuse_program *p, bool *stores,
                       wb__gpu_work *work)
 {
@@ -206,8 +205,8 @@ static bool has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kin
     return false;
 }
 
-/* Sets needed[i] for exactly these instructions and everything that they depend on: the stores if
- * by_stores is true, else the reductions that write. */
+/* Marks, in `needed`, the stores if by_stores is true, else the reductions that write, and all
+ * instructions that these depend on.  Clears all other marks. */
 static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {

@@ -20,10 +20,10 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
-    WB__NO_BUFFER = -2  /* the buffer index of a view of a draw's element indices */
+    WB__NO_BUFFER = -2  /* buffer index of the view that numbers the elements of a draw */
 };
 
-/* A program on one space: a segment, or a part of it. */
+/* The instructions, views and space of a segment, or of a piece of a segment. */
 typedef struct {
     int n_instr, n_views;
     wb__instr *instr;
@@ -41,11 +41,11 @@ typedef enum {
     WB__BY_GROUP            /* outer dimensions, rows and columns have a loop each */
 } wb__walk;
 
-/* An operand with strides: a view, or the index of an iota. */
+/* An operand with strides.  It is a view, or the index from which an iota computes its values. */
 typedef struct {
     const wb__view *view;                       /* NULL: an iota */
     bool used;
-    int id, pattern;  /* ids in the text: of the operand; of its stride pattern */
+    int id, pattern;  /* id: i of its pointer p<i>; pattern: i of its strides s<i>_<dimension> */
     unsigned struct_strides;                    /* bit set: strides that are struct fields */
     bool in_struct;                             /* the iota's scale and shift are struct fields */
     int64_t stride[WB_MAX_DIMS];
@@ -57,8 +57,8 @@ typedef struct {
     const wb__fuse_program *program;
     const char *impl;
 
-    /* Per instruction: whether it is needed, its level, its operand (-1: none), where it was
-     * emitted. */
+    /* Arrays with one entry per instruction.  needed: this kernel needs the instruction; level: a
+     * wb__level; emitted: a WB__EMITTED constant; operand: index in `operands`, -1: none. */
     bool *needed;
     uint8_t *level, *emitted;
     int *operand;
@@ -66,11 +66,11 @@ typedef struct {
     int n_operands;
 
     /* The space after merging dimensions. */
-    int n_dims, first[4];                       /* dimensions of loop g: first[g] .. first[g + 1] */
+    int n_dims, first[4];  /* the dimensions of wb__loop g are first[g] to first[g + 1] - 1 */
     int64_t dim[WB_MAX_DIMS], points[3];        /* points: of each loop */
     bool wide;                                  /* element offsets need 64 bits */
     unsigned struct_dims;                       /* bit set: dimensions that are struct fields */
-    unsigned inner;  /* bit set: dimensions that change in the inner loop */
+    unsigned inner;  /* bit set: dimensions whose index changes in the inner loop */
 
     wb__text fields, body;
     uint32_t *words;                            /* the argument struct */
@@ -93,11 +93,13 @@ void wb__fuse_open(wb__fuse *k, const char *format, ...) WB__PRINTF(2, 3);     /
 void wb__fuse_close(wb__fuse *k);
 void wb__fuse_uint(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
 void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3, 4);
-/* Adds the launch, and frees temporary data.  Call it, or wb__fuse_free, once after each start. */
+/* Adds the launch to k->work, and frees the contents of k.  After each successful start, either
+ * this function or wb__fuse_free must be called. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
-/* Adds the plan's number `n` as a field, once, and writes the field's name to `name`. */
+/* Writes to `name` the struct field of the plan's number `n`.  Adds the field if it is new. */
 void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
-/* The argument index of a buffer; WB__GPU_WORKSPACE is allowed. */
+/* Returns the argument index of a buffer of the plan, or of WB__GPU_WORKSPACE.  Adds the argument
+ * if it is new. */
 int wb__fuse_buffer(wb__fuse *k, int buffer);
 void wb__fuse_free(wb__fuse *k);
 extern const char *const wb__fuse_kinds[4];     /* names of register kinds: "f32", ... */
@@ -105,72 +107,75 @@ extern const wb_dtype wb__fuse_whole[4];  /* the dtype that a register holds wit
 
 /* fused_loops.c */
 void wb__fuse_loops(wb__fuse *k, wb__walk walk);
-/* Emits the indices of dimensions [from, to), computed from a variable that counts their points. */
+/* Emits the indices of the dimensions [from, to).  `count` is the variable that numbers the points
+ * of these dimensions. */
 void wb__fuse_unravel(wb__fuse *k, const char *count, int from, int to);
-/* Emits the pointer of each operand (of a draw or an iota: its first index), which includes the
- * offset along the dimensions outside the inner loop, whose indices are known. */
+/* Emits each operand's pointer or, for a draw or an iota, its first element index.  Both include
+ * the offset along the dimensions outside the inner loop. */
 void wb__fuse_bases(wb__fuse *k);
-/* Emits, in the inner loop, the offsets of those operands of needed instructions that vary
- * there. */
+/* Emits, in the inner loop, variables for operand offsets that change in this loop.  Only operands
+ * of the instructions in `needed` are considered. */
 void wb__fuse_offsets(wb__fuse *k, const bool *needed);
-/* Writes the operand's offset in the inner loop as an expression: the index after a pointer or, for
- * an iota and a draw, the number to add to the first index. */
+/* Writes the expression of an operand's offset in the inner loop.  It is relative to the pointer or
+ * first index that wb__fuse_bases emits. */
 void wb__fuse_at(const wb__fuse *k, const wb__fuse_operand *p, char text[48]);
 
 /* fused_values.c */
 enum { WB__EMITTED_NOT, WB__EMITTED_PER_ROW, WB__EMITTED_FULL };
-/* The level of each instruction, from its operands and views. */
+/* Sets level[i] to the wb__level of instruction i. */
 void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
-/* Adds to `needed` all instructions that its instructions depend on.  What reductions along columns
- * depend on is added only if past_reductions is true. */
+/* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
+ * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
-/* Emits the instructions of `needed` that are not emitted yet, up to a level.  forget: at the end
- * of a loop, its FULL values go out of scope. */
+/* wb__fuse_values emits the needed instructions whose level is at most `level`, except those
+ * already emitted.  wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as
+ * not emitted. */
 void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
-/* fused_reduction_text.c: a reduction as text.  `acc`: the register kind of its accumulator.
- * Variables s, c and w with suffix `n` belong to an item; t and z with suffix `slot` are shared by
- * the group. */
+/* fused_reduction_text.c: a reduction, which instruction `instr` requests.  n: suffix of an item's
+ * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
+ * accumulator and the result. */
 typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
 wb__reduction wb__reduction_of(const wb__fuse_program *p, int instr, int n, int slot);
 void wb__reduction_start(wb__fuse *k, const wb__reduction *f);
 void wb__reduction_add(wb__fuse *k, const wb__reduction *f, const char *index);
-/* Emits the reduction of one more partial result: index `at` of the arrays q and z. */
+/* Emits code that combines an item's result with a partial result in the workspace.  `at`: the
+ * index of the partial result. */
 void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
-/* Declares the arrays of n reductions in local memory, each once; k NULL: declares nothing.
- * Returns their size in bytes. */
+/* Emits the arrays of n reductions in local memory, and returns the size of these arrays in bytes.
+ * k NULL: only returns the size. */
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
-/* Emits a tree reduction of the group's results: at distances `from`, half of it and so on down to
- * `least`, each item whose index `item` is less than the distance combines its result with the one
- * at that distance.  `item`, `from` and `least` are expressions. */
+/* Emits a tree reduction of the items' results in local memory.  A distance h starts at `from` and
+ * is halved down to `least`.  For each h, an item whose `item` is less than h combines its result
+ * with that of the item h further on.  `item`, `from` and `least` are expressions. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
-/* Emits the result as a value of its instruction, from t[at]; `at` NULL: from the item's own
- * variables. */
+/* Emits the result of the reduction as the value of its instruction.  `at`: index of the result in
+ * local memory; NULL: the result is in the item's own variables. */
 void wb__reduction_value(wb__fuse *k, const wb__reduction *f, const char *at);
 
-/* fused.c: splits a part along the dimensions of a bit set, outermost first, into pieces that one
- * kernel can index, and calls `make` for each in order.  `first`: the index of the piece's first
- * point. */
+/* fused.c: splits the space of p, along the dimensions in the bit set `dims`, into pieces that one
+ * kernel can index.  Calls `make` for each piece in order.  `first`: the index of the piece's first
+ * point in the whole space. */
 typedef int wb__piece_function(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first,
                                void *context);
 int wb__fused_pieces(const wb__gpu_target *t, const wb__fuse_program *p, unsigned dims,
                      wb__piece_function *make, void *context);
 
-/* fused_rows.c, fused_reductions.c: these functions add the kernels of one part of the program.
- * wb__fused_each: stores that depend on no reductions.  wb__fused_rows: stores that depend on
+/* fused_rows.c: these functions add the kernels of the stores marked in `stores`.  wb__fused_each
+ * is for stores that depend on no reductions, wb__fused_rows for stores of which some depend on
  * reductions along columns. */
 int wb__fused_each(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
 int wb__fused_rows(const wb__gpu_target *t, const wb__fuse_program *p, const bool *stores,
                    wb__gpu_work *work);
-/* Adds the kernels of all reductions of one kind, REDUCE_ROWS or REDUCE_ALL; partial results are in
- * the workspace from byte `at` on. */
+/* fused_reductions.c: adds the kernels of all reductions of one kind, WB__REDUCE_ROWS or
+ * WB__REDUCE_ALL.  Partial results are in the workspace from byte `at` on. */
 int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb__instr_kind kind,
                          size_t at, wb__gpu_work *work);
 

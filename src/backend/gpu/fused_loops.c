@@ -17,7 +17,7 @@ static wb__loop loop_of(const wb__space *s, wb__walk walk, int d)
     return d < outer && walk == WB__BY_GROUP ? WB__OUTER : WB__ROWS;
 }
 
-/* Lists the views and iotas of the needed instructions. */
+/* Fills k->operands with the views and iotas, and marks those that needed instructions use. */
 static void find_operands(wb__fuse *k)
 {
     const wb__fuse_program *p = k->program;
@@ -53,8 +53,8 @@ static void swap_dims(wb__fuse *k, int a, int b)
     }
 }
 
-/* Sorts the dimensions by the strides of one view, the smallest innermost: the view of the first
- * store or, if there is none, of the first load. */
+/* Sorts the dimensions by their strides in one view, so that the smallest is innermost.  The view
+ * is that of the first store or, if there is none, of the first load. */
 static void sort_dims(wb__fuse *k)
 {
     const wb__fuse_operand *guide = NULL;
@@ -102,7 +102,7 @@ static bool same_operand(const wb__fuse_operand *a, const wb__fuse_operand *b)
 }
 
 /* Assigns ids to operands and stride patterns, in the order of the list of operands; equal operands
- * and equal patterns share an id.  Also finds out whether offsets need 64 bits. */
+ * and equal patterns share an id.  Sets k->wide if offsets need 64 bits. */
 static void assign_ids(wb__fuse *k)
 {
     for (int i = 0; i < k->n_operands; i++) {
@@ -200,7 +200,8 @@ static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
-/* Writes the sum of index times stride over the dimensions of `mask`; "" if there are none. */
+/* Writes the sum of index times stride over the dimensions in the bit set `mask`; nothing if all
+ * their strides are 0. */
 static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {
@@ -213,8 +214,8 @@ static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__tex
     }
 }
 
-/* The only dimension of `mask` along which p has a stride other than 0, if that stride is 1; else
- * -1. */
+/* Returns the only dimension in the bit set `mask` along which p has a stride other than 0, if this
+ * stride is 1; else -1. */
 static int plain(const wb__fuse *k, const wb__fuse_operand *p, unsigned mask)
 {
     int found = -1;
@@ -249,7 +250,7 @@ static void pointer(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
                       s, *fixed ? " + " : "", fixed);
 }
 
-/* The first element index of a draw, or of an iota; the inner offset is added to it. */
+/* Emits the first element index of a draw or an iota. */
 static void origin(wb__fuse *k, const wb__fuse_operand *p, const char *fixed)
 {
     const int s = p->id;

@@ -1,7 +1,8 @@
-/* Kernels that reduce rows or everything; in the second case all points are rows and there is one
- * column.  A group processes a tile: some columns side by side, with further items for further
- * rows.  If there are too few columns to occupy the device, the rows are cut into chunks; their
- * results are stored in the workspace, and a second kernel combines them in a fixed order. */
+/* Kernels that reduce rows or everything.  To reduce everything, all points are rows of one column.
+ * A group processes a tile of adjacent columns; several of its items share a column, each with some
+ * of the rows.  If there are too few columns to occupy the device, the rows are cut into chunks.
+ * The results of the chunks are stored in the workspace, and a second kernel combines them in a
+ * fixed order. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ typedef struct {
     bool all;
     int64_t outers, rows, cols;
     int64_t chunks, chunk;          /* over the rows */
-    int64_t pieces, start;          /* pieces of REDUCE_ALL; index of this piece's first point */
+    int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
     int64_t before;                 /* chunks of earlier pieces */
     int log;                        /* log2 of the columns side by side */
     size_t at;                      /* workspace offset of the partial results */
@@ -24,8 +25,8 @@ typedef struct {
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
-/* Along which dimension most inputs are adjacent in memory.  Positive: the innermost dimension of
- * the columns; negative: the innermost dimension of the rows; 0: neither prevails. */
+/* Along which dimension most loads are contiguous in memory.  Positive: along the innermost
+ * dimension of the columns; negative: along that of the rows; 0: neither prevails. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -49,7 +50,7 @@ static void choose(reductions *f, const wb__fuse *k)
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
-    /* a CPU's items read columns one after another; the cache lines should stay cached */
+    /* a CPU's items read columns one after another; the cache lines of a short chunk stay cached */
     f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MAX_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
@@ -80,7 +81,7 @@ static void partials(reductions *f, wb__fuse *k)
     k->work->workspace = WB__MAX(k->work->workspace, at);
 }
 
-/* Emits the item's position in the tile: x across the columns, y along the rows; l in the group. */
+/* Emits the item's index l in the group, and its position in the tile: column x and row y. */
 static void items(reductions *f, wb__fuse *k)
 {
     wb__reduction_locals(k, f->reductions, f->n);
@@ -92,7 +93,7 @@ static void items(reductions *f, wb__fuse *k)
     wb__fuse_line(k, "const uint lanes = %du >> a.log;", WB__GROUP_ITEMS);
 }
 
-/* Opens the loop over an item's rows r, in [from, to). */
+/* Emits the head of the loop over those rows r in [from, to) that the item processes. */
 static void open_rows(wb__fuse *k)
 {
     if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous rows */
@@ -190,8 +191,8 @@ static int first_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *wo
     return wb__fuse_finish(&k, tiles * f->outers, f->chunks, 1);
 }
 
-/* Adds the kernel that combines the chunks: its rows are the chunks, and its columns are the
- * results of one chunk. */
+/* Adds the kernel that combines the results of the chunks.  A row of this kernel is a chunk; a
+ * column is one of the results that each chunk has. */
 static int second_kernel(reductions *f, const wb__gpu_target *t, wb__gpu_work *work)
 {
     wb__fuse k;
@@ -229,7 +230,7 @@ typedef struct {
     wb__gpu_work *work;
 } piece_arguments;
 
-/* Reduces rows of some columns; the columns are independent. */
+/* Adds the kernels that reduce the rows of one piece of the space.  Pieces have whole columns. */
 static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
     const piece_arguments *m = context;

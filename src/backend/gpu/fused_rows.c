@@ -14,8 +14,7 @@ int wb__fuse_log(int64_t n, int most)
 
 /* ---- one item per element -------------------------------------------------------------------- */
 
-/* A row of at least LONG_ROW elements gets groups of its own; shorter rows are merged with the
- * outer dimensions into one index. */
+/* Rows of at least LONG_ROW elements have groups of their own; shorter rows share groups. */
 enum { LONG_ROW = 128, MAX_GROUPS_Y = 32768 };
 
 static void element(wb__fuse *k, const bool *stores)
@@ -134,8 +133,8 @@ static void find_phases(rows *r, int *after)
     r->n_phases = WB__MAX(r->n_phases, r->store_phase + 1);
 }
 
-/* Opens the loops over the columns, and returns their number; `index` receives the expression of
- * the index in the row. */
+/* Emits the heads of the loops over the columns, and returns the number of loops.  `index` receives
+ * the expression of the column index. */
 static int open_columns(rows *r, bool indices, char index[24])
 {
     wb__fuse *k = &r->k;

@@ -60,7 +60,8 @@ void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_red
 
 /* ---- functions of operations ----------------------------------------------------------------- */
 
-/* Whether an operation on integers may overflow: in C, only unsigned integers wrap around. */
+/* Whether an operation may overflow for integers.  Its arguments are then unsigned, because only
+ * unsigned integers wrap around in C. */
 static bool wraps(wb__op op)
 {
     return op == WB__OP_neg || op == WB__OP_square || op == WB__OP_add || op == WB__OP_sub
@@ -132,7 +133,7 @@ static void iota(wb__fuse *k, int i)
     wb__fuse_operand *p = &k->operands[k->operand[i]];
     char at[48], text[192];
     wb__fuse_at(k, p, at);
-    if (!p->in_struct) {  /* computed in every loop, but added to the struct once */
+    if (!p->in_struct) {  /* an earlier loop may have added the fields */
         wb__fuse_pair(k, in->scale, "scale%d", i);
         wb__fuse_pair(k, in->shift, "shift%d", i);
         p->in_struct = true;

@@ -22,13 +22,14 @@ typedef struct {
     size_t local_bytes;         /* local memory per group, in bytes */
     size_t max_args_bytes;      /* bytes of arguments; at least 1,024 */
     size_t buffer_bytes;        /* argument bytes of each buffer */
-    int max_buffers;            /* buffers that a kernel can bind; 0: no own limit */
+    int max_buffers;            /* most buffers of a kernel; 0: no limit but max_args_bytes */
     uint32_t max_groups[3];     /* groups of a launch, per dimension */
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
 } wb__gpu_target;
 
-/* A number of the plan that is written to the argument struct at every launch.  f64, i64 and u64
- * are two words, the lower first; f32, i32 and i64 are converted from the number's double. */
+/* The type of a number of the plan in an argument struct; numbers are written at every launch.
+ * F64, I64 and U64 have two words, the lower first.  F32, I32 and I64 are converted from a
+ * double. */
 typedef enum {
     WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
     WB__GPU_NUMBER_U64
@@ -43,36 +44,36 @@ static inline bool wb__gpu_two_words(wb__gpu_number_type p)
     return p == WB__GPU_NUMBER_F64 || p == WB__GPU_NUMBER_I64 || p == WB__GPU_NUMBER_U64;
 }
 
-/* The offset of a view in its buffer, in elements, as two words of the struct, the lower first.
- * The buffer's own offset is added if it is not 0. */
+/* The place, in an argument struct, of the offset of a view in its buffer.  The offset is in
+ * elements and has two words, the lower first.  If wb__gpu_fill gets `offsets`, it adds the
+ * buffer's offset in its memory. */
 typedef struct {
     int buffer;                 /* index in the plan */
-    uint32_t at, size;          /* at: offset in the struct, in bytes; size: bytes of an element */
+    uint32_t at, size;          /* byte offset of the place in the struct; bytes of an element */
 } wb__gpu_origin;
 
 enum { WB__GPU_WORKSPACE = -1 };
 
-/* A kernel and its launch.  Arguments 0 .. n_buffers-1 are buffers, the last argument is the
- * struct.  All fields of the struct have 4 bytes. */
+/* A kernel and its launch.  The kernel's arguments are n_buffers buffers and, last, the argument
+ * struct, whose fields have 4 bytes each. */
 typedef struct {
     char *text;                 /* in the dialect, without the prelude */
     const char *entry;
     bool f64;                   /* uses double: WB_F64 is defined before the prelude */
     int n_buffers;
-    int *buffer;  /* per argument: buffer index in the plan, or WB__GPU_WORKSPACE */
+    int *buffer;  /* per buffer argument: its index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
-    unsigned char *args;        /* the struct; numbers and offsets are set at each launch */
-    /* offset in the struct of the workspace's byte offset, which is two words, the lower first; -1:
+    unsigned char *args;        /* the struct, before wb__gpu_fill sets numbers and offsets */
+    /* byte offset, in the struct, of the two words that hold the workspace's offset; -1: it has
      * none */
     int workspace_at;
     int n_numbers;
     wb__gpu_number *numbers;
-    /* origins of the views with a granule; the other views' buffers begin at byte 0 of their
-     * memory */
+    /* origins of the views whose buffer may begin inside its memory (`granule` of wb__view) */
     int n_origins;
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
-    /* the name of the struct's type in the text of a fused kernel; NULL: a written kernel */
+    /* the argument struct's type name in the text; NULL: this kernel is not fused */
     const char *args_type;
     /* index of a fused step's segment; launches of different segments are independent */
     int segment;
@@ -82,22 +83,22 @@ typedef struct {
 typedef struct {
     int n;
     wb__gpu_launch *launch;
-    size_t workspace;           /* size in bytes; it must begin at a multiple of 64 bytes */
+    size_t workspace;           /* bytes of workspace, aligned to 64 bytes */
     const char *impl;           /* for the printed plan; a constant */
 } wb__gpu_work;
 
-/* Creates the launches of a step; the caller frees *work.  Returns 0, or an error code;
- * WB_ERROR_UNSUPPORTED: no kernel has this dtype, the target lacks f64, or the step exceeds one of
- * its limits. */
+/* Creates the launches of a step; the caller frees *work with wb__gpu_work_free.  Returns 0, or an
+ * error code.  WB_ERROR_UNSUPPORTED: no kernel has this dtype, the target lacks f64, or the step
+ * exceeds a limit of the target. */
 int wb__gpu_step(const wb__gpu_target *t, const wb__step *step, wb__gpu_work **work);
 void wb__gpu_work_free(wb__gpu_work *work);         /* accepts NULL */
 
-/* Whether our kernels execute an optional step (`supports` of wb__backend) faster than its
- * parts. */
+/* Whether to execute an optional step (`supports` of wb__backend) by one of our kernels.  If not,
+ * the engine composes it from other steps. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *step);
 
-/* Writes the argument struct of a launch to `out`, of args_bytes bytes.  `offsets`: offsets of the
- * plan's buffers; NULL: the launch gets addresses that include them. */
+/* Writes the argument struct of a launch, args_bytes bytes, to `out`.  `offsets`: the byte offset
+ * of each buffer of the plan in its memory; NULL: the buffer addresses include these offsets. */
 void wb__gpu_fill(const wb__gpu_launch *l, const wb__number *numbers, const size_t *offsets,
                   size_t workspace_at, void *out);
 
@@ -112,13 +113,13 @@ extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
-/* Adds a launch of one item without a workspace to `work`.  The launch's arrays have space for this
- * many buffers, argument bytes and numbers, and are zeroed.  NULL: `text` is NULL, or memory is
- * exhausted.  The caller gives `text` away, also on failure. */
+/* Adds a launch of one item to `work`, which takes ownership of `text`, also on failure.  The
+ * launch's arrays are zeroed, and have space for n_buffers buffers, args_bytes bytes and n_numbers
+ * numbers.  NULL: `text` is NULL, or memory is exhausted. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
-/* If a view has a granule, adds its origin to a list; `at`: offset in the struct of the view's
- * offset.  false: out of memory. */
+/* Adds the origin of a view to a list, if the view has a granule.  `at`: the byte offset, in the
+ * argument struct, of the view's offset.  false: out of memory. */
 bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at);
 
 #endif

@@ -1,8 +1,7 @@
 /* Library operations by written kernels: shared functions, pools and copies.
  *
- * A text consists of a few lines of definitions, then types and structs, then one or two files of
- * kernels/.
- * Shapes and offsets are arguments, so that one text works for all shapes of a dtype.
+ * The source text of a kernel has a few #define lines, then types and argument structs, then one or
+ * two files of kernels/.  Shapes and offsets are arguments, so that one text works for many shapes.
  *
  * Other operations are in library_product.c, library_rows.c, library_cumsum.c and
  * library_attention.c. */

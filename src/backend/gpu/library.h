@@ -14,27 +14,27 @@ static inline wb__wide wb__wide_of(int64_t v)
     return (wb__wide){(uint32_t)v, (uint32_t)((uint64_t)v >> 32)};
 }
 
-/* Offsets are computed in 32 bits if all elements of each view are less than this many elements
- * apart. */
+/* Kernels compute offsets, in elements, in 32 bits if they are less than this, else in 64 bits. */
 enum { WB__GPU_NARROW = 1 << 30 };
 
-/* Whether the offsets of the views' elements, or the numbers up to `count`, need 64 bits. */
+/* Whether kernels need 64 bits for offsets in the views, or for indices up to `count`. */
 bool wb__gpu_wide(const wb__view *views, int n, int64_t count);
 
-/* The source text of a launch's program: definitions for `dtype`, `defines`, the types, the
- * argument structs, then two texts of kernels/, `family` and `rest`.  dtype -1: elements are only
- * copied.  The caller frees it; NULL: out of memory. */
+/* Returns the source text of a program: definitions for `dtype`, `defines`, types, argument
+ * structs, `family` and `rest`.  family and rest: texts of kernels/, or "".  dtype -1: the kernels
+ * only copy elements.  wide: offsets need 64 bits.  The caller frees the text; NULL: out of
+ * memory. */
 char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family, const char *rest);
 
-/* Fills the arguments for two views of one shape.  With first 0, the items are all elements; with
- * first 1, the rows along the first dimension.  *total receives the number of items.  Returns the
- * number of dimensions from `first` on, after merging those that both views allow; it is rounded
- * up, so that few texts are compiled.  0: the elements of both views are contiguous. */
+/* Fills the arguments for two views of one shape.  first 0: an item processes an element; 1: a row
+ * along the first dimension.  *total receives the number of elements or rows.  Returns the number
+ * of dimensions from `first` on after merging, rounded up to limit the number of texts; 0: these
+ * dimensions are contiguous in both views. */
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
-/* A launch of a written kernel: at least `total` items, in groups of `items`.  The caller of
- * wb__gpu_launch_of gives `text` away, also on failure. */
+/* A launch of a written kernel, with at least `total` items in groups of `items`.
+ * wb__gpu_launch_of adds it to `work`, and takes ownership of `text`, also on failure. */
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {
     const char *entry;
@@ -51,7 +51,8 @@ typedef struct {
 } wb__gpu_plan;
 int wb__gpu_launch_of(wb__gpu_work *work, char *text, const wb__gpu_plan *p);
 
-/* The functions that ops.def names for steps, each with the text of kernels/ of the same name. */
+/* For each name in the column `gpu` of ops.def: the function that adds a step's launches, and the
+ * text of kernels/<name>.k. */
 typedef int wb__gpu_step_function(const wb__gpu_target *t, const wb__step *step,
                                   wb__gpu_work *work);
 #define WB_STEP(NAME, name, cpu, gpu) \

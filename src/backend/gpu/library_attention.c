@@ -4,15 +4,14 @@
 #include <stdio.h>
 
 enum { Q, KEYS, V, O, LSE, DO, DQ, DK, DV, SIDE = 64, MAX_DEPTH = 128 };
-/* Bytes of local memory for a depth of 16 or 32 inner indices at a time. */
+/* Bytes of local memory that kernels/attention.k needs with DEEP 16, and with DEEP 32. */
 enum { LOCAL_BYTES_16 = 28 << 10, LOCAL_BYTES_32 = 36 << 10 };
 
 _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no holes");
 
 static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 
-/* On a CPU, separate steps are faster: most of the time is spent in products, for which CPUs have a
- * kernel of their own (product_block). */
+/* Only attention is supported, and not on a CPU, where separate steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;

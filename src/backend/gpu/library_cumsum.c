@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-/* A group per row is faster if there are few rows, since one item per row would leave most of
- * the device idle, and if a row's elements are adjacent in memory, since a group reads them
- * together. */
+/* A group of GROUP items processes a row if the row has at least SHORT elements, and there are
+ * fewer than FEW rows or the row's elements are adjacent in memory.  Otherwise, and on a CPU, one
+ * item processes a row. */
 enum { GROUP = 256, SHORT = 64, FEW = 4096 };
 
 int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *work)

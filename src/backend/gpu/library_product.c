@@ -29,7 +29,7 @@ typedef struct {
     wb_dtype dtype;
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
-    bool cuts;  /* `inner` may be changed, since a step may have any size */
+    bool cuts;  /* steps may have any size, so `steps` and `inner` may be changed */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -95,7 +95,7 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
-/* Sets the strides and sizes of x and y, which the kernel needs for all three variants. */
+/* Sets the strides and sizes of x and y, which all three variants of the kernel need. */
 static void set_image(const wb__step *s, wb__conv_args *args)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
@@ -126,7 +126,7 @@ static int convolution(const wb__step *s, product *p)
     const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
     const int64_t taps = w->dims[2] * w->dims[3], *xs = x->strides, *ys = y->strides;
     wb__conv_args *args = &p->args.conv;
-    /* strides: of an inner step in A and B; of a column of B and C; of a group in A, B and C */
+    /* strides of an inner index in A and B, of a column in B and C, of a group in A, B and C */
     int64_t a_step, b_step, b_column, c_column, group[3];
     p->family = wb__gpu_text_conv;
     p->defines = defines[s->variant];
@@ -171,7 +171,7 @@ static int convolution(const wb__step *s, product *p)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-/* Splits the sum into about `parts` partial sums of whole steps. */
+/* Splits the sum into about `parts` partial sums, each over whole steps. */
 static void split_steps(product *p, int64_t parts)
 {
     wb__product_args *args = &p->args.p;
@@ -184,8 +184,8 @@ static void split_steps(product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
 }
 
-/* The number of partial sums.  About `enough` groups should be busy with at least `least` inner
- * indices each; if the sum is split, all partial sums together have at most 2^24 elements. */
+/* The number of parts into which to split a sum, about enough / groups.  If it is more than 1, each
+ * part has at least `least` terms, and all partial sums together have at most 2^24 elements. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
@@ -219,8 +219,8 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     return wb__gpu_launch_of(work, text, &plan);
 }
 
-/* Sets the size of the workspace and, if the sum is split, adds the kernel that adds the partial
- * sums.  In all kernels, C's buffer replaces buffers that are not used. */
+/* Sets the size of the workspace.  If the sum is split, adds the kernel that adds the partial sums;
+ * without a bias, its argument `bias` is C's buffer. */
 static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;

@@ -33,8 +33,8 @@ static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t
                         .total = total, .items = 256});
 }
 
-/* With at most this many indices, each index is compared with all: at most 4 billion comparisons,
- * about a fifth of a millisecond if a hundred groups run at once. */
+/* Up to this many indices, the algorithm `ranked` is used (kernels/rows.k), which compares each
+ * index with all others. */
 enum { WB__GPU_RANKED = 1 << 16 };
 
 static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args,

@@ -91,7 +91,7 @@ int wb__gpu_check_fork(const wb__gpu_driver *v)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Initialises the device's locks, or destroys them. */
+/* Initialises the device's locks if `made` is true, else destroys them. */
 static void set_locks(wb__gpu_device *d, bool made)
 {
     pthread_mutex_t *const locks[] = {&d->opening, &d->losing, &d->lock, &d->programs.lock,
@@ -196,7 +196,7 @@ static void sort_devices(list *l)
     }
 }
 
-/* Moves the devices that `word` selects, by index or by kind, from one list to the other. */
+/* Moves the devices that `word` selects, by index or by kind, from the list `from` to `to`. */
 static int choose(const wb__gpu_driver *v, const char *word, list *from, list *to)
 {
     static const char *const kinds[] = {"gpu", "accelerator", "cpu"};
@@ -290,7 +290,7 @@ void wb__gpu_stop(const wb__gpu_driver *v)
     wb__gpu_state *s = v->state;
     if (s->child) return;
     pthread_mutex_lock(&s->starting);
-    /* the program still uses objects of the backend: it stays started */
+    /* the user still has objects of the backend, so the backend stays started */
     if (s->started && in_use(s)) {
         for (int i = 0; i < s->n; i++) wb__gpu_trim(&s->device[i]->base);
     } else if (s->started) {

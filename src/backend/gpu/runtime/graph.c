@@ -20,8 +20,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* this many recordings are made as soon as they are needed */
-    SELDOM = 8                  /* later, at most one recording per this many runs */
+    FREELY = 2 * INSTANCES,     /* so many recordings are made whenever one is needed */
+    SELDOM = 8                  /* further ones: at most one per this many runs, on average */
 };
 
 typedef struct {
@@ -43,14 +43,13 @@ struct wb__graph {
     uint64_t *addresses;     /* the memory of all address lists */
     uint64_t *now;           /* the addresses in this run */
     instance one[INSTANCES + 1];
-    /* the copying instance's own memory, per buffer; NULL: the buffer's own address */
+    /* per buffer: memory of the copying instance; NULL: this instance uses the buffer itself */
     wb__gpu_memory **own;
 };
 
 /* ---- creating and freeing -------------------------------------------------------------------- */
 
-/* Allocates the blocks of all instances at once, so that a loop's memory does not grow with each
- * new instance. */
+/* Allocates the blocks of tables of all instances at once, so that memory does not grow later. */
 static int make_blocks(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i <= INSTANCES && g->tables.bytes; i++)
@@ -137,8 +136,8 @@ static bool is_row(const wb__gpu_table *t, const wb__gpu_kernel *k, int index)
     return false;
 }
 
-/* Records one launch.  A launch that is a table's first row records the whole table; its other rows
- * record nothing. */
+/* Records one launch.  The launch that is a table's first row records the whole table; a launch
+ * that is another row records nothing. */
 static int record_launch(wb__gpu_device *d, const wb__graph *g, wb__gpu_kernel *k, int index,
                          uint64_t block, const wb__gpu_addresses *at)
 {
@@ -155,7 +154,8 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* With the device's lock held, since kernels have space for the arguments of one launch only. */
+/* With the device's lock held: records the kernels of the sequence.  block: address of the
+ * tables. */
 static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
                   const wb__gpu_addresses *at, void **recorded)
 {
@@ -172,7 +172,7 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
     return status || !code ? status : fail(d, g, code);
 }
 
-/* Uploads the table rows for these addresses into the instance's block. */
+/* Uploads the tables, with the addresses of `at`, into the instance's block. */
 static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
     if (!g->tables.bytes) return 0;
@@ -184,7 +184,7 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
     return status;
 }
 
-/* Creates an instance for the addresses in g->now. */
+/* Records the instance `in` for the addresses in g->now, and drops its old graph. */
 static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
     void *recorded = NULL;
@@ -223,8 +223,8 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* The least recently used instance: of all, or of the free and stale ones only.  NULL: there is
- * none, because every instance is valid for other addresses. */
+/* Returns the least recently used of all instances or, if of_all is false, of the free and the
+ * stale ones.  NULL: there is no free or stale one. */
 static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
@@ -236,7 +236,7 @@ static instance *least_recently_used(wb__graph *g, bool of_all)
     return best;
 }
 
-/* Whether some instance was recorded with another address of buffer i. */
+/* Whether some instance was recorded with an address of buffer i other than g->now[i]. */
 static bool has_moved(const wb__graph *g, int i)
 {
     bool moves = false;
@@ -245,7 +245,7 @@ static bool has_moved(const wb__graph *g, int i)
     return moves;
 }
 
-/* Whether a buffer has moved whose accesses are scattered, so that copying it is not worthwhile. */
+/* Whether a buffer marked `scattered` has moved; copying such a buffer costs too much. */
 static bool moves_scattered(const wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++)
@@ -253,9 +253,9 @@ static bool moves_scattered(const wb__graph *g)
     return false;
 }
 
-/* Sets g->now to memory of the graph's own, which is allocated when it is first needed, for every
- * input, result and arena that has moved (of a split sequence: for inputs only).  false: out of
- * memory. */
+/* Replaces, in g->now, the addresses of buffers that have moved by addresses of the graph's own
+ * memory, which is allocated when it is first needed.  Variables are not replaced; in a split
+ * sequence, only inputs are.  false: out of memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {
@@ -273,7 +273,7 @@ static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
     return true;
 }
 
-/* The address of a buffer in this run; 0: it has none, or is not used. */
+/* The address of buffer i in this run; 0: the buffer has no memory, or no kernel uses it. */
 static uint64_t address_of(const wb__graph *g, const wb__gpu_addresses *at, int i)
 {
     const wb__gpu_memory *m = g->used[i] ? at->buffers[i] : NULL;
@@ -290,8 +290,8 @@ static bool may_record(const wb__graph *g)
     return g->created < FREELY || g->created * SELDOM < g->runs;
 }
 
-/* Chooses the instance for this run, and records it if necessary.  *in NULL: there is none, and the
- * kernels are launched one by one.  Returns 0, or an error. */
+/* Chooses the instance for this run, and records it if necessary.  *in NULL: there is no instance,
+ * and the kernels are launched one by one.  Returns 0, or an error. */
 static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, instance **in)
 {
     locate(g, at);
@@ -315,7 +315,8 @@ static int choose(wb__gpu_device *d, wb__graph *g, const wb__gpu_addresses *at, 
 
 /* ---- running --------------------------------------------------------------------------------- */
 
-/* With the device's lock held: copies inputs to our own memory, or results from it. */
+/* With the device's lock held: copies buffers of this kind, inputs to the graph's own memory, or
+ * results from it. */
 static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_addresses *at,
                     wb__buffer_kind kind)
 {
@@ -349,7 +350,7 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
     if (code) return fail(d, g, code);
     if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
-    if (!wb__gpu_mark_now(d)) wb_clear_error();  /* no mark: uploads will wait for later commands */
+    if (!wb__gpu_mark_now(d)) wb_clear_error();  /* on failure, uploads wait for a later mark */
     in->last = ++g->clock;
     return status;
 }

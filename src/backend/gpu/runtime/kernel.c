@@ -82,7 +82,8 @@ static const wb__gpu_hook *library_for(const wb__gpu_device *d, const wb__step *
     return NULL;
 }
 
-/* With the device entered.  WB_ERROR_UNSUPPORTED: no library executes this step. */
+/* With the device entered: prepares a step by a vendor library.  WB_ERROR_UNSUPPORTED: no library
+ * executes this step. */
 static int prepare_routine(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                            const char **reason)
 {
@@ -106,7 +107,8 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* Prepares the step without its epilogue by a library, and the epilogue by text. */
+/* Prepares the step without its epilogue by a vendor library, and creates the launches of the
+ * epilogue. */
 static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                          wb__gpu_work **work)
 {
@@ -155,7 +157,8 @@ static int list_buffers(wb__gpu_kernel *k, const wb__step *step)
     return k->address ? 0 : WB_ERROR_MEMORY;
 }
 
-/* On failure, *kernel may be an incomplete kernel, which the caller destroys. */
+/* Prepares a step by a vendor library, by a library and our kernels, or by our kernels.  On
+ * failure, the caller destroys *kernel, which may be incomplete, or NULL. */
 static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **kernel)
 {
     wb__gpu_routine *routine = NULL;
@@ -226,10 +229,10 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     if (entered) wb__gpu_leave(d);
 }
 
-/* ---- optional steps of the libraries --------------------------------------------------------- */
+/* ---- what the libraries support -------------------------------------------------------------- */
 
-/* Calls a function of a library, with the device entered and its lock held.  Also returns false if
- * the library is not usable or the device cannot be entered. */
+/* Asks a vendor library about a step, with the device entered and the device's lock held.  Returns
+ * false if the library lacks this function, or the library or the device is not usable. */
 static bool call_locked(const wb_device *base, const wb__gpu_hook *library, const wb__step *step,
                         bool (*function)(wb__gpu_device *, const wb__step *))
 {
@@ -278,7 +281,7 @@ static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t
                                argument) : 0;
 }
 
-/* Binds the arguments that differ from the previous launch. */
+/* Binds the arguments that have changed since the previous launch. */
 static int bind_arguments(wb__gpu_device *d, wb__gpu_bound_launch *p, const wb__gpu_addresses *at)
 {
     const wb__gpu_launch *l = p->launch;
@@ -344,7 +347,7 @@ static int launch(wb__gpu_device *d, wb__gpu_kernel *k, const wb__gpu_addresses 
     if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_COMPUTE, at);
     for (int i = 0; i < k->n && !status; i++)
         status = wb__gpu_enqueue(d, k, &k->launches[i], WB__GPU_COMPUTE, at);
-    for (int i = 0; i < k->n_used; i++)  /* memory is used until the last of these commands */
+    for (int i = 0; i < k->n_used; i++)  /* record the last command above as the last use */
         ((wb__gpu_memory *)at->buffers[k->used[i]])->used = d->issued;
     if (at->memory) at->memory->used = d->issued;
     return status;

@@ -1,4 +1,4 @@
-/* Memory: each handle is a block of the driver.  Released blocks are kept by size.  Blocks in use
+/* Memory: each handle is a block of the driver.  Released blocks are kept for reuse.  Blocks in use
  * and kept ones together never exceed the device's memory or WEBER_MEMORY_LIMIT. */
 #include "backend/gpu/runtime/runtime.h"
 
@@ -53,7 +53,8 @@ static const char *size_text(int64_t bytes, char text[32])
 
 enum { LEAST = 8, OCTAVES = 40, A_CLASS = WB__GPU_SIZE_CLASSES / OCTAVES };
 
-/* The size class of a size, with the size of its blocks in *bytes; -1: too large. */
+/* Returns the size class for `size` bytes, and sets *bytes to `size`, rounded up to the size of
+ * this class; -1: too large. */
 static int size_class(size_t size, size_t *bytes)
 {
     int octave = 0;
@@ -92,8 +93,8 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
 
 /* ---- freeing --------------------------------------------------------------------------------- */
 
-/* With the lock held.  The driver frees a block after the commands of the
- * compute queue that use it, and this queue waits for uploads into it. */
+/* With the lock held: makes the compute queue wait for uploads into the block, and releases it.
+ * The driver frees a block after the commands of the compute queue that use it. */
 static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
 {
     if (wb__gpu_uses(d, m)) wb_clear_error();
@@ -101,7 +102,7 @@ static void free_block(wb__gpu_device *d, wb__gpu_memory *m)
     wb__free(m);
 }
 
-/* Frees all cached blocks.  The device is entered, unless the driver failed to do so. */
+/* Frees all cached blocks. */
 static void empty_cache(wb__gpu_device *d)
 {
     wb__gpu_cache *c = &d->cache;
@@ -170,8 +171,8 @@ static wb__gpu_memory *reuse_block(wb__gpu_cache *c, int k, size_t size)
     return NULL;
 }
 
-/* Allocates a new block if the limit allows it.  NULL: it does not, the host is out of memory, or
- * the driver failed.  *code: the driver's error, or 0. */
+/* Allocates a new block.  NULL: the limit does not allow it, the host is out of memory, or the
+ * driver failed.  *code: the driver's error code, or 0. */
 static wb__gpu_memory *new_block(wb__gpu_device *d, size_t bytes, int *code)
 {
     static _Atomic uint64_t serials;
@@ -277,8 +278,8 @@ void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__sha
     s->at = object ? at : 0;
 }
 
-/* The handle is counted in `holders`, like a kernel, so that the device stays open while it
- * exists. */
+/* Creates a handle of memory that another library owns.  The handle is counted in `holders`, so
+ * that the device stays open while it exists. */
 void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__gpu_device *d = base->state;

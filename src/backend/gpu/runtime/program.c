@@ -25,8 +25,9 @@ static char *whole_text(const char *text, int flags)
                       flags & WB__GPU_TABLE ? "#define WB_TABLE\n" : "", wb__gpu_prelude, text);
 }
 
-/* Loads a program from disk, or compiles and saves it.  0, or an error; WB_ERROR_UNSUPPORTED: other
- * options may work.  If the driver rejects the image on disk, the text is compiled again. */
+/* Loads a program from disk, or compiles it and saves the image.  Returns 0, or an error;
+ * WB_ERROR_UNSUPPORTED: other options may work.  If the driver rejects the image on disk, the text
+ * is compiled again. */
 static int make_with(wb__gpu_device *d, const char *whole, const char *options, void **program)
 {
     const wb__gpu_driver *v = d->driver;
@@ -49,8 +50,8 @@ static int make_with(wb__gpu_device *d, const char *whole, const char *options, 
     return status;
 }
 
-/* Tries the driver's options in turn until some work.  NULL: the error is set; if no options work,
- * it is the error of the first ones. */
+/* Makes a program, with the first of the driver's sets of options that works.  NULL: the error is
+ * set; if no set works, it is the error of the first set. */
 static void *make(wb__gpu_device *d, const char *text, int flags)
 {
     char options[OPTIONS], first[600] = "";

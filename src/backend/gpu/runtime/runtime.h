@@ -27,10 +27,10 @@ typedef struct wb__gpu_vendor wb__gpu_vendor;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* The memory handle that the engine receives.  Commands of the compute queue are numbered, and so
- * are uploads; memory records the last of each that used it. */
+/* A block of device memory; the engine receives it as a handle.  The commands of the compute queue
+ * are numbered from 1; uploads have numbers of their own. */
 typedef struct wb__gpu_memory {
-    uint64_t at;                /* its address, or the driver's object cast to an integer */
+    uint64_t at;                /* address, or driver object cast to an integer */
     size_t bytes;
     uint64_t serial;            /* unique in the process */
     uint64_t used;              /* number of the last compute command that uses this memory */
@@ -38,8 +38,8 @@ typedef struct wb__gpu_memory {
     struct wb__gpu_memory *next;        /* next in the list of free blocks */
 } wb__gpu_memory;
 
-/* Blocks are rounded up to one of eight sizes per power of two.  Released blocks are kept by size
- * class. */
+/* Block sizes are rounded up to size classes, eight per power of two.  Each class has a list of
+ * released blocks. */
 enum { WB__GPU_SIZE_CLASSES = 320 };
 typedef struct {
     struct { wb__gpu_memory *first, *last; } free[WB__GPU_SIZE_CLASSES];
@@ -75,7 +75,7 @@ enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
 
 typedef struct wb__gpu_program {
     struct wb__gpu_program *next;
-    /* last: the value of the table's clock when the last user released the program */
+    /* last: the clock of wb__gpu_programs when a user last released the program */
     uint64_t hash, last;
     int users, flags;
     void *object;               /* the driver's program */
@@ -97,15 +97,15 @@ struct wb__gpu_device {
 
     /* Set by the driver's `find`. */
     char name[128], about[256]; /* the manufacturer's name; a description for the log */
-    const char *kind;           /* "gpu", "accelerator" or "cpu"; programs choose devices by it */
-    char maker[384];  /* names what compiles: part of the key of a program kept on disk */
+    const char *kind;           /* "gpu", "accelerator" or "cpu"; users can select devices by it */
+    char maker[384];  /* names the compiler; part of the key of images on disk */
     wb__gpu_target target;
-    /* in bytes: the device's memory; the largest block that it allocates, 0: no limit of its own */
+    /* bytes of the device's memory; bytes of the largest block that it allocates, 0: no limit */
     int64_t total, most;
     bool staged;                /* transfers go through pinned memory */
     bool keeps_images;          /* compiled images are kept on disk */
     bool graphs;                /* the driver can record commands */
-    bool allocates_in_order;    /* only commands issued after an allocation may use its block */
+    bool allocates_in_order;    /* a new block may be used only by commands issued later */
 
     bool debug_sync;
     pthread_mutex_t opening;
@@ -117,13 +117,13 @@ struct wb__gpu_device {
     _Atomic bool lost;
     char lost_because[440];
 
-    pthread_mutex_t lock;       /* guards the order on queues, and fields below that lack a lock */
-    /* commands of the compute queue: issued; completed, as far as checked */
+    pthread_mutex_t lock;       /* guards the queues, and all fields below without their own lock */
+    /* number of the last command on the compute queue; of the last one known to be completed */
     uint64_t issued, completed;
-    /* uploads issued, and the last one that the compute queue waits for */
+    /* number of the last upload; of the last one that the compute queue waits for */
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
-    uint64_t marks, marks_reached;  /* marks created; marks reached, as far as checked */
+    uint64_t marks, marks_reached;  /* number of marks created; number known to be reached */
     int waiting, flush_interval;  /* commands since the last flush; commands between flushes */
     int failed;                 /* code of a failed command that is not reported yet; 0: none */
     wb__gpu_cache cache;
@@ -138,7 +138,7 @@ struct wb__gpu_device {
 /* Properties of an error code. */
 typedef enum {
     WB__GPU_ERROR_MEMORY = 1,   /* out of memory: reported as WB_ERROR_MEMORY */
-    WB__GPU_ERROR_FULL = 2,     /* an allocation failed that may succeed without the cache */
+    WB__GPU_ERROR_FULL = 2,     /* an allocation failed; freeing cached blocks may help */
     WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
@@ -156,10 +156,10 @@ typedef struct {
     wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
-/* A function marked "code" returns the vendor's code, 0 for success, and sets wb__gpu_call.  A
- * function marked "status" returns an error code of Weber with the error set.  From `allocate` on,
- * the device is open and current.  Commands are put on queues while the device's lock is held, but
- * some transfers without it.  `event`: receives the event of the command; NULL: none is needed. */
+/* A "code" is the vendor's error code, 0 for success; functions that return a code set
+ * wb__gpu_call.  A "status" is an error code of Weber, with the error set.  From `allocate` on, the
+ * device is open and current.  Commands, except some transfers, are put on queues with the device's
+ * lock held.  `event`: receives the event of the command; NULL: none is needed. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
@@ -169,13 +169,13 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* status.  load opens the vendor's library.  find lists the n devices; none is opened yet. */
+    /* Return a status.  load opens the vendor's library; find lists the devices, not yet open. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
-    void (*forget)(void);  /* called after the last device was closed; or NULL */
+    void (*forget)(void);  /* called when all devices are closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* code: makes the device current for this thread; enter and leave may be NULL */
+    /* Returns a code.  Makes d current for this thread, until `leave`.  Both may be NULL. */
     int (*enter)(wb__gpu_device *d);
     void (*leave)(void);
 
@@ -191,13 +191,13 @@ struct wb__gpu_driver {
     int (*pin)(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes);    /* code */
     void (*unpin)(wb__gpu_device *d, wb__gpu_staging *s);
 
-    /* code: copy between host and device.  With `wait`, they return when the copy is done; without,
-     * at once, and the host memory is pinned. */
+    /* Return a code.  Copy from host to device (up) or from device to host (down).  wait true:
+     * return when the copy is done; false: return at once, and the host memory must be pinned. */
     int (*up)(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait);
-    /* Whether `d` can copy from the memory of `source`; NULL: always. */
+    /* Whether `d` can copy from the memory of `source`.  If this pointer is NULL, it always can. */
     bool (*reaches)(const wb__gpu_device *d, const wb__gpu_device *source);
     /* code: enqueues on the compute queue of d. */
     int (*copy)(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
@@ -208,32 +208,33 @@ struct wb__gpu_driver {
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
     int (*wait_event)(wb__gpu_device *d, wb__gpu_queue q, void *event); /* code: the queue waits */
     int (*sync_event)(void *event);             /* code: the host waits */
-    /* Whether the event was reached, and the error code of its command; NULL: never called. */
+    /* Whether the event was reached; *ended: the error code of its command.  May be NULL. */
     bool (*done)(void *event, int *ended);
-    int (*flush)(wb__gpu_device *d);  /* code: flushes the compute queue; NULL: not needed */
+    int (*flush)(wb__gpu_device *d);  /* returns a code; flushes the compute queue; may be NULL */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
-    /* Writes the compiler options to try next.  false: none are left, and the error is set. */
+    /* Writes the compiler options to try next.  false: there are no more; the error is set. */
     bool (*options)(wb__gpu_device *d, int flags, char *text, size_t capacity);
-    /* status.  *image: the caller frees it; NULL: none.  WB_ERROR_UNSUPPORTED: try other
-     * options. */
+    /* Returns a status.  *image receives the binary of the program, which the caller frees, or
+     * NULL.  WB_ERROR_UNSUPPORTED: other options may work. */
     int (*compile)(wb__gpu_device *d, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
     int (*load_image)(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
                       void **program);          /* code */
     void (*unload)(wb__gpu_device *d, void *program);
-    /* code: finds a kernel of a program, and the largest number of items of its groups. */
+    /* Returns a code.  Finds a kernel, and the largest number of items of the kernel's groups. */
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* code: sets an argument for the function's next launches; NULL: arguments are passed at the
-     * launch. */
+    /* Returns a code.  Sets an argument for the function's next launches.  If this pointer is NULL,
+     * `launch` passes the arguments. */
     int (*bind)(void *function, int index, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
-    /* code; NULL: the driver cannot record commands.  Commands are recorded on WB__GPU_RECORDING; a
-     * recording is instantiated as a graph and dropped; a graph can run any number of times. */
+    /* Graphs; NULL: the driver has none.  The int functions return a code.  Commands put on
+     * WB__GPU_RECORDING between record_begin and record_end become a recording, of which
+     * instantiate makes a graph.  run enqueues a graph. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
     int (*instantiate)(void *recorded, void **graph);
@@ -246,43 +247,41 @@ struct wb__gpu_driver {
 
 typedef struct wb__gpu_addresses wb__gpu_addresses;
 
-/* A step prepared by a library; the library's own struct begins with it.  Its launch must be
- * recordable, so it allocates nothing on the device: its only memory beside the buffers is the
- * workspace. */
+/* A step that a vendor library has prepared; the first member of the library's own struct.  Its
+ * launches allocate no device memory, so that graphs can record them.  workspace: in bytes. */
 typedef struct {
     const wb__gpu_hook *library;
     const char *impl;           /* for the printed plan: the library and the epilogue */
     size_t workspace;
 } wb__gpu_routine;
 
-/* supports, prepare, launch, destroy and prefers_channels_last are called with the device entered
- * and its lock held. */
+/* A vendor library that executes steps.  The functions are called with the device entered
+ * (wb__gpu_enter) and the device's lock held. */
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
-    /* the library, which is opened before any call; NULL: `prepare` checks whether it is usable */
+    /* opened before the functions are called; NULL: prepare checks whether the library works */
     wb__gpu_vendor *vendor;
-    /* Whether the library supports the step's epilogue, sums or attention (`supports` of
-     * wb__backend); or NULL. */
+    /* As `supports` of wb__backend, for this library; may be NULL. */
     bool (*supports)(wb__gpu_device *d, const wb__step *step);
-    /* Returns 0; WB_ERROR_UNSUPPORTED without a message if the library does not support the step,
-     * with a short reason in *reason; or another error code. */
+    /* Prepares a step.  Returns 0, or an error code.  WB_ERROR_UNSUPPORTED: the library does not
+     * support the step; *reason then is a short reason, and no error message is set. */
     int (*prepare)(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
                    const char **reason);
-    /* status: enqueues the step, and counts the commands that it put on the compute queue. */
+    /* Returns a status.  Enqueues the step, and calls wb__gpu_issued for each compute command. */
     int (*launch)(wb__gpu_device *d, wb__gpu_routine *r, wb__gpu_queue q,
                   const wb__gpu_addresses *at);
     void (*destroy)(wb__gpu_device *d, wb__gpu_routine *r);
     bool (*prefers_channels_last)(wb__gpu_device *d, const wb__step *conv);  /* or NULL */
 };
 
-/* The memory of a launch's buffers, by the plan's buffer index.  The workspace begins at byte
- * workspace_at of `workspace`. */
+/* The memory of a launch.  The arrays are indexed by the plan's buffer index.  The workspace begins
+ * at byte workspace_at of its memory. */
 struct wb__gpu_addresses {
-    const uint64_t *address;            /* address of each buffer, for drivers with addresses */
+    const uint64_t *address;  /* address of each buffer, if the driver has no `objects` */
     void *const *buffers;               /* the memory handle of each buffer */
-    const size_t *offsets;  /* the byte of its memory at which each buffer begins; NULL: 0 */
-    wb__gpu_memory *memory;             /* the workspace's memory, for drivers with objects */
+    const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
+    wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
     uint64_t workspace;
     size_t workspace_at;
     const wb__number *numbers;
@@ -290,15 +289,15 @@ struct wb__gpu_addresses {
 
 /* ---- device.c -------------------------------------------------------------------------------- */
 
-/* The functions of wb__backend that have no device parameter, and has_dtype. */
+/* These functions implement entries of wb__backend for a driver v or a device `base`. */
 int wb__gpu_start(const wb__gpu_driver *v);
 void wb__gpu_stop(const wb__gpu_driver *v);
 int wb__gpu_count(const wb__gpu_driver *v);
 const wb_device *wb__gpu_device_at(const wb__gpu_driver *v, int ordinal);
 bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 
-/* For a backend's file: the first macro defines start, stop, count and device for its driver; the
- * second lists the entries that the wb__backend tables of all GPU backends share. */
+/* WB__GPU_WRAPPERS defines the functions start, stop, count and device of a backend.
+ * WB__GPU_FUNCTIONS lists the entries that the wb__backend tables of all GPU backends share. */
 #define WB__GPU_WRAPPERS(driver)                                                                   \
     static int start(void) { return wb__gpu_start(&(driver)); }                                    \
     static void stop(void) { wb__gpu_stop(&(driver)); }                                            \
@@ -313,8 +312,8 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
- * the driver reports: message".  The function is wb__gpu_call.  d may be NULL; otherwise a fatal
- * error marks the device as lost. */
+ * the driver reports: message".  The function is wb__gpu_call, and `format` gives the request.  d
+ * may be NULL.  A fatal error marks d as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
@@ -322,17 +321,17 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
 int wb__gpu_check_fork(const wb__gpu_driver *v);
 static inline bool wb__gpu_is_child(const wb__gpu_device *d) { return d->driver->state->child; }
 
-/* Opens the device if necessary and makes it current; 0, or an error (then do not call leave).
- * enter_to_release is for functions that only free: it sets no error, and returns whether to call
- * leave. */
+/* wb__gpu_enter opens the device if necessary and makes it current.  Returns 0, or an error; only
+ * after 0 must wb__gpu_leave be called.  wb__gpu_enter_to_release is for functions that only free.
+ * It opens no device, sets no error, and returns whether wb__gpu_leave must be called. */
 int wb__gpu_enter(wb__gpu_device *d);
 bool wb__gpu_enter_to_release(wb__gpu_device *d);
 void wb__gpu_leave(wb__gpu_device *d);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
-/* The number of bytes that WEBER_MEMORY_LIMIT allows out of `total`; 0, or an error whose message
- * begins with `tag`. */
+/* Sets *limit to the bytes that WEBER_MEMORY_LIMIT allows out of `total`.  Returns 0, or an error
+ * whose message begins with `tag`. */
 int wb__gpu_memory_limit(const char *tag, int64_t total, int64_t *limit);
 void *wb__gpu_allocate(const wb_device *base, size_t bytes);
 void wb__gpu_release(const wb_device *base, void *memory, size_t bytes);
@@ -353,10 +352,10 @@ void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
 void wb__gpu_drop_events(wb__gpu_device *d);
 
-/* With the lock held.  uses: the compute queue's next command will use this memory, and the queue
- * waits for its upload.  next_event: the address for the next command's event; NULL: it needs none.
- * issued: the command was put on the compute queue.  mark_now: creates an event after all commands
- * so far; NULL: the error is set. */
+/* Called with the device's lock held.  wb__gpu_uses: records that the compute queue's next command
+ * uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where to store
+ * the next command's event; NULL: it needs none.  wb__gpu_issued: counts a command just put on the
+ * queue.  wb__gpu_mark_now: puts an event after all commands so far; NULL: the error is set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **event);
@@ -367,12 +366,12 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d);
 /* Macros defined before the prelude. */
 typedef enum { WB__GPU_PLAIN = 0, WB__GPU_F64 = 1, WB__GPU_TABLE = 2 } wb__gpu_flags;
 
-/* The program of a text: from memory, from disk or compiled.  The caller releases it with put,
- * which accepts NULL. */
+/* Returns the program of a text, from memory, from disk or newly compiled; NULL: the error is set.
+ * The caller releases it with wb__gpu_program_put, which accepts NULL. */
 wb__gpu_program *wb__gpu_program_get(wb__gpu_device *d, const char *text, int flags);
 void wb__gpu_program_put(wb__gpu_device *d, wb__gpu_program *p);
 void wb__gpu_programs_free(wb__gpu_device *d);
-/* Finds a kernel of the program for groups of this size.  Returns 0, or an error. */
+/* Finds the kernel `entry` of a program, for groups of `items`.  Returns 0, or an error. */
 int wb__gpu_function_of(wb__gpu_device *d, const wb__gpu_program *p, const char *entry,
                         const uint32_t items[3], void **function);
 /* With WEBER_DEBUG=kernel, logs a text that does not compile and the compiler's messages. */
@@ -388,7 +387,7 @@ typedef struct {
     bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
-    uint64_t *address;          /* of buffers; of a driver with `bind`: serials of bound memory */
+    uint64_t *address;          /* per buffer: its address or, with `bind`, its memory's serial */
     void **argument;            /* pointers to these addresses and to the struct */
 } wb__gpu_bound_launch;
 
@@ -412,7 +411,7 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 bool wb__gpu_supports_step(const wb_device *base, const wb__step *step);
 bool wb__gpu_prefers_channels_last(const wb_device *base, const wb__step *conv);
 
-/* With the lock held: puts one launch of a kernel, or its routine, on a queue. */
+/* With the device's lock held: puts one launch of a kernel, or the kernel's routine, on a queue. */
 int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_launch *p,
                     wb__gpu_queue q, const wb__gpu_addresses *at);
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
@@ -420,36 +419,36 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
-/* A function of a vendor library, and the offset of its pointer in a table.  find_functions
- * fills the table; returns NULL, or the first name that the library lacks, whose pointer is set
- * to NULL. */
+/* A function of a vendor library, and the byte offset of its pointer in a table.
+ * wb__gpu_find_functions fills the table `to`, and returns the first name that the library lacks,
+ * or NULL.  The pointers of missing functions are set to NULL. */
 typedef struct { const char *name; size_t at; } wb__gpu_function;
 const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
 
-/* Opens a driver's library.  *file: its name, from an environment variable or the default.  NULL:
- * failed, with an error that ends with `advice`. */
+/* Opens a driver's library.  *file receives the library's name: the value of the environment
+ * variable `variable`, or else `usual`.  NULL: failed; the error message ends with `advice`. */
 void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
                            const char *advice, const char **file);
 
-/* A library's file name, and the major version of the vendor's toolkit that it belongs to; 0:
- * unknown.  A list ends with NULL. */
+/* A library's file name, and the major version of the vendor's toolkit that it belongs to, 0:
+ * unknown.  A list of files ends with a NULL name. */
 typedef struct { const char *name; int major; } wb__gpu_file;
 
-/* Where to look for a vendor's files: in the folder of an environment variable, in the system's
- * library path, and in further folders. */
+/* Where to look for a vendor's libraries: first in the folder that the environment variable names,
+ * then in the system's library path, then in `folders`. */
 typedef struct {
     const char *tag, *variable, *folders[2];    /* NULL: none */
-    const int *version;         /* the toolkit version of the driver, 1000 * major; NULL: any */
+    const int *version;  /* toolkit version of the driver, as 1000 * major + 10 * minor; or NULL */
 } wb__gpu_search;
 
-/* Opens the first file of the list that can be opened.  In each folder, versions that are not newer
- * than the driver's come first, in the order of the list, then newer ones.  *from: 0 at first; each
- * call advances it for the next one.  NULL: no further file; `reason` has dlopen's message. */
+/* Opens the next file of the list that can be opened.  In each folder, files whose major version is
+ * not newer than the driver's are tried first.  *from counts the files tried; it must be 0 at the
+ * first call.  NULL: no file is left; `reason` has a message of dlopen. */
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity);
 
-/* A cached result for a problem, such as an algorithm; the library's own struct begins with it, and
- * the problem follows. */
+/* A cached result for a problem, for example an algorithm.  It is the first member of the library's
+ * own struct, and the problem directly follows it. */
 typedef struct wb__gpu_entry {
     struct wb__gpu_entry *next;
     int holders;                /* number of routines that use it */
@@ -463,19 +462,19 @@ enum { WB__GPU_MAX_FUNCTIONS = 24 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
-    const char *name, *variable;  /* an environment variable that disables it with 0; or NULL */
+    const char *name, *variable;  /* environment variable: 0 disables the library; or NULL */
     const char *advice;                     /* how to install it */
     const wb__gpu_search *search;
     const wb__gpu_file *files;
     const wb__gpu_function *functions;
     size_t n_functions;
     void *table;                            /* the function table */
-    /* Whether a version is suitable, given its table and the first function that it lacks; if not,
-     * `reason` explains it. */
+    /* Whether an opened version of the library is usable; if not, writes `reason`.  `missing`: the
+     * first function that `table` lacks, or NULL. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
-    /* For a library with cached problems: handles, status codes, entries.  find fills an entry for
-     * its problem; 0, or an error.  drop frees the contents of an entry; or NULL. */
+    /* Fields of a library with cached entries.  find fills an entry for the problem that follows
+     * it; 0, or an error.  drop frees the contents of an entry; may be NULL. */
     const char *creating;                   /* the name of the call that creates a handle */
     int (*create)(void **handle);           /* the library's status, 0 for success */
     void (*destroy)(void *handle);
@@ -490,12 +489,12 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    _Atomic bool missing_logged, warned;    /* logged: no library was found; no handle was made */
+    _Atomic bool missing_logged, warned;    /* logged already: no library found; no handle */
     int from;
     char reason[600];
 };
 
-/* A device's handle of a library, and its cached problems. */
+/* A device's handle of a library, and the device's cached entries. */
 struct wb__gpu_vendor_state {
     wb__gpu_vendor_state *next;
     wb__gpu_vendor *library;
@@ -506,32 +505,33 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
-/* The same without an error.  If the library is not disabled but does not work, a warning is logged
- * once. */
+/* As wb__gpu_vendor_works, but sets no error.  Logs a warning once if the library does not work,
+ * unless the user has disabled it. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* For usable libraries, with the device's lock held.  handle: NULL without an error if none can be
- * created.  entry_of: NULL with *error and *reason, as `prepare` of a hook. */
+/* For usable libraries, with the device's lock held; NULL on failure.  wb__gpu_vendor_handle leaves
+ * no error.  wb__gpu_entry_of sets *error and *reason, as `prepare` of wb__gpu_hook does. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
-/* Report a failed call of the library.  fail sets an error, and returns its code.  note, for calls
- * while planning, only logs it with WEBER_DEBUG=dispatch, as our own kernels replace the
- * library. */
+/* These functions report a failed call of the library.  wb__gpu_vendor_fail sets an error and
+ * returns its code.  wb__gpu_vendor_note sets no error, and logs the call with
+ * WEBER_DEBUG=dispatch. */
 int wb__gpu_vendor_fail(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                          const char *call);
 void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int status,
                           const char *call);
-/* Reports a call that failed at a launch.  If the device failed too, returns that error;
- * otherwise WB_ERROR_UNSUPPORTED, and the entry is not used again.  A library's first refusal is
- * a warning. */
+/* Reports a call that failed at a launch.  If the device has failed too, returns the device's
+ * error.  Otherwise returns WB_ERROR_UNSUPPORTED, and the entry is not used again.  The first
+ * refusal is logged as a warning. */
 int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e, int status,
                           const char *call);
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* Splits a step.  `bare` lacks the epilogue, and the bias if bare_of_bias is true or the step is a
- * convolution's input gradient; `rest` applies them in place.  false: there is nothing to split. */
+/* Splits a step into `bare`, which has no epilogue, and `rest`, which applies the epilogue in
+ * place.  The bias too moves to `rest` if bare_of_bias is true or the step is a convolution's input
+ * gradient.  false: the step is not split. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
@@ -543,8 +543,8 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
-/* Whether the batch dimensions of a product's three views merge into one of size *batch, with
- * step[i] in view i, in elements; step is set only if there are batch dimensions. */
+/* Whether the batch dimensions of a product's three views can be merged into one of size *batch.
+ * step[i]: its stride in view i, in elements; not set if all batch dimensions are 1. */
 bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
@@ -554,44 +554,44 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
                       const size_t *offsets, const wb__number *numbers);
 
-/* One or several launches of one kernel combined into one.  Each row of the table, in device
- * memory, holds the buffer addresses, the argument struct and the first group of one launch. */
+/* Launches of one kernel, combined into one launch.  A row of the table, in device memory, has the
+ * buffer addresses, the argument struct and the first group's index of one of them. */
 typedef struct {
     const wb__gpu_kernel *kernel;
-    int n, *row_launch;         /* the indices of the kernel's launches that are its rows */
+    int n, *row_launch;         /* number of rows; index in kernel->launches of each row */
     wb__gpu_program *program;
     void *function;
     size_t at, row_bytes;       /* offset in the block; size of a row */
     uint32_t groups;
 } wb__gpu_table;
 
-/* word: the index of a 32-bit word in the list of converted numbers, which has two words per
- * number; at: the index of the word of the block that gets it. */
+/* A copy of a 32-bit word.  word: its index in the list of converted numbers, which has two words
+ * per number; at: its index in the block of the tables. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
-/* The tables of a sequence, in the order of its kernels, in one block of memory.  Some words of the
- * tables are numbers of the plan; a small kernel writes them before each run.  A list after the
- * tables has their places (wb__gpu_table_word). */
+/* The tables of a sequence, in the order of the kernels, in one block of memory.  Some words of the
+ * tables are numbers of the plan, which a small kernel writes before each run.  The block ends with
+ * a list of wb__gpu_table_word, the places of these words. */
 typedef struct {
     int n, capacity, n_targets;
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
-    size_t list_at, bytes;      /* in bytes: the list's offset in the block; the block's size */
-    wb__gpu_launch words;       /* lists the numbers for wb__gpu_fill, which makes words */
+    size_t list_at, bytes;      /* byte offset of the list in the block; bytes of the block */
+    wb__gpu_launch words;       /* only the input of wb__gpu_fill, which converts its numbers */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
     unsigned char *args;        /* its arguments */
 } wb__gpu_tables;
 
-/* Returns 0, an error, or WB_ERROR_UNSUPPORTED without a message: a written kernel has numbers of
- * the plan, or the block is too large.  The device must be entered. */
+/* Creates the tables, with the device entered.  Returns 0, an error, or, without a message,
+ * WB_ERROR_UNSUPPORTED: a written kernel has numbers of the plan, or the block is too large. */
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
-/* Writes the contents of the block to host memory, with the addresses of `at`. */
+/* Writes the contents of the block of tables, with the addresses of `at`, to host memory. */
 void wb__gpu_tables_fill(const wb__gpu_tables *t, const wb__gpu_addresses *at,
                          unsigned char *block);
-/* Called with the lock held.  write enqueues the kernel that writes the numbers into the block, on
- * the compute queue.  launch enqueues a table. */
+/* Called with the device's lock held.  wb__gpu_tables_write enqueues, on the compute queue, the
+ * kernel that writes the numbers into the block.  wb__gpu_table_launch enqueues a table on q. */
 int wb__gpu_tables_write(wb__gpu_device *d, wb__gpu_tables *t, uint64_t block,
                          const wb__number *numbers);
 int wb__gpu_table_launch(wb__gpu_device *d, const wb__gpu_table *t, uint64_t block,

@@ -26,7 +26,8 @@ static size_t first_at(const wb__gpu_launch *l) { return struct_at(l) + l->args_
 
 static size_t row_bytes(const wb__gpu_launch *l) { return (first_at(l) + 4 + 7) / 8 * 8; }
 
-/* The kernel's text, followed by a kernel that calls it; the caller frees it. */
+/* Returns a text with the kernel of a launch and the table's kernel, which calls it.  The caller
+ * frees the text. */
 static char *table_text(const wb__gpu_launch *l)
 {
     enum { PLACE = 40 };
@@ -52,8 +53,8 @@ static char *table_text(const wb__gpu_launch *l)
     return text;
 }
 
-/* Writes words into the rows: each pair of `list` is the index of the word of the block to write,
- * and the index of the value. */
+/* The kernel that writes words into the rows.  `list` has pairs of indices: of the word in the
+ * block, and of its value. */
 static const char put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
@@ -66,8 +67,8 @@ static const char put_text[] =
 
 enum { PUT_ITEMS = 128, PUT_HEAD = 16 };
 
-/* The number of words of numbers that one launch of wb_put gets: even, and one of three sizes,
- * so that few kernels are compiled. */
+/* The number of words that one launch of wb_put gets.  It is even, and one of three values, so that
+ * few kernels are compiled. */
 static uint32_t words_at_once(const wb__gpu_tables *t)
 {
     const int n = 2 * t->words.n_numbers;
@@ -84,7 +85,7 @@ static bool uses_workspace(const wb__gpu_launch *l)
 }
 
 /* Sets single[i] for launches of fused kernels without workspace that are the only launch of their
- * segment: they are independent of all others. */
+ * segment.  They are independent of all other launches. */
 static void find_single(const wb__gpu_kernel *k, bool *single)
 {
     for (int i = 0; i < k->n; i++) {
@@ -102,8 +103,8 @@ static bool are_alike(const wb__gpu_launch *a, const wb__gpu_launch *b)
            a->groups[2] == b->groups[2] && !strcmp(a->entry, b->entry) && !strcmp(a->text, b->text);
 }
 
-/* Finds the launches that form a table with launch `first`, and marks them as taken.  Returns their
- * number; 0: this launch needs no table. */
+/* Lists in `rows` the launches that form a table with launch `first`, and marks them as taken.
+ * Returns their number; 0: launch `first` needs no table. */
 static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *taken, int *rows)
 {
     const wb__gpu_launch *l = k->launches[first].launch;
@@ -182,8 +183,8 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     return status;
 }
 
-/* The index of a plan's number in the list of numbers to write, added if it is new; -1: out of
- * memory. */
+/* Returns the index of a number of the plan in t->words, and adds the number if it is new; -1: out
+ * of memory. */
 static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;
@@ -237,7 +238,7 @@ static int make_writer(wb__gpu_device *d, wb__gpu_tables *t)
     const uint32_t most = words_at_once(t);
     t->words.args_bytes = 8 * (size_t)t->words.n_numbers;
     t->words.workspace_at = -1;
-    /* first half: zeros, which wb__gpu_fill copies first; second half: the current values */
+    /* first half: zeros, the input of wb__gpu_fill; second half: its output, the current values */
     t->words.args = wb__alloc_zero(2 * t->words.args_bytes, 1);
     t->args = wb__alloc_zero(PUT_HEAD + 4 * most, 1);
     char *text = wb__printf(put_text, (int)most);

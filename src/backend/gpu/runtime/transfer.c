@@ -13,12 +13,12 @@
  *
  * Without staging, the driver reads the program's memory directly, and the transfer is complete
  * when the call returns.  An upload uses its own queue if no command can still use the memory;
- * otherwise it follows all commands.  To find out, some commands are followed by an event and a
- * flush of the queue: at first after each command, so that an idle device starts at once, then
- * after 2, 4, ... 16 commands.  Since the queue runs in order, an event means that all commands
- * before it are completed.  Enqueued commands are executed even if a flush fails, so a failed flush
- * is not an error of the command before it: the next command flushes again, and a function that
- * waits for the queue gets the error. */
+ * otherwise it follows all commands.  To know which commands are completed, some are followed by an
+ * event and a flush of the queue: at first each command, so that an idle device starts at once,
+ * then every 2nd, 4th, ... 16th command.  An event means that all commands before it are completed.
+ * Enqueued commands are executed even if a flush fails, so a failed flush is not an error of the
+ * command before it: the next command flushes again, and a function that waits for the queue gets
+ * the error. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ static void update_progress(wb__gpu_device *d)
     }
 }
 
-/* The number of the last command so far.  A blocking command that follows passes it to ended(). */
+/* The number of the last command so far.  A blocking transfer passes it to ended() at its end. */
 static uint64_t begin(wb__gpu_device *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -155,8 +155,8 @@ void wb__gpu_drop_events(wb__gpu_device *d)
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* If the upload's event is no longer in the ring, the queue waits for the oldest one there, which
- * comes after the upload. */
+/* The queue waits for the event of the last upload into m.  If the event is no longer in the ring,
+ * the queue waits for the oldest one there, which comes after the upload. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
@@ -170,8 +170,8 @@ int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
     return 0;
 }
 
-/* With the lock held: the upload queue waits until no enqueued command uses this memory.  It waits
- * for the oldest mark after the last use, which is reached first. */
+/* With the lock held: makes the upload queue wait for the enqueued commands that use this memory.
+ * The queue waits for the oldest mark after the last use, or for a new mark. */
 static int upload_after_uses(wb__gpu_device *d, const wb__gpu_memory *m)
 {
     const wb__gpu_mark *behind = NULL;
@@ -344,8 +344,8 @@ int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from,
 
 /* ---- downloads ------------------------------------------------------------------------------- */
 
-/* Chooses the queue of a download, and lets it follow all earlier launches.  A small download is a
- * command of the compute queue; a large one runs concurrently with later launches. */
+/* Chooses the queue of a download, and makes the download wait for all earlier launches.  A small
+ * download is a command of the compute queue; a large one runs concurrently with later launches. */
 static int download_queue(wb__gpu_device *d, wb__gpu_memory *m, size_t bytes, wb__gpu_queue *queue)
 {
     *queue = bytes <= WB__GPU_SMALL ? WB__GPU_COMPUTE : WB__GPU_DOWN;
@@ -378,7 +378,7 @@ static int get_piece(wb__gpu_device *d, wb__gpu_staging *s, int half, const wb__
     return status;
 }
 
-/* Chunk i + 1 is transferred while the host copies chunk i. */
+/* Downloads chunk by chunk: chunk i + 1 is transferred while the host copies chunk i. */
 static int download_staged(wb__gpu_device *d, unsigned char *to, wb__gpu_memory *m, size_t at,
                            size_t bytes)
 {
@@ -464,8 +464,8 @@ static int await_other(wb__gpu_device *d, const wb__gpu_device *other, void *eve
                                other->base.ordinal) : 0;
 }
 
-/* With the lock held: enqueues the copy, which waits for the event `ready`.  *copied receives an
- * event after the copy, which the caller drops. */
+/* With the lock held: enqueues a copy, which waits for the event `ready`.  *copied receives an
+ * event after the copy; the caller drops this event. */
 static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        const wb__gpu_memory *from, size_t from_at, size_t bytes,
                        void *const ready, void **copied)
@@ -481,8 +481,9 @@ static int copy_behind(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__
     return event_of(d, copied);
 }
 
-/* Records an event on the source after the last use of `from`; then copies on d's compute queue.
- * Later commands of the source wait for the copy, since they may overwrite `from`. */
+/* Copies from another device, the source, on d's compute queue.  The copy waits for the last use of
+ * `from` on the source; later commands of the source wait for the copy, since they may overwrite
+ * `from`. */
 static int copy_across(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_device *source,
                        wb__gpu_memory *from, size_t from_at, size_t bytes)
 {

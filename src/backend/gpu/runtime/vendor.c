@@ -34,8 +34,8 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
                          message ? message : "no reason given", advice);
 }
 
-/* The index of the file to try at this place: first the files whose major version is not newer than
- * the driver's, then the others, both in the order of the list. */
+/* Returns the index of the file to try as number `place`.  Files whose major version is not newer
+ * than the driver's come first, then the others, both in the order of the list. */
 static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
 {
     const int driver = s->version ? *s->version / 1000 : 0;
@@ -78,8 +78,8 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
-/* With the lock held: opens the next suitable version.  false: `reason` explains the failure, and
- * the table has the functions of the previous version. */
+/* With l->lock held: opens the next suitable version, and fills the function table.  false: there
+ * is none, l->reason is set, and the table is unchanged. */
 static bool open_next(wb__gpu_vendor *l)
 {
     char message[400];
@@ -152,9 +152,8 @@ void wb__gpu_vendor_note(const wb__gpu_device *d, const wb__gpu_vendor *l, int s
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-/* Creates a handle.  If a version fails, as one newer than the driver does, the next version is
- * tried, as long as no device has a handle.  If memory is exhausted, no other version is tried.
- * Returns 0, or the first version's status. */
+/* Creates a handle.  If this fails, the next version of the library is tried, unless memory is
+ * exhausted or some device has a handle.  Returns 0, or the first version's status. */
 static int create(wb__gpu_vendor *l, void **handle)
 {
     pthread_mutex_lock(&l->lock);
@@ -218,7 +217,7 @@ void wb__gpu_vendors_close(wb__gpu_device *d)
 
 enum { MAX_ENTRIES = 512 };
 
-/* Frees an entry if the list is full: the oldest that has no users and was not refused. */
+/* If the list is full, frees the oldest entry that has no users and was not refused. */
 static void drop_oldest(wb__gpu_vendor_state *s)
 {
     wb__gpu_entry **oldest = NULL;
