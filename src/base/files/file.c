@@ -200,7 +200,7 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
     return 0;
 }
 
-/* Makes at least one more byte fit, but at most `most` bytes in all. */
+/* Makes room for at least one more byte in the block, but for at most `most` bytes in all. */
 static int grow(wb__reader *r, int64_t most)
 {
     if (r->n < r->capacity) return 0;
