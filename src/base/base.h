@@ -80,9 +80,10 @@ void wb__pool_put(void *block, size_t bytes);
 void wb__pool_trim(void);
 
 /* For tests.  wb__alloc_fail_at(n) makes the n-th allocation from now on fail, once;
- * wb__alloc_fail_at(0) ends the count.  While allocations are counted, the pool keeps no blocks, so
- * that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the start of the process.
- * wb__alloc_count returns the count since the last wb__alloc_fail_at, or since the start. */
+ * wb__alloc_fail_at(0) ends the count.  While allocations are counted (wb__alloc_watched), the pool
+ * keeps no blocks, so that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the
+ * start of the process.  wb__alloc_count returns the count since the last wb__alloc_fail_at, or
+ * since the start. */
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
@@ -96,8 +97,8 @@ float wb__bf16_to_f32(uint16_t h);
 uint16_t wb__f32_to_bf16(float f);
 /* Converts n elements from one dtype to another, rounding once, to nearest even.  Floats to
  * integers truncate and saturate, and NaN becomes 0.  Integers to narrower integers wrap around.
- * To bool: whether the value is not 0; NaN is true.  The arrays may be the same one if elements
- * have the same size; else they must not overlap. */
+ * To bool: whether the value is not 0; NaN is true.  `to` and `from` may be equal if both dtypes
+ * have the same size; else the arrays must not overlap. */
 void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_type, int64_t n);
 
 /* Writes to the log: to standard error in the format of Julia's logging, or to the handler of

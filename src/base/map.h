@@ -26,12 +26,13 @@ wb__mapping *wb__map_begin(const char *path);
 int wb__map_more(wb__mapping *m, int64_t n);    /* reads the first n bytes, or all if there are
                                                    fewer */
 void wb__unmap(wb__mapping *m);                 /* accepts NULL */
-/* Asks the system to read `bytes` bytes of a mapped file from `from` on, at most 1 GiB, ahead of
- * their use.  Returns at once. */
+/* Asks the system to read `bytes` bytes at `from`, at most 1 GiB, from the disk before they are
+ * used.  Returns at once.  Does nothing if the file is not mapped. */
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
 
-/* Returns the n bytes at *at and adds n to *at.  NULL, with the error set, if the file ends before
- * or cannot be read; `what` names the bytes in the message, for example "the header". */
+/* Returns the n bytes at offset *at and adds n to *at.  NULL, with the error set, if the file ends
+ * before these bytes do, or cannot be read.  `what` names the bytes in the error message, for
+ * example "the header". */
 const uint8_t *wb__map_take(wb__mapping *m, int64_t *at, int64_t n, const char *what);
 /* Returns 0 if the file ends at the offset `at`, else an error. */
 int wb__map_end(wb__mapping *m, int64_t at);

@@ -11,7 +11,7 @@
 
 /* The options that a program gives, in the order in which it gives them. */
 typedef struct {
-    bool all;                       /* from C++, where every field counts as given */
+    bool all;                       /* every field counts as given, as in C++ */
     bool known;                     /* .given was set by a macro or in C++; false: by the program
                                        itself */
     int n;
@@ -23,15 +23,14 @@ typedef struct {
     } option[32];
 } wb__given;
 
-/* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.
- * Fields that the caller's version does not have become zero.  If `from` is NULL, all fields behind
- * the size become zero.  Returns false, with the error set, if .size is too small, or if a field
- * that this library does not have is not zero. */
+/* Copies a caller's struct, whose first field is its size, to `to`, which has `capacity` bytes.  If
+ * `from` is NULL, all fields behind the size become zero.  Returns false, with the error set, if
+ * .size is below `capacity`, or if a byte of the caller's struct behind `capacity` is not zero. */
 bool wb__read_struct(const char *what, void *to, size_t capacity, const void *from);
-/* Does the same for a struct of options.  Also lists the options that are given in *given, unless
- * `given` is NULL.  `names` lists the options whose default is not 0, separated by blanks: "eps
- * momentum".  A program may name these in .given.  Returns false too if the text of the options
- * cannot be read, or if an option by position follows an option by name. */
+/* Reads a struct of options as wb__read_struct does.  Also sets *given to the options that the
+ * program gives, unless `given` is NULL.  `names` lists the options whose default is not 0,
+ * separated by blanks: "eps momentum".  A program may name these in .given.  Returns false too if
+ * the text of the options cannot be read, or if an option by position follows an option by name. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
                       const char *names, wb__given *given);
 /* Whether an option is given, by name or by position; position -1: by name only. */

@@ -55,8 +55,8 @@ void wb__pool_trim(void)
     }
 }
 
-/* Frees the blocks on the lists of a thread that ends.  If another destructor frees a block later,
- * wb__pool_put sets the key again, and the system calls this destructor again. */
+/* Frees the blocks on the lists of a thread that ends.  If the destructor of another key frees a
+ * block later, wb__pool_put sets the key again, and the system calls this destructor again. */
 static void thread_end(void *set)
 {
     (void)set;

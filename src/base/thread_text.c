@@ -13,8 +13,8 @@ static _Thread_local texts *mine;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Frees the buffers of a thread that ends.  If another destructor asks for a text later, a new
- * block is created, and the system calls this destructor again. */
+/* Frees the buffers of a thread that ends.  If the destructor of another key asks for a text later,
+ * a new block is created, and the system calls this destructor again. */
 static void thread_end(void *block)
 {
     mine = NULL;

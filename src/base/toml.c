@@ -136,8 +136,8 @@ static int read_part(wb__toml *t, part *p)
     return e;
 }
 
-/* Enters the table that a part of a key names: sets *table to its index, and creates it if it is
- * new. */
+/* Enters the table that a part of a key names: sets *table to the index of the table, and creates
+ * the table if it is new. */
 static int enter(wb__toml *t, bool header, int *table, const part *p)
 {
     int next = find_part(t, *table, p);

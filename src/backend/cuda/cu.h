@@ -1,5 +1,5 @@
-/* Declarations of the CUDA driver and of NVRTC: the types, constants and functions that this
- * backend uses.  With them it compiles without NVIDIA's headers.  The function table and its loader
+/* Declarations of the CUDA driver and of NVRTC: the types, constants and functions that the CUDA
+ * backend uses, so that it compiles without NVIDIA's headers.  The function table and its loader
  * are generated from one list of functions per library.
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver

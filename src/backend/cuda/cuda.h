@@ -32,7 +32,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit i is set if reach() in cuda.c need not be called for device i again */
+    /* bit i is set when reach() in cuda.c has succeeded for device i */
     uint64_t reached;
     int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
     bool portable;              /* NVRTC compiles to PTX, which the driver translates */

@@ -209,7 +209,7 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds the pointers to scalars passed by value, and the tensors that follow cuDNN's own
+/* Adds to the routine the scalars passed by value, and the tensors that follow cuDNN's own
  * workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {

@@ -40,8 +40,8 @@ typedef struct {
     wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
 } wb__dnn_problem;
 
-/* An epilogue that cuDNN supports.  `mode` is its pointwise mode in cuDNN.  `name` is the name of a
- * convolution with this epilogue, without and with a bias. */
+/* An epilogue that cuDNN supports.  `mode` is its pointwise mode in cuDNN.  name[0] and name[1]
+ * name a convolution with this epilogue, without and with a bias. */
 typedef struct {
     wb__op op;
     int mode;
@@ -105,7 +105,7 @@ wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type);
 
 enum { WB__DNN_NO_AXIS = -1 };
 /* Adds the operation y = mode(x), y = mode(x, b) if b is not NULL, or y = t ? x : b if t is not
- * NULL.  axis: for CUDNN_POINTWISE_GEN_INDEX. */
+ * NULL.  `axis` is the axis of CUDNN_POINTWISE_GEN_INDEX. */
 void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
                        wb__dnn_desc t, wb__dnn_desc y);
 /* Adds the comparison y = mode(x, b), where y is a tensor of booleans. */

@@ -1,5 +1,5 @@
-/* Declarations of cuDNN 9's graph interface: the types, constants and functions that this backend
- * uses.  With them it compiles without NVIDIA's headers.  The names are those of
+/* Declarations of cuDNN 9's graph interface: the types, constants and functions that the CUDA
+ * backend uses, so that it compiles without NVIDIA's headers.  The names are those of
  * cudnn_graph_v9.h. */
 #ifndef WB__CU_DNN_API_H
 #define WB__CU_DNN_API_H

@@ -11,19 +11,20 @@
 typedef struct {
     int64_t rows, cols, k;              /* op(A) is [rows, k], op(B) [k, cols], D [rows, cols] */
     int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
-    int64_t aux_ld;                     /* distance of columns of aux, in elements, or in bits if
-                                           aux is a bit mask */
+    int64_t aux_ld;                     /* distance between columns of aux, in elements, or in bits
+                                           if aux is a bit mask */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
     int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
                                            use */
 } wb__lt_problem;
 
-/* An operand: index of its buffer in the plan, -1 for none, and offset in bytes. */
+/* Where an operand is: the index of its buffer in the plan (-1: none), and the offset in bytes. */
 typedef struct { int buffer; size_t at; } wb__lt_operand;
 typedef struct {
     wb__lt_operand operand[3];          /* A, B, D */
-    wb__lt_operand vector, aux;         /* `vector`: bias or sums; `aux`: `aux` of the step */
+    wb__lt_operand vector, aux;         /* `vector`: bias or sums; `aux`: the aux tensor of the
+                                           step */
 } wb__lt_operands;
 
 typedef struct {

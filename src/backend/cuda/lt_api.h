@@ -1,5 +1,5 @@
-/* Declarations of cuBLASLt 12 and 13: the types, constants and functions that this backend uses.
- * With them it compiles without NVIDIA's headers.  The names are those of cublasLt.h. */
+/* Declarations of cuBLASLt 12 and 13: the types, constants and functions that the CUDA backend
+ * uses, so that it compiles without NVIDIA's headers.  The names are those of cublasLt.h. */
 #ifndef WB__CU_LT_API_H
 #define WB__CU_LT_API_H
 

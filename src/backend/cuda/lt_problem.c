@@ -89,8 +89,8 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
     p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
     p->compute = t == WB_F64 ? CUBLAS_COMPUTE_64F
                : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
-    /* Partial sums of f16 and bf16 stay in f32.  With `deterministic` no partial sums are added in
-     * place, since their order would vary. */
+    /* Partial sums of f16 and bf16 stay in f32.  In a deterministic step no partial sums are added
+     * in place, since their order would vary. */
     p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     return NULL;

@@ -8,8 +8,8 @@
 
 /* Compilers are tried in this order:
  *
- *   1. each NVRTC that supports the architecture of the device, to machine code
- *   2. each NVRTC, to PTX for the newest architecture that both NVRTC and the device support
+ *   1. each NVRTC that supports the architecture of the device, which compiles to machine code
+ *   2. each NVRTC, which compiles to PTX for the newest architecture that it and the device support
  *
  * The next compiler is tried if the driver rejects the output.  The fields `compiler` and
  * `portable` of a device hold the current attempt. */

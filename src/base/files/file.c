@@ -91,7 +91,7 @@ static void z_free(voidpf opaque, voidpf block)
     wb__free(block);
 }
 
-/* Reads the first two bytes, which show whether the file is gzip: 1f 8b. */
+/* Reads the first two bytes.  If they are 1f 8b, the file is gzip. */
 static int look(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {

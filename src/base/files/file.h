@@ -74,7 +74,7 @@ int wb__file_remove(const char *path);
 
 /* wb__io_fail_at(n) makes the n-th system call for a file from now on fail, once; 0: none fails.
  * Such calls are open, read, write, sync, rename and others.  wb__io_count returns the number of
- * these calls since then. */
+ * such calls since the last wb__io_fail_at. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
 void wb__pipe_limit(int64_t bytes);     /* sets the limit of wb__reader_fill for files that are not

@@ -278,8 +278,8 @@ FN u16 to_f16(f32 f)
      : (x) >= -9223372036854775808.0f ? (i64)(x) : (x) != (x) ? 0 : -(i64)(~(u64)0 >> 1) - 1)
 
 #ifdef HAS_F64
-/* Rounds d to f32 by "round to odd": toward 0, and then the last bit is set unless d is an f32.
- * Rounding the result to f16 or bf16 gives the same number as rounding d itself. */
+/* Rounds d to f32 by "round to odd": toward 0, and then the last bit is set unless d fits an f32
+ * exactly.  Rounding the result to f16 or bf16 gives the same number as rounding d itself. */
 FN f32 odd_of_f64(f64 d)
 {
     f32 f = (f32)d;
