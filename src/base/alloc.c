@@ -1,5 +1,5 @@
-/* The allocator of all host memory: replaceable, counted, and able to fail on demand.  pool.c keeps
- * small objects that are freed and reused; it takes its blocks from here.
+/* The allocator of host memory.  It can be replaced (wb_set_allocator), counts its bytes, and can
+ * fail on demand.  pool.c, which keeps small freed blocks, takes its blocks from here.
  *
  *   base            block - 16        block
  *   | (alignment)   | size, distance  | the caller's bytes ... | */
@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 typedef struct {
-    size_t total;               /* bytes taken from the allocator */
-    size_t distance;            /* from the allocator's block to the caller's */
+    size_t total;               /* size of the block at `base`, in bytes */
+    size_t distance;            /* bytes from `base` to the block of the caller */
 } header;
 
 enum { HEADER = 16, ALIGN = 64, LARGE = 8 << 20 };
@@ -70,8 +70,8 @@ static void read_environment(void)
 
 void wb__alloc_fail_at(int64_t n)
 {
-    pthread_once(&environment_once, read_environment); /* read first, so that it does not undo this
-                                                          call later */
+    pthread_once(&environment_once, read_environment); /* first, so that the environment does not
+                                                          override this call later */
     atomic_store(&count, 0);
     atomic_store(&fail_at, n);
     atomic_store(&wb__alloc_watched, n != 0);
@@ -119,7 +119,7 @@ void *wb__alloc_zero(size_t n, size_t size)
         return wb__fail_null(WB_ERROR_MEMORY, "out of memory: %zu times %zu bytes asked for", n,
                              size);
     size_t bytes = n * size;
-    /* Fresh pages are zero already, so they need not be written. */
+    /* calloc writes no zeros to fresh pages, which are zero already. */
     if (allocator.reallocate == system_reallocate) {
         char *base = must_fail() ? NULL : calloc(1, bytes + HEADER);
         return base ? finish(base, bytes + HEADER, HEADER) : no_memory(bytes);
@@ -128,8 +128,8 @@ void *wb__alloc_zero(size_t n, size_t size)
     return block ? memset(block, 0, bytes) : NULL;
 }
 
-/* Asks the system for huge pages for large blocks: touching fresh memory in small pages takes
- * several times longer than filling it. */
+/* Asks the system for huge pages for a large block, which makes the first access to fresh memory
+ * faster. */
 static void prefer_huge_pages(char *base, size_t total)
 {
 #ifdef MADV_HUGEPAGE

@@ -2,7 +2,8 @@
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
-#ifndef WB_NO_MORE                  /* structs of the library contain structs of options */
+#ifndef WB_NO_MORE                  /* empty, so that a struct of options can be a member of another
+                                       struct */
 #define WB_NO_MORE
 #endif
 #include "weber.h"
@@ -26,16 +27,16 @@
 #define WB__MIN(a, b) ((a) < (b) ? (a) : (b))
 #define WB__MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* Errors.  wb__fail sets this thread's message and returns the code.  It needs no memory of the
- * allocator, and the new message may quote wb_error().  In a chain of calls the first message
- * stays: a call that receives NULL keeps the error that is set (WB__NULL). */
+/* Errors.  wb__fail sets the message and the code of this thread, and returns the code.  It needs
+ * no memory of the allocator, and the new message may quote wb_error().  In a chain of calls the
+ * first message stays: a call that receives NULL keeps the error that is set (WB__NULL). */
 int wb__fail(int code, const char *format, ...) WB__PRINTF(2, 3);
 void *wb__fail_null(int code, const char *format, ...) WB__PRINTF(2, 3);
 /* Returns the code of this thread's error, or `code` if none is set. */
 int wb__error_or(int code);
-/* Whether the argument x of this public function is NULL.  Sets an error, unless one is set already
- * (then x is NULL because of that error).  Other functions call wb__null with the name of the
- * public one. */
+/* Whether the argument x of this public function is NULL.  Sets an error, unless an error is set
+ * already (then x is NULL because of that error).  Other functions call wb__null with the name of
+ * the public function. */
 #define WB__NULL(x) (!(x) && wb__null(__func__, #x))
 bool wb__null(const char *function, const char *argument);      /* returns true */
 /* wb__failures counts this thread's errors.  wb__failed_in prepends a position in a model to the
@@ -51,17 +52,17 @@ typedef enum {
 } wb__thread_text_kind;
 char *wb__thread_text(wb__thread_text_kind which);
 
-/* Memory.  All host memory of the library is allocated here, and a test can make the n-th call
- * fail.  NULL means that the error is set (WB_ERROR_MEMORY).  Blocks of wb__alloc_aligned are
- * aligned to 64 bytes, others to 16.  wb__free accepts both, and NULL. */
+/* Memory on the host.  A function that fails to allocate returns NULL with the error set
+ * (WB_ERROR_MEMORY).  Blocks of wb__alloc_aligned are aligned to 64 bytes, others to 16.  wb__free
+ * accepts both, and NULL. */
 void *wb__alloc(size_t bytes);
 void *wb__alloc_zero(size_t count, size_t size);          /* fails if count * size overflows */
 void *wb__alloc_aligned(size_t bytes);
 void *wb__realloc(void *block, size_t bytes);             /* blocks of wb__alloc only */
 void wb__free(void *block);
-/* Growing arrays.  `list` is the address of a pointer to elements of `each` bytes, *capacity the
- * number of elements that fit.  Makes at least `n` fit.  False: out of memory, nothing
- * changed. */
+/* Make room for at least `n` elements of `each` bytes in an array.  `list` is the address of the
+ * pointer to the array, and *capacity the number of elements that fit.  False: out of memory, and
+ * the array is unchanged. */
 bool wb__grow(void *list, int *capacity, int n, size_t each);
 static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 {
@@ -70,17 +71,19 @@ static inline bool wb__reserve(void *list, int *capacity, int n, size_t each)
 char *wb__strdup(const char *s);
 char *wb__printf(const char *format, ...) WB__PRINTF(1, 2);   /* allocated text */
 
-/* Small objects are allocated and freed at every step, so freed ones are kept on lists of their
- * thread.  `bytes` must be the same in both calls; the contents are undefined.  wb__pool_trim frees
- * the blocks on this thread's lists. */
+/* Memory for small objects.  wb__pool_put keeps the block on a list of the calling thread, from
+ * which wb__pool_get takes it.  `bytes` must be the same in both calls.  The contents of a block
+ * from wb__pool_get are undefined.  wb__pool_trim frees the blocks on the lists of the calling
+ * thread. */
 void *wb__pool_get(size_t bytes);
 void wb__pool_put(void *block, size_t bytes);
 void wb__pool_trim(void);
 
-/* For tests: the n-th allocation from now on fails, once; 0 stops watching.  While allocations are
- * watched, the pool's lists are not used, so that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n
- * does the same from the start of the process.  wb__alloc_count returns the number of watched
- * allocations since the last wb__alloc_fail_at, or since the start. */
+/* For tests.  wb__alloc_fail_at(n) makes the n-th allocation from now on fail, once;
+ * wb__alloc_fail_at(0) ends the count.  While allocations are counted (wb__alloc_watched), the pool
+ * keeps no blocks, so that each wb__pool_get counts.  WEBER_FAIL_ALLOC=n does the same from the
+ * start of the process.  wb__alloc_count returns the count since the last wb__alloc_fail_at, or
+ * since the start. */
 void wb__alloc_fail_at(int64_t n);
 int64_t wb__alloc_count(void);
 extern _Atomic bool wb__alloc_watched;
@@ -94,14 +97,15 @@ float wb__bf16_to_f32(uint16_t h);
 uint16_t wb__f32_to_bf16(float f);
 /* Converts n elements from one dtype to another, rounding once, to nearest even.  Floats to
  * integers truncate and saturate, and NaN becomes 0.  Integers to narrower integers wrap around.
- * To bool: whether the value is not 0; NaN is true.  The arrays may be the same one if elements
- * have the same size; else they must not overlap. */
+ * To bool: whether the value is not 0; NaN is true.  `to` and `from` may be equal if both dtypes
+ * have the same size; else the arrays must not overlap. */
 void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_type, int64_t n);
 
-/* The log: to standard error in the format of Julia, or to the handler of wb_set_log. */
+/* Writes to the log: to standard error in the format of Julia's logging, or to the handler of
+ * wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Whether WEBER_DEBUG (read once; topics separated by commas, or "all") has this topic: load,
- * stages, plan, dispatch, kernel, check, sync. */
+/* Whether the environment variable WEBER_DEBUG has this topic.  It is read once, and is "all" or a
+ * list separated by commas of load, stages, plan, dispatch, kernel, check and sync. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

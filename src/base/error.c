@@ -1,13 +1,12 @@
 /* Errors: one message and one code for each thread.  The message is in a buffer of thread_text.c,
- * which always has one, so that running out of memory can be reported too.  A failing function
- * calls wb__fail; a function that receives NULL keeps the error that is set. */
+ * which needs no memory of the allocator.  So running out of memory can be reported too.  A failing
+ * function calls wb__fail; a function that receives NULL keeps the error that is set. */
 #include "base/base.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { BYTES = WB__ERROR_BYTES };      /* enough for a list of the entries that do not fit a
-                                          model */
+enum { BYTES = WB__ERROR_BYTES };      /* enough for a message that lists many names */
 static _Thread_local int code;
 static _Thread_local unsigned failures;
 static _Thread_local bool has_path;    /* the message begins with a position in a model */

@@ -13,7 +13,7 @@
 #define AHEAD_MOST ((int64_t)1 << 30)
 
 /* Maps a plain file that is not compressed.  Returns false, without an error, if it cannot be
- * mapped.  A pipe is not opened: its writer would notice that it is closed again. */
+ * mapped.  A pipe is not opened here, because its writer would notice when it is closed again. */
 static bool map_plain(wb__mapping *m)
 {
     struct stat about;
@@ -51,7 +51,7 @@ wb__mapping *wb__map_begin(const char *path)
     return NULL;
 }
 
-/* Takes over the reader's block and closes the reader. */
+/* Ends reading: takes over the block of the reader, and closes the reader. */
 static int complete(wb__mapping *m)
 {
     if (!m->rest) return 0;

@@ -9,32 +9,36 @@
 
 typedef struct wb__mapping {
     char *path;
-    const uint8_t *data;                /* NULL only between wb__map_begin and the first read */
-    int64_t bytes;                      /* in memory so far */
-    bool unpacked;                      /* gzip: offsets count decompressed bytes */
-    void *map;                          /* the system's mapping; NULL: `data` is a block of
-                                           wb__alloc */
+    const uint8_t *data;                /* NULL: nothing was read yet */
+    int64_t bytes;                      /* number of bytes at `data` */
+    bool unpacked;                      /* the file is gzip: offsets count decompressed bytes */
+    void *map;                          /* the result of mmap; NULL: `data` is a block that was
+                                           read */
     struct wb__reader *rest;            /* the reader of the remaining contents; NULL: all contents
                                            are in memory */
 } wb__mapping;
 
 wb__mapping *wb__map(const char *path);         /* NULL with the error set */
-/* The same, but a file that is not mapped is only read as far as wb__map_more and wb__map_take ask,
- * which may move `data`.  It is in memory as a whole after wb__map_end returned 0. */
+/* Like wb__map, but a file that cannot be mapped is read only as far as wb__map_more and
+ * wb__map_take ask.  Reading may move `data`.  After wb__map_end returned 0, the whole file is in
+ * memory. */
 wb__mapping *wb__map_begin(const char *path);
 int wb__map_more(wb__mapping *m, int64_t n);    /* reads the first n bytes, or all if there are
                                                    fewer */
 void wb__unmap(wb__mapping *m);                 /* accepts NULL */
-/* Makes the system read these bytes (at most 1 GiB) ahead.  Returns at once. */
+/* Asks the system to read `bytes` bytes at `from`, at most 1 GiB, from the disk before they are
+ * used.  Returns at once.  Does nothing if the file is not mapped. */
 void wb__map_ahead(const wb__mapping *m, const void *from, int64_t bytes);
 
-/* Returns the n bytes at *at and adds n to *at.  NULL, with the error set, if the file ends before
- * or cannot be read; `what` names the bytes in the message, for example "the header". */
+/* Returns the n bytes at offset *at and adds n to *at.  NULL, with the error set, if the file ends
+ * before these bytes do, or cannot be read.  `what` names the bytes in the error message, for
+ * example "the header". */
 const uint8_t *wb__map_take(wb__mapping *m, int64_t *at, int64_t n, const char *what);
-/* Returns 0 if the contents end at `at`, else an error. */
+/* Returns 0 if the file ends at the offset `at`, else an error. */
 int wb__map_end(wb__mapping *m, int64_t at);
 
-/* Sets WB_ERROR_FORMAT, "path: byte 16: reason", and returns it. */
+/* Sets the error WB_ERROR_FORMAT with a message such as "path: byte 16: reason", and returns the
+ * code. */
 int wb__map_fail(const wb__mapping *m, int64_t offset, const char *format, ...) WB__PRINTF(3, 4);
 
 #endif

@@ -1,4 +1,4 @@
-/* Reads structs of options, and the text from which it follows which options are given. */
+/* Reads structs of options.  The text in .given shows which options the program gives. */
 #include "base/options.h"
 
 /* The first fields of each struct of options. */
@@ -70,8 +70,8 @@ static const char *argument_end(const char *begin)
     return depth ? NULL : at;
 }
 
-/* How many numbers a list in braces has; -1: `at` is no list; -2: it has designators.  A comma may
- * end it. */
+/* Returns the length of a list in braces.  A comma may follow the last number.  -1: `at` is no such
+ * list; -2: the list has designators, or brackets that do not match. */
 static int numbers_in(const char *at)
 {
     int n = 0;
@@ -79,7 +79,7 @@ static int numbers_in(const char *at)
     for (at = after_blanks(at); *at && *at != '}'; n++) {
         if (*at == '[') return -2;
         at = argument_end(at);
-        if (!at) return -2;                         /* brackets of different kinds */
+        if (!at) return -2;                         /* brackets that do not match */
         if (*at == ',') at = after_blanks(at + 1);
     }
     return n;
@@ -120,7 +120,7 @@ static bool read_option(const char *what, const char *at, const char *end, wb__g
     return true;
 }
 
-/* Reads ".no_bias = true, .pad = {1, 0}" or "3, 4, wb_relu". */
+/* Reads a text of options, such as ".no_bias = true, .pad = {1, 0}" or "3, 4, wb_relu". */
 static bool read_text(const char *what, const char *text, wb__given *given)
 {
     for (const char *at = after_blanks(text), *end; *at; at = after_blanks(*end ? end + 1 : end)) {
@@ -133,7 +133,7 @@ static bool read_text(const char *what, const char *text, wb__given *given)
     return true;
 }
 
-/* Whether `name`, of `length` characters, is one of `names`, "eps momentum". */
+/* Whether `name`, of `length` characters, is in `names`, a list separated by blanks. */
 static bool is_one_of(const char *names, const char *name, size_t length)
 {
     for (const char *at = names; *at; at = after_blanks(at)) {
@@ -144,7 +144,7 @@ static bool is_one_of(const char *names, const char *name, size_t length)
     return false;
 }
 
-/* Reads the names in .given of a struct that the program fills itself: ".eta, .rho". */
+/* Reads a .given that a C program wrote itself, such as ".eta, .rho". */
 static bool read_names(const char *what, const char *text, const char *names, wb__given *given)
 {
     for (const char *at = text + strspn(text, " \t\n,"); *at; at += strspn(at, " \t\n,")) {
@@ -178,7 +178,8 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
                         : read_names(what, text, names, given);
 }
 
-/* The index of the last mention of an option, which is the one that C keeps; -1: not given. */
+/* Returns the index of the last mention of an option, whose value C keeps; -1: the option is not
+ * given. */
 static int find(const wb__given *given, const char *name, int position)
 {
     const size_t length = strlen(name);
@@ -230,8 +231,8 @@ void wb_ints_set(int64_t *list, int n, const int64_t *values)
     for (int i = 0; i < n && i < WB_MAX_DIMS; i++) list[1 + i] = values[i];
 }
 
-/* How many numbers the program gives for a list; 0: the list is not given.  wb_MaxPool(2) gives
- * one, without braces.  -1: the list is given by name, but not in braces. */
+/* Returns how many numbers the program gives for a list; 0: the list is not given.  -1: the list is
+ * given by name, but not in braces.  wb_MaxPool(2) gives one number, without braces. */
 static int64_t length_in(const wb__given *given, const char *name, int position)
 {
     const int at = find(given, name, position);

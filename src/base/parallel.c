@@ -1,8 +1,8 @@
 /* The pool of threads behind wb__parallel, and the number of threads.
  *
- * With WB_HAVE_OPENMP the pool is OpenMP's: oneDNN uses it, and two pools would compete for the
- * processors.  Otherwise it is a small pool of the library's own.  Each caller decides what to run
- * in parallel, and from which size on. */
+ * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses OpenMP, and two pools would compete
+ * for the processors.  Otherwise it is a small pool of the library's own.  The callers of
+ * wb__parallel decide what to run in parallel, and from which size on. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT */
 #endif
@@ -33,7 +33,8 @@ static int from_environment(const char *name)
     if (!text || !*text) return 0;
     char *end;
     long n = strtol(text, &end, 10);
-    /* OMP_NUM_THREADS may be a list, of which only the first entry is used. */
+    /* Text after the number is ignored: OMP_NUM_THREADS may be a list, of which the first entry is
+     * used. */
     if (end == text || n < 1) return 0;
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }

@@ -17,8 +17,8 @@ void **wb__pointer_map_at(wb__pointer_map *m, const void *key);
 void wb__pointer_map_clear(wb__pointer_map *m);         /* keeps its memory */
 void wb__pointer_map_free(wb__pointer_map *m);
 
-/* Index of the entry that has the key, or of the free entry where it would be added: open
- * addressing with linear probing. */
+/* Returns the index of the entry that has the key, or of the free entry where the key would be
+ * added.  The map uses open addressing with linear probing. */
 static inline int wb__pointer_map_index(const wb__pointer_map *m, const void *key)
 {
     const uint64_t h = ((uint64_t)(uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u;

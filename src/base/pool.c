@@ -1,11 +1,10 @@
-/* Small objects of few sizes (tensors, scopes, graph nodes), kept on lists of the thread that freed
- * them.
+/* Memory for small objects of few sizes (tensors, scopes, graph nodes).  A freed block is kept on a
+ * list of the thread that freed it.
  *
  * There is a list for each multiple of 64 bytes up to 1 KiB.  Blocks come from alloc.c one at a
  * time, and may be freed by another thread than the one that allocated them.  If a list has LONGEST
- * blocks, further ones are freed at once.  Under AddressSanitizer, and while allocations are
- * watched (wb__alloc_fail_at), no block is kept, so that use after free and every failure are
- * found. */
+ * blocks, further blocks are freed at once.  Under AddressSanitizer, and while allocations are
+ * watched (wb__alloc_fail_at), no block is kept. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -24,20 +23,21 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define KEEPS 1
 #endif
 
-/* glibc reserves a few hundred bytes of static thread-local memory for libraries loaded late. */
+/* FAST_TLS makes access to a thread-local variable fast.  The variable must be small, because glibc
+ * reserves only a few hundred bytes for such variables of libraries that are loaded late. */
 #if defined(__GLIBC__)
 #define FAST_TLS __attribute__((tls_model("initial-exec")))
 #else
 #define FAST_TLS
 #endif
 
-/* A free block.  Its first word is kept: in a freed object it is wb__freed_class, by which later
- * uses of the object are detected. */
+/* A free block.  `first` is left as it is: in a freed object it is wb__freed_class, by which a
+ * later use of the object is detected. */
 typedef struct link { void *first; struct link *next; } link;
 static _Thread_local FAST_TLS struct {
     link *first[CLASSES];
     uint16_t length[CLASSES];
-    bool noted;                 /* the key's destructor will empty the lists when the thread ends */
+    bool noted;                 /* thread_end will run when the thread ends */
 } mine;
 
 static pthread_key_t key;
@@ -55,8 +55,8 @@ void wb__pool_trim(void)
     }
 }
 
-/* Destructors of other keys may free blocks after this one ran.  They set the key again, and the
- * system calls this destructor again. */
+/* Frees the blocks on the lists of a thread that ends.  If the destructor of another key frees a
+ * block later, wb__pool_put sets the key again, and the system calls this destructor again. */
 static void thread_end(void *set)
 {
     (void)set;

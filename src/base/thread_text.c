@@ -1,8 +1,7 @@
-/* Thread-local buffers for texts that public functions return: errors and descriptions.  They are
- * not thread-local variables, because a library that is loaded late (by an interpreter, for
- * example) gets only little static thread-local memory.  Each thread gets one block from the system
- * at the first use.  It does not come from the allocator, since it must hold the allocator's
- * errors. */
+/* Buffers of each thread for texts that public functions return: errors and descriptions.  They are
+ * allocated, because a library that is loaded late (by an interpreter, for example) gets only
+ * little static thread-local memory.  Each thread gets one block from calloc at the first use.  The
+ * block does not come from alloc.c, since it must hold the message that memory is out. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -14,8 +13,8 @@ static _Thread_local texts *mine;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Destructors that run later may ask for a text again.  That creates a new block, and the system
- * calls this destructor again. */
+/* Frees the buffers of a thread that ends.  If the destructor of another key asks for a text later,
+ * a new block is created, and the system calls this destructor again. */
 static void thread_end(void *block)
 {
     mine = NULL;

@@ -1,6 +1,4 @@
-/* Parses and edits TOML: keys, tables, arrays.  toml_value.c parses strings, numbers and dates.
- * Functions that return int return 0 or the code of the error that they set, except list_of, find,
- * find_part and add_node, which return an index; -1: none. */
+/* Parses and edits TOML: keys, tables, arrays.  toml_value.c parses strings, numbers and dates. */
 #include "base/toml_parse.h"
 
 #include "base/text.h"
@@ -77,7 +75,7 @@ static bool take(wb__toml *t, int c)
 
 typedef struct { const char *name; int at, bytes; } part;       /* part of a dotted key */
 
-/* The hash list of a name in a table. */
+/* The index of the hash list for a name in the table `parent`. */
 static int list_of(int parent, const char *name, int bytes)
 {
     uint32_t h = (uint32_t)parent;
@@ -100,14 +98,14 @@ static int find_part(const wb__toml *t, int parent, const part *p)
     return find(t, parent, p->name, p->bytes);
 }
 
-/* Returns the index, or -1 with the error set if out of memory. */
+/* Adds a node and returns its index; -1: out of memory, with the error set. */
 static int add_node(wb__toml *t, int parent, const part *p, int kind)
 {
     if (!wb__reserve(&t->nodes, &t->capacity, t->n + 1, sizeof *t->nodes)) return -1;
     int *first = &t->first[list_of(parent, p->name, p->bytes)];
     t->nodes[t->n] = (wb__toml_node){.parent = parent, .next = *first, .name = p->name,
                                      .name_bytes = p->bytes, .kind = kind, .key_at = p->at};
-    if (parent >= 0) *first = t->n;             /* nodes in arrays are in no list */
+    if (parent >= 0) *first = t->n;             /* the root and tables in arrays are in no list */
     return t->n++;
 }
 
@@ -138,7 +136,8 @@ static int read_part(wb__toml *t, part *p)
     return e;
 }
 
-/* Sets *table to the table that a part of a key names, which is created if it is new. */
+/* Enters the table that a part of a key names: sets *table to the index of the table, and creates
+ * the table if it is new. */
 static int enter(wb__toml *t, bool header, int *table, const part *p)
 {
     int next = find_part(t, *table, p);
@@ -157,7 +156,8 @@ static int enter(wb__toml *t, bool header, int *table, const part *p)
     return 0;
 }
 
-/* Parses a key relative to *table: all parts but the last name tables. */
+/* Parses a key, such as a.b.c, that begins in the table *table.  Sets *table to the table a.b, and
+ * *last to the part c. */
 static int read_key(wb__toml *t, bool header, int *table, part *last)
 {
     for (int n = 0; n < MOST_PARTS; n++) {
@@ -187,8 +187,8 @@ static int read_array(wb__toml *t)
     }
 }
 
-/* Parses an inline table into a node.  A table in an array (-1) gets a node without a parent, which
- * no name finds. */
+/* Parses an inline table into the node with index `node`.  -1: the table is in an array, and gets a
+ * new node without a parent, which no name finds. */
 static int read_inline(wb__toml *t, int node)
 {
     const int open = t->at;
@@ -206,7 +206,8 @@ static int read_inline(wb__toml *t, int node)
                : wb__toml_fail(t, t->at, "a comma or } was expected in this table");
 }
 
-/* Parses a value into a node; in an array there is none (-1). */
+/* Parses a value into the node with index `node`; -1: the value is in an array, and needs no
+ * node. */
 static int read_value(wb__toml *t, int node)
 {
     const int c = peek(t, 0), at = t->at, decoded = t->n_decoded;
@@ -246,7 +247,7 @@ static int read_pair(wb__toml *t, int table)
 
 /* ---- the text ------------------------------------------------------------------------------ */
 
-/* Parses [a.b] or [[a.b]] and sets *table for the lines that follow. */
+/* Parses [a.b] or [[a.b]], and sets *table to the index of this table. */
 static int read_header(wb__toml *t, int *table)
 {
     const bool several = peek(t, 1) == '[';
@@ -342,8 +343,8 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
 /* Replaces the bytes [from, to) of the text by `by`. */
 typedef struct { int from, to; wb__text by; } change;
 
-/* Makes *c the change that adds a key with its value to a table; -1: the table does not exist
- * yet. */
+/* Makes *c the change that adds a key and its value to the table with index `table`; -1: the change
+ * creates the table too. */
 static int add(const wb__toml *t, int table, const char *name, const char *key, const char *value,
                change *c)
 {
@@ -373,8 +374,8 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
     return 0;
 }
 
-/* Removes a pair of an inline table and the comma after it; for the last pair the comma before
- * it. */
+/* Extends *c, which removes a pair of an inline table, to the comma after the pair.  After the last
+ * pair there is none, and *c is extended to the comma before it. */
 static void remove_inside(const wb__toml *t, change *c)
 {
     int after = c->to, before = c->from;
@@ -388,7 +389,8 @@ static void remove_inside(const wb__toml *t, change *c)
     }
 }
 
-/* Removes a pair and its line.  A comment after it stays. */
+/* Extends *c, which removes a pair, to the whole line of the pair, unless a comment follows the
+ * pair. */
 static void remove_line(const wb__toml *t, change *c)
 {
     while (c->to < t->bytes && blank(t->text[c->to])) c->to++;

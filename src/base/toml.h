@@ -1,5 +1,5 @@
-/* The subset of TOML 1.0 that a settings file needs.  The whole text is checked; one value can be
- * read by table and key; one can be set or removed, and every other byte stays.
+/* The subset of TOML 1.0 that a settings file needs.  The whole text is checked.  One value can be
+ * read by table and key, set, or removed; every other byte stays.
  *
  * Errors are WB_ERROR_FORMAT and begin with file, line and column: "settings.toml:3:7: ...". */
 #ifndef WB__TOML_H

@@ -7,23 +7,26 @@
 typedef enum {
     WB__AT_STRING, WB__AT_VALUE,        /* a string; a number, boolean, date or array */
     WB__AT_INLINE,                      /* { ... }: cannot be extended */
-    WB__AT_IMPLICIT,                    /* only named by [this.other] */
+    WB__AT_IMPLICIT,                    /* named only by the header of a child: [this.other] */
     WB__AT_HEADER,                      /* [this] */
     WB__AT_DOTTED,                      /* this.other = ... */
     WB__AT_TABLES                       /* [[this]] */
 } wb__at_kind;
 
-/* A key or a table.  Positions are bytes from the beginning of the text. */
+/* A key or a table.  Positions are in bytes from the beginning of the text. */
 typedef struct {
-    const char *name, *value;           /* both without quotes and escapes, in `decoded`; value only
-                                           of a string */
+    const char *name, *value;           /* `value`: NULL unless the node is a string.  Both are in
+                                           `decoded`, without quotes and escapes. */
     int name_bytes, value_bytes, kind;
-    int parent;                         /* index in `nodes`; -1: inside an array, so no name finds
-                                           it */
-    int next;                           /* next node of its hash list; 0: none */
-    int last;                           /* of WB__AT_TABLES: its latest table */
-    int key_at, at, end;                /* begin of the whole key; begin and end of the value */
-    int insert_at;                      /* position after its last line */
+    int parent;                         /* index in `nodes` of the table that has the key; -1: the
+                                           root, or a table in an array */
+    int next;                           /* index in `nodes` of the next node in the same hash list;
+                                           0: none */
+    int last;                           /* if the kind is WB__AT_TABLES: index in `nodes` of the
+                                           latest table */
+    int key_at, at, end;                /* positions of the key, of the value, and of the end of the
+                                           value */
+    int insert_at;                      /* position after the table's last line */
 } wb__toml_node;
 
 /* Names are in hash lists, so that a file with many keys is parsed in linear time. */
@@ -33,8 +36,10 @@ struct wb__toml {
     int bytes, at, depth;
     wb__toml_node *nodes;               /* node 0 is the root */
     int n, capacity;
-    int first[WB__TOML_LISTS];          /* the latest node of each hash list; 0: empty */
-    int dotted;                         /* the table that a dotted key of this line names, or 0 */
+    int first[WB__TOML_LISTS];          /* index in `nodes` of the latest node of each hash list; 0:
+                                           empty */
+    int dotted;                         /* index in `nodes` of the table that a dotted key of this
+                                           line names; 0: none */
     char *decoded;
     int n_decoded;
 };
@@ -55,8 +60,8 @@ static inline int wb__toml_line_end(const wb__toml *t)
 /* Sets the error for a position in the text and returns its code. */
 int wb__toml_fail(const wb__toml *t, int at, const char *format, ...) WB__PRINTF(3, 4);
 
-/* toml_value.c: parse a value, move t->at behind it, and return 0 or an error code.  The characters
- * of a string are added to `decoded`. */
+/* These functions of toml_value.c parse a value, move t->at behind it, and return 0 or an error
+ * code.  The characters of a string are added to `decoded`. */
 int wb__toml_plain(wb__toml *t);        /* number, boolean or date */
 int wb__toml_string(wb__toml *t, bool may_be_long);
 

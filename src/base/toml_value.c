@@ -35,7 +35,8 @@ static int read_code_point(wb__toml *t, int from, int digits)
     return 0;
 }
 
-/* After a backslash at the end of a line: skips blanks and line ends up to the next character. */
+/* After a backslash, skips blanks and line ends up to the next character.  If there is no line end,
+ * skips nothing and returns false. */
 static bool skip_to_next_line(wb__toml *t)
 {
     const int from = t->at;
@@ -60,8 +61,8 @@ static int read_escape(wb__toml *t, bool is_long)
     return 0;
 }
 
-/* Skips up to five quotation marks in a long string.  Returns whether they end it: if there are
- * three or more, the last three do.  All other marks belong to the string. */
+/* Parses up to five quotation marks in a long string.  If there are three or more, the last three
+ * end the string, and true is returned.  The other marks are part of the string. */
 static bool ends_long(wb__toml *t, int quote)
 {
     int n = 0;
@@ -162,8 +163,8 @@ static int read_number(wb__toml *t, int from, word w)
 
 /* ---- dates and times ----------------------------------------------------------------------- */
 
-/* Parses numbers into `values`.  A digit in `shape` is the number of digits of a number ("2:2:2" is
- * for 07:32:00); its other characters must be in the word too. */
+/* Parses numbers into `values`.  A digit in `shape` is the number of digits of a number: "2:2:2" is
+ * for 07:32:00.  Other characters of `shape` must be in the word too. */
 static bool fields(word *w, const char *shape, int *values)
 {
     for (; *shape; shape++) {

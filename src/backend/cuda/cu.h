@@ -1,10 +1,10 @@
-/* Declarations of the CUDA driver and of NVRTC, as far as this backend uses them,
- * so that it compiles without NVIDIA's headers: types, constants, and one list of functions per
- * library, from which the function table and its loader are generated.
+/* Declarations of the CUDA driver and of NVRTC: the types, constants and functions that the CUDA
+ * backend uses, so that it compiles without NVIDIA's headers.  The function table and its loader
+ * are generated from one list of functions per library.
  *
  * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
- * exports every version that it has, so dlsym finds them.  Enumerations are CUenum, as C passes
- * them.  tests/drivers/cuda_headers.c compares everything with the toolkit's headers. */
+ * exports every version that it has, so dlsym finds these names.  Enumerations are passed as
+ * CUenum.  tests/drivers/cuda_headers.c compares everything with the toolkit's headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
 
@@ -51,7 +51,7 @@ typedef struct _nvrtcProgram *nvrtcProgram;
     X(CUDA_ERROR_LAUNCH_FAILED, 719) X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                     \
     X(CUDA_ERROR_UNKNOWN, 999) X(NVRTC_ERROR_OUT_OF_MEMORY, 1) X(NVRTC_ERROR_INVALID_OPTION, 5)
 
-#ifndef WB__CU_NO_CONSTANTS  /* set by the test that compares them with the toolkit's */
+#ifndef WB__CU_NO_CONSTANTS  /* defined by a test that includes NVIDIA's headers */
 #define WB__CU_CONSTANT(name, value) name = value,
 enum { WB__CU_CONSTANTS(WB__CU_CONSTANT) };
 #undef WB__CU_CONSTANT
@@ -68,7 +68,7 @@ typedef struct {
     unsigned char reserved[54];
 } wb__cu_pool_props;
 
-/* X(name, version suffix, parameters): each returns a code, 0 for success. */
+/* X(name, version suffix, parameters).  Each function returns an error code, 0 for success. */
 #define WB__CU_FUNCTIONS(X)                                                                        \
     X(Init, , (unsigned flags))                                                                    \
     X(DriverGetVersion, , (int *version))                                                          \

@@ -1,4 +1,5 @@
-/* The CUDA backend: the driver's functions, each a call of CUDA's driver API, and the tables. */
+/* The functions of the CUDA backend, most of which are one call of the CUDA driver API, and the
+ * tables of backend and driver. */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>
@@ -28,7 +29,8 @@ static void release(wb__gpu_device *base, uint64_t at)
     else cu.MemFree(at);
 }
 
-/* Waits for the queue, because the pool frees only blocks whose last command has ended. */
+/* Returns free memory to the system.  First waits for the queue, because the pool frees only blocks
+ * whose last command has ended. */
 static void trim(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);
@@ -75,8 +77,8 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
     return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
 }
 
-/* Enables direct access from `d` to the memory of `source`, if the hardware supports it; otherwise
- * the driver copies through the host. */
+/* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
+ * direct access the driver copies through the host. */
 static int reach(wb__cu_device *d, const wb__cu_device *source)
 {
     int can = 0;

@@ -1,4 +1,4 @@
-/* Internal declarations of the CUDA driver for the GPU runtime.
+/* Internal declarations of the CUDA backend, a wb__gpu_driver for the GPU runtime.
  *
  *   cu.h         declarations of the driver API and of NVRTC
  *   driver.c     opening the driver and NVRTC at run time; errors
@@ -8,8 +8,8 @@
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by graphs of cuDNN
  *
- * Nothing from NVIDIA is needed to compile it: the declarations are ours (a test compares them with
- * the toolkit's headers, if these are installed), and libraries are opened at the first use.
+ * The backend compiles without NVIDIA's headers: the declarations are ours (a test compares them
+ * with the toolkit's headers, if these are installed), and libraries are opened at the first use.
  *
  * Environment variables:
  *
@@ -28,14 +28,14 @@
 typedef struct {
     wb__gpu_device gpu;
     CUdevice id;
-    int arch;                   /* compute capability, 10 * major + minor: 90 */
+    int arch;                   /* compute capability, 10 * major + minor, such as 90 */
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit set: devices to whose memory reach() in cuda.c has enabled access, as far as possible */
+    /* bit i is set when reach() in cuda.c has succeeded for device i */
     uint64_t reached;
-    int compiler;               /* index of the NVRTC in use */
-    bool portable;              /* this NVRTC compiles to PTX, which the driver translates */
+    int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
+    bool portable;              /* NVRTC compiles to PTX, which the driver translates */
     CUstream dnn_stream;        /* the stream that was last set in cuDNN's handle */
 } wb__cu_device;
 
@@ -48,27 +48,30 @@ extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
 
 extern wb__cu_functions wb__cu;
 #define cu wb__cu
-/* Calls a function of the driver and records its name for messages; returns the code. */
+/* Calls a function of the driver, and records its name for error messages.  Returns the error
+ * code. */
 #define CALL(name, ...) (wb__gpu_call = "cu" #name, (int)cu.name(__VA_ARGS__))
 
 extern const wb__gpu_search wb__cu_search;
 extern int wb__cu_driver_version;                           /* 1000 * major + 10 * minor */
-/* whether the driver has these functions; no graphs either if WEBER_CUDA_GRAPHS is 0 */
+/* whether the driver has the functions for graphs, and for memory pools; with WEBER_CUDA_GRAPHS=0
+ * wb__cu_has_graphs is false */
 extern bool wb__cu_has_graphs, wb__cu_has_pools;
 
 int wb__cu_load(void);
-int wb__cu_init(void);          /* starts the driver; 0, or an error that names the cure */
+int wb__cu_init(void);          /* starts the driver; returns 0, or an error whose message names the
+                                   cure */
 const char *wb__cu_error_name(int code);
 int wb__cu_error_kind(int code);
 void wb__cu_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-/* An installed NVRTC.  They are opened on demand, the one that best suits the driver first. */
+/* An NVRTC that was found and opened. */
 typedef struct {
     wb__nvrtc_functions f;
     int version;                /* 1000 * major + 10 * minor */
 } wb__cu_compiler;
-/* Returns compiler i, and opens it if it is the next one.  NULL: there is none; for i = 0 the error
- * is set, with instructions. */
+/* Returns the i-th NVRTC that is found, and opens it at the first call for i.  NULL: there is none;
+ * if i is 0, the error is set. */
 const wb__cu_compiler *wb__cu_compiler_at(int i);
 
 /* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */
@@ -88,10 +91,10 @@ int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable.  The first call opens the
- * library.  false: the error is set. */
+/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable; if not, the error is set.
+ * The first call opens the library. */
 bool wb__cu_lt_works(void);
-/* the CUDA version that cuBLASLt belongs to, such as 13; 0: not usable */
+/* the major version of CUDA that cuBLASLt belongs to, such as 13; 0: cuBLASLt is not usable */
 int wb__cu_lt_major(void);
 bool wb__cu_dnn_works(void);
 

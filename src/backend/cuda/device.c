@@ -1,14 +1,14 @@
-/* Devices are found once, in the driver's order (CUDA_VISIBLE_DEVICES selects them), and opened at
- * the first use.  Every call for a device makes its primary context current, which other users of
- * CUDA in this process share, and then restores the previous context. */
+/* Devices are found when the backend starts, and opened at the first use.  CUDA_VISIBLE_DEVICES
+ * selects them.  Every call for a device makes its primary context current and then restores the
+ * previous context.  Other users of CUDA in this process share the primary context. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A program may keep a device's address, so devices have fixed positions: device i of the driver
- * has position i whenever devices are searched. */
+/* Element i is device i of the driver.  This does not change if devices are searched again, because
+ * the program may keep the address of a device. */
 static wb__cu_device devices[WB__GPU_MAX_DEVICES];
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -42,8 +42,7 @@ static int describe(wb__cu_device *d, int ordinal)
     return 0;
 }
 
-/* Without a compiler no kernel can run; the error is reported before the program moves data to a
- * device. */
+/* Finds the devices.  Fails also if there is no NVRTC, since no kernel could run. */
 int wb__cu_find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__cu_init();
@@ -67,8 +66,7 @@ int wb__cu_find(wb__gpu_device **list, int *n)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* The pool returns no memory to the system by itself, since it would soon be requested again;
- * trimming does. */
+/* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
 static int make_pool(wb__cu_device *d)
 {
     const wb__cu_pool_props props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -99,8 +97,8 @@ int wb__cu_open(wb__gpu_device *base)
     return status;
 }
 
-/* Fields that were not created are NULL.  If the device is lost, frees as much as the driver still
- * accepts. */
+/* Closes a device.  Fields that were not created are NULL.  If the device is lost, this frees what
+ * the driver still accepts. */
 void wb__cu_close(wb__gpu_device *base)
 {
     wb__cu_device *d = wb__cu_of(base);

@@ -1,7 +1,7 @@
-/* Convolutions and attention by cuDNN.  The library is opened for the first such step.  A cuDNN
- * plan for each problem is created when a plan of the engine needs it, and cached.
+/* Convolutions and attention by cuDNN.  The library is opened for the first such step.  cuDNN's
+ * execution plan for a problem is created at the first use, and cached.
  *
- *   WEBER_CUDA_CUDNN   0: never */
+ *   WEBER_CUDA_CUDNN   0: cuDNN is not used */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 
@@ -12,7 +12,7 @@
 
 static wb__dnn_functions dnn;
 
-/* A cached plan for a problem. */
+/* A cached execution plan for a problem. */
 typedef struct {
     wb__gpu_entry base;
     wb__dnn_problem problem;
@@ -26,18 +26,19 @@ typedef struct {
     entry *entry;
     cudnnHandle_t handle;
     wb__dnn_desc pack;
-    /* number of pointers; the first n_views are views, the last n_extras extra tensors */
+    /* n: number of pointers; the first n_views are of views, the last n_extras of tensors in the
+     * workspace */
     int n, n_views, n_extras;
     struct { int buffer; size_t at; } operands[9];
-    size_t extras[2];                   /* offsets of the extra tensors in the workspace */
+    size_t extras[2];                   /* offsets of the last n_extras tensors in the workspace */
     int64_t ids[MAX_POINTERS];
     void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
     void *workspace;
     float numbers[3];
 } routine;
 
-/* cuDNN loads the cuBLASLt of its own CUDA major version; two versions in one process are
- * incompatible. */
+/* cuDNN loads cuBLASLt of the CUDA major version for which it was built.  Two versions of cuBLASLt
+ * in one process are incompatible. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__dnn_functions *f = table;
@@ -181,8 +182,8 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Masks with minus infinity exist since 9.10.  Before 9.16, gradients were wrong if the number of
- * keys is not a multiple of 128. */
+/* cuDNN supports masks with minus infinity since 9.10.  Before 9.16 its gradients were wrong if the
+ * number of keys was not a multiple of 128. */
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = dnn.GetVersion();
@@ -190,7 +191,8 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* The cached plan of a step.  NULL: *error and *reason are those of `prepare` (wb__gpu_hook). */
+/* Returns the cached plan of a step.  NULL: *error is the error code.  If cuDNN cannot execute the
+ * step, *error is WB_ERROR_UNSUPPORTED, and *reason is a short reason. */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **reason, int *error)
 {
     wb__dnn_problem p;
@@ -207,7 +209,8 @@ static const char *name_of(const wb__step *step)
     return wb__dnn_epilogue_of(step->epilogue)->name[step->n_views > 3];
 }
 
-/* Adds the scalars passed by value, and the tensors that follow cuDNN's own workspace. */
+/* Adds to the routine the scalars passed by value, and the tensors that follow cuDNN's own
+ * workspace. */
 static void add_attention(routine *r, const wb__step *step)
 {
     const bool back = step->variant == WB__ATTENTION_GRAD;
@@ -265,8 +268,8 @@ static bool supports(wb__gpu_device *d, const wb__step *step)
     return e;
 }
 
-/* Tensor cores read channels in vectors of 16 bytes.  cuDNN itself pads an input with few
- * channels. */
+/* Whether a convolution is faster with channels last (NHWC): tensor cores read vectors of 16 bytes
+ * of channels.  cuDNN itself pads an input of up to 4 channels. */
 static bool prefers_channels_last(wb__gpu_device *base, const wb__step *conv)
 {
     const wb__cu_device *d = wb__cu_of(base);

@@ -1,4 +1,4 @@
-/* Operations as graphs of cuDNN, and their plans.
+/* Convolutions and attention as graphs of cuDNN, and their plans.
  *
  *   dnn_graph.c       creates descriptors, and chooses an engine for a graph
  *   dnn_conv.c        convolutions as graphs
@@ -15,8 +15,8 @@
 
 typedef cudnnBackendDescriptor_t wb__dnn_desc;
 
-/* The device for which plans are created: the device of a handle, or one described by properties
- * only. */
+/* The device for which plans are created: the device of `handle` or, if `handle` is NULL, the
+ * device that `properties` describes. */
 typedef struct {
     const wb__dnn_functions *f;
     cudnnHandle_t handle;
@@ -26,12 +26,13 @@ typedef struct {
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* A step without its addresses: the key under which plans are cached.  Initialised with zeros,
- * since its bytes are compared. */
+/* A tensor as cuDNN describes it. */
 typedef struct {
     int64_t dims[4], strides[4];
     int32_t type, align;                /* cuDNN's data type; alignment in bytes, at most 16 */
 } wb__dnn_view;
+/* A step without its addresses.  It is the key under which plans are cached.  It is initialised
+ * with zeros, since keys are compared byte by byte. */
 typedef struct {
     int32_t kind, variant, epilogue, n_views, causal, forbidden;
     double scale;
@@ -39,8 +40,8 @@ typedef struct {
     wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
 } wb__dnn_problem;
 
-/* An epilogue that cuDNN supports, its pointwise mode in cuDNN, and the names of a forward
- * convolution with it: without and with a bias. */
+/* An epilogue that cuDNN supports.  `mode` is its pointwise mode in cuDNN.  name[0] and name[1]
+ * name a convolution with this epilogue, without and with a bias. */
 typedef struct {
     wb__op op;
     int mode;
@@ -49,21 +50,22 @@ typedef struct {
 const wb__dnn_epilogue *wb__dnn_epilogue_of(wb__op op);     /* NULL: not supported */
 
 /* Set *p to the problem of a step.  Return NULL, or a short reason why cuDNN cannot execute the
- * step.  wb__dnn_problem_of calls the function for the step's kind, which sets the fields of that
- * kind. */
+ * step.  wb__dnn_problem_of sets the common fields, and calls one of the other two functions for
+ * the rest. */
 const char *wb__dnn_problem_of(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_conv_problem(const wb__step *step, wb__dnn_problem *p);
 const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* A graph under construction.  The first failure is recorded; later calls then do nothing. */
+/* A graph under construction.  `status` and `call` describe the first failure, after which the
+ * functions that extend the graph do nothing. */
 enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 typedef struct {
     const wb__dnn_target *target;
     int n_descriptors, n_ops;
     wb__dnn_desc descriptors[WB__DNN_MAX_DESCRIPTORS], ops[WB__DNN_MAX_OPS];
-    int64_t last_id;  /* last id of a virtual tensor, which is between operations */
+    int64_t last_id;  /* id of the virtual tensor that was created last */
     int status;
     const char *call;
 } wb__dnn_graph;
@@ -73,16 +75,16 @@ typedef struct {
     size_t workspace;
     int engine;                         /* cuDNN's index of the engine */
     int n_descriptors;
-    wb__dnn_desc *descriptors;          /* all descriptors that belong to the graph */
+    wb__dnn_desc *descriptors;          /* all descriptors of the graph, which the plan owns */
 } wb__dnn_plan;
 
 void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
-/* Frees the descriptors.  If a plan was chosen, they belong to the plan, and nothing is freed. */
+/* Frees the descriptors of the graph, unless wb__dnn_choose gave them to a plan. */
 void wb__dnn_end(wb__dnn_graph *g);
-/* Chooses the first engine in the order of the heuristics that has none of the forbidden numerical
- * notes (a bit set) and needs at most this workspace.  Returns 0; WB_ERROR_UNSUPPORTED without a
- * message if there is none, or if a call failed (then `status` and `call` of the graph are set); or
- * WB_ERROR_MEMORY. */
+/* Chooses the first engine, in the order of cuDNN's heuristics, that has no numerical note of the
+ * bit set `forbidden` and a workspace of at most `most` bytes.  Returns 0, WB_ERROR_MEMORY or,
+ * without a message, WB_ERROR_UNSUPPORTED: there is no such engine, or a call failed
+ * (g->status). */
 int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
 
@@ -90,21 +92,23 @@ wb__dnn_desc wb__dnn_make(wb__dnn_graph *g, int type);
 void wb__dnn_set(wb__dnn_graph *g, wb__dnn_desc d, int name, int type, int64_t n,
                  const void *values);
 void wb__dnn_finish(wb__dnn_graph *g, wb__dnn_desc d);
-/* Finishes an operation and adds it to the graph. */
+/* Finishes the descriptor of an operation and adds the operation to the graph. */
 void wb__dnn_operation(wb__dnn_graph *g, wb__dnn_desc d);
 
-/* Three kinds of tensors: wb__dnn_tensor is in memory; wb__dnn_between is virtual, between
- * operations (strides NULL: dense); wb__dnn_number is a scalar passed by value. */
+/* Create tensors of three kinds.  wb__dnn_tensor is in memory.  wb__dnn_between is virtual: the
+ * result of an operation of the graph, for another operation; it is dense if strides is NULL.
+ * wb__dnn_number is a scalar passed by value. */
 wb__dnn_desc wb__dnn_tensor(wb__dnn_graph *g, int64_t id, const wb__dnn_view *v);
 wb__dnn_desc wb__dnn_between(wb__dnn_graph *g, int type, const int64_t dims[4],
                              const int64_t strides[4]);
 wb__dnn_desc wb__dnn_number(wb__dnn_graph *g, int64_t id, int type);
 
 enum { WB__DNN_NO_AXIS = -1 };
-/* y = mode(x); with b, y = mode(x, b); with t, y = t ? x : b.  b and t may be NULL. */
+/* Adds the operation y = mode(x), y = mode(x, b) if b is not NULL, or y = t ? x : b if t is not
+ * NULL.  `axis` is the axis of CUDNN_POINTWISE_GEN_INDEX. */
 void wb__dnn_pointwise(wb__dnn_graph *g, int mode, int axis, wb__dnn_desc x, wb__dnn_desc b,
                        wb__dnn_desc t, wb__dnn_desc y);
-/* y = mode(x, b); y is a tensor of bool. */
+/* Adds the comparison y = mode(x, b), where y is a tensor of booleans. */
 void wb__dnn_compare(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b, wb__dnn_desc y);
 void wb__dnn_reshape(wb__dnn_graph *g, wb__dnn_desc x, wb__dnn_desc y);
 void wb__dnn_matmul(wb__dnn_graph *g, wb__dnn_desc a, wb__dnn_desc b, wb__dnn_desc c);
@@ -114,13 +118,12 @@ void wb__dnn_reduce(wb__dnn_graph *g, int op, wb__dnn_desc x, wb__dnn_desc y);
 
 void wb__dnn_conv(wb__dnn_graph *g, const wb__dnn_problem *p);
 void wb__dnn_attention(wb__dnn_graph *g, const wb__dnn_problem *p);
-/* Creates the plan of a problem; returns as wb__dnn_choose. */
+/* Creates the plan of a problem.  Returns the same codes as wb__dnn_choose. */
 int wb__dnn_plan_of(wb__dnn_graph *g, const wb__dnn_target *target, const wb__dnn_problem *p,
                     wb__dnn_plan *plan);
 
 /* The maximal workspace of a plan, in bytes.  Attention may use a twentieth of the device's memory
- * if that is more, because its deterministic gradient needs at least the scores of some rows: 402
- * MB for GPT-2 with a batch of 16. */
+ * if that is more. */
 enum { WB__DNN_WORKSPACE = 256 << 20 };
 static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dnn_problem *p)
 {
@@ -128,11 +131,12 @@ static inline size_t wb__dnn_max_workspace(const wb__dnn_target *t, const wb__dn
     return p->kind == WB__STEP_ATTENTION ? WB__MAX(least, share) : least;
 }
 
-/* Unique ids of tensors that are not views of the step: scalars of attention, passed by value, and
- * its own tensors in memory. */
+/* Unique ids of the tensors of attention that are not views of the step: first scalars passed by
+ * value, then two tensors in the workspace. */
 enum { WB__DNN_SCALE = 100, WB__DNN_MINUS_INFINITY, WB__DNN_ONE, WB__DNN_DELTA, WB__DNN_DQ };
 typedef struct { int64_t id; size_t bytes; } wb__dnn_extra;
-/* The extra tensors of a problem; returns their number. */
+/* Sets `extras` to the tensors that attention needs in the workspace, beside cuDNN's own workspace.
+ * Returns their number. */
 int wb__dnn_extras(const wb__dnn_problem *p, wb__dnn_extra extras[2]);
 
 #endif

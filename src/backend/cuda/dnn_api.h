@@ -1,5 +1,5 @@
-/* Declarations of cuDNN 9's graph interface, as far as it is used, so that this compiles without
- * NVIDIA's headers: types, constants, and one list of functions.  The names are those of
+/* Declarations of cuDNN 9's graph interface: the types, constants and functions that the CUDA
+ * backend uses, so that it compiles without NVIDIA's headers.  The names are those of
  * cudnn_graph_v9.h. */
 #ifndef WB__CU_DNN_API_H
 #define WB__CU_DNN_API_H
@@ -10,7 +10,7 @@
 struct CUstream_st;
 typedef unsigned int wb__dnn_enum;      /* as C passes enumerations */
 
-#ifndef WB__DNN_NO_TYPES  /* set by the test that compares them with the toolkit's */
+#ifndef WB__DNN_NO_TYPES  /* defined by a test that includes NVIDIA's headers */
 typedef struct cudnnContext *cudnnHandle_t;
 typedef void *cudnnBackendDescriptor_t;
 #endif

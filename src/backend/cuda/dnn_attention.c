@@ -1,5 +1,5 @@
 /* Attention as graphs of cuDNN.  cuDNN selects its flash engines by matching exactly this pattern
- * of operations.  (The single operation for all of attention has no causal mask before cuDNN 9.21.)
+ * of operations.  (Its single operation for all of attention has no causal mask before cuDNN 9.21.)
  *
  * FORWARD       s = q·kᵀ * scale, masked; m = max s; e = exp(s - m); l = sum e
  *               lse = m + log l; o = (e / l)·v
@@ -7,9 +7,9 @@
  *               p = exp(s - lse), with the same mask; dv = pᵀ·do
  *               ds = (do·vᵀ - delta) * p * scale; dk = dsᵀ·q; dq = ds·k
  *
- * Scores and sums are f32; p and ds are rounded to the dtype of q before they are multiplied.  Two
- * tensors of GRAD are in memory, after cuDNN's own workspace: delta, and dq in f32, to which each
- * block of keys adds its part.  A deterministic gradient needs no such dq; it stores ds in cuDNN's
+ * Scores and sums are f32; p and ds are rounded to the dtype of q before they are multiplied.  GRAD
+ * has two tensors in memory, after cuDNN's own workspace: delta, and dq in f32, to which each block
+ * of keys adds its part.  A deterministic gradient needs no dq in f32; it stores ds in cuDNN's
  * workspace. */
 #include "backend/cuda/dnn.h"
 
@@ -59,7 +59,8 @@ static wb__dnn_view transposed_view(const wb__dnn_view *v)
     return t;
 }
 
-/* Shapes [N, H, T, S]: of the scores, and of one value per row. */
+/* Shapes of tensors: `scores` is [N, H, T, S] and `row` is [N, H, T, 1], where N is the batch, H
+ * the number of heads, T of queries and S of keys. */
 typedef struct { int64_t scores[4], row[4]; } shapes;
 
 static shapes shapes_of(const wb__dnn_problem *p)
@@ -73,7 +74,7 @@ static wb__dnn_desc scores(wb__dnn_graph *g, const shapes *of)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, of->scores, NULL);
 }
 
-/* Adds the operation y = mode(x, b), or y = mode(x) if b is NULL, and returns y. */
+/* Adds the operation y = mode(x, b), or y = mode(x) if b is NULL.  Returns y, of shape `dims`. */
 static wb__dnn_desc pointwise(wb__dnn_graph *g, int mode, wb__dnn_desc x, wb__dnn_desc b,
                               const int64_t dims[4])
 {
@@ -118,7 +119,8 @@ static void forward(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of
     wb__dnn_matmul(g, w, t[V], t[O]);
 }
 
-/* The transpose of s, which has the shape of the scores, rounded to the dtype of q. */
+/* Transposes the last two dimensions of s, which has the shape of the scores, and rounds the result
+ * to the dtype of q. */
 static wb__dnn_desc transposed(wb__dnn_graph *g, const wb__dnn_problem *p, const shapes *of,
                                wb__dnn_desc s)
 {

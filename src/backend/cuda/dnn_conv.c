@@ -15,9 +15,9 @@ static bool dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Sets `strides` for a dense view of layout NHWC or NCHW.  The view's own strides of dimensions of
- * size 1 are arbitrary, but cuDNN derives the layout from all four.  false: the view has another
- * layout. */
+/* Sets `strides` to the strides of a dense view of layout NHWC or NCHW.  In a view, a dimension of
+ * size 1 may have any stride, but cuDNN derives the layout from all strides.  Returns false if the
+ * view has another layout. */
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
@@ -38,7 +38,7 @@ static int forbidden_notes(const wb__step *step)
                1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13;
     const bool f32 = step->views[0].dtype == WB_F32;
     if (step->deterministic) bits |= 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
-    /* The error of FFT and Winograd is much larger than the error of a sum of products in f32. */
+    /* FFT and Winograd are less accurate than a sum of products in f32. */
     if (!f32 || step->precision == WB__PRECISION_HIGHEST)
         bits |= 1 << CUDNN_NUMERICAL_NOTE_FFT | 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD |
                 1 << CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4 |
@@ -106,7 +106,7 @@ static wb__dnn_desc convolution(wb__dnn_graph *g, const wb__conv_attr *a)
     return d;
 }
 
-/* The attributes of the three operations; operands are in the order of the step's views. */
+/* cuDNN's names for each variant of convolution.  `operand` is in the order of the step's views. */
 static const struct { int descriptor, operand[3], how, alpha, beta; } table[] = {
     [WB__CONV_FORWARD] = {
         CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
@@ -137,7 +137,8 @@ static wb__dnn_desc between(wb__dnn_graph *g, const wb__dnn_view *y)
     return wb__dnn_between(g, CUDNN_DATA_FLOAT, y->dims, y->strides);
 }
 
-/* Adds the bias and applies the function to x; the result is y. */
+/* Computes y from the result x of the convolution: adds the bias, if any, and applies the
+ * epilogue. */
 static void epilogue(wb__dnn_graph *g, const wb__dnn_problem *p, wb__dnn_desc x, wb__dnn_desc y)
 {
     const bool acts = p->epilogue != WB__OP_NONE;

@@ -1,4 +1,4 @@
-/* Creates graphs of cuDNN from descriptors, and chooses an engine for each. */
+/* Creates graphs of cuDNN from descriptors, and chooses an engine for each graph. */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/dnn.h"
 
@@ -207,8 +207,8 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
     return d;
 }
 
-/* Fills a list of at most MAX_CONFIGS engine configurations, best first, as descriptors of the
- * graph; returns their number; 0: none, or a call failed (g->status). */
+/* Sets `list` to at most MAX_CONFIGS engine configurations for the graph, best first, and returns
+ * their number.  0: there is none, or a call failed (g->status). */
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
@@ -258,8 +258,8 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
     return bits;
 }
 
-/* Creates a plan of this configuration and sets *workspace to the bytes that it needs.  NULL: the
- * device does not support it, or a call failed (g->status). */
+/* Creates the plan of an engine configuration, and sets *workspace to the size of its workspace in
+ * bytes.  NULL: the device does not support the configuration, or a call failed (g->status). */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;

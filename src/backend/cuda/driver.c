@@ -1,5 +1,5 @@
-/* The driver, NVRTC and the driver's error codes.  Both libraries are opened at run time; they are
- * never closed, because their threads may still run. */
+/* Opens the driver and NVRTC, and names error codes of the driver.  Neither library is ever closed,
+ * because its threads may still run. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -21,8 +21,7 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* is_of_pools, is_of_graphs: whether a function belongs to memory pools or to graphs, which are
- * optional, since older drivers lack them. */
+/* Whether a function belongs to memory pools, or to graphs.  Older drivers lack these functions. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||
@@ -56,7 +55,7 @@ static int find_functions(void *library)
 
 #define FAIL(...) wb__gpu_fail(&wb__cu_driver, NULL, __VA_ARGS__)
 
-/* Reports the failure of cuInit, and how to cure it.  Returns the error code. */
+/* Sets the error for a failure of cuInit, with advice.  Returns the error code. */
 static int init_failed(int code)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -119,8 +118,8 @@ enum { MAX_COMPILERS = 4 };
 static wb__cu_compiler compilers[MAX_COMPILERS];
 static int n_compilers;
 
-/* Whether these functions are of a compiler that is not in the list yet: one file can have several
- * names. */
+/* Whether no compiler in the list has these functions.  Two file names can lead to the same
+ * library. */
 static bool is_new(const wb__nvrtc_functions *f)
 {
     for (int i = 0; i < n_compilers; i++)
@@ -128,7 +127,7 @@ static bool is_new(const wb__nvrtc_functions *f)
     return true;
 }
 
-/* Opens one more compiler; 0, or an error. */
+/* Opens one more compiler.  Returns 0 or an error code. */
 static int open_nvrtc(void)
 {
     static int from;
@@ -152,7 +151,7 @@ static int open_nvrtc(void)
     return 0;
 }
 
-/* Reads the compiler's version.  Returns 0, or an error. */
+/* Reads the compiler's version.  Returns 0 or an error code. */
 static int begin_compiler(wb__cu_compiler *c)
 {
     int major = 0, minor = 0;

@@ -1,7 +1,7 @@
 /* Matrix products by cuBLASLt.  The library is opened for the first product.  Its heuristics choose
- * an algorithm for each problem when a plan is created.
+ * an algorithm for a problem at the first use, and the algorithm is cached.
  *
- *   WEBER_CUDA_CUBLASLT   0: never */
+ *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used */
 #include "backend/cuda/cuda.h"
 #include "backend/cuda/lt.h"
 
@@ -107,7 +107,7 @@ int wb__cu_lt_major(void)
 
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* Sets an address in the descriptor if it differs from the previous launch. */
+/* Sets an address in the descriptor, unless it is the address of the previous launch. */
 static int point(routine *r, int attribute, wb__lt_operand operand, const uint64_t *buffers,
                  uint64_t *last)
 {
@@ -163,8 +163,9 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* The cached algorithm of a step, and its operands.  NULL: *error and *reason are those of
- * `prepare` (wb__gpu_hook). */
+/* Returns the cached algorithm of a step, and sets *operands.  NULL: *error is the error code.  If
+ * cuBLASLt cannot execute the step, *error is WB_ERROR_UNSUPPORTED, and *reason is a short
+ * reason. */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands *operands,
                        const char **reason, int *error)
 {

@@ -1,27 +1,30 @@
-/* Matrix products in the terms of cuBLASLt.  It uses column-major order, in which a row-major
- * product is the transposed one: cᵀ = bᵀ·aᵀ, so our b is its A and our a is its B. */
+/* Matrix products in the terms of cuBLASLt, which computes D = op(A)·op(B) in column-major order.
+ * A row-major c = a·b is the column-major cᵀ = bᵀ·aᵀ, so A is b and B is a. */
 #ifndef WB__CU_LT_H
 #define WB__CU_LT_H
 
 #include "backend/cuda/lt_api.h"
 #include "backend/gpu/runtime/runtime.h"
 
-/* A product without its addresses: the key under which an algorithm is cached.  Initialised with
- * zeros, since its bytes are compared. */
+/* A product without its addresses.  It is the key under which an algorithm is cached.  It is
+ * initialised with zeros, since keys are compared byte by byte. */
 typedef struct {
-    int64_t rows, cols, k;              /* D = op(A)·op(B), [rows, cols] column-major */
+    int64_t rows, cols, k;              /* op(A) is [rows, k], op(B) [k, cols], D [rows, cols] */
     int64_t ld[3], step[3];  /* elements between columns, and between batches, of A, B and D */
-    int64_t aux_ld;                     /* elements, or bits, between columns of aux */
+    int64_t aux_ld;                     /* distance between columns of aux, in elements, or in bits
+                                           if aux is a bit mask */
     int32_t batch, type, compute, scale, op[2], epilogue;
     int32_t align[3], vector_align, aux_align;      /* alignments in bytes, at most 16 */
-    int32_t reductions;                 /* the schemes that cuBLASLt may use to reduce a split k */
+    int32_t reductions;                 /* bit set of CUBLASLT_REDUCTION_SCHEME_* that cuBLASLt may
+                                           use */
 } wb__lt_problem;
 
-/* The buffer and offset of an operand; buffer -1: none. */
+/* Where an operand is: the index of its buffer in the plan (-1: none), and the offset in bytes. */
 typedef struct { int buffer; size_t at; } wb__lt_operand;
 typedef struct {
     wb__lt_operand operand[3];          /* A, B, D */
-    wb__lt_operand vector, aux;         /* bias or sums; the epilogue's further tensor */
+    wb__lt_operand vector, aux;         /* `vector`: bias or sums; `aux`: the aux tensor of the
+                                           step */
 } wb__lt_operands;
 
 typedef struct {
@@ -33,9 +36,9 @@ typedef struct {
  * the step. */
 const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_operands *operands);
 
-/* Creates the descriptors of a problem; undescribe frees them.  Returns 0, or cuBLASLt's status
- * (then there is nothing to free), and in *call the name of the call that failed.  The pointers of
- * epilogues are placeholders of the right alignment. */
+/* Creates the descriptors of a problem, which wb__lt_undescribe frees.  The pointers to bias and
+ * aux in the descriptors are placeholders of the right alignment.  Returns 0 or the status of
+ * cuBLASLt.  On failure *call is the name of the call that failed, and there is nothing to free. */
 int wb__lt_describe(const wb__lt_functions *f, const wb__lt_problem *p, wb__lt_descriptors *d,
                     const char **call);
 void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d);

@@ -1,6 +1,5 @@
-/* Declarations of cuBLASLt (12 and 13), as far as it is used, so that this compiles without
- * NVIDIA's headers: types, constants, and one list of functions.  The names are those of
- * cublasLt.h. */
+/* Declarations of cuBLASLt 12 and 13: the types, constants and functions that the CUDA backend
+ * uses, so that it compiles without NVIDIA's headers.  The names are those of cublasLt.h. */
 #ifndef WB__CU_LT_API_H
 #define WB__CU_LT_API_H
 
@@ -20,7 +19,7 @@ typedef struct {
     int reserved[4];
 } wb__lt_result;
 
-#ifndef WB__LT_NO_TYPES  /* set by the test that compares them with the toolkit's */
+#ifndef WB__LT_NO_TYPES  /* defined by a test that includes NVIDIA's headers */
 typedef struct cublasLtContext *cublasLtHandle_t;
 typedef struct wb__lt_its_desc *cublasLtMatmulDesc_t;
 typedef struct wb__lt_its_layout *cublasLtMatrixLayout_t;

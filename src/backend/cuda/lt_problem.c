@@ -1,25 +1,25 @@
-/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  Does not need a
- * device. */
+/* Converts a step of the engine to a problem of cuBLASLt and to its descriptors.  No function here
+ * needs a device. */
 #include "backend/cuda/lt.h"
 
 #include <string.h>
 
-/* Products with fewer multiplications use our own kernel, which is as fast, unless only cuBLASLt
- * has their epilogue or sums. */
+/* Products with fewer multiplications are left to our own kernel, unless they have an aux tensor or
+ * sums. */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
-/* A view with its batch dimensions merged: its rows are `row` elements apart, its matrices `step`
- * elements. */
+/* A view whose batch dimensions are merged into one.  `rows` is the number of rows of a matrix.
+ * `row` and `step` are the distances of rows and of matrices, in elements. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
     bool transposed;
 } operand;
 
-/* Batches that share b become rows of one product, if the rows of a and c have a constant
- * stride. */
+/* If all batches use the same b, and the rows of a and of c have a constant stride over all
+ * batches, the batches become rows of one product. */
 static void batch_to_rows(operand v[3], int32_t *batch)
 {
     operand *const sides[2] = {&v[0], &v[2]};
@@ -39,7 +39,8 @@ static void batch_to_rows(operand v[3], int32_t *batch)
     *batch = 1;
 }
 
-/* Whether a view of c's shape has contiguous rows at a constant distance, in elements *row. */
+/* Whether the rows of a view are contiguous and at a constant distance.  Sets *row to the distance,
+ * in elements. */
 static bool even_rows(const wb__view *v, int64_t *row)
 {
     int64_t rows = 1;
@@ -63,7 +64,7 @@ static size_t set_operand(const wb__view *v, wb__lt_operand *to)
 }
 
 /* Sets *to to the buffer and offset of a view.  Returns the alignment of its address in bytes, at
- * most 16, since more has no benefit. */
+ * most 16. */
 static int32_t alignment(const wb__view *v, wb__lt_operand *to)
 {
     const size_t at = set_operand(v, to) | (size_t)v->granule | 16;
@@ -88,8 +89,8 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
     p->scale = t == WB_F64 ? CUDA_R_64F : CUDA_R_32F;
     p->compute = t == WB_F64 ? CUBLAS_COMPUTE_64F
                : t == WB_F32 ? compute[step->precision] : CUBLAS_COMPUTE_32F;
-    /* Partial sums are never rounded to 16 bits.  Adding partial sums in place has no guaranteed
-     * order. */
+    /* Partial sums of f16 and bf16 stay in f32.  In a deterministic step no partial sums are added
+     * in place, since their order would vary. */
     p->reductions = step->deterministic || t == WB_F16 || t == WB_BF16
                   ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK;
     return NULL;
@@ -97,7 +98,7 @@ static const char *numbers(const wb__step *step, wb__lt_problem *p)
 
 /* ---- epilogues ------------------------------------------------------------------------------- */
 
-enum { WITH_SUMS = 16 };  /* a bit in cuBLASLt's encoding, like CUBLASLT_EPILOGUE_BIAS */
+enum { WITH_SUMS = 16 };  /* the bit that _BGRAD adds to the code of an epilogue */
 _Static_assert((CUBLASLT_EPILOGUE_RELU_AUX | CUBLASLT_EPILOGUE_BIAS) ==
                CUBLASLT_EPILOGUE_RELU_AUX_BIAS &&
                (CUBLASLT_EPILOGUE_DGELU | WITH_SUMS) == CUBLASLT_EPILOGUE_DGELU_BGRAD &&
@@ -127,13 +128,13 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* cuBLASLt computes sums of c only with a gradient's epilogue, and sums of an operand only without
+/* cuBLASLt computes sums of c only with the epilogue of a gradient, and sums of a or b only without
  * any epilogue. */
 static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
                             wb__lt_operands *operands)
 {
     const bool of_c = step->sums_of == WB__SUMS_OF_C, of_a = step->sums_of == WB__SUMS_OF_A;
-    const bool of_rows = of_a == c_transposed;  /* the sums are as many as D has rows */
+    const bool of_rows = of_a == c_transposed;  /* there are as many sums as rows of D */
     if (step->views[2].ndim > 2) return "cuBLASLt: sums of batches";
     if (step->sums.dtype != step->views[2].dtype) return "cuBLASLt: the dtype of the sums";
     if (of_c ? !back : p->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
@@ -143,7 +144,7 @@ static const char *add_sums(const wb__step *step, bool c_transposed, bool back, 
     return add_vector(&step->sums, of_rows ? p->rows : p->cols, p, operands);
 }
 
-/* cuBLASLt's code for an epilogue and its aux; 0: none. */
+/* Returns cuBLASLt's code for the epilogue and aux of a step; 0: cuBLASLt has none. */
 static int16_t epilogue_code(const wb__step *step)
 {
     static const struct { wb__op op; wb__aux aux; int16_t epilogue_code; } table[] = {
@@ -210,8 +211,7 @@ const char *wb__lt_problem_of(const wb__step *step, wb__lt_problem *p, wb__lt_op
     if (work < (double)min_work && !wb__step_is_special(step)) return "cuBLASLt: too small";
     if (p->batch > 1 && v[2].step == 0) return "cuBLASLt: strides of the batch";
 
-    /* A row-major matrix is the transpose of a column-major one: D is cᵀ = bᵀ·aᵀ; or c = a·b if c
-     * itself is column-major. */
+    /* D is cᵀ = bᵀ·aᵀ if c is row-major, and c = a·b if c is column-major. */
     const bool c_transposed = v[2].transposed;
     const int from[3] = {c_transposed ? 0 : 1, c_transposed ? 1 : 0, 2};
     p->rows = c_transposed ? m : n;

@@ -6,10 +6,13 @@
 
 /* ---- choosing a compiler --------------------------------------------------------------------- */
 
-/* The order of attempts: first each NVRTC that supports the device's architecture; then each NVRTC
- * with the newest architecture that both it and the device support, as PTX, which the driver
- * translates.  If the driver rejects a result, or an NVRTC does not support the device, the next is
- * tried.  A device's choice is in `compiler` and `portable`. */
+/* Compilers are tried in this order:
+ *
+ *   1. each NVRTC that supports the architecture of the device, which compiles to machine code
+ *   2. each NVRTC, which compiles to PTX for the newest architecture that it and the device support
+ *
+ * The next compiler is tried if the driver rejects the output.  The fields `compiler` and
+ * `portable` of a device hold the current attempt. */
 
 /* The newest architecture that both NVRTC and the device support; 0: none; -1: NVRTC's list of
  * architectures cannot be read. */
@@ -24,8 +27,9 @@ static int arch_of(const wb__cu_device *d, const wb__cu_compiler *c)
     return best;
 }
 
-/* The device's choice, or the first possible one after it, with the architecture to compile for;
- * NULL: there is none, or a compiler's architectures cannot be read. */
+/* Returns the compiler to use, and sets *arch to the architecture to compile for.  Moves
+ * d->compiler and d->portable to the first suitable compiler from the current one on.  NULL: there
+ * is none, or a compiler's architectures cannot be read. */
 static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
 {
     for (;; d->compiler++) {
@@ -42,7 +46,7 @@ static const wb__cu_compiler *choose(wb__cu_device *d, int *arch)
     }
 }
 
-/* All compilers were tried: sets the error, and the next text starts with the first compiler
+/* Sets the error that no compiler is suitable.  The next program starts with the first compiler
  * again. */
 static bool nothing_left(wb__cu_device *d)
 {
@@ -83,8 +87,8 @@ static int nvrtc_failed(const wb__cu_device *d, const wb__nvrtc_functions *f, co
                     code, what);
 }
 
-/* Reports the compiler's messages: the error has their beginning; with WEBER_DEBUG=kernel, the log
- * has all of them.  Returns the code of the error. */
+/* Reports the compiler's messages.  The error message has their beginning.  With WEBER_DEBUG=kernel
+ * the log has all of them.  Returns the code of the error. */
 static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
                           nvrtcProgram program, nvrtcResult code, const char *text)
 {
@@ -99,7 +103,8 @@ static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
     return status;
 }
 
-/* Gets the image of a compiled program, which the caller frees.  Returns 0, or an error. */
+/* Sets *image to the output of the compiler, which the caller frees.  Returns 0 or an error
+ * code. */
 static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcProgram program,
                     void **image, size_t *bytes)
 {
@@ -114,7 +119,8 @@ static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcP
                         "the compiled program");
 }
 
-/* WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
+/* Compiles a text.  Returns 0 or an error code; WB_ERROR_UNSUPPORTED: the compiler does not support
+ * the options. */
 static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *text,
                    const char *options, void **image, size_t *bytes)
 {
@@ -134,7 +140,7 @@ static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *t
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Whether the driver rejects an image because it is for a newer driver or another device. */
+/* Whether the error code means that an image is for a newer driver or for another device. */
 static bool is_foreign(int code)
 {
     return code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -164,7 +170,7 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     return WB_ERROR_UNSUPPORTED;
 }
 
-/* WB_ERROR_UNSUPPORTED if another compiler may succeed. */
+/* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: another compiler may succeed. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes)
 {

@@ -91,7 +91,7 @@ static void z_free(voidpf opaque, voidpf block)
     wb__free(block);
 }
 
-/* Reads the first two bytes, which show whether the file is gzip: 1f 8b. */
+/* Reads the first two bytes.  If they are 1f 8b, the file is gzip. */
 static int look(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {
@@ -200,7 +200,7 @@ static int read_some(wb__reader *r, void *to, int64_t n, int64_t *got)
     return 0;
 }
 
-/* Makes at least one more byte fit, but at most `most` bytes in all. */
+/* Makes room for at least one more byte in the block, but for at most `most` bytes in all. */
 static int grow(wb__reader *r, int64_t most)
 {
     if (r->n < r->capacity) return 0;

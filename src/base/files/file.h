@@ -1,12 +1,12 @@
-/* Files, for all readers and writers.  Readers decompress gzip.  Errors name file, offset and
- * reason.  A file is written as a whole or not at all.  File formats are in src/io. */
+/* Reading and writing of files.  Readers decompress gzip.  Errors name file, offset and reason.  A
+ * new file replaces the old file only when it is complete.  File formats are in src/io. */
 #ifndef WB__FILE_H
 #define WB__FILE_H
 
 #include "base/base.h"
 
-/* The largest file that is read into memory.  A compressed file may have at most wb__unpack_limit()
- * bytes when decompressed (wb_set_unpack_limit). */
+/* The largest file that is read into memory, in bytes.  For a compressed file the limit is
+ * wb__unpack_limit() decompressed bytes (wb_set_unpack_limit). */
 #define WB__FILE_MOST ((int64_t)4 << 30)
 int64_t wb__unpack_limit(void);
 
@@ -18,10 +18,11 @@ typedef struct wb__reader wb__reader;
 wb__reader *wb__reader_open(const char *path);          /* NULL with the error set */
 void wb__reader_close(wb__reader *r);                   /* accepts NULL */
 bool wb__reader_unpacks(const wb__reader *r);           /* whether the file is gzip */
-/* Reads until the block has n bytes, or all if there are fewer.  Returns 0 or an error code. */
+/* Reads until the block has n bytes, or the whole file if it is shorter.  Returns 0 or an error
+ * code. */
 int wb__reader_fill(wb__reader *r, int64_t n);
 const char *wb__reader_contents(const wb__reader *r, int64_t *bytes);
-/* Sets *ended to whether no byte is left.  If one is left it is read and lost. */
+/* Sets *ended to whether no byte is left.  If a byte is left, it is read and lost. */
 int wb__reader_at_end(wb__reader *r, bool *ended);
 /* Returns the block, with a zero after it that is not counted, and closes the reader.  The caller
  * frees the block with wb__free.  NULL: out of memory. */
@@ -33,11 +34,11 @@ char *wb__file_read(const char *path, int64_t *bytes);
 /* ---- writing --------------------------------------------------------------------------------- */
 
 /* Writes to a temporary file in the same folder.  wb__writer_close makes it durable and renames it.
- * Until then the old file is unchanged.  After a failure the old file is still unchanged and the
- * temporary file is removed.  (If only the sync of the folder fails, the new file is in place.) A
- * process that is killed leaves PATH.0.part, which the next writer of that path removes.  A path
- * that is no plain file (a pipe, /dev/stdout) is written directly.  A symbolic link to a plain file
- * is replaced, and its target is unchanged. */
+ * Until then, and after a failure, the old file is unchanged.  After a failure the temporary file
+ * is removed.  (If only the sync of the folder fails, the new file is in place.)  A process that is
+ * killed leaves PATH.0.part, which the next writer of that path removes.  A path that is no plain
+ * file (a pipe, /dev/stdout) is written directly.  A symbolic link to a plain file is replaced, and
+ * its target is unchanged. */
 typedef struct wb__writer wb__writer;
 wb__writer *wb__writer_open(const char *path);
 int wb__writer_put(wb__writer *w, const void *data,
@@ -46,8 +47,8 @@ int64_t wb__writer_offset(const wb__writer *w);
 /* Returns the CRC-32 of all bytes put since the previous call.  The first call starts the
  * checksum. */
 uint32_t wb__writer_sum(wb__writer *w);
-/* Overwrites bytes that were put before.  Not possible where a path is written directly
- * (wb__writer_patches returns false). */
+/* wb__writer_patch overwrites bytes that were put before.  wb__writer_patches is false where this
+ * is impossible, because the path is written directly. */
 bool wb__writer_patches(const wb__writer *w);
 int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n);
 /* Returns 0 or the first failure; frees w in both cases. */
@@ -56,8 +57,8 @@ void wb__writer_drop(wb__writer *w);                    /* frees w without writi
 
 int wb__file_write(const char *path, const void *data, int64_t bytes);
 
-/* Removes a temporary file that no process is writing.  True also if there is no such file.  False:
- * it is being written, or cannot be removed. */
+/* Removes a temporary file that no process is writing.  Returns true also if there is no such file;
+ * false: a process is writing the file, or it cannot be removed. */
 bool wb__writer_sweep(const char *temporary);
 
 /* ---- folders --------------------------------------------------------------------------------- */
@@ -71,11 +72,12 @@ int wb__file_remove(const char *path);
 
 /* ---- for tests ------------------------------------------------------------------------------- */
 
-/* The n-th system call for a file (open, read, write, sync, rename and others) from now on fails,
- * once; 0: none.  wb__io_count returns the number of these calls since then. */
+/* wb__io_fail_at(n) makes the n-th system call for a file from now on fail, once; 0: none fails.
+ * Such calls are open, read, write, sync, rename and others.  wb__io_count returns the number of
+ * such calls since the last wb__io_fail_at. */
 void wb__io_fail_at(int64_t n);
 int64_t wb__io_count(void);
-void wb__pipe_limit(int64_t bytes);     /* replaces WB__FILE_MOST for files that are not
+void wb__pipe_limit(int64_t bytes);     /* sets the limit of wb__reader_fill for files that are not
                                            compressed */
 
 #endif

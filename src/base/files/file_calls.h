@@ -1,4 +1,4 @@
-/* Shared by file.c and write.c: the function that makes system calls fail in tests. */
+/* The function that makes system calls for files fail in tests. */
 #ifndef WB__FILE_CALLS_H
 #define WB__FILE_CALLS_H
 

@@ -1,12 +1,11 @@
-/* Writing files: to a temporary file in the same folder, which replaces the old file at the end or
+/* Writes a file to a temporary file in the same folder, which replaces the old file at the end or
  * not at all.  See file.h.
  *
- * Temporary files are PATH.0.part, PATH.1.part, ...: the first that no process is writing.  A
- * writer holds a lock on its file, which ends with the process.  So a file that a killed process
- * left can be distinguished from one that is being written, and is removed at the next save to the
- * same path.  There are never more such files than there were concurrent writers of one path.  On a
- * file system without locks every existing temporary file counts as being written; after SLOTS of
- * them, unique names are used. */
+ * Temporary files are PATH.0.part, PATH.1.part, ...: a writer takes the first that no process is
+ * writing.  It holds a lock on this file, and the lock ends with the process.  So a file that a
+ * killed process left can be distinguished from a file that is being written, and the next writer
+ * of the same path removes it.  On a file system without locks every existing temporary file counts
+ * as being written; after SLOTS of them, unique names are used. */
 #if !defined(_XOPEN_SOURCE) && !defined(_GNU_SOURCE)
 #define _XOPEN_SOURCE 700       /* realpath, O_NOFOLLOW */
 #endif
@@ -31,10 +30,10 @@ enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 struct wb__writer {
     char *path, *temporary;     /* temporary: NULL if the path is written directly */
     int file, status;           /* status: the first failure */
-    int64_t offset, started;    /* started: up to this offset the system was asked to write to the
-                                   disk */
+    int64_t offset, started;    /* started: the system was asked to write the bytes before this
+                                   offset to the disk */
     bool summing;
-    uint32_t sum;               /* of the bytes put since wb__writer_sum */
+    uint32_t sum;               /* CRC-32 of the bytes put since wb__writer_sum */
     size_t held;
     unsigned char buffer[BUFFER];
 };
@@ -47,7 +46,7 @@ static int fail(wb__writer *w, const char *what)
                                 (long long)w->offset, what, strerror(errno));
 }
 
-/* Returns `file`, locked, if it still has the name `path`.  Else, or if another process holds the
+/* Locks `file` and returns it if `path` still names it.  Otherwise, or if another process holds the
  * lock, closes it and returns -1. */
 static int locked(const char *path, int file, bool wait)
 {
@@ -71,8 +70,8 @@ bool wb__writer_sweep(const char *temporary)
     return gone;
 }
 
-/* Creates the file and locks it.  Between these two calls another process may have removed it as a
- * leftover: then it is created again. */
+/* Creates the file and locks it.  If another process removes it in between as a leftover, creates
+ * it again. */
 static int create(const char *path)
 {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -128,7 +127,7 @@ static int open_target(wb__writer *w, const char *path)
         return w->file < 0 ? fail(w, "cannot be opened") : 0;
     }
     if (exists && !link && access(path, W_OK) != 0)
-        /* The file is read-only, although it could be replaced. */
+        /* A read-only file is not replaced, although its folder may permit that. */
         return fail(w, "cannot be written");
     /* A link is replaced, not followed. */
     return open_temporary(w, exists && !link ? &old : NULL);
@@ -150,7 +149,8 @@ wb__writer *wb__writer_open(const char *path)
 void wb__writer_drop(wb__writer *w)
 {
     if (!w) return;
-    /* While it is locked; afterwards another process may use the name. */
+    /* The file is removed while this process holds the lock.  Afterwards another process may use
+     * the name. */
     if (w->temporary) unlink(w->temporary);
     if (w->file >= 0) close(w->file);
     wb__free(w->temporary);
@@ -171,7 +171,8 @@ static void start_writing(wb__writer *w)
 #endif
 }
 
-/* Returns 0 or errno.  This may run on another thread, whose error message nobody would read. */
+/* Writes n bytes and returns 0 or errno.  Sets no error message, since it may run on another
+ * thread. */
 static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 {
     while (n) {
@@ -188,7 +189,7 @@ static int write_bytes(wb__writer *w, const unsigned char *data, size_t n)
 
 typedef struct { wb__writer *w; const unsigned char *data; size_t n; int code; } piece;
 
-/* One half writes, the other computes the checksum. */
+/* Half 0 writes the piece, half 1 computes its checksum. */
 static void do_half(void *ctx, int64_t half)
 {
     piece *p = ctx;
@@ -205,7 +206,8 @@ static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool su
     return p.code ? fail(w, "cannot be written") : 0;
 }
 
-/* Writes the buffer.  In write_out `offset` counts only bytes that the system has. */
+/* Writes the buffer.  w->offset counts its bytes already, and write_out counts them again, so they
+ * are subtracted first. */
 static int flush(wb__writer *w)
 {
     w->offset -= (int64_t)w->held;

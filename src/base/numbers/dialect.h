@@ -1,6 +1,6 @@
-/* The kernel dialect in C: defines the words of formulas.h and of ops.def for the CPU.  The f64
- * functions are those of libm.  A file that expands ops.def defines KIND as f32, f64, i32 or i64
- * and includes this file. */
+/* Defines for the CPU the types and macros that formulas.h and ops.def use.  The f64 functions are
+ * those of libm.  A file that expands ops.def defines KIND as f32, f64, i32 or i64 and includes
+ * this file. */
 #ifndef WB__DIALECT_H
 #define WB__DIALECT_H
 
@@ -36,7 +36,7 @@ FN u32 wb__bits_of_f32(f32 f) { u32 u; memcpy(&u, &f, 4); return u; }
 #define INFINITE INFINITY
 #define NOT_A_NUMBER NAN
 
-/* The largest integer that is not above x, exactly; -0 and NaN stay. */
+/* Returns the largest integer that is not above x, exactly; -0 and NaN stay. */
 FN float wb__floor(float x)
 {
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -51,11 +51,11 @@ FN float wb__floor(float x)
 #endif
 }
 
-/* For larger |x| wb__sine and wb__cosine return NaN.  For the operations sin and cos themselves
- * backend/cpu/tile/rows.h then calls libm. */
+/* For larger |x| wb__sine and wb__cosine return NaN, and backend/cpu/tile/rows.h calls libm
+ * instead. */
 #define WB__TRIG_BOUND 1.0e6f
 
-/* sin(x + quarter*pi/2) in double.  The quadrant n is below 2^20, so n times the first 33 bits of
+/* sin(x + quarter*pi/2), computed in double.  |n| is below 2^20, so n times the first 33 bits of
  * pi/2 is exact. */
 FN float wb__trig(float x, int32_t quarter)
 {
@@ -96,7 +96,8 @@ FN float wb__cosine(float x) { return wb__trig(x, 1); }
 
 FN f32 odd_of_f32(f32 f) { return f; }
 FN f32 odd_of_i32(i32 i) { return odd_of_f64((f64)i); }
-/* An integer that a double cannot hold is first rounded to odd with 53 bits. */
+/* An integer of 2^53 or more is first rounded to odd: its last 11 bits are cleared, and if one was
+ * set, bit 11 is set. */
 FN f32 odd_of_i64(i64 i)
 {
     u64 m = i < 0 ? 0 - (u64)i : (u64)i;

@@ -1,5 +1,5 @@
-/* dtypes: their table, the two 16-bit floats, and conversions between all pairs, as plain loops.
- * The backends have fast conversions of their own. */
+/* The table of dtypes, the two 16-bit floats, and conversions between all pairs of dtypes, as plain
+ * loops.  The backends have fast conversions of their own. */
 #include "base/base.h"
 
 #include "base/numbers/dialect.h"
@@ -38,7 +38,8 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
     return (int64_t)d;
 }
 
-/* How to read each dtype (as a double or an integer) and how to write it (from either). */
+/* GET_ macros read an element as a double or an integer.  D_ macros convert a double to a dtype, I_
+ * macros an integer. */
 #define GET_F32(x) ((double)(x))
 #define GET_F64(x) (x)
 #define GET_F16(x) ((double)of_f16(x))

@@ -1,14 +1,14 @@
-/* Formulas in the kernel dialect, written once for the CPU (base/numbers/dialect.h) and for GPUs
- * (backend/gpu/prelude.k includes this text), so that devices agree with the CPU within a few ulp.
- * This file includes nothing: those two files define the words that differ between languages. */
+/* Formulas written once for the CPU (base/numbers/dialect.h) and for GPUs (backend/gpu/prelude.k
+ * includes this text), so that devices agree with the CPU within a few ulp.  This file includes
+ * nothing: those two files define the types and macros that it uses. */
 #ifndef WB__FORMULAS_H
 #define WB__FORMULAS_H
 
 #define U64(lo, hi) ((u64)(hi) << 32 | (u64)(lo))
 
-/* ---- the words of ops.def --------------------------------------------------------------------
+/* ---- the functions of ops.def -----------------------------------------------------------------
  *
- * For registers of one kind: KIND is f32, f64, i32 or i64. */
+ * KIND is the type of the operands: f32, f64, i32 or i64.  If KIND is f32, EXP(x) is exp_f32(x). */
 
 #define JOIN2_(a, b) a##b
 #define JOIN_(a, b) JOIN2_(a, b)
@@ -33,11 +33,10 @@
 /* ---- f32 ---------------------------------------------------------------------------------------
  *
  * The functions have no branches and no calls, except pow_f32, so that gcc and clang vectorise a
- * plain loop over a function (-O3 -fno-math-errno -fno-trapping-math).  The bound beside a function
- * is its largest
- * error in units in the last place (ulp) over all exponents, with and without fused multiply-add;
- * tests/base/scalar.c measures it.  Infinities, NaN and denormal numbers are right in all
- * functions, except where a comment names an exception. */
+ * plain loop over a function (-O3 -fno-math-errno -fno-trapping-math).  A comment "the error is at
+ * most 2 ulp" gives the largest error, in units in the last place, over all exponents, with and
+ * without fused multiply-add.  tests/base/scalar.c measures it.  Infinities, NaN and denormal
+ * numbers are right in all functions, except where a comment names an exception. */
 
 FN f32 abs_f32(f32 x) { return SIZE_(x); }
 FN f32 sqrt_f32(f32 x) { return ROOT_(x); }
@@ -50,7 +49,7 @@ FN f32 quotient_f32(f32 x, f32 y) { return x / y; }
 /* 2^n for n in [-126, 127] */
 FN f32 pow2_f32(i32 n) { return U_AS_F(((u32)n + 127u) << 23); }
 
-/* Returns q(r) in e^r - 1 = r + r^2 q(r), for |r| <= 0.35.  The relative error of that sum is
+/* Returns q(r) in e^r - 1 = r + r^2 q(r), for |r| <= 0.35.  The relative error of r + r^2 q(r) is
  * 2e-8. */
 FN f32 exp_q_f32(f32 r)
 {
@@ -61,13 +60,13 @@ FN f32 exp_q_f32(f32 r)
     return FMA(q, r, 0.5f);
 }
 
-/* Splits x, |x| < 2^14, as n ln 2 + r with an integer n and |r| <= 0.35.  Returns 1.5 * 2^23 + n,
- * which has n in its low bits. */
+/* Splits x into n ln 2 + r, where |x| < 2^14, n is an integer and |r| <= 0.35.  Returns 1.5*2^23 +
+ * n, which has n in its low bits. */
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 
-/* Returns r for x and the result `whole` of exp_whole_f32.  ln 2 is subtracted in two parts; the
- * first has 15 bits, so that its product with n is exact. */
+/* Returns r for x and the result `whole` of exp_whole_f32.  n ln 2 is subtracted in two parts.  In
+ * the first part ln 2 has 15 bits, so that the product with n is exact. */
 FN f32 exp_rest_f32(f32 x, f32 whole)
 {
     f32 n = whole - 12582912.0f;
@@ -185,8 +184,9 @@ FN f32 gelu_f32(f32 x)
     return x * sigmoid_f32(x * FMA(x * x, 0.0713548163f, 1.59576912f));
 }
 
-/* Returns the slope of gelu_f32, s + x s (1 - s) (2u)', where s = sigmoid(2u).  The error is 4 ulp
- * for x > -0.5, and 1e-6 below, where the slope crosses 0. */
+/* Returns the derivative of gelu_f32, s + x s (1 - s) dv/dx, where s = sigmoid(v) and
+ * v = 2 sqrt(2/pi) (x + 0.044715 x^3).  The error is at most 4 ulp for x > -0.5, and at most 1e-6
+ * for smaller x. */
 FN f32 gelu_slope_f32(f32 x)
 {
     f32 c = 20.0f < x ? 20.0f : x;
@@ -239,7 +239,8 @@ FN f64 gelu_slope_f64(f64 x)
 
 /* ---- conversions -------------------------------------------------------------------------------
  *
- * f16 and bf16 are bits in u16: rounded to nearest even, NaN stays NaN. */
+ * f16 and bf16 numbers are stored as bits in a u16.  to_f16 and to_bf16 round to nearest even, and
+ * keep NaN. */
 
 FN f32 of_bf16(u16 h) { return U_AS_F((u32)h << 16); }
 FN u16 to_bf16(f32 f)
@@ -266,7 +267,8 @@ FN u16 to_f16(f32 f)
     return (u16)(h | sign);
 }
 
-/* Floats to integers truncate and saturate, NaN is 0. */
+/* AS_I32_ and AS_I64_ convert f32 to integers: they truncate and saturate, and NaN becomes 0.
+ * INSIDE_ limits x to [low, high], and turns NaN into 0. */
 #define INSIDE_(x, low, high) ((x) != (x) ? 0 : (x) < (low) ? (low) : (x) > (high) ? (high) : (x))
 #define AS_I32_(x)                                                                             \
     ((x) >= 2147483648.0f ? 0x7fffffff : (x) >= -2147483648.0f ? (i32)(x)                      \
@@ -276,8 +278,8 @@ FN u16 to_f16(f32 f)
      : (x) >= -9223372036854775808.0f ? (i64)(x) : (x) != (x) ? 0 : -(i64)(~(u64)0 >> 1) - 1)
 
 #ifdef HAS_F64
-/* A float which, rounded to 16 bits, gives the same result as d itself: round to odd (the last bit
- * is set if d is not a float). */
+/* Rounds d to f32 by "round to odd": toward 0, and then the last bit is set unless d fits an f32
+ * exactly.  Rounding the result to f16 or bf16 gives the same number as rounding d itself. */
 FN f32 odd_of_f64(f64 d)
 {
     f32 f = (f32)d;
@@ -302,8 +304,8 @@ FN f32 odd_of_f64(f64 d)
         k1 += 0xbb67ae85u;                                                                     \
     }
 
-/* The random words of elements e & ~1 (low half) and e | 1 (high half).  Element e has word e mod 4
- * of block counter + e/4. */
+/* Returns the random words of the elements e & ~1 (in the low half) and e | 1 (in the high half).
+ * Element e has word e mod 4 of block counter + e/4. */
 FN u64 philox_pair(u64 key, u64 counter, u64 e)
 {
     const u64 c = counter + (e >> 2);

@@ -1,4 +1,4 @@
-/* Computes random words by element and normal numbers, and keeps the generator of each thread.  See
+/* Computes random words and normal numbers, and keeps the generator of each thread.  See
  * philox.h. */
 #include "base/numbers/philox.h"
 
@@ -38,7 +38,7 @@ static _Thread_local struct {
     uint64_t seedings;
 } mine;
 
-/* Without /dev/urandom the seed is the clock and an address. */
+/* Returns a seed from /dev/urandom or, without that file, from the clock and an address. */
 static uint64_t from_system(void)
 {
     uint64_t seed = 0;

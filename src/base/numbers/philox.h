@@ -7,11 +7,11 @@
 
 #include "base/base.h"
 
-/* Applies the ten rounds of Philox with the key k0, k1 to the block (base/numbers/formulas.h). */
+/* Applies the ten rounds of Philox with the key k0, k1 to `block`, in place. */
 void wb__philox(uint32_t block[4], uint32_t k0, uint32_t k1);
 
-/* Computes the four random words of block number c: the rounds on {low half of c, high half of c,
- * 0, 0}. */
+/* Sets `words` to the four random words of block number c.  They are the result of the ten rounds
+ * on {low half of c, high half of c, 0, 0}. */
 void wb__philox_block(uint64_t key, uint64_t c, uint32_t words[4]);
 
 /* The word of element i of a random tensor whose counters begin at `counter`: word i mod 4 of block
@@ -28,8 +28,9 @@ static inline double wb__uniform_f64(uint32_t w) { return (double)w * 0x1p-32; }
  *   z0 = sqrt(-2 ln u) cos(2 pi v)    z1 = sqrt(-2 ln u) sin(2 pi v) */
 void wb__normal_pair(uint32_t w0, uint32_t w1, double z[2]);
 
-/* The generator of this thread.  wb__rng_take reserves n blocks of four words each.  The first use
- * seeds a generator that was never seeded, from /dev/urandom or, without it, from the clock. */
+/* The random generator of the calling thread.  wb__rng_take reserves n blocks of four words each.
+ * A generator that is used before it was seeded is seeded from /dev/urandom or, without that file,
+ * from the clock. */
 typedef struct { uint64_t key, counter; } wb__rng_state;
 void wb__rng_take(uint64_t n, uint64_t *key, uint64_t *counter);
 wb__rng_state wb__rng_get_state(void);
