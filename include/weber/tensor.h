@@ -146,7 +146,8 @@ WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 typedef struct { int64_t arena, outputs, inputs, peak, kernels; } wb_memory;
 
 /** Computes the memory that wb_eval_array of these n tensors would need now, without evaluating
- * anything.  Returns 0 or an error code. */
+ * anything.  The result is for the device of tensors[0]; tensors on other devices are not counted.
+ * Returns 0 or an error code. */
 WB_API int wb_memory_estimate(int n, wb_tensor *const *tensors, wb_memory *out);
 
 /** Counts of this process since its start.  `plans_built`: plans made; `plan_hits`: evaluations

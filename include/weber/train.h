@@ -215,8 +215,9 @@ typedef struct wb_train_options {
  * never stopped.  If one program calls wb_train several times, each call needs its own .name or
  * file.
  *
- * Errors: a loader without batches; negative .epochs; .resume without .checkpoint or .folder;
- * .keep_last = 0; the errors of the loss, of evaluations and of files. */
+ * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
+ * without either; .keep_best or .higher without .folder; .keep_last = 0; a .name that
+ * wb_checkpoint_save rejects; the errors of the loss, of evaluations and of files. */
 WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);
 #ifndef __cplusplus

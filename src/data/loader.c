@@ -345,9 +345,10 @@ int wb__loader_restore(wb_loader *l, const uint64_t state[4])
             "loader: batch %llu of %llu observations is outside of %lld batches of %lld",
             (unsigned long long)state[2], (unsigned long long)state[3], (long long)l->batches,
             (long long)l->options.batchsize);
-    int status = wb_loader_stop(l);
+    const int status = wb_loader_stop(l);
+    if (status) return status;
     l->options.seed = state[0];
     l->epoch = (int64_t)state[1];
     l->position = (int64_t)state[2];
-    return status;
+    return 0;
 }

@@ -55,7 +55,8 @@ static bool scalar_allowed(const wb_tensor *bound)
                  wb_describe(bound));
         return false;
     }
-    scalar_reads = 2;
+    int once = 1;
+    if (!atomic_compare_exchange_strong(&scalar_reads, &once, 2)) return scalar_allowed(bound);
     wb__log(WB_LOG_WARN,
             "Performing scalar indexing on a tensor of a GPU, %s: each element is a transfer.\n"
             "Read the whole with wb_data or wb_copy_out; wb_allow_scalar(false) makes this an "
