@@ -66,8 +66,8 @@ typedef struct {
     bool deterministic;
 } wb__request;
 
-/* A plan may run as one command of the device, a graph.  A run with a guard has two phases: the
- * host checks the guarded number before the second phase writes variables. */
+/* A plan may run as one command of the device, a graph.  A run with a guard, a number that must be
+ * finite, has two phases: the host checks the number before the second phase writes variables. */
 typedef enum { WB__PHASE_WHOLE, WB__PHASE_COMPUTE, WB__PHASE_WRITES, WB__PHASES } wb__phase_kind;
 typedef struct {
     wb__sequence sequence;

@@ -64,7 +64,7 @@ typedef struct {
                                        none */
     wb__op_class class;
     int accepts;
-    wb__step_kind step;             /* of LIBRARY rows; of others WB__STEP_FUSED */
+    wb__step_kind step;             /* the step of a LIBRARY row; WB__STEP_FUSED for other rows */
     int variant;                    /* of the step */
 } wb__op_info;
 
@@ -79,8 +79,7 @@ _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
  * WB__STEP_FUSED. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
-/* A number of an operation: the value of a literal (f), or a key or counter of random numbers
- * (u). */
+/* A number of an operation, such as the value of a literal (f) or the key of random numbers (u). */
 typedef union { double f; uint64_t u; } wb__number;
 
 /* Attributes of convolutions and pools, stored as int64_t attributes in this order. */

@@ -244,7 +244,7 @@ static void find_numbers(recording *r, const wb__request *q)
     }
 }
 
-/* Copies what replays need to the recording.  Takes q->numbers over.  False: out of memory. */
+/* Copies the parts of the request that replays need.  Takes over q->numbers.  False: no memory. */
 static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
     const size_t n_buffers = (size_t)r->plan->arena + 1;
@@ -326,9 +326,9 @@ static bool known_or_elsewhere(const wb_tensor *x)
     return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
 }
 
-/* Evaluates the tensors that f used and did not create, without the assignments of f.  They become
- * constants of the recording.  (A tensor without a device is computed from literals, and stays part
- * of the graph.) */
+/* Evaluates the tensors that f used and did not create, but not the assignments of f.  The tensors
+ * become constants of the recording.  (A tensor without a device is computed from literals, and
+ * stays part of the graph.) */
 static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
 {
     wb__order order = {0};

@@ -215,8 +215,8 @@ static int operand(program *p, int x, int level, bool whole)
     return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
-/* Sets `in` to the instructions of v's operands.  At least one of them gets the level of v: the
- * level of an elementwise instruction is the finest level of its operands. */
+/* Sets `in` to the instructions of v's operands.  At least one of them gets the level of v, since
+ * an elementwise instruction has the finest level of its operands. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;

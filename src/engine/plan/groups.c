@@ -91,7 +91,7 @@ static bool reachable(const former *f, int g, const wb__value *v)
     return true;
 }
 
-/* ---- one value into a group ------------------------------------------------------------------ */
+/* ---- adding a value to a group --------------------------------------------------------------- */
 
 static void note_reader(former *f, int g, int base, int64_t size)
 {

@@ -12,7 +12,7 @@ void wb__ir_free(wb__ir *ir)
     memset(ir, 0, sizeof *ir);
 }
 
-/* ---- merging --------------------------------------------------------------------------------- */
+/* ---- merging of equal values ----------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -213,8 +213,8 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* p is a reshape of q, and `mask` selects axes of p.  Returns the mask of the same axes in q; 0 if
- * they are not whole axes of q, or if p has no elements. */
+/* p is a reshape of q.  Returns the mask of the axes of q that correspond to the axes of p in
+ * `mask`; 0 if they are not whole axes of q, or if p has no elements. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
@@ -339,7 +339,7 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
     }
 }
 
-/* ---- short forms ----------------------------------------------------------------------------- */
+/* ---- short forms of wb__ir_make -------------------------------------------------------------- */
 
 static wb__value blank(wb__op op, wb_dtype dtype)
 {

@@ -32,9 +32,8 @@ typedef struct {
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* attributes are ir->attrs[attr .. attr + n_attr) */
-    int number;                     /* index in wb__request.numbers: of a literal that is not fixed,
-                                       of its value; of random numbers, of their key, which their
-                                       counter follows; else -1 */
+    int number;                     /* of a literal that is not fixed, or of random numbers: index
+                                       of its first number in wb__request.numbers; else -1 */
     int leaf;                       /* of a leaf: index of its buffer; else -1 */
     int uses;                       /* number of uses: as an input of a used value, as a result and
                                        as a written value */

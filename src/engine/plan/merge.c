@@ -1,7 +1,7 @@
 /* Merges groups.
  *
- * A value joins one of the groups that compute its operands.  For example, the four gates of an
- * LSTM cell start four groups, and the value that reads all gates joins the last of them.  Here an
+ * A value joins only one of the groups that compute its operands.  Thus the four gates of an LSTM
+ * cell start four groups, and the value that reads all gates joins the last of them.  Here an
  * elementwise group is merged with earlier elementwise groups that compute its operands, if no
  * group in between reads those.  The operands then stay in registers of one kernel.
  *
@@ -125,7 +125,7 @@ static int candidate(const merger *m, int b)
     return best;
 }
 
-/* ---- small groups rematerialised ------------------------------------------------------------- */
+/* ---- rematerialising small groups ------------------------------------------------------------ */
 
 static bool writes(const merger *m, int g)
 {

@@ -6,7 +6,8 @@
  * the step:
  *   - an activation whose operand has other readers: the kernel also writes the operand or, for
  *     relu, the sign bits of the operand;
- *   - the gradient of such an activation: it is fused into the product that it multiplies;
+ *   - the gradient of such an activation: it is fused into the product that computes the gradient
+ *     of the activation's result;
  *   - sums over the rows of a product or of its operands.  For example, the gradient of a layer's
  *     bias is dy summed over its rows, and the gradient of the layer's weight, dyT * x, reads dy.
  *
@@ -103,8 +104,8 @@ static bool supported(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* Returns the product that computes operand i of x, if x can be fused into it: it has x's shape and
- * no epilogue or sums yet.  Otherwise returns NULL. */
+/* Returns the product that computes operand i of x, if x can be fused into that product: the
+ * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
@@ -159,9 +160,9 @@ static bool pays(const finder *f, int x)
     return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
 }
 
-/* Matches x, a unary operation on a product.  If that product has other readers, the kernel also
- * writes it.  If x is a relu and its gradients read only its signs, the kernel writes the sign bits
- * of x's operand. */
+/* Matches x, a unary operation on a product.  If the product has other readers, the kernel also
+ * writes the product itself.  If x is a relu and its gradients read only its signs, the kernel
+ * writes the sign bits of x's operand. */
 static bool match_activation(finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -389,8 +390,8 @@ static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
            (m->n == 1 || v->strides[n] == m->n_stride);
 }
 
-/* Returns which operand of the product is the matrix m, if the product sums over m's dimension k.
- * WB__SUMS_NONE: neither is, or the product has batch dimensions. */
+/* Returns which operand of the product is the matrix m.  The product must sum over m's dimension k.
+ * WB__SUMS_NONE: neither operand is m, or the product has batch dimensions. */
 static wb__sums operand_is(const finder *f, const wb__value *product, const matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
@@ -500,7 +501,7 @@ static bool begin(finder *f, int x)
     return true;
 }
 
-/* ---- the tables ------------------------------------------------------------------------------ */
+/* ---- the tables of patterns ------------------------------------------------------------------ */
 
 /* A pattern tries to fuse the value x into a product, and returns whether it did.  For each value,
  * the patterns of a table are tried in order until one succeeds.  The second table is used after

@@ -29,8 +29,8 @@ int wb__same_memory(const wb__values *s, int x)
     return wb__is_view(s, at) || wb__value_at(s, at)->layout == WB__CHANNELS_LAST ? x : at;
 }
 
-/* A computed value that is a result is computed in the memory of that result, unless its layout is
- * channels last.  If it is several results, the first is chosen. */
+/* Places a computed value that is a result in the memory of that result, unless the value's layout
+ * is channels last.  If the value is several results, chooses the first. */
 static void choose_results(placer *p)
 {
     for (int i = 0; i < p->request->n_results; i++) {

@@ -25,8 +25,8 @@ void wb__space_of(wb__group *g, const wb__value *v)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* Over which dimensions of a space with `cols` column dimensions a reduction is.  `mask` has a bit
- * for each reduced axis of the operand x. */
+/* Returns which dimensions of a space with `cols` column dimensions a reduction reduces.  `mask`
+ * has a bit for each reduced axis of the operand x. */
 static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
@@ -96,8 +96,8 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
     if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
-    /* x has one number for each row.  A reduction over the whole space reads this number once for
-     * each column, which does not change a maximum or minimum if the space has elements. */
+    /* x has one number for each row, which a reduction over the whole space reads once for each
+     * column. A maximum or minimum stays the same, unless the space is empty. */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
            reduction == WB__REDUCES_ALL;
 }

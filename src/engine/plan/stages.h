@@ -133,7 +133,7 @@ typedef struct {
      * writes the sign bits; -1: none */
     int bits;
     wb__sums sums_of;
-    int sums;               /* the sum over rows that sums_of describes */
+    int sums;               /* the sum that sums_of describes */
 } wb__product;
 
 typedef struct {
@@ -199,14 +199,14 @@ void wb__groups_free(wb__groups *g);
  * False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
-/* spaces.c: which dimensions of a group's space a reduction is over. */
+/* spaces.c: the dimensions of a group's space that a reduction reduces. */
 typedef enum {
     WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL
 } wb__reduction;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
-/* Over which dimensions of g's space the reduction v is.  Sets *cols to the number of column
- * dimensions that the space must have for it. */
+/* Returns which dimensions of g's space the reduction v reduces.  Sets *cols to the number of
+ * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
 /* Whether v fits into g's space.  If v is a reduction that fits, sets the number of column
@@ -259,7 +259,7 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
                         const wb__groups *g, wb__placement *l);
 void wb__placement_free(wb__placement *l);
 /* Follows reshapes from x to the value that they reshape.  Returns that value, or x if that value
- * is a view (not a reshape) or channels last. */
+ * is itself a view or is channels last. */
 int wb__same_memory(const wb__values *s, int x);
 /* Follows reshapes that only add or drop dimensions of size 1, from x to the value that they
  * reshape, and returns that value. */
