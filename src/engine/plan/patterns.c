@@ -4,8 +4,8 @@
  * On every backend: a bias that is added to a product, and a unary operation on the product (its
  * activation).  For matrix products without batch dimensions, if `supports` of the backend accepts
  * the step:
- *   - an activation whose operand has other readers: the kernel also writes the operand or, for
- *     relu, the sign bits of the operand;
+ *   - an activation whose gradient needs the activation's operand (gelu) or the sign bits of the
+ *     operand (relu): the kernel writes these, too;
  *   - the gradient of such an activation: it is fused into the product that computes the gradient
  *     of the activation's result;
  *   - sums over the rows of a product or of its operands.  For example, the gradient of a layer's
