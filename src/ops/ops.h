@@ -36,10 +36,10 @@ typedef enum {
 } wb__step_kind;
 extern const char *const wb__step_names[WB__STEP_COUNT];
 
-/* Attention over [N, H, T, D], with wb__step's views in this order.  s = scale · q·kᵀ; if causal,
- * -inf above the diagonal that ends at the last key; p = softmax(s):
- *   FORWARD    q, k, v, o, lse                    o = p·v; lse [N, H, T, 1] f32 = log sum exp(s)
- *   GRAD       q, k, v, o, lse, do, dq, dk, dv    the gradients of q, k and v */
+/* Attention over [N, H, T, D]: s = scale · q·kᵀ, p = softmax(s), o = p·v.  If causal, s is -inf
+ * above the diagonal through the last query and the last key.  The views of wb__step are:
+ *   FORWARD    q, k, v, o, lse                    lse [N, H, T, 1] f32 = log sum exp(s)
+ *   GRAD       q, k, v, o, lse, do, dq, dk, dv    dq is the gradient of q, and so on */
 typedef enum { WB__ATTENTION_FORWARD, WB__ATTENTION_GRAD } wb__attention_kind;
 typedef struct {
     double scale;
@@ -49,21 +49,22 @@ typedef struct {
 typedef enum { WB__CONV_FORWARD, WB__CONV_GRAD_INPUT, WB__CONV_GRAD_WEIGHT } wb__conv_kind;
 
 typedef enum {
-    WB__POOL_MAX,           /* y = max over the window            buffers: x, y */
-    WB__POOL_MAX_GRAD,      /* dx: dy at the first maximum        buffers: x, dy, dx */
-    WB__POOL_MAX_GATHER,    /* y = v at the first maximum of x    buffers: x, v, y */
-    WB__POOL_MEAN,          /* mean, padding counted              buffers: x, y */
-    WB__POOL_MEAN_GRAD      /* its gradient                       buffers: dy, dx */
+    WB__POOL_MAX,           /* y = max of x over the window       views: x, y */
+    WB__POOL_MAX_GRAD,      /* dx, the gradient of MAX            views: x, dy, dx */
+    WB__POOL_MAX_GATHER,    /* y = v at the first maximum of x    views: x, v, y */
+    WB__POOL_MEAN,          /* y = mean of x and padding zeros    views: x, y */
+    WB__POOL_MEAN_GRAD      /* dx, the gradient of MEAN           views: dy, dx */
 } wb__pool_kind;
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
-    const char *expression;         /* of elementwise rows, in the kernel dialect; else NULL */
+    const char *expression;         /* the row's expression in the kernel dialect (ops.def); NULL:
+                                       none */
     wb__op_class class;
     int accepts;
-    wb__step_kind step;             /* of LIBRARY rows; of others WB__STEP_FUSED */
+    wb__step_kind step;             /* the step of a LIBRARY row; WB__STEP_FUSED for other rows */
     int variant;                    /* of the step */
 } wb__op_info;
 
@@ -74,10 +75,11 @@ _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
                WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE,
                "elementwise classes come first");
 
-/* Whether op has this step.  All rows but LIBRARY rows have WB__STEP_FUSED. */
+/* Whether a backend performs op as a step of this kind.  For all rows but LIBRARY rows the kind is
+ * WB__STEP_FUSED. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
-/* A number of an operation, which a plan receives when it runs. */
+/* A number of an operation, such as the value of a literal (f) or the key of random numbers (u). */
 typedef union { double f; uint64_t u; } wb__number;
 
 /* Attributes of convolutions and pools, stored as int64_t attributes in this order. */

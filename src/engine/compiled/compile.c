@@ -1,12 +1,11 @@
-/* wb_compile: records a function once for each signature of its inputs and replays it: the plan of
- * the recorded graph runs with new inputs, new random numbers and new literals.  A replay builds no
- * graph.
+/* wb_compile records a function once for each signature of its inputs.  A replay runs the plan of
+ * the recorded graph with new inputs, new random numbers and new literals, and builds no graph.
  *
- * A recording has: the buffer of each input, variable and constant; the positions of random
- * numbers' keys and counters among the plan's numbers, so that each replay reserves counters of its
- * own; the source of the other numbers that a replay sets (an optimiser's step count, an input that
- * is a number); and its notes (recording.h), from which a replay finds out whether the recording
- * still fits. */
+ * A recording has:
+ *   - the buffer of each input, variable and constant;
+ *   - the places of random keys and counters, which each replay sets, among the plan's numbers;
+ *   - the source of each other number that a replay sets, such as an optimiser's step count;
+ *   - its notes (recording.h), which decide whether the recording can still be replayed. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "engine/request.h"
@@ -21,17 +20,19 @@ enum {
     SPARE_INPUTS = 16           /* NULLs behind the inputs, in case the function reads too many */
 };
 
-/* A number of the plan that each replay sets: numbers[at].  hook >= 0: it is literal `literal` of
- * notes.renewals[hook], whose `before` fills it (wb__on_replay); OF_INPUT: the value of input
- * `literal`; OF_DRAW: numbers[at] and the next are the key and counter of random numbers. */
+/* Numbers of the plan that each replay sets, from numbers[at] on.  What they are depends on `hook`:
+ *   >= 0        one number, filled by the `before` of notes.renewals[hook] as its literal `literal`
+ *   OF_INPUT    one number, the value of input `literal`
+ *   OF_DRAW     two numbers, the key and the counter of random numbers */
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-    uint64_t offset;                    /* of random numbers: their counter less the first counter
-                                           of the recording or replay */
+    uint64_t offset;                    /* of OF_DRAW: the counter, relative to the first counter of
+                                           the recording or replay */
 } renewed;
 
-/* A buffer that the plan reads: input number `input`; if that is -1, a variable or constant. */
+/* A buffer that the plan reads: input number `input` or, if `input` is -1, the variable or constant
+ * `tensor`. */
 typedef struct {
     int input;
     wb_tensor *tensor;                  /* holds a reference */
@@ -43,9 +44,10 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Which dtypes an input that is a number can take from other operands. 0: it is not a number. 1: no
- * integer dtype, since its own dtype is not open (WB__WEAK) or it is not whole.  Else 2, plus the
- * bit 4 << t for each integer dtype t that holds it. */
+/* Describes the integer dtypes that an input, if it is a number, can take from other operands.  0:
+ * the input is no number.  1: none, since its dtype is fixed (WB__WEAK is not set) or its value is
+ * no integer.  Otherwise 2, plus the bit 4 << t for each integer dtype t that can hold the
+ * value. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -59,8 +61,8 @@ typedef struct {
 typedef struct {
     wb__recording notes;
     int n_in, threads;
-    const wb_device *default_device;    /* the thread's default device, */
-    bool training;                      /* and whether it was inside wb_withgradient */
+    const wb_device *default_device;    /* the default device of the thread */
+    bool training;                      /* whether the thread was inside wb_withgradient */
     signature *in;
     wb__plan *plan;
     int n_leaves, n_targets, n_results, n_writes;
@@ -76,8 +78,8 @@ typedef struct {
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* the first random counter of the recording; how many
-                                           counters it reserved */
+    uint64_t base, blocks;              /* first random counter of the recording; number of counters
+                                           that it reserved */
     renewed *renewed;
     int n_renewed;
     void **buffers;
@@ -88,8 +90,7 @@ struct wb_compiled {
     wb__object object;
     wb_recordable f;
     void *ctx;
-    pthread_mutex_t lock;               /* guards the fields below, and replays, which share
-                                           buffers */
+    pthread_mutex_t lock;               /* guards the fields below and the buffers of replays */
     int n;
     recording *recordings[RECORDINGS];
 };
@@ -138,8 +139,8 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* Returns f's inputs followed by NULLs (`given` NULL: only NULLs) in an array that the caller
- * frees.  NULL: out of memory. */
+/* Returns an array, which the caller frees, of the inputs in `given` followed by NULLs; of NULLs
+ * only if `given` is NULL.  NULL: out of memory. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
@@ -180,7 +181,7 @@ static int check_count(int n_out, int n)
                     n_out, n);
 }
 
-/* Calls f while another function is being recorded: f becomes a part of that recording. */
+/* Calls f while another function is recorded; f becomes a part of that recording. */
 static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, int n_out,
                        wb_tensor **result)
 {
@@ -196,7 +197,7 @@ static int call_inside(const wb_compiled *c, int n_in, wb_tensor *const *given, 
 
 /* ---- building a recording -------------------------------------------------------------------- */
 
-/* Returns the number_kind of an input.  A number stays one: a run-time argument of the plan. */
+/* Returns the number_kind of the input x. */
 static number_kind number_of(const wb_tensor *x)
 {
     if (x->op != WB__OP_literal || x->ndim) return 0;
@@ -225,7 +226,7 @@ static bool same_signature(const signature *a, const signature *b)
            !memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof *a->dims);
 }
 
-/* Fills r->renewed: the numbers of the plan that replays set. */
+/* Fills r->renewed with the numbers of the plan that replays set. */
 static void find_numbers(recording *r, const wb__request *q)
 {
     int at = 0;
@@ -243,7 +244,7 @@ static void find_numbers(recording *r, const wb__request *q)
     }
 }
 
-/* Fills in a recording from the request.  False: out of memory. */
+/* Copies the parts of the request that replays need.  Takes over q->numbers.  False: no memory. */
 static bool fill_recording(recording *r, wb__request *q, int n_in, wb_tensor *const *in)
 {
     const size_t n_buffers = (size_t)r->plan->arena + 1;
@@ -291,9 +292,8 @@ static void find_outputs(recording *r, const wb__request *q, int n, wb_tensor *c
     }
 }
 
-/* The tensor that f gets in place of input i: a new constant, which the recording cannot confuse
- * with another input, with a variable, or with a tensor that f uses by itself.  A number stays a
- * number. */
+/* Returns the tensor that f gets in place of input i.  For a number it is a literal that replays
+ * set; for another tensor it is a new constant, which differs from every other tensor. */
 static wb_tensor *placeholder(wb_tensor *x, int i)
 {
     if (!number_of(x)) return wb__as_constant(wb__bind(x));
@@ -304,7 +304,7 @@ static wb_tensor *placeholder(wb_tensor *x, int i)
     return number;
 }
 
-/* The device of all results and writes of the function; NULL with the error set if there are
+/* Returns the one device of f's results and writes.  NULL, with the error set, if there are
  * several. */
 static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const *out)
 {
@@ -326,9 +326,9 @@ static bool known_or_elsewhere(const wb_tensor *x)
     return wb__is_leaf(x) || x->recorded != wb__this_thread()->recorded;
 }
 
-/* A tensor that f used and did not create keeps its present value: it is evaluated here, without
- * the assignments of f, and is a constant of the recording.  (A tensor without a device is computed
- * from literals, and stays part of the graph.) */
+/* Evaluates the tensors that f used and did not create, but not the assignments of f.  The tensors
+ * become constants of the recording.  (A tensor without a device is computed from literals, and
+ * stays part of the graph.) */
 static int evaluate_captured(wb__thread *t, int n, wb_tensor *const *out)
 {
     wb__order order = {0};
@@ -369,8 +369,8 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     for (int i = 0; i < n; i++) out[i] = wb__bind(out[i]);
     const wb_device *d = recorded_on(t, n, out);
     if (!d) return wb_error_code();
-    for (int i = 0; i < n; i++)         /* a number that is a result gets the device of the other
-                                           results */
+    for (int i = 0; i < n; i++)         /* a result without a device is computed from numbers only,
+                                           and gets device d */
         if (wb__device_of(out[i]) != d && !(out[i] = wb__with_device(out[i], d)))
             return WB_ERROR_MEMORY;
     memcpy(roots, out, (size_t)n * sizeof *roots);
@@ -392,7 +392,7 @@ static int make_plan(recording *r, int n, wb_tensor **out, int n_in, wb_tensor *
     return status;
 }
 
-/* Calls f for the recording, and restores the thread's state afterwards. */
+/* Calls f, notes which random counters f reserved, and restores the thread's state. */
 static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *const *in, int *n,
                        wb_tensor **out)
 {
@@ -405,8 +405,7 @@ static int record_call(const wb_compiled *c, recording *r, int n_in, wb_tensor *
     r->blocks = wb__rng_get_state().counter - rng.counter;
     if (wb__rng_seedings() != seedings) wb__unrecordable("seed", WB__ACTS);
     if (t->device != device) wb__unrecordable("set_default_device", WB__ACTS);
-    wb__rng_set_state(rng); /* the first replay generates the random numbers that f would have
-                               generated */
+    wb__rng_set_state(rng); /* the first replay draws the random numbers that f would have drawn */
     t->device = device;
     return status;
 }
@@ -481,7 +480,7 @@ static recording *recording_for(wb_compiled *c, int n, wb_tensor *const *in)
     return c->recordings[c->n++] = r;
 }
 
-/* Each replay reserves as many counters as f would, also for random numbers that are not used. */
+/* Sets the numbers of a replay, and reserves as many random counters as f would. */
 static void renew_numbers(recording *r, wb_tensor *const *in)
 {
     uint64_t key, counter;
@@ -505,8 +504,8 @@ static void renew_numbers(recording *r, wb_tensor *const *in)
     }
 }
 
-/* Returns x, an input; or a copy (NULL: failed) if the recording writes the memory that x is in,
- * since the plan has separate buffers for inputs and variables. */
+/* Returns the input x, or a copy of x if the recording writes the memory of x.  NULL: the copy
+ * failed. */
 static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
 {
     bool written = false;
@@ -553,7 +552,8 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-/* Called with the lock held; inputs are evaluated, or numbers.  WB__PLAN_AGAIN: call it again. */
+/* Replays a recording, made first if none fits.  The caller holds c->lock; inputs are evaluated or
+ * are numbers.  WB__PLAN_AGAIN: the recording was dropped, and the caller calls again. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* For the recording in progress: the index of each noted setting, by its address. */
+/* Index in wb__recording.noted of each setting that the recording in progress has noted, by the
+ * address of the setting. */
 static _Thread_local wb__pointer_map numbers;
 
 /* ---- calls that cannot be recorded ----------------------------------------------------------- */
@@ -48,8 +49,7 @@ static wb__noted *note(wb__recording *r, void *object, wb__setting *at)
     return &r->noted[r->n_noted++];
 }
 
-/* Notes that the function read a setting.  If the function set it before, the value read does not
- * depend on the value before the call, so the read is not noted. */
+/* Notes that the function read a setting, unless the function has read or set it before. */
 static void note_read(wb__recording *r, void *object, wb__setting *at, bool counts)
 {
     wb__noted *n = note(r, object, at);
@@ -128,7 +128,7 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
 int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
 {
     int first = 0;
-    /* an evaluated tensor was not created by the function */
+    /* skips evaluated tensors: the function did not create them */
     while (first < n && survivors[first]->storage) first++;
     if (first == n || r->scope || r->failed) return 0;
     wb__recording_fail(r, wb__fail(WB_ERROR_ARGUMENT, "compile: %s, made by the function, outlives "

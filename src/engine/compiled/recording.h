@@ -1,6 +1,5 @@
-/* The notes of a recording of wb_compile, beside the graph that the function builds: the settings
- * of objects that it read or set, the numbers that each replay sets, and the first call in it that
- * cannot be recorded. */
+/* What a recording of wb_compile notes beside the graph: the settings of objects that the function
+ * read or set, the numbers that each replay sets, and the first call that cannot be recorded. */
 #ifndef WB__RECORDING_H
 #define WB__RECORDING_H
 
@@ -12,34 +11,34 @@ typedef enum {
     WB__READS,              /* the call needs a value, and none exists before the first replay */
     WB__ACTS                /* the call has an effect at once, which a replay would not repeat */
 } wb__unrecordable_call;
-/* While this thread records: returns true, sets an error with the name of the call and the cure,
- * and makes the recording fail with it, whatever the recorded function returns.  Otherwise returns
+/* Called by functions that cannot be recorded.  If this thread records, sets an error that names
+ * the call and the remedy, makes the recording fail with it, and returns true.  Otherwise returns
  * false. */
 bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* A setting is a number in an object that a graph may depend on and that is no tensor: the mode of
- * a layer, whether a parameter is frozen, how often the children of a branch were replaced.
+/* A setting is a number, stored in an object, on which a graph may depend.  Examples are the mode
+ * of a layer, whether a parameter is frozen, and how often the children of a branch were replaced.
  * Settings are read and set only by these functions.  A recording notes the settings that the
  * function read, and is not replayed while one of them has another value.  It also notes the
  * settings that the function set, and sets them at each replay. */
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* A setting that counts changes. wb__setting_count adds a change, which a recording does not note.
- * wb__setting_counted notes in the recording in progress that the function depends on the count:
- * the recording is dropped after the next change. */
+/* For settings that count changes.  wb__setting_count adds 1 to the count, which a recording does
+ * not note.  wb__setting_counted notes that the recorded function depends on the count: after the
+ * next change the recording is dropped. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
 
-/* Called while a function is recorded; outside a recording it does nothing.  At each replay
- * `before` fills in the values of these n literals, at most 64; `after` is called when the replay
- * has succeeded; if `fits` returns false the recording is dropped.  Each callback may be NULL.
- * `context` is copied (`bytes` bytes); `holds` is an object that the recording keeps a reference
- * to.  Returns 0 or an error code. */
+/* wb__on_replay, called while a function is recorded, adds callbacks for its replays; outside a
+ * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
+ * each replay; `after` is called when a replay has succeeded.  If `fits` returns false, the
+ * recording is dropped.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The
+ * recording keeps a reference to the object `holds`.  Returns 0 or an error code. */
 struct wb_tensor;
 typedef struct {
     int n;
@@ -56,10 +55,11 @@ int wb__on_replay(const wb__replay *r);
 /* ---- one recording --------------------------------------------------------------------------- */
 
 typedef struct {
-    void *object;                       /* the owner of the setting, with a reference; NULL: the
-                                           setting is never freed */
+    void *object;                       /* the owner of the setting, to which this struct holds a
+                                           reference; NULL: the setting is never freed */
     wb__setting *at;
-    uint32_t before, after;             /* the values that the function read and set */
+    uint32_t before, after;             /* the value that the function read; the value that it
+                                           set */
     bool read, set, counts;
 } wb__noted;
 
@@ -71,12 +71,11 @@ typedef struct {
 typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
     wb_scope *scope;                    /* the scope of the objects that the function creates */
-    int failed;                         /* code of the first failure: a call that cannot be
-                                           recorded, or another error; 0: none */
+    int failed;                         /* error code of the first failure; 0: none */
     char *reason;                       /* message of that failure (NULL: out of memory) */
-    uint64_t changes;                   /* the count of changes of all settings when the noted
-                                           settings last fitted: while it is the same, they need no
-                                           comparison */
+    uint64_t changes;                   /* count of changes of all settings when the noted settings
+                                           last fitted; they are compared again only when this count
+                                           has changed */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;
@@ -86,14 +85,17 @@ typedef struct wb__recording {
 void wb__recording_begin(wb__recording *r, wb_scope *scope);
 /* Makes the recording fail with this thread's error.  Only the first failure counts. */
 void wb__recording_fail(wb__recording *r, int code);
-/* Replaces the evaluation when a scope closes.  Tensors that outlive an inner scope are computed by
- * the replays; a tensor that outlives the function makes the recording fail. */
+/* Called when a scope closes during a recording, instead of evaluating the n tensors that outlive
+ * the scope, `survivors`.  Does nothing for scopes that the function opened.  When the scope of the
+ * recording itself closes, a survivor that is not evaluated makes the recording fail.  Returns 0 or
+ * an error code. */
 int wb__recording_close(wb__recording *r, int n, struct wb_tensor *const *survivors);
-/* Ends the recording.  Returns 0, or, with the error set again, the code of the first failure. */
+/* Ends the recording.  Returns 0, or the code of the first failure, whose error is set again. */
 int wb__recording_end(wb__recording *r);
 void wb__recording_drop(wb__recording *r);
 
-/* Whether the recording may be replayed: yes; not with the present settings; never again. */
+/* Whether the recording can be replayed: now (FITS), only after settings have changed back
+ * (FITS_NOT_NOW), or never again (FITS_NEVER). */
 typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
 wb__fit wb__recording_fit(wb__recording *r);
 /* Called after a replay: sets the settings that the recorded function set, and calls the `after`

@@ -6,8 +6,8 @@
 
 typedef struct { int64_t offset, bytes; } hole;
 
-/* Returns the offset of `bytes` bytes, taken from the smallest hole that is large enough, else from
- * the end of the arena. */
+/* Allocates `bytes` bytes and returns their offset.  Takes them from the smallest hole that is
+ * large enough, else from the end of the arena. */
 static int64_t allocate(hole *holes, int *n, int64_t bytes, int64_t *end)
 {
     int best = -1;
@@ -102,8 +102,8 @@ static void find_last_uses(arena *a, const wb__placement *l, const wb__programs 
     }
 }
 
-/* Step by step: gives an offset to each allocation at its first use, and makes its bytes a hole
- * after its last use. */
+/* Goes through the steps in order.  Gives each allocation an offset at its first use, and makes its
+ * bytes a hole after its last use. */
 static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
 {
     for (int i = 0; i < s->n; i++) ending[i] = -1;
@@ -124,7 +124,7 @@ static void lay_out(arena *a, const wb__programs *s, int n, int *ending)
     }
 }
 
-/* ---- views that count from the beginning of the arena ---------------------------------------- */
+/* ---- views of the arena ---------------------------------------------------------------------- */
 
 static wb__view in_arena(const arena *a, const wb__step_operand *at)
 {

@@ -1,10 +1,9 @@
-/* From a fused group to its program: loads, one instruction for each value, stores. */
+/* Makes the program of a fused group: loads, instructions for the values, and stores. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* The program under construction.  Its views are operands of the step until wb__lay_out
- * (arena.c). */
+/* A program that is being built.  An instruction names a view by its index in step->operand. */
 typedef struct {
     wb__emitter *m;
     const wb__group *group;
@@ -13,7 +12,8 @@ typedef struct {
     int instr_capacity;
     struct {
         int value, level, instr;
-    } *loaded; /* operands from outside the group that are loaded already, each at a level */
+    } *loaded; /* values from outside the group, with the level at which they are loaded and the
+                  index of the instruction */
     int n_loaded, loaded_capacity;
 } program;
 
@@ -24,7 +24,7 @@ static bool grow(program *p, void *list, int *capacity, int n, size_t size)
     return false;
 }
 
-/* Returns an instruction for a value of this dtype, without operands. */
+/* Returns an instruction without operands, for a value of this dtype. */
 static wb__instr blank(wb__instr_kind kind, int level, int dtype)
 {
     return (wb__instr){.kind = (uint8_t)kind, .reg = (uint8_t)wb__reg_of((wb_dtype)dtype),
@@ -47,8 +47,8 @@ static int add_arg(program *p, wb__instr_kind kind, int level, int dtype, int ar
     return add(p, i);
 }
 
-/* Returns v extended to the space of g: aligned at the last logical axis, with the dimensions in
- * the order of the space. */
+/* Returns v broadcast to the space of g.  v's last axis is the last logical axis of the space; the
+ * dimensions of the result are in the order of the space. */
 static wb__view in_space(const wb__group *g, const wb__view *v)
 {
     wb__view out = *v;
@@ -90,8 +90,8 @@ static int number(program *p, int x, int level)
     return add_arg(p, WB__NUMBER, level, v->dtype, arg);
 }
 
-/* Adds the instruction for an index (iota).  If a view makes it vary along several dimensions, adds
- * one for each of them, and their sum. */
+/* Adds the instructions for an index (iota): one for each dimension along which the view makes it
+ * vary, and additions of these.  Returns the index of the last one. */
 static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
@@ -127,7 +127,7 @@ static int draw(program *p, const wb__value *v, const wb__view *view, int level)
     return add(p, i);
 }
 
-/* Adds the instruction for a value without operands: an index, random numbers or a literal. */
+/* Adds the instructions for a value without operands: an index, random numbers or a literal. */
 static int source(program *p, int x, const wb__view *view, int level)
 {
     const wb__value *v = wb__value_at(p->m->values, x);
@@ -156,7 +156,7 @@ static int elementwise(program *p, const wb__value *v, int level, const int *in)
 
 static int outside_operand(program *p, int x, int level, bool whole);
 
-/* The instruction that loaded x at this level; -1: none. */
+/* Index of the instruction that loaded x at this level; -1: none. */
 static int find_loaded(const program *p, int x, int level)
 {
     for (int i = 0; i < p->n_loaded; i++)
@@ -173,7 +173,7 @@ static int note_loaded(program *p, int x, int level, int instr)
     return instr;
 }
 
-/* Recomputes a rematerialised value from its operands, at this level. */
+/* Adds instructions that recompute the rematerialised value x at this level. */
 static int rematerialised(program *p, int x, int level)
 {
     const wb__values *s = p->m->values;
@@ -183,8 +183,8 @@ static int rematerialised(program *p, int x, int level)
     return elementwise(p, v, level, in);
 }
 
-/* Returns the instruction of an operand from outside the group, or of a number; adds it if needed.
- * `whole`: its level is `level` even if the operand varies less. */
+/* Returns the index of the instruction for x, a value from outside the group; adds the instruction
+ * if needed.  Its level is `level`, or a coarser one if x varies less and `whole` is false. */
 static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;
@@ -215,8 +215,8 @@ static int operand(program *p, int x, int level, bool whole)
     return in_group(p, x) ? p->m->instr_of[x] : outside_operand(p, x, level, whole);
 }
 
-/* Finds the operands of an elementwise value.  At least one of them is loaded at the value's own
- * level, since the result of an instruction has the finest level of its operands. */
+/* Sets `in` to the instructions of v's operands.  At least one of them gets the level of v, since
+ * an elementwise instruction has the finest level of its operands. */
 static void operands(program *p, const wb__value *v, int level, int *in)
 {
     const wb__ir *ir = &p->m->values->ir;
@@ -253,7 +253,7 @@ static void reduction(program *p, int x, const wb__value *v)
     i.a = operand(p, of, full ? WB__LEVEL_FULL : WB__LEVEL_PER_ROW, true);
     if (m->groups->of[x].ends) {
         if (!wb__step_operand_of(m, x, &at)) return;
-        at.view = in_space(g, &at.view);        /* the reduced axes have size 1, and so stride 0 */
+        at.view = in_space(g, &at.view);        /* the reduced axes have size 1 and stride 0 */
         i.kind = v->size == 1 && g->outer_dims == 0 ? WB__REDUCE_ALL : WB__REDUCE_ROWS;
         i.level = WB__LEVEL_ONE;
         i.arg = wb__add_operand(m, p->step, &at);
@@ -261,8 +261,8 @@ static void reduction(program *p, int x, const wb__value *v)
     m->instr_of[x] = add(p, i);
 }
 
-/* Stores x, a contiguous copy.  The space has the dimensions of the copied operand, not those of
- * x. */
+/* Stores x, a contiguous copy of its operand.  The space has the dimensions of the operand, so x is
+ * stored through a view with these dimensions. */
 static void store_in_order(program *p, int x, const wb__value *v)
 {
     wb__step_operand at;
@@ -291,7 +291,7 @@ static void emit_value(program *p, int x)
         wb__source_view(m->values, x, &view);
         view = in_space(p->group, &view);
         m->instr_of[x] = source(p, x, &view, level);
-    } else if (class == WB__MOVE) { /* a contiguous copy: the space has its operand's dimensions */
+    } else if (class == WB__MOVE) { /* x is a contiguous copy of its operand */
         m->instr_of[x] = outside_operand(p, wb__input(m->values, v, 0), WB__LEVEL_FULL, true);
     } else {
         operands(p, v, level, in);
@@ -329,7 +329,7 @@ void wb__emit_fused(wb__emitter *m, int group)
     finish(&p);
 }
 
-/* A program of two instructions: stores zero everywhere. */
+/* Emits a kernel that fills `to` with zeros. */
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to)
 {
     wb__group g = {.ndim = to->view.ndim, .col_dims = WB__MIN(to->view.ndim, 1)};

@@ -1,24 +1,24 @@
 /* Forms groups: the values of a group become one kernel.
  *
  * Values are processed in order.  An elementwise value or a reduction joins the latest group that
- * computes one of its operands, if it fits into that group's space, or else a later group that
- * reads one of its operands.  Its other operands come from earlier groups, so the order of groups
- * is an order of execution.  Values computed from leaves only, and comparisons of a product's
- * result, are deferred: they join the first group that reads them.  Values that the patterns stage
- * fused into a product join the product's group. */
+ * computes one of its operands, if it fits into that group's space.  Otherwise it joins a later
+ * group that reads one of its operands, or starts a group.  The order of groups is an order of
+ * execution.  Values computed from leaves only, and comparisons of a product's result, are
+ * deferred: they join the first group that reads them.  Values that the patterns stage fused into a
+ * product join the group of the product. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-enum { MOST_DEFERRED = 64 };    /* at most this many deferred values, including itself, are below a
-                                   deferred value, which keeps the recursive checks short */
+enum { MOST_DEFERRED = 64 };    /* upper limit of progress.below, which limits the depth of
+                                   recursion */
 
 /* The state of a value while groups are formed. */
 typedef struct {
     int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* the last fused group that loads it at full size, which other readers can
-                           join; -1: none */
+    int reader;         /* index of the last other fused group that reads the value without
+                           broadcasting it; -1: none */
 } progress;
 
 typedef struct {
@@ -67,8 +67,8 @@ static void join(former *f, int g, int x)
 
 static void join_last(former *f, int x) { join(f, f->out->n - 1, x); }
 
-/* The latest group that computes one of v's operands, or an operand of a deferred operand; -1: no
- * group computes any. */
+/* Index of the latest group that computes an operand of v, or an operand of a deferred operand; -1:
+ * no group does. */
 static int latest_maker(const former *f, const wb__value *v)
 {
     int g = -1;
@@ -80,8 +80,8 @@ static int latest_maker(const former *f, const wb__value *v)
     return g;
 }
 
-/* Whether group g can read v's operands: from its registers, or from memory that an earlier group
- * writes. */
+/* Whether group g can read v's operands from its own registers, or from memory that an earlier
+ * group writes. */
 static bool reachable(const former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -91,7 +91,7 @@ static bool reachable(const former *f, int g, const wb__value *v)
     return true;
 }
 
-/* ---- one value into a group ------------------------------------------------------------------ */
+/* ---- adding a value to a group --------------------------------------------------------------- */
 
 static void note_reader(former *f, int g, int base, int64_t size)
 {
@@ -122,7 +122,7 @@ static void new_space(former *f, const wb__value *v)
 
 /* ---- deferred values ------------------------------------------------------------------------- */
 
-/* Whether v is a reduction whose result its own kernel cannot read. */
+/* Whether v is a reduction whose result the kernel of group g could not read if it computed v. */
 static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 {
     int cols;
@@ -130,9 +130,8 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
            wb__space_reduction(g, f->values, v, &cols) != WB__REDUCES_COLUMNS;
 }
 
-/* Whether v's deferred operands, and those below them, fit into group g.  The groups of their
- * operands may have been formed after the operands were deferred.  `trial` is a copy of the group;
- * the check may fix its number of column dimensions. */
+/* Whether the deferred values that v depends on fit into group g.  `trial` is a copy of the group,
+ * whose number of column dimensions this function may fix. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -146,7 +145,7 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
     return true;
 }
 
-/* Adds v's deferred operands, and those below them, to group g. */
+/* Adds the deferred values that v depends on to group g. */
 static void pull(former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -167,8 +166,8 @@ static void end_deferral(former *f, int x)
     group_alone(f, x);
 }
 
-/* Number of deferred values v depends on, plus v itself.  A shared value counts once for each
- * path. */
+/* Number of deferred values that v depends on, plus 1 for v.  A value that is reached on several
+ * paths counts once for each. */
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;
@@ -176,8 +175,8 @@ static int count_below(const former *f, const wb__value *v)
     return n;
 }
 
-/* A new group for x and its deferred operands.  If these do not fit, they get groups of their own
- * before it. */
+/* Starts a group for x and the deferred values that x depends on.  If these do not fit into one
+ * group, x's deferred operands get groups of their own first. */
 static void group_alone(former *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -196,9 +195,9 @@ static void group_alone(former *f, int x)
     add_to_space(f, g, x);
 }
 
-/* Whether v can be deferred: it reads only leaves, free sources and deferred values, and its own
- * kernel could read it.  A comparison of a product's result can too (relu in the backward pass):
- * reading the result again costs no more than a kernel here that writes the comparison. */
+/* Whether v can be deferred.  Its operands must be leaves, free sources or deferred values; a
+ * comparison may also read the result of a product.  A reduction must be one that its own kernel
+ * can read. */
 static bool can_wait(const former *f, const wb__value *v)
 {
     const bool compares = wb__ops[v->op].class == WB__COMPARE;
@@ -223,8 +222,8 @@ static bool may_join(const former *f, int g, const wb__value *v)
            wb__space_admit(&trial, f->values, v);
 }
 
-/* The group that v joins: the latest that computes an operand, or a later one that reads an
- * operand; -1: none. */
+/* Index of the group that v joins: the latest that computes an operand of v, or else a later one
+ * that reads an operand; -1: none. */
 static int candidate(const former *f, const wb__value *v)
 {
     const int g = latest_maker(f, v);
@@ -257,8 +256,8 @@ static void group_fusable(former *f, int x)
 
 /* ---- all values ------------------------------------------------------------------------------ */
 
-/* Groups a library operation, with its sum if that is an earlier value.  Its bias must be in
- * memory. */
+/* Forms the group of the library operation x; a sum that is fused into it joins.  A further result
+ * joins the group of the step's first result.  A deferred bias first gets a group of its own. */
 static void group_library(former *f, int x)
 {
     if (wb__is_further_result(value(f, x)->op)) {
@@ -273,7 +272,8 @@ static void group_library(former *f, int x)
     if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
 }
 
-/* Groups a value that is part of a product.  The product's kernel may be emitted here. */
+/* Adds x, which is fused into the product p, to p's group.  Forms this group first if p's kernel
+ * runs in place of x. */
 static void group_part(former *f, int x, const wb__product *p)
 {
     if (p->made_at == x) group_library(f, p->value);
@@ -316,10 +316,10 @@ static void group_value(former *f, int x)
 
 static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
 
-/* A value is stored if a library operation, a concat, or a result or write of the request needs it
- * (`needed`); if a value outside its group reads it; or if its own group reads it through a view.
- * Also stored is what a kernel has only in memory: a value with .ends set, a concat, and the
- * result, further results, aux and sums of a library step. */
+/* Finds the values that a kernel writes to memory: the `needed` values (wb__values), values that
+ * another group reads, and values that their own group reads through a view.  A value with .ends
+ * set, a concat, and the result, further results, aux and sums of a library step exist only in
+ * memory. */
 static void find_stored(former *f)
 {
     wb__member *of = f->out->of;

@@ -20,15 +20,14 @@ static bool is_gradient(int op)
 
 /* ---- all tensors ----------------------------------------------------------------------------- */
 
-/* Whether a literal's value belongs to the structure, and so to the key of the cache. */
 bool wb__literal_fixed(const wb_tensor *x)
 {
     double v = x->number[0].f;
     return !(x->flags & WB__RENEWED) && (x->flags & WB__FIXED || v == 0 || v == 1 || v == -1);
 }
 
-/* Imports a slice that is read in place: a leaf for the part of the base that is read, and the
- * chain of views on it. */
+/* Imports a slice that is read in place: makes a leaf for the bytes of the base that are read, and
+ * the chain of views from the leaf to the slice. */
 static int import_slice(wb__values *m, wb_tensor *x, int leaf)
 {
     wb__leaf_slice w;

@@ -1,4 +1,4 @@
-/* Creation of values: simplification and merging with equal values. */
+/* Creates values: simplifies them and merges equal ones. */
 #include "engine/plan/ir.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ void wb__ir_free(wb__ir *ir)
     memset(ir, 0, sizeof *ir);
 }
 
-/* ---- merging --------------------------------------------------------------------------------- */
+/* ---- merging of equal values ----------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
@@ -105,9 +105,8 @@ static bool is_number(const wb__value *v, double number)
     return v->op == WB__OP_literal && v->fixed && v->value == number;
 }
 
-/* Returns the operand that an addition or subtraction of 0, or a multiplication or division by 1,
- * leaves as it is; -1 for all other operations, and if that operand does not have the shape of the
- * result, since it would have to be broadcast. */
+/* If v adds or subtracts 0, or multiplies or divides by 1, and the other operand has the shape of
+ * v: returns that operand.  Otherwise returns -1. */
 static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
 {
     const wb__value *x = &ir->value[in[0]], *y = &ir->value[in[1]];
@@ -120,9 +119,8 @@ static int neutral(const wb__ir *ir, const wb__value *v, const int *in)
     return -1;
 }
 
-/* Whether x is a reduction over other axes than the last ones.  Such a reduction ends its kernel.
- * Reshapes of it are not moved behind its readers, so that these keep the shape of the values that
- * they are computed with. */
+/* Whether x is a reduction that keeps an axis after a reduced one.  The result of such a reduction
+ * is usually complete only when its kernel ends. */
 static bool ends_kernel(const wb__ir *ir, int x)
 {
     const wb__value *v = &ir->value[x];
@@ -138,9 +136,9 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return false;
 }
 
-/* v is a reshape of x.  If x is an elementwise operation on a sum that ends its kernel, the
- * operation is done in the shape that its reader has: reshape(f(sum)) becomes f(reshape(sum)).
- * Returns the new value; -1: x is no such operation. */
+/* v is a reshape of x.  If x is f(r), where f is elementwise and r a reduction with ends_kernel,
+ * returns f(reshape(r)) instead of reshape(f(r)).  Another operand of f must be a number.
+ * Otherwise returns -1. */
 static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
 {
     const wb__value p = ir->value[x];
@@ -204,11 +202,9 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Whether x is a reshape that is moved behind the operation that reads it: f(reshape(x)) becomes
- * reshape(f(x)).  If so, sets *below to the reshape's operand.  Reshapes occur around sums and
- * elementwise operations (dimensions of size 1; batch and time as one axis); once they are moved,
- * these operations can share a space.  Reshapes of leaves are not moved, since they cost
- * nothing. */
+/* Whether x is a reshape that can move behind an operation f that reads it: f(reshape(y)) becomes
+ * reshape(f(y)).  If so, sets *below to y.  Without reshapes in between, operations can share a
+ * space.  A reshape of a leaf does not move. */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
@@ -217,14 +213,14 @@ static bool movable(const wb__ir *ir, int x, int *below)
     return ir->value[*below].op != WB__OP_constant;
 }
 
-/* Given that p is a reshape of q: returns the mask of those axes of q that are the axes of p in
- * `mask`; 0 if these are not whole axes of q, or if p has no elements. */
+/* p is a reshape of q.  Returns the mask of the axes of q that correspond to the axes of p in
+ * `mask`; 0 if they are not whole axes of q, or if p has no elements. */
 static unsigned axes_below(const wb__value *p, const wb__value *q, unsigned mask)
 {
     unsigned moved = 0;
     int i = 0, j = 0;
     if (!p->size) return 0;
-    while (i < p->ndim || j < q->ndim) {        /* finds the next, shortest runs of axes of p and of
+    while (i < p->ndim || j < q->ndim) {        /* finds the next shortest runs of axes of p and of
                                                    q that have the same product of sizes */
         int i0 = i, j0 = j;
         int64_t a = i < p->ndim ? p->dims[i++] : 1, b = j < q->ndim ? q->dims[j++] : 1;
@@ -274,8 +270,9 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
     return enter(ir, v, 1, &x, 1, (int64_t[]){mask});
 }
 
-/* Moves reshapes behind the elementwise operation v, and returns the reshape of its result.  All
- * operands except numbers must be reshapes of values of one shape; else returns -1. */
+/* Moves reshapes behind the elementwise operation v, so that f(reshape(a), reshape(b)) becomes
+ * reshape(f(a, b)).  Returns -1 if a and b differ in shape, or if an operand is neither a reshape
+ * that can move nor a number. */
 static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int moved[3], below, shape = -1;
@@ -299,8 +296,8 @@ static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
     return wb__ir_move(ir, WB__OP_reshape, r, v.ndim, v.dims, 0, NULL);
 }
 
-/* Sets `bare` to the operands without their expands, since operands broadcast by themselves.  If no
- * operand would have the result's shape then, sets it to the operands as they are. */
+/* Sets `bare` to the operands of the elementwise operation v without their expands, since v
+ * broadcasts its operands.  Keeps the expands if no operand would have v's shape without them. */
 static void without_expands(const wb__ir *ir, const wb__value *v, int n_in, const int *in,
                             int *bare)
 {
@@ -342,7 +339,7 @@ int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, co
     }
 }
 
-/* ---- short forms ----------------------------------------------------------------------------- */
+/* ---- short forms of wb__ir_make -------------------------------------------------------------- */
 
 static wb__value blank(wb__op op, wb_dtype dtype)
 {

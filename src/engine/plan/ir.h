@@ -1,7 +1,7 @@
 /* The intermediate form of a plan: the graph as an array of values, inputs before the values that
  * read them.
  *
- * wb__ir_make simplifies a value and merges it with an equal one that exists already.  So a pass
+ * wb__ir_make simplifies a value and merges it with an equal one that exists already.  A pass
  * that changes values walks the array once and builds a new array.  Values are indices, not
  * pointers, and nothing here refers to the graph. */
 #ifndef WB__IR_H
@@ -32,12 +32,11 @@ typedef struct {
     bool prefers_channels_last;     /* of a convolution: its operands should be channels last */
     int n_in, in;                   /* inputs are ir->inputs[in .. in + n_in) */
     int n_attr, attr;               /* attributes are ir->attrs[attr .. attr + n_attr) */
-    int number;                     /* of a literal that is not fixed: index of its run-time number;
-                                       of random numbers: index of the first of their two; else
-                                       -1 */
+    int number;                     /* of a literal that is not fixed, or of random numbers: index
+                                       of its first number in wb__request.numbers; else -1 */
     int leaf;                       /* of a leaf: index of its buffer; else -1 */
-    int uses;                       /* how many inputs of used values, results and writes refer
-                                       to this value */
+    int uses;                       /* number of uses: as an input of a used value, as a result and
+                                       as a written value */
     double value;                   /* of a fixed literal */
     int64_t size, dims[WB_MAX_DIMS];
 } wb__value;
@@ -51,18 +50,19 @@ typedef struct {
     int n_attrs, attrs_capacity;
     int *table;                     /* hash table of values; -1: empty */
     int table_capacity;
-    bool failed;                    /* out of memory: every index returned since then is 0 */
+    bool failed;                    /* memory ran out; functions that return an index then return
+                                       0 */
 } wb__ir;
 
 void wb__ir_free(wb__ir *ir);
 
 /* Returns the index of a value that computes what `v` with these inputs and attributes computes: a
- * simpler one, an equal one that exists already, or a new one.  In v, the fields n_in, in, n_attr,
- * attr, size and uses are ignored; uses of a new value is 0. */
+ * simpler value, an equal value that exists already, or a new value.  The fields n_in, in, n_attr,
+ * attr, size and uses of v are ignored. */
 int wb__ir_make(wb__ir *ir, wb__value v, int n_in, const int *in, int n_attr, const int64_t *attr);
 
-/* Shorter functions for passes. */
-/* The operands broadcast. b < 0: there is only one operand. */
+/* Short forms of wb__ir_make. */
+/* The operands broadcast.  b < 0: the operation has one operand, a. */
 int wb__ir_elementwise(wb__ir *ir, wb__op op, int a, int b);
 int wb__ir_where(wb__ir *ir, int condition, int x, int y);
 int wb__ir_reduce(wb__ir *ir, wb__op op, int x, unsigned mask);     /* the reduced axes keep size
@@ -77,8 +77,8 @@ static inline wb__value *wb__ir_in(const wb__ir *ir, const wb__value *v, int i)
     return &ir->value[ir->inputs[v->in + i]];
 }
 
-/* Whether op is a further result of a step, such as attention_lse: its one operand is the first
- * result of the same step. */
+/* Whether op is a further result of a step that has several results, such as attention_lse.  Its
+ * only input is the first result of that step. */
 static inline bool wb__is_further_result(int op)
 {
     return op == WB__OP_attention_lse || op == WB__OP_attention_dk || op == WB__OP_attention_dv;

@@ -1,5 +1,5 @@
-/* Makes the step of a library group (stages.h): one operation that the backend has a kernel for.
- * An operand whose strides the kernel does not accept is copied first, by a step of its own. */
+/* Makes the step of a library group (stages.h): one operation for which the backend has a kernel.
+ * If the kernel does not accept the strides of an operand, a step before it copies the operand. */
 #include "engine/ops/op.h"
 
 #include <string.h>
@@ -20,8 +20,7 @@ static bool dense(const wb__view *v, bool channels_last)
     return true;
 }
 
-/* Adds an operand with the dimensions of `like`, dense in like's layout.  A view that is not dense
- * is copied first. */
+/* Adds the operand `at`, or a dense copy of it unless it is dense in the layout of `like`. */
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;
@@ -32,8 +31,8 @@ static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const 
     wb__add_operand(m, m->step, &to);
 }
 
-/* Returns a copy of value x with the layout channels last, if that is asked for and x has four
- * dimensions, else row-major. */
+/* Returns the struct of value x with the layout channels last, if `channels_last` is true and x has
+ * four dimensions, else with the layout row-major. */
 static wb__value in_layout(const wb__emitter *m, int x, bool channels_last)
 {
     wb__value like = *value(m, x);
@@ -71,8 +70,7 @@ void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *pro
     wb__add_operand(m, m->step, &at);
 }
 
-/* The view of the n elements of v along one dimension, the `from_end`-th from the end (1: the
- * last). */
+/* Returns a view of n elements of v along one dimension, the one with index v->ndim - from_end. */
 static wb__view vector(const wb__view *v, int64_t n, int from_end)
 {
     return (wb__view){.dtype = v->dtype, .buffer = v->buffer, .granule = v->granule,
@@ -125,8 +123,8 @@ static void add_bias(wb__emitter *m, const wb__product *p, const wb__value *v)
     add_dense_operand(m, &at, &like);
 }
 
-/* Adds x as an operand.  It is copied first unless its last stride is 1 and the others are
- * positive; strides of dimensions of size 1 do not matter. */
+/* Adds x as an operand if its last stride is 1 and its other strides are positive, else a dense
+ * copy of x.  The strides of dimensions of size 1 do not matter. */
 void wb__add_rows(wb__emitter *m, int x)
 {
     wb__step_operand at;
@@ -139,8 +137,8 @@ void wb__add_rows(wb__emitter *m, int x)
     else wb__add_dense(m, x, false);
 }
 
-/* Adds a result of the step.  A result without readers gets an allocation that ends with the
- * step. */
+/* Adds the result `op` of the step as an operand.  If no value of the group is this result, adds an
+ * arena allocation for it. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like)
 {
     for (int x = g->first; x >= 0; x = m->groups->of[x].next)

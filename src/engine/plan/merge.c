@@ -1,14 +1,14 @@
-/* Merging of groups.
+/* Merges groups.
  *
- * Values join groups in their order, so the four gates of an LSTM cell, which read the same
- * product, start four groups, and a value that reads all of them joins the last.  Here an
+ * A value joins only one of the groups that compute its operands.  Thus the four gates of an LSTM
+ * cell start four groups, and the value that reads all gates joins the last of them.  Here an
  * elementwise group is merged with earlier elementwise groups that compute its operands, if no
- * group between the two reads them.  Then the values stay in registers of one kernel.
+ * group in between reads those.  The operands then stay in registers of one kernel.
  *
  * A computation on one number for each channel, such as between the sums of a batch norm and their
- * use, would be a small kernel between two large ones.  On a GPU that costs more than recomputing
- * the numbers for each element, so such values are rematerialised in the programs that read
- * them. */
+ * use, would be a small kernel between two large ones.  On a GPU this kernel costs more than
+ * recomputing the numbers for each element.  Such values are rematerialised: every kernel that
+ * reads them recomputes them. */
 #include "engine/plan/stages.h"
 
 enum {
@@ -21,7 +21,8 @@ typedef struct {
     wb__groups *out;
     int most_values;                    /* limit of values in a group */
     bool *written;                      /* of each value: it is written to a variable */
-    int *first, *user;                  /* readers of x: user[first[x]] .. user[first[x + 1] - 1] */
+    int *first, *user;                  /* the values that read x, directly or through a view, are
+                                           user[first[x]] .. user[first[x + 1] - 1] */
 } merger;
 
 static const wb__value *value(const merger *m, int x) { return wb__value_at(m->values, x); }
@@ -51,8 +52,7 @@ static bool find_users(merger *m)
     return true;
 }
 
-/* Whether the group has only elementwise values, and none is written to a variable (variables are
- * written at the end). */
+/* Whether group g has only elementwise values, of which none is written to a variable. */
 static bool is_plain(const merger *m, int g)
 {
     const wb__group *group = &m->out->group[g];
@@ -73,7 +73,7 @@ static bool same_space(const wb__group *a, const wb__group *b)
     return true;
 }
 
-/* Whether `user` reads no view of x.  It may read x itself. */
+/* Whether `user` does not read x through a view.  It may read x itself. */
 static bool reads_directly(const merger *m, const wb__value *user, int x)
 {
     for (int i = 0; i < user->n_in; i++) {
@@ -83,8 +83,8 @@ static bool reads_directly(const merger *m, const wb__value *user, int x)
     return true;
 }
 
-/* Whether a's values can move to b: no group between the two reads them, and b reads them
- * directly. */
+/* Whether the values of group a can move to group b: no group between a and b reads them, and b
+ * reads them without views. */
 static bool may_move(const merger *m, int a, int b)
 {
     for (int x = m->out->group[a].first; x >= 0; x = next(m, x))
@@ -96,7 +96,7 @@ static bool may_move(const merger *m, int a, int b)
     return true;
 }
 
-/* Moves group a's values to the front of b and leaves a empty. */
+/* Moves the values of group a to the front of group b; a becomes empty. */
 static void merge_into(merger *m, int a, int b)
 {
     wb__group *from = &m->out->group[a], *to = &m->out->group[b];
@@ -125,7 +125,7 @@ static int candidate(const merger *m, int b)
     return best;
 }
 
-/* ---- small groups rematerialised ------------------------------------------------------------- */
+/* ---- rematerialising small groups ------------------------------------------------------------ */
 
 static bool writes(const merger *m, int g)
 {
@@ -134,8 +134,7 @@ static bool writes(const merger *m, int g)
     return false;
 }
 
-/* Whether v can be recomputed for each element of the group's space: v has as many axes and is
- * smaller. */
+/* Whether v is smaller than the space of the fused group g and broadcasts to it. */
 static bool broadcasts_to(const wb__group *g, const wb__value *v)
 {
     bool smaller = false;
@@ -155,8 +154,8 @@ static bool may_rematerialise(const merger *m, int g)
         for (int k = m->first[x]; k < m->first[x + 1]; k++) {
             const wb__value *user = value(m, m->user[k]);
             const int to = group_of(m, m->user[k]);
-            if (wb__is_view(m->values, m->user[k])) continue;   /* readers of the view are listed as
-                                                                   readers of x, too */
+            if (wb__is_view(m->values, m->user[k])) continue;   /* user[] lists the readers of the
+                                                                   view as readers of x, too */
             if (!reads_directly(m, user, x)) return false;
             if (to == g || (to < 0 && m->out->of[m->user[k]].rematerialised)) continue;
             if (to < 0 || !broadcasts_to(&m->out->group[to], value(m, x)) || writes(m, to))
@@ -179,7 +178,7 @@ static void rematerialise(merger *m, int g)
     group->n = 0;
 }
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- all groups ------------------------------------------------------------------------------ */
 
 static void merge(merger *m, bool rematerialises)
 {

@@ -1,26 +1,29 @@
-/* Which values are computed by the kernel of a library operation, with the operation itself.
+/* Finds the values that the kernel of a library operation computes beside the operation itself.
+ * A product is a matrix product or a convolution.
  *
- * On every backend: the bias of a product, and a unary operation on the product (its activation).
- * Where the backend's `supports` accepts them, for matrix products without batch dimensions:
- *   - an activation whose operand has other readers (gelu, if its gradient is in the plan too): the
- *     kernel also writes the operand, or the operand's sign bits for relu;
- *   - the gradient of that activation, in the product that computes the incoming gradient;
- *   - sums of rows, of the product or of one of its operands: the gradient of a layer's bias is dy
- *     summed over its rows, and the product of its weight's gradient, dyT * x, reads these rows.
+ * On every backend: a bias that is added to a product, and a unary operation on the product (its
+ * activation).  For matrix products without batch dimensions, if `supports` of the backend accepts
+ * the step:
+ *   - an activation whose gradient needs the activation's operand (gelu) or the sign bits of the
+ *     operand (relu): the kernel writes these, too;
+ *   - the gradient of such an activation: it is fused into the product that computes the gradient
+ *     of the activation's result;
+ *   - sums over the rows of a product or of its operands.  For example, the gradient of a layer's
+ *     bias is dy summed over its rows, and the gradient of the layer's weight, dyT * x, reads dy.
  *
- * All patterns are matched here, by the tables at the end of this file.  Later stages only read the
- * result. */
+ * The tables at the end of this file list the patterns.  Later stages only read the result. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
 /* Facts about a value that the patterns need. */
 typedef struct {
-    bool deferred;          /* it is computed with its first reader that is not deferred */
-    int ready_at;           /* of a value that is not deferred: the value with which it is computed:
-                               itself, or the reader to which it was deferred */
-    int first_reader;       /* the first value that reads it, directly or through views; the number
-                               of values if there is none */
+    bool deferred;          /* the value is computed by the kernel of a value that reads it */
+    int ready_at;           /* of a value that is not deferred: index of the value whose kernel
+                               computes it, which is itself or the reader to which it was
+                               deferred */
+    int first_reader;       /* index of the first value that reads it, directly or through views;
+                               the number of values if there is none */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
     bool signs_suffice;     /* of a relu: its gradients read only its signs */
 } fact;
@@ -36,14 +39,15 @@ static const wb__value *value(const finder *f, int x) { return wb__value_at(f->v
 static int input(const finder *f, const wb__value *v, int i) { return wb__input(f->values, v, i); }
 static int base_of(const finder *f, int x) { return f->values->base[x]; }
 
-/* The product whose last value so far is x; NULL: none. */
+/* The product whose result is x; NULL: none. */
 static wb__product *made_by(const finder *f, int x)
 {
     const int p = f->out->of[x].product;
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-/* The value whose kernel completes x's memory; -1: x is a leaf, or a view of one. */
+/* Index of the value in whose place the kernel that computes x runs; -1: x is a leaf or a view of
+ * one. */
 static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
@@ -51,7 +55,7 @@ static int ready_at(const finder *f, int x)
     return p >= 0 ? f->out->product[p].made_at : f->of[base].ready_at;
 }
 
-/* Sets product p to `with` and makes x a part of it. */
+/* Replaces product p by `with`, into which x is fused. */
 static void set(finder *f, wb__product *p, const wb__product *with, int x)
 {
     *p = *with;
@@ -66,7 +70,7 @@ static wb__view operand(const finder *f, const wb__value *product, int i)
                            f->values->ir.attrs[product->attr + i], product);
 }
 
-/* Whether the backend accepts this matrix product with its bias, epilogue, aux and sums as one
+/* Whether the backend accepts this matrix product, with its bias, epilogue, aux and sums, as one
  * step. */
 static bool supported(const finder *f, const wb__product *p)
 {
@@ -100,8 +104,8 @@ static bool supported(const finder *f, const wb__product *p)
 
 /* ---- bias ------------------------------------------------------------------------------------ */
 
-/* The product that computes x's operand i, if it has x's shape and no epilogue or sums yet, so that
- * x may become its bias or its epilogue; else NULL. */
+/* Returns the product that computes operand i of x, if x can be fused into that product: the
+ * product has x's shape, and no epilogue or sums yet.  Otherwise returns NULL. */
 static wb__product *before(const finder *f, const wb__value *x, int i)
 {
     wb__product *p = made_by(f, input(f, x, i));
@@ -111,8 +115,8 @@ static wb__product *before(const finder *f, const wb__value *x, int i)
     return v->size == x->size && v->ndim == x->ndim ? p : NULL;
 }
 
-/* Whether x is a bias of the product: a contiguous vector in memory, with one number for each
- * column (or channel). */
+/* Whether x can be the bias of the product: a contiguous vector in memory, with one number for each
+ * column or, for a convolution, for each channel. */
 static bool is_bias(const finder *f, int x, const wb__product *p)
 {
     const wb__value *b = value(f, x), *v = value(f, p->value);
@@ -135,7 +139,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        /* the bias is computed after the product, whose kernel can wait until x, its only reader */
+        /* if the bias is computed after the product, the product's kernel runs in place of x */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
         set(f, p, &with, x);
         return true;
@@ -145,10 +149,9 @@ static bool match_bias(finder *f, int x)
 
 /* ---- activation ------------------------------------------------------------------------------ */
 
-/* Whether fusing the activation x into a product is faster, although a library may need an extra
- * pass for it.  Fusing relu always is.  Fusing another activation is not if the last axis (for a
- * convolution, a row of the image) is shorter than 16.  If an elementwise operation or a reduction
- * reads the result, only fusing tanh or sigmoid is faster, since libraries have these. */
+/* Whether fusing the activation x into its product is faster than a separate kernel.  Fusing relu
+ * always is.  Fusing another activation is slower if the last axis is shorter than 16.  If an
+ * elementwise operation or a reduction reads x, fusing is faster for tanh and sigmoid only. */
 static bool pays(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -157,9 +160,9 @@ static bool pays(const finder *f, int x)
     return v->op == WB__OP_tanh || v->op == WB__OP_sigmoid || !f->of[x].read_elementwise;
 }
 
-/* Matches x, a unary operation on a product.  If the operand has other readers, the kernel also
- * writes the operand; if a relu's gradients read only its signs, it writes the operand's sign
- * bits. */
+/* Matches x, a unary operation on a product.  If the product has other readers, the kernel also
+ * writes the product itself.  If x is a relu and its gradients read only its signs, the kernel
+ * writes the sign bits of x's operand. */
 static bool match_activation(finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -185,9 +188,10 @@ static bool match_activation(finder *f, int x)
 
 /* ---- the gradient of an activation ----------------------------------------------------------- */
 
-/* A value x, the gradient of an activation, that can be the epilogue of a product.  Kind FACTOR: x
- * is product * factor.  Kind MASK: x is the product where the factor is true, else 0.  The factor
- * is computed from the value `of`. */
+/* The gradient x of an activation, in a form that can be the epilogue of a product:
+ *   WB__AUX_FACTOR    x = product * factor, with factor = gelu'(of)
+ *   WB__AUX_MASK      x = where(factor, product, 0), with factor = (of > 0)
+ * The last three fields are indices of values. */
 typedef struct {
     wb__aux kind;
     int product, factor, of;
@@ -212,7 +216,7 @@ static bool is_zero(const finder *f, int x)
     return v->op == WB__OP_literal && v->fixed && v->value == 0;
 }
 
-/* Whether x = product * gelu'(z).  If so, fills s. */
+/* Whether x = product * gelu'(z) for a value z.  If so, fills s. */
 static bool is_gelu_slope(const finder *f, const wb__value *x, slope *s)
 {
     for (int i = 0; x->op == WB__OP_mul && i < 2; i++) {
@@ -254,8 +258,8 @@ static wb__product with_slope(const wb__product *p, const slope *s)
     return with;
 }
 
-/* Matches x, the gradient of an activation, if the activation is fused into an earlier product
- * whose kernel writes the aux that the gradient reads. */
+/* Matches x, the gradient of an activation, if the activation is fused into an earlier product, and
+ * the kernel of that product writes what x reads: the activation's operand or the sign bits. */
 static bool match_gradient(finder *f, int x)
 {
     slope s;
@@ -278,9 +282,9 @@ static bool match_gradient(finder *f, int x)
     return true;
 }
 
-/* Before the patterns are matched: finds the factors whose readers are all gradients that the
- * backend would accept as epilogues.  Such a factor is not matched itself, and the kernel of a relu
- * that it compares with 0 writes sign bits.  False: out of memory. */
+/* Runs before the patterns are matched.  Marks a factor (see slope) as unused if its only readers
+ * are gradients that the backend accepts as epilogues.  If such a factor is y > 0, also marks that
+ * only the signs of y are read.  False: out of memory. */
 static bool find_factors(finder *f)
 {
     const int n = f->values->ir.n;
@@ -303,8 +307,8 @@ static bool find_factors(finder *f)
     return true;
 }
 
-/* After the patterns are matched: a factor is unused only if all its readers were fused into
- * products. */
+/* Runs after the patterns are matched.  Clears `unused` of a factor if a gradient that reads the
+ * factor was not fused into a product. */
 static void keep_read_factors(finder *f)
 {
     slope s;
@@ -330,14 +334,14 @@ static bool match_sums_of_result(finder *f, int x)
     return true;
 }
 
-/* A matrix in memory, [k, n], with its offset, in elements, from the beginning of the base. */
+/* A matrix [k, n] in the memory of the value `base`.  Offset and strides are in elements. */
 typedef struct {
     int base;
     int64_t offset, k, n, k_stride, n_stride;
 } matrix;
 
-/* Combines the axes of v in the mask `axes`, in the layout's order, into one dimension.  False if
- * no single stride expresses it. */
+/* Combines the axes of v that the bit mask `axes` selects into one dimension, in the layout's
+ * order. False: no single stride expresses this dimension. */
 static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t *dim,
                    int64_t *stride)
 {
@@ -354,8 +358,8 @@ static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t 
     return true;
 }
 
-/* Whether x is the sum of a matrix over its rows, the leading dimensions.  If so, sets m to the
- * matrix. */
+/* Whether x is the sum of a matrix over its rows: over the leading axes, in the layout's order.  If
+ * so, sets m to the matrix. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
     const wb__value *v = value(f, x);
@@ -386,8 +390,8 @@ static bool is_matrix(const matrix *m, const wb__view *v, int k, int n)
            (m->n == 1 || v->strides[n] == m->n_stride);
 }
 
-/* Which operand of the product is the matrix m, with m's k as the axis that the product sums over.
- * WB__SUMS_NONE: neither is, or the product has batch dimensions. */
+/* Returns which operand of the product is the matrix m.  The product must sum over m's dimension k.
+ * WB__SUMS_NONE: neither operand is m, or the product has batch dimensions. */
 static wb__sums operand_is(const finder *f, const wb__value *product, const matrix *m)
 {
     const int i = product->ndim - 2, j = product->ndim - 1;
@@ -405,8 +409,8 @@ static wb__sums operand_is(const finder *f, const wb__value *product, const matr
     return is_matrix(m, &v, i, j) ? WB__SUMS_OF_B : WB__SUMS_NONE;
 }
 
-/* Fuses the sum x into the first product that reads the summed matrix, is computed before the first
- * reader of x, and has sums that the backend accepts. */
+/* Fuses the sum x into a product that has the summed matrix as an operand.  Takes the first such
+ * product that runs before all readers of x, and for which the backend accepts the sum. */
 static bool match_sums_of_operand(finder *f, int x)
 {
     matrix m;
@@ -449,8 +453,9 @@ static void find_readers(finder *f)
     }
 }
 
-/* Whether x reads only leaves, free sources and deferred values, and its own kernel could read it.
- * (can_wait in groups.c also defers comparisons of a product's result.) */
+/* Whether x can be deferred.  x must be elementwise, or a reduction that its own kernel can read,
+ * and must read only leaves, free sources and deferred values.  (can_wait in groups.c also defers
+ * comparisons of a product's result.) */
 static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -479,8 +484,8 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* Adds a product for a library operation.  The further results of its step join its product.
- * False: out of memory. */
+/* Adds a product for the library operation x.  A further result of a step joins the product of the
+ * step's first result.  False: out of memory. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;
@@ -496,11 +501,11 @@ static bool begin(finder *f, int x)
     return true;
 }
 
-/* ---- the tables ------------------------------------------------------------------------------ */
+/* ---- the tables of patterns ------------------------------------------------------------------ */
 
-/* Each value is tried with the rows of a table in turn; the first row that matches makes it part of
- * a product.  The second table is used after the first, when all biases and epilogues are found; it
- * only adds sums. */
+/* A pattern tries to fuse the value x into a product, and returns whether it did.  For each value,
+ * the patterns of a table are tried in order until one succeeds.  The second table is used after
+ * the first one has been used for all values. */
 typedef bool (*pattern)(finder *f, int x);
 
 static const pattern behind_products[] = {match_bias, match_activation, match_gradient,

@@ -29,8 +29,8 @@ int wb__same_memory(const wb__values *s, int x)
     return wb__is_view(s, at) || wb__value_at(s, at)->layout == WB__CHANNELS_LAST ? x : at;
 }
 
-/* A computed row-major value that is a result is written to that result's memory; if it is several
- * results, to the first. */
+/* Places a computed value that is a result in the memory of that result, unless the value's layout
+ * is channels last.  If the value is several results, chooses the first. */
 static void choose_results(placer *p)
 {
     for (int i = 0; i < p->request->n_results; i++) {
@@ -43,8 +43,8 @@ static void choose_results(placer *p)
 
 /* ---- writes ---------------------------------------------------------------------------------- */
 
-/* Finds final groups: fused groups whose values are read only by themselves and by writes.  They
- * run last and can write variables in place. */
+/* Finds the final groups: fused groups that compute values for writes, and whose values are neither
+ * results nor read by other groups.  They run last and can write variables in place. */
 static void find_final(placer *p)
 {
     bool *is_final = p->out->is_final;
@@ -66,7 +66,8 @@ static void find_final(placer *p)
     }
 }
 
-/* Whether group g reads the leaf only element by element, or not at all. */
+/* Whether each value of group g that reads the leaf reads it element by element, not through a view
+ * and not broadcast. */
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
@@ -81,7 +82,8 @@ static bool reads_in_step(const placer *p, int g, int leaf)
     return true;
 }
 
-/* Sets reader[i] to the final group that reads leaf i; -1: none does, -2: several do. */
+/* Sets reader[i] to the index of the final group that reads leaf i; -1: none does; -2: several
+ * do. */
 static void find_readers(const placer *p, int *reader)
 {
     for (int i = 0; i < p->out->result_buffer; i++) reader[i] = -1;
@@ -96,8 +98,9 @@ static void find_readers(const placer *p, int *reader)
     }
 }
 
-/* A write is in place if a final group computes it, reads the variable only element by element, and
- * no other final group reads the variable. */
+/* Chooses the writes that are in place: a final group computes the value in the variable's memory.
+ * This group may read the variable only element by element, and no other final group may read
+ * it. */
 static bool choose_writes(placer *p)
 {
     const wb__request *r = p->request;
@@ -140,8 +143,8 @@ int wb__content(const wb__values *s, int x)
     return x;
 }
 
-/* Whether x can be written directly into the concat that it is a part of.  Then all its readers
- * read it there. */
+/* Whether x can be computed in the memory of the concat that has x as an input.  All readers of x
+ * then read x there. */
 static bool may_be_part(const placer *p, int x)
 {
     const wb__role *r = &p->out->role[x];
@@ -158,10 +161,9 @@ static bool may_be_part(const placer *p, int x)
            by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Finds values that are not written into concats.  A reshape of a part may not be expressible by
- * strides.  Library operations other than matrix products need nearly all operands dense
- * (library.c), so a part would be copied out again.  (A bias would be copied too, but it is
- * small.) */
+/* Sets is_dense for values that must not be computed in the memory of a concat: values with a
+ * reshape that strides might not express there, and operands of library operations other than
+ * matrix products, which need dense operands. */
 static void find_dense(const placer *p, bool *is_dense)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
@@ -185,8 +187,7 @@ static bool choose_parts(placer *p)
     bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
     if (!is_dense) return false;
     find_dense(p, is_dense);
-    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* concats before those that are their
-                                                               parts */
+    for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* a concat before its inputs */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         for (int j = 0; j < a->n_in; j++) {
@@ -202,8 +203,8 @@ static bool choose_parts(placer *p)
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Sets *at to the view of v, a part, in the memory of its concat, which is already placed. v may
- * have more dimensions of size 1 than the part. */
+/* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
+ * input r->part of the concat may differ in dimensions of size 1. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
@@ -254,7 +255,7 @@ static bool choose_operands(placer *p)
     o->operand = wb__alloc((n + 1) * sizeof *o->operand);
     o->bytes = wb__alloc((n + 1) * sizeof *o->bytes);
     if (!o->operand || !o->bytes) return false;
-    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* concats before their parts */
+    for (int x = p->values->ir.n - 1; x >= 0; x--) {        /* a concat before its inputs */
         if (value(p, x)->op != WB__OP_constant && !p->groups->of[x].stored) continue;
         o->role[x].operand = o->n_operands;
         choose_operand(p, x, &o->operand[o->n_operands++]);
@@ -262,7 +263,7 @@ static bool choose_operands(placer *p)
     return true;
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- the whole stage ------------------------------------------------------------------------- */
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)

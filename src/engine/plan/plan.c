@@ -11,9 +11,10 @@
  *               values fused into it, or the copies of a concat.
  *   placement   Each value that a kernel stores gets memory: a result, a variable, a part of a
  *               concat, or an arena allocation.
- *   programs    Each group becomes a step: a program over tiles, or a library operation on views.
- *               Updates that differ only in their operands become one step.  Arena allocations get
- *               offsets; allocations that are not used at the same time share memory.
+ *   programs    A group becomes one step or several: a fused program, a library operation on views,
+ *               or copies.  Kernels that write variables and differ only in their operands become
+ *               one step.  Arena allocations get offsets; allocations that are not used at the same
+ *               time share memory.
  *   plan        The backend prepares a kernel for each step.
  *
  * Attention is a library operation where the backend accepts it.  Elsewhere it is composed of other
@@ -44,9 +45,9 @@ static wb__plan *attempt(const wb__attempt *a)
     return p;
 }
 
-/* Builds a plan in several attempts.  If the device refuses a fused kernel as too large, the next
- * attempt makes smaller kernels.  If it declines a step that it had accepted, the next attempt
- * avoids that step. */
+/* Builds a plan in one or more attempts.  If the backend declines a fused kernel as too large, the
+ * next attempt makes smaller kernels.  If the backend declines a step that its `supports` accepted,
+ * the next attempt avoids this step. */
 wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
 {
     static const int most_values[] = {256, 64, 16, 4, 1};
@@ -60,7 +61,7 @@ wb__plan *wb__plan_make(const wb__request *r, uint64_t hash)
         if (p || wb_error_code() != WB_ERROR_UNSUPPORTED) break;
         const bool learnt = declined.n + declined.all > before;
         if (!learnt && (!r->device->backend->is_gpu || i + 1 == WB__COUNT(most_values))) break;
-        /* Without the declined steps the same size is tried again. */
+        /* an attempt that only avoids more steps keeps the kernel size */
         i += !learnt;
         wb_clear_error();
     }

@@ -1,4 +1,4 @@
-/* The last stage: prepares a kernel for each step and fills in the plan.  Records steps that the
+/* The last stage: prepares a kernel for each step and fills in the plan.  Notes the steps that the
  * backend accepted and then declines, so that the next attempt avoids them. */
 #include "engine/plan/stages.h"
 
@@ -14,7 +14,7 @@ static void report_dispatch(const wb_device *device, const wb__plan_step *d, con
     wb__free(text);
 }
 
-/* ---- steps that the backend supports, and declines ------------------------------------------- */
+/* ---- declined steps -------------------------------------------------------------------------- */
 
 static bool same_problem(const wb__step *a, const wb__step *b)
 {
@@ -43,8 +43,8 @@ bool wb__supported(const wb__attempt *a, const wb__step *s)
     return !d->all && index_of_declined(d, s) == d->n && a->device->backend->supports(a->device, s);
 }
 
-/* Adds a step to the declined ones.  If it was among them before this attempt, the list did not
- * avoid it: then wb__supported returns false for every step from now on.  False: out of memory. */
+/* Adds a step to the declined ones.  If an earlier attempt has already added it, wb__supported
+ * returns false for every step from now on.  False: out of memory. */
 static bool note_declined(wb__declined *d, const wb__step *s)
 {
     const int i = index_of_declined(d, s);
@@ -55,9 +55,9 @@ static bool note_declined(wb__declined *d, const wb__step *s)
     return true;
 }
 
-/* Prepares the kernel of a step.  True: *status is 0, or WB_ERROR_UNSUPPORTED if the backend
- * declined the step and it was recorded for the next attempt.  False: failed, with the error
- * set. */
+/* Prepares the kernel of a step and sets *status to 0.  If the backend declines a step that its
+ * `supports` accepted, notes it for the next attempt and sets *status to WB_ERROR_UNSUPPORTED.
+ * False: failed, with the error set. */
 static bool prepare_step(const wb__attempt *a, const wb__step *s, wb__kernel **k, int *status)
 {
     *status = a->device->backend->prepare(a->device, s, k);
@@ -134,9 +134,8 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* a leaf that is no value keeps 0 bytes:
-                                                   nothing reads it, or only slices of it, which are
-                                                   leaves themselves */
+    for (int i = 0; i < ir->n; i++)             /* a leaf without a value keeps 0 bytes, since no
+                                                   step reads its buffer */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
     for (int i = 0; i < r->n_targets; i++) b[i].kind = WB__BUFFER_VARIABLE;
@@ -183,8 +182,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* latest first, which is fast where a driver
-                                                       keeps its kernels in a linked list */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first, which is fast if the driver
+                                                       keeps kernels in a linked list */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -78,7 +78,7 @@ void wb__emit_copy(wb__emitter *m, const wb__step_operand *from, const wb__step_
     wb__emit_step(m, &d);
 }
 
-/* A row-major view of a buffer other than the arena, with v's dimensions. */
+/* Returns a row-major operand with v's dimensions, in a buffer other than the arena. */
 static wb__step_operand in_buffer(const wb__value *v, int buffer)
 {
     wb__value like = *v;
@@ -127,16 +127,16 @@ static void copy_results(wb__emitter *m)
     }
 }
 
-/* Whether x is in the memory of a leaf, which a write may change.  (A value computed in place in
- * another variable is there only after that write.) */
+/* Whether x is a leaf, or a view of one; a write may change the memory of a leaf. */
 static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand *from)
 {
     return from->view.buffer >= 0 && from->view.buffer < m->placement->result_buffer &&
            m->placement->role[m->values->base[x]].write < 0;
 }
 
-/* Copies for writes that are not in place.  The first call, before variables are written, saves
- * values that are in a variable's memory, in aside[i].  The second call writes the variables. */
+/* Emits copies for the writes that are not in place.  The first call, before variables are written,
+ * saves the values that are in leaves: the value of write i is copied to aside[i].  The second call
+ * copies to the variables. */
 static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
 {
     const wb__request *r = m->attempt->request;
@@ -158,7 +158,7 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
     }
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- the whole stage ------------------------------------------------------------------------- */
 
 static void emit_groups(wb__emitter *m, bool is_final)
 {

@@ -20,8 +20,8 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
     return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
 }
 
-/* Makes the space of an elementwise kernel one-dimensional if all its views are dense in the same
- * order.  Each view must vary along all dimensions or along none. */
+/* Makes the space of an elementwise kernel one-dimensional, if each of its views is dense in the
+ * order of the space or has stride 0 along all dimensions. */
 static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];
@@ -72,7 +72,7 @@ static bool append_segment(wb__plan_step *p, const wb__plan_step *q)
     return true;
 }
 
-/* Turns the later kernels that have the program of kernel i into segments of kernel i, and marks
+/* Turns the later kernels with the same program as kernel i into segments of kernel i, and marks
  * them in `gone`.  False: out of memory. */
 static bool merge_into(wb__programs *m, int i, bool *gone)
 {
@@ -97,9 +97,9 @@ static void drop(wb__programs *m, const bool *gone)
     m->n = n;
 }
 
-/* Only kernels that write variables are merged: they are many, small and alike.  Their order does
- * not matter: no such kernel reads a value that another one computes, or a variable that another
- * one writes (placement.c). */
+/* Merges kernels that write variables; an optimiser has many, which are small and alike.  Their
+ * order does not matter, since none reads a value or a variable that another one writes
+ * (placement.c). */
 bool wb__merge_segments(wb__programs *m)
 {
     for (int i = m->n_compute; i < m->n; i++)

@@ -1,9 +1,11 @@
-/* The space of a fused group, [outer][rows][columns], and which values fit into it. */
+/* Chooses the space of a fused group, [outer][rows][columns], and finds the values that fit into
+ * it. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
 
-/* Whether v has one value for each row: size 1 along the columns, the space's size elsewhere. */
+/* Whether v has one number for each row: size 1 along the columns, the size of the space
+ * elsewhere. */
 static bool is_per_row(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim || g->col_dims < 0) return false;
@@ -23,7 +25,8 @@ void wb__space_of(wb__group *g, const wb__value *v)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* How a reduction over the axes in `mask` reduces a space with `cols` column dimensions. */
+/* Returns which dimensions of a space with `cols` column dimensions a reduction reduces.  `mask`
+ * has a bit for each reduced axis of the operand x. */
 static wb__reduction reduce_with(const wb__group *g, const wb__value *x, unsigned mask, int cols)
 {
     bool in_cols = true, all_cols = true, in_rows = true, all_rows = true;
@@ -93,9 +96,8 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
     if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
-    /* A reduction of the whole space reads a per-row value once for each column.  That does not
-     * change a maximum or minimum, but it changes a sum.  A space without elements reads no value
-     * at all. */
+    /* x has one number for each row, which a reduction over the whole space reads once for each
+     * column. A maximum or minimum stays the same, unless the space is empty. */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
            reduction == WB__REDUCES_ALL;
 }
@@ -109,9 +111,9 @@ bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v)
     return fits;
 }
 
-/* Sets the space of group g for the reduction v, which starts the group.  If the reduced axes are
- * neighbours in the middle, the axes before them become outer dimensions; otherwise the reduced
- * axes are moved to the end, where they become the columns. */
+/* Sets the space of group g for the reduction v, the first value of the group.  If the reduced axes
+ * are adjacent and in the middle, they become the rows, and the axes before them outer dimensions.
+ * Scattered reduced axes, and those of an argmax, are moved to the end and become the columns. */
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v)
 {
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));

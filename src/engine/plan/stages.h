@@ -1,5 +1,5 @@
-/* The stages that build a plan (plan.c describes each) and their results.  Later stages receive a
- * result as const.
+/* The stages that build a plan (plan.c describes each) and their results.  Each stage gets the
+ * results of the earlier stages as const.
  *
  *   values      values.c, import.c, ir.c, view.c
  *   patterns    patterns.c
@@ -29,10 +29,11 @@ typedef struct {
     const wb__request *request;
     const wb_device *device;
     int most_values;                    /* upper limit of values in one kernel */
-    wb__declined *declined;             /* the last stage adds to it, for the next attempt */
+    wb__declined *declined;             /* steps that the backend has refused to prepare, in this
+                                           attempt and in earlier ones */
 } wb__attempt;
 
-/* A step of this kind without operands. */
+/* Returns a step of this kind without operands. */
 static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
 {
     const bool products =
@@ -42,21 +43,22 @@ static inline wb__step wb__step_blank(const wb__attempt *a, wb__step_kind kind)
                       .deterministic = a->request->deterministic};
 }
 
-/* Whether the backend's `supports` accepts this step, and the backend did not decline to prepare it
- * in an earlier attempt. */
+/* Whether the backend's `supports` accepts this step, and the step is not one of the declined steps
+ * of the attempt. */
 bool wb__supported(const wb__attempt *a, const wb__step *s);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct {
     wb__ir ir;
-    int *of;                /* the value of each tensor of the request's order */
-    bool *needed;           /* of each value: a library operation, a concat, a result or a write
-                               reads it from memory (perhaps through a view) */
-    int *base;              /* of each value: the value that owns the memory; the value itself if it
-                               is no view */
-    wb__view *view;         /* of each value: its view of its base, as if the base were dense in its
-                               own layout (buffer -1); of a free source: see wb__source_view */
+    int *of;                /* of each tensor of the request's order: index of its value */
+    bool *needed;           /* of each value: whether a library operation, a concat, a result or a
+                               write reads it from memory, directly or through views */
+    int *base;              /* of each value: index of the value in whose memory it is; its own
+                               index if it is no view */
+    wb__view *view;         /* of each value: its view of the memory of its base, for a base that is
+                               dense in its own layout; the view has no buffer (-1).  Of a free
+                               source: see wb__source_view */
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -76,7 +78,8 @@ static inline int64_t wb__value_bytes(const wb__value *v)
     return v->size * (int64_t)wb__dtype_size((wb_dtype)v->dtype);
 }
 
-/* Whether the result of op is its operand's elements with other dimensions and strides. */
+/* Whether op is a view operation: its result is the operand's memory with other dimensions, strides
+ * or offset. */
 static inline bool wb__is_view_op(wb__op op)
 {
     return op == WB__OP_reshape || op == WB__OP_permute || op == WB__OP_expand ||
@@ -84,56 +87,60 @@ static inline bool wb__is_view_op(wb__op op)
 }
 static inline bool wb__is_view(const wb__values *s, int x) { return s->base[x] != x; }
 
-/* Whether x is a literal, an index (iota) or random numbers that no kernel stores.  Each reader of
- * x generates the elements itself. */
+/* Whether x is a literal, an index (iota) or random numbers, and no kernel stores x.  Each kernel
+ * that reads x generates the elements itself. */
 static inline bool wb__is_free_source(const wb__values *s, int x)
 {
     return wb__ops[wb__value_at(s, x)->op].class == WB__SOURCE && !s->needed[x];
 }
 
-/* Fills base and view.  A chain of views shares its base's memory, unless strides cannot express
- * the view: then the value is a copy and its own base. */
+/* Fills s->base and s->view.  A view that strides cannot express becomes a copy with memory of its
+ * own. */
 void wb__find_views(wb__values *s);
-/* Sets *out to the view that the view operation `op`, with these attributes, makes of `in`; ndim
- * and dims are the dimensions of the result.  False: strides cannot express a reshape. */
+/* Applies the view operation `op`, with its attributes `attr`, to the view `in`.  Sets *out to the
+ * result, which has ndim dimensions, `dims`.  False: strides cannot express a reshape. */
 bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *attr,
                       const wb__view *in, wb__view *out);
-/* Sets *out to the view of x, given the view `base` of x's base.  False: the strides of `base`
- * cannot express it, or memory ran out. */
+/* Sets *out to the view of x, given `base`, the view of the value in whose memory x is.  False:
+ * strides cannot express the view of x, or memory ran out. */
 bool wb__view_of(const wb__values *s, int x, const wb__view *base, wb__view *out);
-/* Sets *out to a view without a buffer whose offset and strides give the number of each element of
- * the source x.  Random elements are numbered in row-major order, those of iota along its axis. */
+/* x is an iota or random numbers.  Sets *out to a view without a buffer.  The view's offset and
+ * strides map the position of an element to a number: the index along the axis of an iota, or the
+ * row-major index of a random element. */
 void wb__source_view(const wb__values *s, int x, wb__view *out);
-/* Sets *out to the dense view of v in v's own layout, without a buffer (-1). */
+/* Sets *out to a dense view with v's dtype, dimensions and layout, and without a buffer (-1). */
 void wb__contiguous(const wb__value *v, wb__view *out);
-/* Returns the view of an operand of a matrix product: the last two axes are exchanged if
- * `transposed`, and the leading axes broadcast to the product's. */
+/* Returns the view of an operand of a matrix product.  The last two axes are exchanged if
+ * `transposed`; the leading axes are broadcast to those of the product. */
 wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
 
 /* ---- patterns -------------------------------------------------------------------------------- */
 
-/* A library operation and the values that its kernel computes with it. */
+/* A library operation and the values that are fused into its kernel.  `value`, `made_at`, `result`,
+ * `bias`, `aux` and `sums` are indices of values; -1: none. */
 typedef struct {
-    int value;              /* the operation */
-    int made_at;            /* the value at which the kernel is emitted: the operation itself, or
-                               the addition of a bias that is computed after the operation */
-    int result;             /* the last value of the chain: operation, bias, epilogue */
-    int bias;               /* -1: none; likewise aux, bits and sums */
+    int value;              /* the library operation */
+    int made_at;            /* the value in whose place the kernel runs: `value`, or the addition of
+                               the bias if the bias is computed after `value` */
+    int result;             /* the last fused value: the epilogue, else the addition of the bias,
+                               else `value` */
+    int bias;               /* the vector that is added to `value` */
     wb__op epilogue;        /* WB__OP_NONE: none */
     wb__aux aux_kind;
-    int aux;                /* the value that the epilogue writes beside the result, or reads */
-    /* bits: index of the product that writes the sign bits of a relu's operand: this product, or
-     * the earlier product whose bits it reads. */
+    int aux;                /* for WB__AUX_OPERAND and WB__AUX_FACTOR: the value that the epilogue
+                               writes or reads */
+    /* bits: for WB__AUX_SIGNS and WB__AUX_MASK, index, in wb__patterns.product, of the product that
+     * writes the sign bits; -1: none */
     int bits;
     wb__sums sums_of;
-    int sums;               /* the value that is the sum of rows */
+    int sums;               /* the sum that sums_of describes */
 } wb__product;
 
 typedef struct {
-    int product;            /* index of the product whose kernel computes the value; -1: none */
-    bool unused;            /* no kernel computes it: all its readers are gradients fused into
-                               products, whose kernels read the activation's operand or sign bits
-                               instead */
+    int product;            /* index, in wb__patterns.product, of the product whose kernel computes
+                               the value; -1: none */
+    bool unused;            /* no kernel computes the value; all its readers are gradients fused
+                               into products, which read the aux of an earlier product instead */
 } wb__match;
 
 typedef struct {
@@ -149,34 +156,36 @@ void wb__patterns_free(wb__patterns *p);
 
 typedef enum { WB__GROUP_FUSED, WB__GROUP_LIBRARY, WB__GROUP_CONCAT } wb__group_kind;
 
-/* The values of one kernel.  (A concat is several kernels: one writes zeros if the parts do not
- * cover it, and one copies each part that is not computed in place.) Dimension i of a fused group's
- * space is the logical axis axis[i].  A library group lists its operation and the operation's
- * further results.  Values for bias, epilogue and sums have the group's index, but are not
- * listed. */
+/* The values that one kernel computes.  A concat is an exception: it has one kernel for each input
+ * that is copied, and one that writes zeros if the inputs leave gaps. */
 typedef struct {
     wb__group_kind kind;
-    int product;                        /* of a library group: its index in the patterns */
-    int ndim, outer_dims, col_dims;     /* the first outer_dims dimensions of the space are outer,
-                                           the last col_dims are columns, the others are rows;
-                                           col_dims: -1 while no member fixes it */
+    int product;                        /* of a library group: index, in wb__patterns.product, of
+                                           its operation */
+    int ndim, outer_dims, col_dims;     /* number of dimensions of a fused group's space: first
+                                           outer_dims outer dimensions, then the rows, then col_dims
+                                           columns (-1: not fixed yet) */
     wb__layout layout;
-    int64_t dims[WB_MAX_DIMS];          /* by logical axis */
-    int axis[WB_MAX_DIMS];
-    int first, last, n;                 /* a list of values, linked by wb__member.next; first is -1
-                                           if empty */
+    int64_t dims[WB_MAX_DIMS];          /* size of each logical axis */
+    int axis[WB_MAX_DIMS];              /* dimension i of the space is the logical axis axis[i] */
+    int first, last, n;                 /* list of the group's values, linked by wb__member.next;
+                                           first is -1 if it is empty.  Values fused into a library
+                                           operation are not in the list */
 } wb__group;
 
 typedef struct {
-    int group;          /* the group that computes the value; -1: a leaf, a view, a free source,
-                           unused, or rematerialised */
-    int next;
-    bool ends;          /* complete only when its kernel ends, so its own group cannot read it */
-    bool rematerialised; /* each reader recomputes it for each element of the reader's space */
+    int group;          /* index of the group that computes the value; -1: none (a leaf, a view, a
+                           free source, an unused or a rematerialised value) */
+    int next;           /* next value in the group's list; -1: none */
+    bool ends;          /* the value is complete only when its kernel ends, so its own group cannot
+                           read it */
+    bool rematerialised; /* each kernel that reads the value computes it again, for each element of
+                            the kernel's space */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
-/* Groups are in order of execution: each reads only earlier groups. */
+/* Groups are in order of execution: a group reads only its own values and those of earlier
+ * groups. */
 typedef struct {
     wb__group *group;
     int n, capacity;
@@ -186,26 +195,27 @@ typedef struct {
 bool wb__groups_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                      wb__groups *g);
 void wb__groups_free(wb__groups *g);
-/* merge.c: merges small groups, as the last step of wb__groups_make.  False: out of memory. */
+/* merge.c: merges elementwise groups with later groups that read them, and rematerialises values.
+ * False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
 
-/* spaces.c: which dimensions of a group's space a reduction is over. */
+/* spaces.c: the dimensions of a group's space that a reduction reduces. */
 typedef enum {
     WB__NO_REDUCTION, WB__REDUCES_COLUMNS, WB__REDUCES_ROWS, WB__REDUCES_ALL
 } wb__reduction;
 void wb__space_of(wb__group *g, const wb__value *v);
 void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *v);
-/* How the reduction v reduces g's space.  Sets *cols to the number of column dimensions that the
- * space then has. */
+/* Returns which dimensions of g's space the reduction v reduces.  Sets *cols to the number of
+ * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
-/* Whether v fits into the space.  If so, fixes the number of column dimensions that a reduction
- * needs. */
+/* Whether v fits into g's space.  If v is a reduction that fits, sets the number of column
+ * dimensions that it needs. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
-/* Whether the reduction v is over the trailing axes, but not over all axes, and its operand is not
- * channels last.  Its own kernel can then read the result. */
+/* Whether the reduction v is over the last axes, but not over all axes, of an operand that is not
+ * channels last.  The kernel that computes such a reduction can also read the result. */
 bool wb__reduces_columns(const wb__values *s, const wb__value *v);
-/* Whether v has the dimensions of the whole space. */
+/* Whether v has the dimensions of g's space. */
 static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 {
     if (v->ndim != g->ndim) return false;
@@ -218,53 +228,56 @@ static inline bool wb__space_is(const wb__group *g, const wb__value *v)
 
 typedef struct {
     wb__view view;
-    int allocation;     /* index of the arena allocation from whose beginning the view's offset
-                           counts; -1: another buffer, or no memory */
+    int allocation;     /* index of the arena allocation from whose first byte the view's offset
+                           counts; -1: the view is of another buffer, or of none */
 } wb__step_operand;
 
-/* The memory that a value has.  A field is -1 where it does not apply. */
+/* The memory that holds a value.  A field is -1 where it does not apply. */
 typedef struct {
-    int operand;        /* of each stored value and each leaf: index of its operand */
-    int result;         /* index of the request's result in whose memory it is */
-    int write;          /* index of the request's write in whose variable it is computed */
-    int concat, part;   /* the concat in whose memory it is, and which part of it */
+    int operand;        /* of a stored value or a leaf: index of its operand in
+                           wb__placement.operand */
+    int result;         /* the value is computed in the memory of this result; index in
+                           wb__request.results */
+    int write;          /* the value is computed in the variable of this write; index in
+                           wb__request.writes */
+    int concat, part;   /* the value is computed inside the memory of the value `concat`, as its
+                           input number `part` */
 } wb__role;
 
 typedef struct {
     wb__step_operand *operand;
     int n_operands;
     wb__role *role;     /* of each value */
-    bool *is_final;     /* of each group: it writes variables, and runs at the end */
-    int64_t *bytes;     /* of each arena allocation */
+    bool *is_final;     /* of each group: whether it runs at the end, where variables are written */
+    int64_t *bytes;     /* size of each arena allocation */
     int n_allocations;
-    int result_buffer, arena_buffer;    /* index of the buffer of the first result; index of the
-                                           arena's buffer */
+    int result_buffer, arena_buffer;    /* buffer index of the first result; buffer index of the
+                                           arena */
 } wb__placement;
 
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l);
 void wb__placement_free(wb__placement *l);
-/* The value whose memory has the elements of x in x's order: the value behind x's reshapes; x
- * itself if another view or the layout channels last comes next behind these. */
+/* Follows reshapes from x to the value that they reshape.  Returns that value, or x if that value
+ * is itself a view or is channels last. */
 int wb__same_memory(const wb__values *s, int x);
-/* The value that is written in place if x is part of a concat: x without reshapes that only add or
- * drop dimensions of size 1. */
+/* Follows reshapes that only add or drop dimensions of size 1, from x to the value that they
+ * reshape, and returns that value. */
 int wb__content(const wb__values *s, int x);
-/* Whether the parts of the concat cover all of its elements. */
+/* Whether the inputs of the concat cover all of its elements. */
 bool wb__is_covered(const wb__values *s, const wb__value *concat);
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-/* A step of the plan.  Until wb__lay_out fills in the views of `step`, its operands are in
- * `operand`, `aux` and `sums`, whose offsets into the arena count from the beginning of their
- * allocation. */
+/* A step that is being built.  wb__lay_out makes the views of `step` from `operand`, `aux` and
+ * `sums`. */
 typedef struct {
     wb__step step;
-    wb__step_operand *operand;          /* the operand of each view */
+    wb__step_operand *operand;          /* of each view of the step */
     int n_operands, capacity;
     wb__step_operand aux, sums;         /* of step.aux and step.sums */
-    wb__view *views;                    /* of a fused step: views, instr and spaces are the arrays
-                                           that step.fused points to */
+    /* of a fused step: the arrays to which step.fused points */
+    wb__view *views;
     wb__instr *instr;
     wb__space *spaces;
     char *text;
@@ -273,11 +286,11 @@ typedef struct {
 typedef struct {
     wb__plan_step *step;
     int n, capacity, n_compute;         /* steps before n_compute write no variable */
-    wb__number *constants;              /* fixed literals; in the numbers of a run they come after
-                                           the request's numbers */
+    wb__number *constants;              /* values of fixed literals; the numbers of a run are the
+                                           request's numbers and then these */
     int n_constants, constants_capacity;
-    int64_t *bytes;                     /* size of each arena allocation; these allocations are
-                                           numbered after the placement's */
+    int64_t *bytes;                     /* sizes of the arena allocations that this stage adds;
+                                           their indices follow those of wb__placement */
     int n_allocations, allocations_capacity;
     int64_t arena_bytes;
 } wb__programs;
@@ -295,19 +308,20 @@ typedef struct {
     const wb__placement *placement;
     wb__programs *out;
     wb__plan_step *step;                /* the library step whose operands are being added */
-    int *instr_of;                      /* of each value of the current group: its instruction */
-    int *constant_of;                   /* of each fixed literal: its index in constants; -1: not
-                                           added yet */
-    /* of each product that writes the sign bits of its relu's operand (wb__product.bits): the
-     * memory of these bits; allocation -1: not allocated yet */
+    int *instr_of;                      /* of each value of the current group: index of its
+                                           instruction */
+    int *constant_of;                   /* of each fixed literal: its index in out->constants; -1:
+                                           not added yet */
+    /* of each product of wb__patterns: the memory of the sign bits that it writes; allocation -1:
+     * none yet */
     wb__step_operand *bits_of;
     bool failed;
 } wb__emitter;
 
-/* Sets *out to the view of x and its memory.  False if the emitter has failed, here or before. */
+/* Sets *out to the view and the memory of x.  False: the emitter has failed, now or earlier. */
 bool wb__step_operand_of(wb__emitter *m, int x, wb__step_operand *out);
-/* Adds an arena allocation for a value like `like` (dtype, dimensions, layout), and returns it as a
- * dense operand. */
+/* Adds an arena allocation of the size of `like`.  Returns a dense operand in it, with the dtype,
+ * dimensions and layout of `like`. */
 wb__step_operand wb__emit_allocation(wb__emitter *m, const wb__value *like);
 void wb__step_begin(const wb__emitter *m, wb__step_kind kind, wb__plan_step *d);
 /* Returns the operand's index. */
@@ -320,10 +334,10 @@ void wb__emit_fused(wb__emitter *m, int group);                     /* fused.c *
 void wb__emit_zeros(wb__emitter *m, const wb__step_operand *to);
 void wb__emit_library(wb__emitter *m, int group);                   /* library.c */
 void wb__step_free(wb__plan_step *d);
-/* segments.c: kernels that write variables and differ only in their operands become one kernel. */
+/* segments.c: merges kernels that write variables and differ only in their operands. */
 bool wb__merge_segments(wb__programs *p);
 
-/* arena.c: assigns an offset to each arena allocation, and fills in the steps' views. */
+/* arena.c: assigns an offset to each arena allocation and fills in the views of the steps. */
 bool wb__lay_out(const wb__placement *l, wb__programs *s);
 
 /* ---- plan ------------------------------------------------------------------------------------ */
@@ -331,12 +345,13 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s);
 /* trace.c: logs the results of the stages. */
 void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                const wb__groups *g, const wb__placement *l);
-/* prepare.c.  NULL, with the error set: it failed; WB_ERROR_UNSUPPORTED if the backend declined a
- * step. */
+/* prepare.c: makes the plan.  NULL: failure, with the error set; the error is WB_ERROR_UNSUPPORTED
+ * if the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
-char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: a line for a
-                                                                        log, which the caller frees;
-                                                                        NULL: out of memory */
+char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: describes the
+                                                                        step in a line, which the
+                                                                        caller frees; NULL: out of
+                                                                        memory */
 
 #endif

@@ -12,8 +12,8 @@ static void count_roots(const wb__request *r, const wb__values *s, int *uses)
     for (int i = 0; i < r->n_writes; i++) uses[wb__root(s, r->writes[i])]++;
 }
 
-/* Sets uses[i] to how often value i is an input or a root (a result or a written value).  Inputs of
- * unused values do not count. */
+/* Sets uses[i] to the number of uses of value i: as a result, as a written value, and as an input
+ * of used values. */
 static void count_uses(const wb__request *r, const wb__values *s, int *uses)
 {
     const wb__ir *ir = &s->ir;
@@ -42,8 +42,8 @@ static int slice_of(wb__ir *to, int x, const wb__value *s, const int64_t *attr)
     return wb__ir_move(to, WB__OP_slice, x, p->ndim, dims, 2 * p->ndim, attrs);
 }
 
-/* Copies value i to `to` and returns its index there.  A slice of an elementwise value of which
- * only slices are read becomes the operation on slices of its operands. */
+/* Copies value i to `to` and returns its index there.  If value i is slice(f(a, b)) and only slices
+ * of f(a, b) are read, makes f(slice(a), slice(b)) instead. */
 static int copy(const wb__ir *from, wb__ir *to, int i, const int *map, const bool *only_sliced)
 {
     const wb__value *v = &from->value[i];
@@ -80,8 +80,7 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     }
     for (int i = 0; slices && covered && i < ir->n; i++) {
         const wb__value *v = &ir->value[i];
-        /* if `covered` equals `slices`, all slices have one element; these are read from the value
-         * itself */
+        /* slices of one element each, for which `covered` equals `slices`, are not pushed */
         only_sliced[i] = slices[i] && slices[i] == uses[i] && covered[i] <= v->size &&
                          covered[i] > slices[i] && wb__is_elementwise((wb__op)v->op);
         any |= only_sliced[i];
@@ -91,8 +90,8 @@ static bool find_only_sliced(const wb__ir *ir, const int *uses, bool *only_slice
     return any;
 }
 
-/* Rebuilds all used values; if `push`, pushes slices through elementwise values.  *more: a slice
- * was pushed, and another pass may push it further.  False: failed. */
+/* Copies the used values to a new array; if `push`, also pushes slices through elementwise values.
+ * *more: a slice was pushed, and another pass may push it further.  False: out of memory. */
 static bool rebuild(const wb__request *r, wb__values *s, bool push, bool *more)
 {
     wb__ir old = s->ir, new = {0};
@@ -138,9 +137,9 @@ static void choose_layouts(const wb__attempt *a, wb__ir *ir)
     }
 }
 
-/* Chooses layout BTHD for a product or an attention result if all readers swap heads and time: then
- * no copy is needed.  An attention result may also be read by attention steps, which read both
- * layouts.  False: out of memory. */
+/* Chooses the layout BTHD for a matrix product or a result of attention if all readers swap heads
+ * and time.  A result of attention may also be read by attention steps, which accept both layouts.
+ * False: out of memory. */
 static bool choose_bthd(wb__ir *ir)
 {
     static const int64_t swap[4] = {0, 2, 1, 3};
@@ -189,7 +188,7 @@ static void find_needed(const wb__request *r, wb__values *s)
     }
 }
 
-/* ---- everything ------------------------------------------------------------------------------ */
+/* ---- the whole stage ------------------------------------------------------------------------- */
 
 void wb__values_free(wb__values *s)
 {

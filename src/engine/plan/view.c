@@ -1,5 +1,5 @@
-/* Views: strides over the base's memory for chains of reshapes, permutations, expansions and
- * slices. */
+/* Computes views: a chain of reshapes, permutations, expansions and slices becomes an offset and
+ * strides over the memory of the base. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -16,9 +16,9 @@ void wb__contiguous(const wb__value *v, wb__view *out)
     }
 }
 
-/* Gives *out the dimensions `to`, with strides over the memory of `in`.  Old dimensions that are
- * contiguous to each other form runs; each new dimension must divide what is left of a run.  False:
- * one does not. */
+/* Sets *out to a view of the elements of `in` with the dimensions `to`.  Old dimensions that are
+ * contiguous to each other form runs, and runs are split into the new dimensions.  False: a new
+ * dimension does not divide what is left of its run. */
 static bool reshape(int ndim, const int64_t *to, const wb__view *in, wb__view *out)
 {
     int64_t dims[WB_MAX_DIMS], strides[WB_MAX_DIMS];
@@ -82,16 +82,16 @@ bool wb__view_through(wb__op op, int ndim, const int64_t *dims, const int64_t *a
     }
 }
 
-/* One link of the chain: the view of x, given the view of its operand. */
+/* Sets *out to the view of x, given the view `in` of its operand. */
 static bool one_view(const wb__values *s, int x, const wb__view *in, wb__view *out)
 {
     const wb__value *v = wb__value_at(s, x);
     return wb__view_through((wb__op)v->op, v->ndim, v->dims, s->ir.attrs + v->attr, in, out);
 }
 
-/* Turns *out, the view of x's base, into the view of x, link by link.  Does not recurse, since a
- * long chain could overflow the stack.  False: out of memory, or strides cannot express the
- * view. */
+/* Turns *out, the view of x's base, into the view of x, one view operation at a time.  Does not
+ * recurse, since a long chain could overflow the stack.  False: out of memory, or strides cannot
+ * express the view. */
 static bool along_chain(const wb__values *s, int x, wb__view *out)
 {
     int few[32], *chain = few, n = 0;
