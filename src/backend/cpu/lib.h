@@ -2,8 +2,8 @@
  *
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
- * gets pointers only.  It allocates nothing, except oneDNN's objects for concurrent runs of one
- * operation.  This layer does not depend on tensors, graphs or plans.
+ * gets pointers only.  A run allocates nothing, except that concurrent runs of one operation may
+ * need more objects of oneDNN.  This layer does not depend on tensors, graphs or plans.
  *
  * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
 #ifndef WB__CPU_LIB_H
@@ -49,8 +49,7 @@ typedef struct {
     wb__op act;
 } wb__conv_desc;
 
-/* Whether the layouts NCHW and NHWC are identical in memory, for x and for y.  oneDNN is then given
- * NCHW, and our code copies patches (conv.c), unless x and y both have one channel (direct.c). */
+/* Whether the layouts NCHW and NHWC are identical in memory, both for x and for y. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
