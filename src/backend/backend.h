@@ -77,12 +77,12 @@ static inline bool wb__instr_writes(wb__instr_kind k)
     return k == WB__REDUCE_ROWS || k == WB__REDUCE_ALL || k == WB__STORE;
 }
 
-/* Ordered from coarse to fine: levels are compared with <. */
+/* Levels are in order from coarse to fine, so that < compares them. */
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_PER_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
     uint8_t kind, reg, level,
-        dtype; /* wb__instr_kind, wb__reg, wb__level, and the wb_dtype of the tensor */
+        dtype; /* these are a wb__instr_kind, wb__reg, wb__level and wb_dtype */
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* indices of earlier instructions; -1: none */
     int32_t arg;
@@ -242,9 +242,9 @@ struct wb__backend {
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
                 const void *from, size_t from_at, size_t bytes);
 
-    /* Creates a kernel for a step, which the caller may then free.  WB_ERROR_UNSUPPORTED has two
-     * meanings.  If the step is fused, it is too large, and the engine splits it.  Otherwise a step
-     * that `supports` accepted cannot be prepared, and the engine plans without it. */
+    /* Creates a kernel for a step.  The kernel does not refer to *step later.  WB_ERROR_UNSUPPORTED
+     * has two meanings.  A fused step is too large, and the engine splits it.  Another step, which
+     * `supports` accepted, cannot be prepared, and the engine plans without it. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
     /* Enqueues a kernel.  Buffer i begins at byte offsets[i] of the memory buffers[i].  `offsets`

@@ -1,5 +1,5 @@
-/* Running sums along the first dimension, for any strides.  A row has the elements along the first
- * dimension; rows are independent.  The rows of a block are summed side by side, with vectors if
+/* Running sums along the first dimension, for any strides.  A row consists of the elements that
+ * differ only in the first index.  The rows of a block are summed side by side, with vectors if
  * they are adjacent in memory.
  *
  * f32, f16 and bf16 are summed as pairs of f32, the sum and its rounding error (Knuth's TwoSum), so
@@ -16,7 +16,7 @@ typedef struct {
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, y;                      /* the rows of a block are along the last dimension */
+    wb__view x, y;                      /* the rows of a block differ in the last index */
     void (*sum)(const block *b, const char *x, char *y);
     /* blocks: number of blocks along the last dimension; tasks: number of all blocks */
     int64_t blocks, tasks;

@@ -55,9 +55,9 @@ static inline bool wb__conv_is_plain(const wb__conv_desc *d)
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
 }
 
-/* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.  All
- * operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x, v, y;
- * MEAN_GRAD: dy, dx. */
+/* Pooling, with windows as in wb__conv_desc and dilation 1.  Padding is never a maximum; NaN wins a
+ * maximum.  All operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x,
+ * v, y; MEAN_GRAD: dy, dx. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;
@@ -77,7 +77,7 @@ struct wb__cpu_op {
     const char *impl, *reason;
 };
 
-/* Return 0, or an error code with the message set.  The descriptor is copied. */
+/* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);

@@ -58,7 +58,7 @@ static bool keeps_its_own(const wb__cl_device *d)
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
 
-/* Sets the device's properties; *unfit: the reason why it cannot be used, or NULL. */
+/* Sets the device's properties.  *unfit: the reason why the device cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;

@@ -12,9 +12,8 @@ static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers allocate memory at its first use; a migration forces the allocation, so that errors
- * occur here.  The function waits for it on the upload queue, because nothing may use the memory
- * before. */
+/* Drivers allocate memory at its first use.  A migration forces the allocation, so that errors
+ * occur here.  This function waits until the migration has ended. */
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cl_device *d = wb__cl_of(base);

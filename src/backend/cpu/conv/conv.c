@@ -1,7 +1,8 @@
 /* Convolution by matrix products: the fallback for every shape.
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
- * [pixels, kh*kw*c] (im2col), and the weights are reordered to [kh*kw*c, k].  ' is the transpose:
+ * [pixels, kh*kw*c] (im2col), and the weights are reordered to [kh*kw*c, k].  In the formulas,
+ * weights' is the transpose of weights:
  *
  *     FORWARD       y  = patches · weights
  *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
@@ -196,8 +197,8 @@ static void one_task(void *ctx, int64_t task)
     char *mine = j->workspace + p->tasks_at + (size_t)task * p->task_bytes;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
         memset(mine + p->sums_at, 0, (size_t)(d->k * p->inner) * p->size);
-    /* Each task has a range of bands.  With GRAD_INPUT, bands of an image overlap, so a task has
-     * whole images. */
+    /* Each task has a range of bands.  With GRAD_INPUT, the bands of an image overlap in dx, so a
+     * task has whole images. */
     const int64_t bands = WB__MAX((d->oh + p->band - 1) / p->band, 1);
     const int64_t unit = d->kind == WB__CONV_GRAD_INPUT ? bands : 1, units = d->n * bands / unit;
     const int64_t from = units * task / p->tasks * unit, to = units * (task + 1) / p->tasks * unit;

@@ -1,12 +1,12 @@
 /* Convolution without patches: f32, one group, no dilation.
  *
  * With channels innermost, a window's row of taps is kw*c contiguous numbers of x.  A convolution
- * is thus a product whose inner index runs over kh such rows, read in place, in tiles of pixels by
- * output channels.
+ * is thus a matrix product whose inner index runs over kh such rows, which are read in place.  The
+ * result is computed in tiles of pixels by output channels.
  *
  *                   rows of the tile   outer sum   inner sum   B
  *     FORWARD       pixels             kh          kw*c        weights, packed
- *     GRAD_INPUT    the same with padded dy as input and mirrored weights (stride 1 only)
+ *     GRAD_INPUT    like FORWARD, with padded dy as input and mirrored weights (stride 1 only)
  *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
  * If there is padding, a band of the image is first copied to the workspace, with zeros around it.

@@ -1,7 +1,6 @@
 /* Prepare an operation that oneDNN executes.  Each function returns 0 with the operation in *op, 0
- * with *op NULL if oneDNN cannot be used, or an error code.  *reason says why oneDNN cannot be
- * used: Weber was compiled without oneDNN, WEBER_ONEDNN=0 disables it, or it does not support the
- * operation.
+ * with *op NULL if oneDNN cannot be used, or an error code.  *reason becomes the reason why oneDNN
+ * cannot be used: it is not compiled in, disabled (WEBER_ONEDNN=0), or lacks the operation.
  *
  * Next: dnnl.c. */
 #ifndef WB__DNNL_H

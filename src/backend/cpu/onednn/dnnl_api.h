@@ -1,5 +1,4 @@
-/* oneDNN's C interface, the same for 2.x and 3.x.  All differences between the versions are in this
- * file:
+/* One interface for oneDNN 2.x and 3.x.  All differences between the versions are in this file:
  *
  *     2.x   memory descriptors are structs; primitive descriptors need an operation descriptor
  *     3.x   memory descriptors are handles; primitive descriptors are created directly
@@ -45,7 +44,7 @@ static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims
 #endif
 }
 
-/* A descriptor with any layout: the primitive chooses. */
+/* Makes a memory descriptor whose layout the primitive chooses. */
 static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dnnl_data_type_t type)
 {
     dnnl_dims_t size;

@@ -109,7 +109,7 @@ static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, 
     return v;
 }
 
-/* The sum of all accumulators of f32, as eight interleaved sums. */
+/* Adds up all accumulators of a sum of f32, in eight interleaved sums. */
 static double sum_all(const tile_run *r, const tile_reduction *f)
 {
     const float *acc = (const float *)(r->scratch + f->acc);
@@ -285,7 +285,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
         for (int reduction = 0; reduction < p->n_reductions; reduction++) {
             const tile_reduction *f = &p->reductions[reduction];
             const bool all = f->kind == REDUCE_ALL;
-            /* skips reductions whose results the tasks have already stored */
+            /* skips reductions that the tasks have already completed */
             if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue;
             joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};

@@ -14,7 +14,7 @@
  * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
  * tile, the second for each chunk of these rows.  One more list runs after all chunks. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In tiles with fewer columns, a value per row is spread over the tile. */
+/* In tiles with fewer columns than this, a value per row is spread over the tile. */
 enum { SHORT_ROW = 48 };
 
 typedef struct {

@@ -144,7 +144,7 @@ typedef struct {
     bool chunked, wides;
     int64_t scratch;                /* in bytes */
     tile_call *calls;
-    int64_t *at;                    /* at[v]: offset of value v in the scratch; -1: CALL_BIND */
+    int64_t *at;                    /* at[v]: offset of value v in the scratch; -1: in a buffer */
     /* wide[v]: bytes of an element of value v if all chunks of a row are kept, else 0 */
     uint8_t *wide;
     tile_phase *phases;
@@ -177,7 +177,7 @@ typedef struct {
     const wb__tile_table *table;
     bool reductions;                     /* partial results are combined after all tasks */
     int64_t scratch;                /* bytes per worker */
-    int64_t scratch_from;           /* offset of all scratch in the workspace; -1: on the stack */
+    int64_t scratch_from;           /* workspace offset of the workers' scratch; -1: on the stack */
     char impl[64];
 } tile_kernel;
 

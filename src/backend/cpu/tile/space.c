@@ -95,8 +95,8 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
-    /* the guide is the last target; without a target, or if rows are reduced, the first view with a
-     * buffer */
+    /* The guide is the last view that is written.  If there is none, or if rows are reduced, the
+     * guide is the first view with a buffer. */
     const wb__view *guide = NULL;
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))

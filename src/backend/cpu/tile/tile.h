@@ -47,7 +47,7 @@ typedef struct {
     const char *isa;
     /* row[op][kind][shape], with the register kind of the operands; NULL: not supported */
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
-    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
+    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any magnitude */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
     /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
@@ -58,7 +58,7 @@ typedef struct {
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */
     wb__splat_fn *splat[WB__REGS];
     wb__reduction_fn *reduction[WB__REDUCTIONS][WB__REGS];  /* argmax: the index, as int32_t */
-    /* acc has the register's type; sums of integers are int64_t */
+    /* acc has the register's type, except that sums of integers have int64_t */
     wb__gather_fn *gather[WB__REDUCTIONS][WB__REGS];
     void (*flush)(double *to, float *acc, int64_t n);       /* to += acc, acc = 0 */
 } wb__tile_table;
@@ -71,7 +71,7 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 /* The table for the level of wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
-/* The function of a unary operation for arguments of any size. */
+/* Returns the function of a unary operation, for arguments of any magnitude. */
 static inline wb__elementwise_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
 {
     if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
