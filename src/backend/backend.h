@@ -77,36 +77,36 @@ static inline bool wb__instr_writes(wb__instr_kind k)
     return k == WB__REDUCE_ROWS || k == WB__REDUCE_ALL || k == WB__STORE;
 }
 
-/* Ordered from coarse to fine: levels are compared with <. */
+/* Levels are in order from coarse to fine, so that < compares them. */
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_PER_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
     uint8_t kind, reg, level,
-        dtype; /* wb__instr_kind, wb__reg, wb__level, and the wb_dtype of the tensor */
+        dtype; /* these are a wb__instr_kind, wb__reg, wb__level and wb_dtype */
     uint16_t op;                        /* wb__op */
     int32_t a, b, c;                    /* indices of earlier instructions; -1: none */
     int32_t arg;
     int64_t scale, shift;               /* IOTA */
 } wb__instr;
 
-/* Whether an instruction's dtype is an integer type that is narrower than its register (i8, u8, and
- * bool except of ELEMENTWISE, whose operations on bool always give 0 or 1).  The results of NUMBER,
- * IOTA, ELEMENTWISE and REDUCE_COLUMNS are then rounded in the register as if they were stored and
- * loaded. */
+/* Whether an instruction's dtype is an integer type narrower than its register: i8, u8 or bool.
+ * bool does not count for ELEMENTWISE, whose bool results are already 0 or 1.  The results of
+ * NUMBER, IOTA, ELEMENTWISE and REDUCE_COLUMNS are then converted as if stored and loaded. */
 static inline bool wb__is_narrow(const wb__instr *i)
 {
     return i->dtype == WB_I8 || i->dtype == WB_U8 ||
            (i->dtype == WB_BOOL && i->kind != WB__ELEMENTWISE_OP);
 }
 
-/* A program over one or more spaces with the same loop structure: an optimiser's update of all
- * parameters is one kernel of many segments.  The views of segment s are views[s * n_views + i];
- * the numbers are shared. */
+/* The space of a fused kernel: dims[0] is the outermost dimension. */
 typedef struct {
     int ndim, row_dims, col_dims;
     int64_t dims[WB_MAX_DIMS];
 } wb__space;
 
+/* A program that runs once per segment, for example once per parameter of an optimiser.  Each
+ * segment has its own space and views; the spaces differ only in `dims`.  View i of segment s is
+ * views[s * n_views + i].  The numbers are shared. */
 typedef struct {
     int n_instr, n_views, n_segments;
     const wb__instr *instr;             /* operands precede their users */
@@ -174,7 +174,7 @@ typedef enum {
 typedef struct {
     wb__buffer_kind kind;
     size_t bytes;           /* size of the prefix that the kernels may access */
-    bool scattered;         /* the kernels access less than half of it: copying it costs too much */
+    bool scattered;         /* the kernels access less than half of these bytes */
 } wb__buffer;
 
 /* Kernels in order of execution, and the buffers that they use.  Inputs and results may have a
@@ -188,8 +188,8 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* true: this is one of two sequences that run one after the other; the second reads results of
-     * the first in the arena and in result buffers, whose addresses are given at each run */
+    /* true: this is one of two sequences that run one after the other.  The second reads results of
+     * the first, in the arena and in result buffers. */
     bool split;
 } wb__sequence;
 
@@ -224,14 +224,14 @@ struct wb__backend {
     void (*stop)(void);
     int (*count)(void);
     const wb_device *(*device)(int ordinal);
-    /* The state of a component, such as a library that the backend uses: 1: it works; 0: it does
-     * not, and the error is set; -1: there is no component of this name. */
+    /* The state of a component, such as a library that the backend uses.  Returns 1 if it works, 0
+     * with the error set if it does not, and -1 if the backend has no component of this name. */
     int (*part)(const char *name);
     bool (*has_dtype)(const wb_device *d, wb_dtype t);
     int (*memory)(const wb_device *d, wb_device_memory *m);
 
     /* Memory is aligned to 64 bytes.  Released memory goes to a cache.  If an allocation fails, the
-     * cache is freed and the driver is called again.  NULL with the error set: that failed too. */
+     * cache is freed and the allocation is tried again.  NULL, with the error set: both failed. */
     void *(*allocate)(const wb_device *d, size_t bytes);
     void (*release)(const wb_device *d, void *memory, size_t bytes);
     void (*trim)(const wb_device *d);       /* frees the cache */
@@ -242,16 +242,16 @@ struct wb__backend {
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
                 const void *from, size_t from_at, size_t bytes);
 
-    /* Creates a kernel for a step.  Copies of the step everything that the kernel needs later.
-     * WB_ERROR_UNSUPPORTED: a fused step is too large, so the engine splits it; or a step that
-     * `supports` accepted cannot be prepared, so the engine plans without this step. */
+    /* Creates a kernel for a step.  The kernel does not refer to *step later.  WB_ERROR_UNSUPPORTED
+     * has two meanings.  A fused step is too large, and the engine splits it.  Another step, which
+     * `supports` accepted, cannot be prepared, and the engine plans without it. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
-    /* Enqueues a kernel.  buffers[i] is the memory of buffer i, which begins at byte offsets[i] of
-     * it (`offsets` NULL: all at 0, as always if `host_visible`).  The workspace begins at byte
-     * `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.  WB_ERROR_UNSUPPORTED: a
-     * library refused this step, and none of it runs; the next `prepare` of this step chooses
-     * another implementation, so the engine plans again. */
+    /* Enqueues a kernel.  Buffer i begins at byte offsets[i] of the memory buffers[i].  `offsets`
+     * may be NULL: all offsets are then 0.  If `host_visible`, they are always 0.  The workspace
+     * begins at byte `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.
+     * WB_ERROR_UNSUPPORTED: a library refused this step, and no part of the step runs.  The engine
+     * then plans again, and `prepare` chooses another implementation for the step. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
                   const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
@@ -273,8 +273,8 @@ struct wb__backend {
     int (*graph_run)(const wb_device *d, wb__graph *graph, void *const *buffers,
                      const size_t *offsets, const wb__number *numbers);
 
-    /* Describes byte `at` of the backend's memory for other libraries; memory NULL: only the
-     * device.  Does not wait for pending commands. */
+    /* Describes byte `at` of the backend's memory for other libraries.  memory NULL: describes only
+     * the device.  Does not wait for pending commands. */
     void (*share)(const wb_device *d, const void *memory, size_t at, wb__shared *s);
     /* Wraps another library's memory on this device in a handle; the memory is only read and stays
      * that library's.  disown frees the handle.  NULL: failure. */
@@ -283,7 +283,7 @@ struct wb__backend {
 };
 
 extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend;
-/* The CPU devices: one, or as many as WEBER_CPU_DEVICES requests, for tests of programs that use
+/* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
  * several devices. */
 enum { WB__MAX_CPU_DEVICES = 16 };
 extern const wb_device wb__cpu_devices[WB__MAX_CPU_DEVICES];

@@ -1,8 +1,7 @@
-/* Compiled kernels on disk.  Each has one file, named by a hash of its kind and key.  The file
- * contains both, the data, their lengths and a checksum of the data; a file with any error counts
- * as absent.  Files are
- * written under a temporary name and renamed, so several processes may share a folder.  When the
- * folder exceeds its limit, the least recently used files are removed. */
+/* Compiled kernels on disk.  Each kernel has one file, named by a hash of its kind and key.  The
+ * file contains a header, the kind, the key and the data; a damaged file counts as absent.  Files
+ * are written under a temporary name and renamed, so several processes may share a folder.  When
+ * the folder exceeds its limit, the least recently used files are removed. */
 #include "backend/kernel_cache.h"
 
 #include "base/files/file.h"
@@ -21,7 +20,8 @@ static int64_t most = (int64_t)256 << 20;       /* the limit of the folder, in b
 
 enum {
     NAME = 32,                          /* characters of a file's name, without the suffix */
-    /* seconds: a use is recorded at most once in this time; older temporary files are removed */
+    /* In seconds.  A use updates a file's time only if the time is older than a day.  Temporary
+     * files older than a day are removed. */
     DAY = 24 * 60 * 60
 };
 static const char ending[] = ".kernel", unfinished[] = ".part";
@@ -138,8 +138,8 @@ static int64_t last_use(const struct stat *s)
 #endif
 }
 
-/* Lists the kept files, and removes temporary files older than a day, which an interrupted process
- * left.  Adds the kept files' sizes to *bytes.  The caller frees the list. */
+/* Lists the files of kernels, adds their number to *n and their sizes to *bytes.  Removes temporary
+ * files older than a day, which an interrupted process left.  The caller frees the list. */
 static entry *list(DIR *folder, int *n, int64_t *bytes)
 {
     entry *all = NULL;

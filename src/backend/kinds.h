@@ -1,12 +1,12 @@
-/* Properties of a library step beside its kind and variant (ops/ops.h). */
+/* Epilogues, sums and f32 precision of library steps.  The step kinds are in ops/ops.h. */
 #ifndef WB__KINDS_H
 #define WB__KINDS_H
 
 #include "ops/ops.h"
 
 /* An epilogue is an operation f of ops.def, applied element by element to the product z = a·b +
- * bias (WB__OP_NONE: c = z).  Training may need a further tensor, the step's view `aux`; only
- * matrix products have it, and only if the backend's `supports` accepts it. */
+ * bias.  WB__OP_NONE: no epilogue, c = z.  A matrix product may have a further tensor for training,
+ * the step's view `aux`, if the backend's `supports` accepts the step. */
 typedef enum {
     WB__AUX_NONE,           /* c = f(z)                                                */
     WB__AUX_OPERAND,        /* c = f(z), aux = z, of c's shape and dtype               */
@@ -15,12 +15,13 @@ typedef enum {
     WB__AUX_MASK            /* c = where(aux, z, 0): the gradient of relu, aux from SIGNS */
 } wb__aux;
 
-/* The bits of SIGNS and MASK are u8 [rows of c, wb__relu_bytes(columns of c)]: each row is padded
- * to 128 bits.  The order of the bits within a row is private to the backend. */
+/* With SIGNS and MASK, aux is u8 [rows of c, wb__relu_bytes(columns of c)] and has a bit per
+ * element of c.  Each row is padded to 128 bits.  The order of the bits within a row is private to
+ * the backend. */
 static inline int64_t wb__relu_bytes(int64_t columns) { return (columns + 127) / 128 * 16; }
 
-/* Whether an operation can be an epilogue.  Every backend supports all of these; if it has no
- * faster code, it evaluates the expression in ops.def. */
+/* Whether an operation can be an epilogue.  A backend that has no faster code for the operation
+ * evaluates its expression in ops.def. */
 static inline bool wb__is_epilogue(const wb__op_info *row)
 {
     return row->class == WB__UNARY && row->accepts & WB__FLOATS;
@@ -33,8 +34,8 @@ static inline bool wb__has_epilogue(const wb__op_info *row)
            (row->step == WB__STEP_CONV && row->variant != WB__CONV_GRAD_WEIGHT);
 }
 
-/* Sums that a product computes as well, as for a bias's gradient: over the rows of c after the
- * epilogue, or of a or b over the inner dimension k. */
+/* Sums that a matrix product also computes, for example as the gradient of a bias.  c is summed
+ * after the epilogue. */
 typedef enum {
     WB__SUMS_NONE,
     WB__SUMS_OF_C,          /* sums[n] = sum over m of c[m, n] */

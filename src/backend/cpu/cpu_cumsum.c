@@ -1,5 +1,6 @@
-/* Running sums along the first dimension, for any strides.  The rows along it are independent.
- * Several rows are summed side by side, with vectors if they are adjacent in memory.
+/* Running sums along the first dimension, for any strides.  A row consists of the elements that
+ * differ only in the first index.  The rows of a block are summed side by side, with vectors if
+ * they are adjacent in memory.
  *
  * f32, f16 and bf16 are summed as pairs of f32, the sum and its rounding error (Knuth's TwoSum), so
  * that the error does not grow with the length.  f64 is added plainly; integers wrap around.  Each
@@ -15,9 +16,9 @@ typedef struct {
 
 typedef struct {
     wb__cpu_kernel head;
-    wb__view x, y;                      /* last dimension: rows that are summed side by side */
+    wb__view x, y;                      /* the rows of a block differ in the last index */
     void (*sum)(const block *b, const char *x, char *y);
-    /* blocks: per line, the rows along the last dimension; tasks: blocks of all lines */
+    /* blocks: number of blocks along the last dimension; tasks: number of all blocks */
     int64_t blocks, tasks;
     bool exclusive;
 } cumsum_kernel;
@@ -114,8 +115,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* Makes the last dimension one along which rows are adjacent in memory or, if there is none, one of
- * more than one row. */
+/* Swaps a dimension with the last one, so that rows are adjacent in memory along the last one.  If
+ * rows are adjacent along no dimension, the last one gets a size above 1, if possible. */
 static void choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;

@@ -12,13 +12,13 @@ typedef struct {
     wb__cpu_op *op;
     int n_views, n_loops;
     wb__view views[4];
-    /* The x or y of a convolution, if it is not NHWC, has an NHWC copy in the workspace, at
-     * operand_at.  It is copied to there before the run, or from there after the run if the run
-     * writes it (operand `written`).  copies_at: the offset of the copies' own workspace. */
+    /* copy[i]: the kernel that copies operand i of a convolution to or from NHWC; NULL: no copy.
+     * The NHWC copy is at offset operand_at[i] in the workspace.  The operand `written` is copied
+     * after the run, others before.  copies_at: offset of the workspace of the copy kernels. */
     wb__cpu_kernel *copy[3];
     size_t operand_at[3], copies_at;
     int written;
-    /* the remaining batch dimensions, with strides in bytes */
+    /* batch dimensions beyond two: their sizes, and byte strides of a, b and c */
     int64_t loop[WB_MAX_DIMS], step[WB_MAX_DIMS][3];
 } library_kernel;
 

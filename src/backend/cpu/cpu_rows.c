@@ -11,7 +11,8 @@
 typedef struct {
     wb__cpu_kernel head;
     wb__view x, index, y;               /* scatter_add: x is the rows to add */
-    /* rows of the table; indices; elements per row; stride of the rows of x */
+    /* n: number of rows that can be indexed, of x (gather) or of y (scatter_add); count: number of
+     * indices; inner: elements per row; from_step: stride of the rows of x */
     int64_t n, count, inner, from_step;
     int64_t parts;
 } rows_kernel;

@@ -6,8 +6,8 @@
 #include "backend/cpu/lib.h"
 #include "backend/cpu/tile/tile.h"
 
-/* An epilogue: relu is applied in registers; any other operation of ops.def by its function, in
- * place, over the elements that were just computed. */
+/* An epilogue.  relu is applied in registers.  Any other operation has a function, `row`, which is
+ * applied in place to the elements that were just computed. */
 typedef struct {
     bool relu;
     wb__elementwise_fn *row;            /* or NULL */
@@ -15,8 +15,8 @@ typedef struct {
 
 /* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and C;
  * strides are in elements.  The bias runs along the columns of C, or along the rows if bias_rows is
- * set.  A, B, C and bias may each have a narrower dtype than the one computed in: f16 and bf16 are
- * computed in f32, f64 in f64. */
+ * set.  The product is computed in f64 if A, B and C are f64.  Otherwise it is computed in f32, and
+ * A, B, C and bias may each be f32, f16 or bf16. */
 typedef struct {
     int64_t m, n, k;
     const void *a, *b;
@@ -51,15 +51,15 @@ typedef struct {
      * NULL to read B in place. */
     void (*block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, int64_t i1, int64_t j0,
                   int64_t j1, const void *packed, bool first, bool last);
-    /* Computes rows [i0, i1) of C; both operands must have stride 1 along k. */
+    /* Computes rows [i0, i1) of C by dot products; A and B must have stride 1 along k. */
     void (*dots)(const wb__gemm *g, int64_t i0, int64_t i1);
-    /* Computes a tile of mr rows and nr columns, at most the sizes above.  If not `masked`, B is
-     * padded to whole vectors. */
+    /* Computes a tile of mr rows and nr columns, at most `mr` and `nr` of this struct.  If `masked`
+     * is false, the caller pads B to whole vectors. */
     void (*tile)(int mr, int nr, const void *a, const void *b, void *c, const wb__tile *t);
     wb__elementwise_fn *tanh, *sigmoid; /* faster than those of ops.def; the last bits differ */
 } wb__gemm_kernel;
 
-enum { WB__GEMM_KC = 320 };     /* the most inner indices that are summed before C is updated */
+enum { WB__GEMM_KC = 320 };     /* C is updated after at most this many inner indices */
 
 /* Pools one image [h, w, c] if d->nhwc, else one plane [h, w].  `in` and `out` are the buffers that
  * wb__pool_desc (lib.h) lists; `out` is the last one. */

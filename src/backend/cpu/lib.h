@@ -2,8 +2,8 @@
  *
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
- * gets pointers only.  It allocates nothing, except oneDNN's objects for concurrent runs of one
- * operation.  This layer does not depend on tensors, graphs or plans.
+ * gets pointers only.  A run allocates nothing, except that concurrent runs of one operation may
+ * need more objects of oneDNN.  This layer does not depend on tensors, graphs or plans.
  *
  * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
 #ifndef WB__CPU_LIB_H
@@ -49,16 +49,15 @@ typedef struct {
     wb__op act;
 } wb__conv_desc;
 
-/* Whether the layouts NCHW and NHWC are identical in memory, for x and for y.  oneDNN is then given
- * NCHW, and our code copies patches (conv.c), unless x and y both have one channel (direct.c). */
+/* Whether the layouts NCHW and NHWC are identical in memory, both for x and for y. */
 static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 {
     return (d->c == 1 || d->h * d->w == 1) && (d->k == 1 || d->oh * d->ow == 1);
 }
 
-/* Windows as in wb__conv_desc, dilation 1.  Padding is never a maximum; NaN wins a maximum.  All
- * operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x, v, y;
- * MEAN_GRAD: dy, dx. */
+/* Pooling, with windows as in wb__conv_desc and dilation 1.  Padding is never a maximum; NaN wins a
+ * maximum.  All operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x,
+ * v, y; MEAN_GRAD: dy, dx. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;
@@ -78,7 +77,7 @@ struct wb__cpu_op {
     const char *impl, *reason;
 };
 
-/* Return 0, or an error code with the message set.  The descriptor is copied. */
+/* Prepare an operation.  Return 0, or an error code with the error set.  *d is copied. */
 int wb__cpu_matmul(const wb__matmul_desc *d, wb__cpu_op **op);     /* buffers: a, b, c, bias */
 int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op);
 int wb__cpu_pool(const wb__pool_desc *d, wb__cpu_op **op);

@@ -26,7 +26,7 @@
 #define SUFFIX ps
 #endif
 
-/* These macros expand with the type's names at each use. */
+/* These macros use NAME and T, so each use gives the name or size for the current type. */
 #ifndef V
 #define V NAME(vector)
 #define VI NAME(ints)
@@ -87,7 +87,7 @@ typedef __typeof__(INTRINSIC(setzero)()) V;
 #else
 typedef T V __attribute__((vector_size(BYTES)));
 #endif
-/* The result of comparing two vectors: in each lane all bits or none. */
+/* The result of comparing two vectors: each lane has all bits set, or none. */
 typedef INT VI __attribute__((vector_size(BYTES)));
 
 static inline V choose(VI where, V a, V b) { return (V)((where & (VI)a) | (~where & (VI)b)); }

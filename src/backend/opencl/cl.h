@@ -1,6 +1,6 @@
-/* Declarations of OpenCL 1.2, as far as this backend uses it, so that it compiles without OpenCL's
- * headers: types, constants, and one list of functions, from which the function table and its
- * loader are generated.  The names are those of the standard. */
+/* The types, constants and functions of OpenCL 1.2 that this backend uses, so that the backend
+ * compiles without OpenCL's headers.  The function table and the table's loader are generated from
+ * the list of functions.  The names are those of the standard. */
 #ifndef WB__CL_H
 #define WB__CL_H
 

@@ -1,9 +1,8 @@
-/* Large matrix products by CLBlast, if it is installed.  It is opened at run time, and only with
- * the default driver, because it opens that driver itself.  It compiles its kernels at the first
- * product, so small products use our own kernels, and so do all products on a CPU, where
- * compilation takes seconds and gains nothing.
+/* Large matrix products by CLBlast, if it is installed.  CLBlast is loaded at run time.  CLBlast
+ * itself opens the default OpenCL driver, so it is not used if WEBER_OPENCL_LIBRARY names another
+ * driver.  Small products, and all products on a CPU, use our own kernels.
  *
- *   WEBER_OPENCL_CLBLAST   0: never; 1: whenever possible, also for small products */
+ *   WEBER_OPENCL_CLBLAST   0: never; 1: also for small products and on CPUs */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -50,7 +49,7 @@ typedef struct {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static bool used;               /* CLBlast's caches contain objects of our contexts */
+static bool used;               /* whether CLBlast's caches contain objects of our contexts */
 
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {

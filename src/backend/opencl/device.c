@@ -1,5 +1,5 @@
-/* Devices are found once, in a stable order (that of WEBER_OPENCL_DEVICES; if it is not set, GPUs
- * and accelerators before CPUs, otherwise the driver's order), and opened at the first use. */
+/* Finds, describes and opens OpenCL devices.  Devices are found when the backend starts, and opened
+ * when they are first used. */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -44,21 +44,21 @@ static int ask_text(cl_device_id id, cl_uint what, char *text, size_t capacity, 
     return 0;
 }
 
-/* Whether an environment variable is 1; if it is not set or empty, `best`. */
+/* Whether an environment variable is 1.  Returns `best` if the variable is unset or empty. */
 static bool chosen_or(const char *variable, bool best)
 {
     const char *text = getenv(variable);
     return text && *text ? *text == '1' : best;
 }
 
-/* PoCL compiles a kernel again when a binary is requested, which takes as long as the first time,
- * and it has a disk cache of its own. */
+/* Whether the driver is PoCL, which has a disk cache of its own, and compiles a kernel again when
+ * its binary is requested. */
 static bool keeps_its_own(const wb__cl_device *d)
 {
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
 
-/* Sets the device's properties; *unfit: the reason why it cannot be used, or NULL. */
+/* Sets the device's properties.  *unfit: the reason why the device cannot be used, or NULL. */
 static int describe(wb__cl_device *d, const char **unfit)
 {
     const cl_device_id id = d->id;

@@ -1,4 +1,5 @@
-/* The OpenCL backend: the driver's functions, each a call of the OpenCL API, and the tables. */
+/* The OpenCL backend: memory, transfers, events and launches, and the tables of the driver and the
+ * backend. */
 #include "backend/opencl/opencl.h"
 
 #include <stdlib.h>
@@ -11,9 +12,8 @@ static cl_command_queue queue_of(wb__gpu_device *d, wb__gpu_queue q)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Drivers allocate memory at its first use; a migration forces the allocation, so that errors
- * occur here.  The function waits for it on the upload queue, because nothing may use the memory
- * before. */
+/* Drivers allocate memory at its first use.  A migration forces the allocation, so that errors
+ * occur here.  This function waits until the migration has ended. */
 static int allocate(wb__gpu_device *base, size_t bytes, uint64_t *at)
 {
     wb__cl_device *d = wb__cl_of(base);
@@ -91,7 +91,8 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
 
 static void drop_event(void *event) { cl.ReleaseEvent(event); }
 
-/* Flushes the queue, which is required before waiting for the event. */
+/* Replaces *event by a new event in the queue.  Flushes the queue, which is required before waiting
+ * for the event. */
 static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
 {
     cl_event object = NULL;
@@ -139,7 +140,8 @@ static void unload(wb__gpu_device *d, void *program)
     cl.ReleaseProgram(program);
 }
 
-/* A kernel's maximal group size may be smaller than the device's. */
+/* Creates a kernel and sets *max_items to its maximal group size, which may be smaller than the
+ * device's. */
 static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
                     size_t *max_items)
 {
@@ -200,7 +202,8 @@ static int part(const char *name)
     return strcmp(name, "CLBlast") ? -1 : wb__cl_blast_works();
 }
 
-/* WEBER_OPENCL_ATTENTION: 0: never; 1: also on CPUs. */
+/* Accepts attention steps only.  WEBER_OPENCL_ATTENTION: 0 accepts none; 1 also accepts them on
+ * CPUs. */
 static bool supports(const wb_device *base, const wb__step *step)
 {
     const wb__gpu_device *d = base->state;

@@ -1,7 +1,7 @@
 /* Internal declarations of the OpenCL driver for the GPU runtime.
  *
  *   cl.h         declarations of the OpenCL API
- *   driver.c     opening it at run time; errors
+ *   driver.c     loading the OpenCL library at run time; errors
  *   device.c     finding devices, opening and closing them
  *   program.c    compilation
  *   opencl.c     memory, transfers, events, launches; the tables of backend and driver
@@ -27,7 +27,7 @@ typedef struct {
     cl_platform_id id;
     char name[96];
     pthread_mutex_t lock;
-    cl_context context;         /* created when the first of its devices is opened */
+    cl_context context;         /* created when the first device of the platform is opened */
     char message[400];          /* the driver's latest message */
 } wb__cl_platform;
 
@@ -51,8 +51,9 @@ extern const wb__gpu_hook wb__cl_blast;
 
 extern wb__cl_functions wb__cl;
 #define cl wb__cl
-/* CALL calls a function of the driver and records its name for messages; returns the code.  MAKE
- * calls a function that creates an object; the code is stored. */
+/* CALL calls an OpenCL function and returns its error code.  MAKE calls an OpenCL function that
+ * creates an object, stores the error code in *code and returns the object.  Both set wb__gpu_call
+ * to the function's name, for error messages. */
 #define CALL(name, ...) (wb__gpu_call = "cl" #name, (int)cl.name(__VA_ARGS__))
 #define MAKE(code, name, ...) (wb__gpu_call = "cl" #name, cl.name(__VA_ARGS__, code))
 

@@ -1,4 +1,4 @@
-/* Programs: texts compiled by the driver, and their images. */
+/* Compiles programs with the driver, and gets and loads their images (compiled binaries). */
 #include "backend/opencl/opencl.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@ bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     return true;
 }
 
-/* Reports the compiler's messages: the error has their beginning; with WEBER_DEBUG=kernel, the log
- * has all of them.  Returns the code of the error. */
+/* Sets the error to the beginning of the compiler's messages, and returns its code.  With
+ * WEBER_DEBUG=kernel, also logs all messages and the program's text. */
 static int build_failed(wb__cl_device *d, cl_program program, int code, const char *text)
 {
     size_t bytes = 0;
@@ -44,8 +44,8 @@ int wb__cl_load_image(wb__gpu_device *base, const void *image, size_t bytes, con
     return status;
 }
 
-/* The image for one device; a program has images for all devices of its context.  The caller frees
- * it.  NULL is not an error: the text will be compiled again. */
+/* Returns a copy of the program's image for device `d`, which the caller frees; NULL, without an
+ * error: there is none. */
 static void *image_of(const wb__cl_device *d, cl_program program, size_t *bytes)
 {
     cl_device_id ids[WB__GPU_MAX_DEVICES];

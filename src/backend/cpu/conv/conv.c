@@ -1,8 +1,8 @@
 /* Convolution by matrix products: the fallback for every shape.
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
- * (im2col) [pixels, kh*kw*c]; the weights are reordered to [kh*kw*c, k].  In the
- * formulas, ' is the transpose:
+ * [pixels, kh*kw*c] (im2col), and the weights are reordered to [kh*kw*c, k].  In the formulas,
+ * weights' is the transpose of weights:
  *
  *     FORWARD       y  = patches · weights
  *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
@@ -24,16 +24,16 @@
 typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
-    int64_t cg, kg, taps, inner;        /* channels of a group, in and out; kh*kw; cg*taps */
+    int64_t cg, kg, taps, inner;        /* input, output channels of a group; kh*kw; cg*taps */
     int64_t band, tasks;                /* output rows per band; number of tasks */
     wb_dtype wide;                      /* the computed type */
     size_t size;                        /* bytes of a computed element */
-    /* in bytes: the offsets in the workspace of the weights and of the tasks' parts, the size of a
-     * part, and offsets within a part */
+    /* In bytes.  The workspace has the weights at weights_at, and from tasks_at on task_bytes per
+     * task.  patches_at, image_at, sums_at and scratch_at are offsets in the memory of a task. */
     size_t weights_at, tasks_at, task_bytes, patches_at, image_at, sums_at, scratch_at;
     bool narrow;
     wb__act act;                        /* FORWARD only */
-    /* GRAD_INPUT: sums the patches of a whole image; NULL: patches are added band by band */
+    /* GRAD_INPUT: sums the patches of a whole image; NULL: add_patches adds them band by band */
     wb__gather_kernel *gather;
     char impl[32];
 } convolution;
@@ -46,7 +46,7 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* Converts the weights of all groups to [group][kh*kw][cg][kg], for GRAD_INPUT to
+/* Converts the weights of all groups to [group][kh*kw][cg][kg] or, for GRAD_INPUT, to
  * [group][kg][kh*kw][cg]. */
 static void reorder_weights(const convolution *p, const char *w, char *to)
 {
@@ -131,7 +131,7 @@ static void add_patches(const convolution *p, char *image, int64_t g, int64_t i0
                 }
 }
 
-/* Returns the product of a band that has this number of output pixels; its pointers are NULL. */
+/* Describes the matrix product of a band of `pixels` output pixels, with NULL pointers. */
 static wb__gemm product_of(const convolution *p, int64_t pixels)
 {
     const wb__conv_desc *d = &p->d;
@@ -197,8 +197,8 @@ static void one_task(void *ctx, int64_t task)
     char *mine = j->workspace + p->tasks_at + (size_t)task * p->task_bytes;
     if (d->kind == WB__CONV_GRAD_WEIGHT)
         memset(mine + p->sums_at, 0, (size_t)(d->k * p->inner) * p->size);
-    /* Each task has a range of bands.  With GRAD_INPUT, bands of an image overlap, so a task has
-     * whole images. */
+    /* Each task has a range of bands.  With GRAD_INPUT, the bands of an image overlap in dx, so a
+     * task has whole images. */
     const int64_t bands = WB__MAX((d->oh + p->band - 1) / p->band, 1);
     const int64_t unit = d->kind == WB__CONV_GRAD_INPUT ? bands : 1, units = d->n * bands / unit;
     const int64_t from = units * task / p->tasks * unit, to = units * (task + 1) / p->tasks * unit;
@@ -221,7 +221,7 @@ static void one_task(void *ctx, int64_t task)
     }
 }
 
-/* Adds the tasks' sums in order, and writes them in the layout of dw. */
+/* Adds up the gradients of all tasks, in order, and writes the sum to dw in the layout of dw. */
 static void add_sums(const job *j)
 {
     const convolution *p = j->p;
@@ -293,9 +293,9 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     int error = 0;
     *op = NULL;
     if (d->kind == WB__CONV_GRAD_INPUT && (d->has_bias || d->act)) return wb__conv_epilogue(d, op);
-    /* oneDNN's blocks of 16 channels are mostly empty here, and our direct kernels are faster
-     * (LeNet, batch 64, one thread: 200 instead of 303 us for 1 to 6 channels, 136 instead of 150
-     * for 6 to 16). */
+    /* With few channels, oneDNN's blocks of 16 channels are mostly empty, and our direct kernels
+     * are faster (LeNet, batch 64, one thread: 200 instead of 303 us for 1 input and 6 output
+     * channels, 136 instead of 150 us for 6 and 16). */
     if (d->kind == WB__CONV_FORWARD && d->c <= 8 && d->k <= 16) {
         error = wb__direct_conv(d, op);
         reason = "our direct kernel is faster for thin channels";
@@ -303,8 +303,8 @@ int wb__cpu_conv(const wb__conv_desc *d, wb__cpu_op **op)
     if (!error && !*op) {
         error = wb__dnnl_conv(d, op, &reason);
         if (error || *op) return error;
-        /* If dx has few channels, vectors are mostly empty, and gathering patches is 3 times
-         * faster. */
+        /* If dx has few channels, the vectors of a direct kernel are mostly empty, and gathering
+         * patches (below) is 3 times faster. */
         if (d->kind != WB__CONV_GRAD_INPUT || d->c > 8) error = wb__direct_conv(d, op);
     }
     if (*op) (*op)->reason = reason;

@@ -1,5 +1,5 @@
-/* Adds a bias and an epilogue to an input gradient, in place: no implementation of the gradient
- * does it itself. */
+/* An input gradient with a bias or an epilogue.  Another operation computes the gradient; this file
+ * then adds the bias and applies the epilogue in place. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/conv/direct.h"

@@ -1,12 +1,12 @@
 /* Convolution without patches: f32, one group, no dilation.
  *
  * With channels innermost, a window's row of taps is kw*c contiguous numbers of x.  A convolution
- * is thus a product whose inner index runs over kh such rows, read in place, in tiles of pixels by
- * output channels.
+ * is thus a matrix product whose inner index runs over kh such rows, which are read in place.  The
+ * result is computed in tiles of pixels by output channels.
  *
  *                   rows of the tile   outer sum   inner sum   B
  *     FORWARD       pixels             kh          kw*c        weights, packed
- *     GRAD_INPUT    the same with padded dy as input and mirrored weights (stride 1 only)
+ *     GRAD_INPUT    like FORWARD, with padded dy as input and mirrored weights (stride 1 only)
  *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
  * If there is padding, a band of the image is first copied to the workspace, with zeros around it.
@@ -23,7 +23,7 @@ typedef struct {
     wb__cpu_op op;
     wb__conv_desc d;
     const wb__gemm_kernel *kernel;
-    /* sizes of the correlation that is computed; GRAD_INPUT: its input is dy */
+    /* sizes of the computed correlation; for GRAD_INPUT, its input is dy and its output dx */
     int64_t n, h, w, c, k, oh, ow;
     int64_t stride[2], top, left;
     int64_t rows_in, width_in;          /* size of a padded band */
@@ -31,7 +31,7 @@ typedef struct {
     int64_t width;                      /* output channels of a block: whole vectors */
     bool padded;
     wb__act act;                        /* FORWARD only */
-    /* FORWARD from 1 to at most 8 channels with a column stride of 1; NULL: tiles are computed */
+    /* the kernel for FORWARD with c = 1, k <= 8 and stride[1] = 1; NULL in other cases */
     wb__line_kernel *line;
     size_t weights_bytes, task_bytes, sums_at;
     char impl[32];
@@ -45,8 +45,8 @@ typedef struct {
 
 static size_t align(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
-/* Returns the rows of image n that `rows` output rows from i0 on read: a copy in `to` with padding,
- * or the image itself if there is no padding. */
+/* Returns the input rows of output rows [i0, i0 + rows) of image n.  They are copied to `to` with
+ * zeros around them; if there is no padding, they are returned in place. */
 static const float *band_of(const direct *p, const float *x, int64_t n, int64_t i0, int64_t rows,
                             float *to)
 {
@@ -67,8 +67,8 @@ static const float *band_of(const direct *p, const float *x, int64_t n, int64_t 
     return to;
 }
 
-/* Packs weights as [blocks][kh][kw*c][width], 0 after the last channel.  GRAD_INPUT: with mirrored
- * taps, and k and c exchanged. */
+/* Packs a block of `width` output channels of the weights as [kh][kw*c][width].  Channels after the
+ * last are 0.  GRAD_INPUT: the taps are mirrored, and input and output channels exchanged. */
 static void pack_block(void *ctx, int64_t block)
 {
     const job *j = ctx;
@@ -129,8 +129,8 @@ static void forward_task(void *ctx, int64_t task)
     }
 }
 
-/* Sums the weights' gradients over this task's images, in its own part of the workspace, as
- * [kh][kw*c][k]. */
+/* Computes the gradient of the weights over the images of this task, as [kh][kw*c][k] in the task's
+ * part of the workspace. */
 static void weights_task(void *ctx, int64_t task)
 {
     const job *j = ctx;

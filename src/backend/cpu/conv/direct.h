@@ -1,13 +1,14 @@
-/* Our direct convolution, for the shapes it suits.  Next: direct.c. */
+/* Convolutions of direct.c and conv_epilogue.c.  Next: direct.c. */
 #ifndef WB__DIRECT_H
 #define WB__DIRECT_H
 
 #include "backend/cpu/lib.h"
 
-/* Prepares a gradient of the input with a bias or an epilogue (conv_epilogue.c).  Returns 0 and the
- * operation in *op, or an error code and NULL. */
+/* Prepares an input gradient with a bias or an epilogue (conv_epilogue.c).  Returns 0 with the
+ * operation in *op, or an error code with *op NULL. */
 int wb__conv_epilogue(const wb__conv_desc *d, wb__cpu_op **op);
-/* Returns 0 and an operation, 0 and NULL if the shape is not suitable, or an error code. */
+/* Prepares a convolution without patches (direct.c).  Returns 0 with the operation in *op, 0 with
+ * *op NULL if direct.c does not support the convolution, or an error code. */
 int wb__direct_conv(const wb__conv_desc *d, wb__cpu_op **op);
 
 #endif

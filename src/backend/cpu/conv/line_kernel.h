@@ -8,7 +8,7 @@
  * Next: direct.c. */
 
 #define BLOCKS \
-    (LANES == 16 ? 2 : 1) /* vectors of outputs at a time; 8 channels of each are in registers */
+    (LANES == 16 ? 2 : 1) /* vectors of outputs that are computed at a time for each channel */
 
 static inline __attribute__((always_inline)) void NAME(line_of)(
     const int k, const wb__line *l, int64_t n, const T *x, const T *w, const T *bias, T *y)

@@ -32,8 +32,8 @@ static inline VI NAME(beats)(V x, V m) { return (x > m) | ((x != x) & (m == m));
 /* the integer n in every lane */
 static inline VI NAME(counted)(T n) { return (VI){ 0 } + (INT)n; }
 
-/* Gives dy (in_out) to the element of dx at which x has the first maximum of the window, and 0 to
- * the window's other elements.  These are added to dx if windows overlap, and written otherwise. */
+/* The gradient of one window: dy (in_out) at the first maximum of x in the window, and 0 elsewhere
+ * in the window.  It is added to dx if windows overlap, and written to dx otherwise. */
 static inline __attribute__((always_inline)) void
 NAME(max_grad)(const wb__pool_desc *d, NAME(window) w, const T *x, const T *in_out, T *dx,
                const bool overlap, const int some)

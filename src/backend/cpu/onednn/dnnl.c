@@ -1,14 +1,15 @@
 /* oneDNN's matrix product and convolution as prepared operations.
  *
  * x and y keep the layout that they have in the engine.  The weights of a convolution change at
- * every step, so each run reorders them to the layout that oneDNN chooses.  A run needs memory
- * objects that hold its pointers.  They are kept in sets, one per concurrent run, and taken from a
- * short list without a lock, so a steady step creates none.  The scratch memory is the operation's
- * workspace.
+ * every step, so each run reorders them to the layout that oneDNN chooses.  oneDNN's scratch memory
+ * is in the operation's workspace.
  *
- * We rely on these properties of oneDNN 2.6: it keeps nothing between runs; of the epilogues it
- * executes tanh and sigmoid.  Other epilogues are a pass of ours.  oneDNN's own relu is not used,
- * because it turns NaN into 0, which would hide a diverged network.
+ * Each run needs a run_set: memory objects of oneDNN for its pointers.  Up to SETS idle sets are
+ * kept in a list without a lock.  A run creates a set only if the list is empty.
+ *
+ * oneDNN must keep no state between runs, as is the case in version 2.6.  oneDNN computes the
+ * epilogues tanh and sigmoid; this file computes the others in a separate pass.  oneDNN's relu is
+ * not used, because it turns NaN into 0, which would hide a diverged network.
  *
  * Next: dnnl_api.h (2.x and 3.x). */
 #include "backend/cpu/onednn/dnnl.h"
@@ -27,10 +28,10 @@
 
 enum { MAX_ARGS = 6, SETS = 4, NOT_A_BUFFER = -1 };
 
-/* A memory object: which argument it is, and the origin of its pointer. */
+/* A memory object that a primitive or a reorder uses: its argument number, place and layout. */
 typedef struct {
     int arg;
-    int buffer; /* index into the run's buffers, or NOT_A_BUFFER: workspace + offset */
+    int buffer; /* index into the run's buffers; NOT_A_BUFFER: at `offset` in the workspace */
     size_t offset;
     wb__md_ref desc;
 } operand;
@@ -47,9 +48,9 @@ typedef struct {
     dnnl_primitive_desc_t pd, reorder_pd;
     dnnl_primitive_t primitive, reorder;
     wb__md mds[5];
-    operand operands[MAX_ARGS];  /* operands of the primitive, then those of the reorder only */
+    operand operands[MAX_ARGS];  /* those of the primitive, then those that only the reorder has */
     int count, used_by_primitive, from, to;
-    bool reorder_first;  /* true: weights are reordered before; false: their gradient, after */
+    bool reorder_first;  /* whether the reorder runs before the primitive; GRAD_WEIGHT: after it */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
@@ -78,8 +79,8 @@ static bool is_enabled(const char **reason)
     return engine;
 }
 
-/* Sets OpenMP's thread count for this thread, by which oneDNN divides work and sizes its scratch
- * memory. */
+/* Sets OpenMP's number of threads for the calling thread.  oneDNN uses this number to divide work
+ * and to size its scratch memory. */
 static void use_threads(int n)
 {
 #ifdef WB_HAVE_OPENMP
@@ -135,7 +136,7 @@ static void give_set(dnnl_op *p, run_set *s)
     drop_set(s);
 }
 
-/* A range of rows of the result, for the epilogue in place. */
+/* The arguments of one_part.  at: the result; rows: number of rows per part. */
 typedef struct { const dnnl_op *p; void *at; int64_t rows; } row_part;
 
 static void one_part(void *ctx, int64_t part)
@@ -212,7 +213,7 @@ static void destroy_dnnl(wb__cpu_op *op)
     wb__free(p);
 }
 
-/* Adds an operand from a buffer, or, with NOT_A_BUFFER, in a new part of the workspace. */
+/* Adds an operand and returns its index.  NOT_A_BUFFER: extends the workspace to hold it. */
 static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
     operand *o = &p->operands[p->count];
@@ -228,9 +229,9 @@ static void add_scratch(dnnl_op *p)
         add_operand(p, DNNL_ARG_SCRATCHPAD, NOT_A_BUFFER, scratch);
 }
 
-/* Returns the attributes, which the caller destroys: the scratch memory is ours, and oneDNN
- * computes the epilogue if it supports it; otherwise p->row is set, to compute it in a separate
- * pass.  NULL: a call of oneDNN failed. */
+/* Returns the attributes of a primitive, which the caller destroys; NULL: a call of oneDNN failed.
+ * Each run provides the scratch memory.  An epilogue that oneDNN does not compute is stored in
+ * p->row instead. */
 static dnnl_primitive_attr_t make_attr(dnnl_op *p, wb__op act)
 {
     const bool supported = act == WB__OP_tanh || act == WB__OP_sigmoid;
@@ -256,7 +257,8 @@ static bool type_of(wb_dtype t, dnnl_data_type_t *type)
     return t == WB_F32 || t == WB_BF16;
 }
 
-/* Whether this processor has bf16 arithmetic; on others, oneDNN emulates bf16, slower than f32. */
+/* Whether this is an x86 processor with bf16 arithmetic.  Without it, oneDNN emulates bf16 on x86,
+ * which is slower than f32. */
 static bool has_bf16(void)
 {
 #if defined(__x86_64__)
@@ -279,9 +281,9 @@ static dnnl_op *begin(const char **reason)
     return p;
 }
 
-/* Creates the primitives and the first set, and sets *op to the operation.  If `refusal` is not
- * NULL, or oneDNN cannot create them, frees p instead and sets *reason.  Returns 0 in both cases,
- * or an error code, with p freed, if the first set cannot be created. */
+/* Creates the primitives and the first run_set of `p`, sets *op to the operation and returns 0.  If
+ * `refusal` is not NULL, or oneDNN cannot create a primitive, frees `p`, sets *reason and returns
+ * 0.  If memory is exhausted, frees `p` and returns an error code. */
 static int finish(dnnl_op *p, const char *refusal, wb__cpu_op **op, const char **reason)
 {
     if (!refusal) {
@@ -403,7 +405,8 @@ int wb__dnnl_matmul(const wb__matmul_desc *asked, wb__cpu_op **op, const char **
     return finish(p, refusal, op, reason);
 }
 
-/* The primitive descriptor of a convolution kind; oneDNN chooses the layout of the weights. */
+/* Creates the primitive descriptor of a convolution; oneDNN chooses the layout of the weights.
+ * hint: the descriptor of the forward convolution, which gradients need, else NULL. */
 static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__conv_kind kind,
                                      dnnl_primitive_desc_t hint)
 {
@@ -413,8 +416,8 @@ static dnnl_primitive_desc_t conv_pd(const wb__conv_desc *d, dnnl_op *p, wb__con
         strides[i] = d->stride[i];
         dilates[i] = d->dilation[i] - 1;
         low[i] = d->pad[2 * i];
-        /* implied by the shape: rows of x after the last window are cut off, or less padding is
-         * used than declared */
+        /* The padding at the end follows from the output size.  It is negative if no window reaches
+         * the last rows or columns of x. */
         high[i] =
             (out[i] - 1) * d->stride[i] + (taps[i] - 1) * d->dilation[i] + 1 - side[i] - low[i];
     }
@@ -459,8 +462,8 @@ static bool describe_conv(dnnl_op *p, const wb__conv_desc *d, dnnl_data_type_t t
     return p->pd != NULL;
 }
 
-/* Adds the primitive's operands, and a reorder if it uses another layout for the weights; false:
- * the reorder is not supported. */
+/* Adds the primitive's operands.  If the primitive uses another layout for the weights than the
+ * engine, also adds a reorder; false: oneDNN does not support the reorder. */
 static bool add_conv_operands(dnnl_op *p, const wb__conv_desc *d)
 {
     static const int args[3][3] = {     /* arguments x, w, y of each kind */

@@ -1,6 +1,6 @@
-/* Operations that oneDNN can execute, if it is built in.  Each call returns 0 and an operation; or
- * 0 and NULL if oneDNN is absent, unsuitable or disabled (WEBER_ONEDNN=0), explained in *reason;
- * or an error code.
+/* Prepare an operation that oneDNN executes.  Each function returns 0 with the operation in *op, 0
+ * with *op NULL if oneDNN cannot be used, or an error code.  *reason becomes the reason why oneDNN
+ * cannot be used: it is not compiled in, disabled (WEBER_ONEDNN=0), or lacks the operation.
  *
  * Next: dnnl.c. */
 #ifndef WB__DNNL_H

@@ -1,7 +1,6 @@
-/* oneDNN's C interface, the same for 2.x and 3.x.  All differences between the versions are in this
- * file:
+/* One interface for oneDNN 2.x and 3.x.  All differences between the versions are in this file:
  *
- *     2.x   memory descriptors are structs; an operation descriptor, then a primitive descriptor
+ *     2.x   memory descriptors are structs; primitive descriptors need an operation descriptor
  *     3.x   memory descriptors are handles; primitive descriptors are created directly
  *
  * dnnl.c uses this interface. */
@@ -45,7 +44,7 @@ static inline dnnl_status_t wb__md_strided(wb__md *d, int n, const int64_t *dims
 #endif
 }
 
-/* A descriptor with any layout: the primitive chooses. */
+/* Makes a memory descriptor whose layout the primitive chooses. */
 static inline dnnl_status_t wb__md_any(wb__md *d, int n, const int64_t *dims, dnnl_data_type_t type)
 {
     dnnl_dims_t size;
@@ -80,7 +79,8 @@ static inline dnnl_status_t wb__matmul_pd(dnnl_primitive_desc_t *pd, dnnl_engine
 #endif
 }
 
-/* hint: the descriptor of the forward convolution, for gradients. */
+/* Creates the primitive descriptor of a convolution or a gradient.  hint: the descriptor of the
+ * forward convolution, which a gradient needs, else NULL. */
 static inline dnnl_status_t wb__conv_pd(dnnl_primitive_desc_t *pd, dnnl_engine_t engine,
                                         wb__conv_kind kind, wb__md_ref x, wb__md_ref w,
                                         wb__md_ref bias, wb__md_ref y, const dnnl_dims_t strides,

@@ -1,10 +1,10 @@
 /* The matrix product.  This file decides whether to compute the transpose, in which blocks, and on
  * which threads.
  *
- * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  A piece of B is
- * packed into panels, or read in place if that is faster; tasks, each for some rows and columns
- * of C, then use it.
- * The pieces depend on the shape only, so the result does not depend on the number of threads.
+ * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  First, a piece of B
+ * is packed into panels, unless reading B in place is faster.  Then tasks compute the products of
+ * the piece, each for some rows and columns of C.  The pieces depend on the shape only, so the
+ * result does not depend on the number of threads.
  *
  * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
 #include "backend/cpu/product/gemm.h"
@@ -19,7 +19,8 @@ enum {
     NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
     SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
     IN_PLACE_ROWS = 64,                 /* with more rows than this, B is always packed */
-    CHUNK_BYTES = 4 << 20               /* workspace of a chunk; one product alone may need more */
+    /* workspace for the products that are computed at a time; a single product may need more */
+    CHUNK_BYTES = 4 << 20
 };
 
 static const wb__gemm_kernel *kernel_for(wb_dtype t)
@@ -265,7 +266,7 @@ static double cost(const wb__gemm *g, const wb__gemm_kernel *kernel)
     return cycles;
 }
 
-/* The transpose of C is the transpose of B times the transpose of A. */
+/* Returns the product whose result is C transposed: B transposed times A transposed. */
 static wb__gemm transposed_product(const wb__gemm *g)
 {
     wb__gemm t = *g;
@@ -304,9 +305,8 @@ static void lay_out(product *p)
     p->simple = p->serial && p->count == 1 && !p->dots && g->k <= p->kc && g->n <= NC;
 }
 
-/* Whether our product is faster than oneDNN's.  It is for small products, because of the cost of
- * oneDNN's call, and for products of one row or column, which oneDNN computes below memory
- * speed. */
+/* Whether our product is faster than oneDNN's: for small products, because a call of oneDNN has a
+ * cost, and for products of one row or column, where oneDNN does not reach memory speed. */
 static bool own_is_faster(const wb__matmul_desc *d)
 {
     const double work = (double)(d->batch[0] * d->batch[1]) * (double)(d->m * d->n) * (double)d->k;

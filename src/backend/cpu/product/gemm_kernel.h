@@ -35,8 +35,9 @@ static inline __attribute__((always_inline)) void NAME(finish)(
     }
 }
 
-/* some: 0, or the number of valid lanes of the last vector.  read_some: 1 if only these lanes of B
- * are read, 0 if B is padded to whole vectors. */
+/* Computes a tile of `mr` rows and `nv` vectors.  some: number of valid lanes in the last vector of
+ * a row; 0: all.  read_some: 1 if only the valid lanes of B are read, 0 if B is padded to whole
+ * vectors. */
 static inline __attribute__((always_inline)) void NAME(tile)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -70,7 +71,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(
     NAME(finish)(mr, nv, some, acc, c, t);
 }
 
-/* The same with a packed panel of A: MR consecutive elements for every inner index. */
+/* Like `tile`, but A is a packed panel, with MR consecutive elements for each inner index. */
 static inline __attribute__((always_inline)) void NAME(tile_packed)(
     const int mr, const int nv, const int some, const int read_some, const T *a, const T *b, T *c,
     const wb__tile *t)
@@ -260,8 +261,7 @@ static void NAME(block)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t i0, i
 {
     _Alignas(64) T panel[MR * WB__GEMM_KC], tile[MR * NR], bias[MR > NR ? MR : NR];
     const bool narrow = g->a_type != TYPE, in_place = g->cs1 == 1 && g->c_type == TYPE;
-    /* With a large stride along k, each index touches another cache line or page: A is copied if it
-     * is read often enough. */
+    /* A is copied if its dtype is narrow, or if it is not contiguous along k and is read often */
     const bool copy = narrow || (g->as1 != 1 && j1 - j0 > 4 * NR && pk > 64);
     wb__elementwise_fn *row = last ? g->act.row : NULL;
     for (int64_t i = i0; i < i1; i += MR) {

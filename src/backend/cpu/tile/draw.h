@@ -17,8 +17,8 @@ typedef uint64_t v_u64 __attribute__((vector_size(VECTOR), aligned(8), may_alias
 
 enum { DRAW_BLOCKS = 64 };
 
-/* Writes the words of blocks [c, c + blocks), in order.  May write more, up to DRAW_BLOCKS blocks.
- * Four vectors go through the rounds together to hide the latency of their products. */
+/* Writes the words of Philox blocks [c, c + blocks), in order.  May also write later blocks, up to
+ * DRAW_BLOCKS in total.  Four vectors go through the rounds together to hide latency. */
 static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words)
 {
     enum { L = VECTOR / 8, SIDE = 4 };
@@ -63,8 +63,8 @@ static void draw_words(uint64_t key, uint64_t c, int64_t blocks, uint32_t *words
     }
 }
 
-/* With step 1, four elements share a block of words; with another step, a block is computed for
- * each element. */
+/* With step 1, four elements share a Philox block; with another step, a block is computed for each
+ * element. */
 #define UNIFORM(name, type, convert)                                                               \
     static void name(void *d_, int64_t n, uint64_t key, uint64_t counter, int64_t first,           \
                      int64_t step)                                                                 \
@@ -90,7 +90,7 @@ static inline double minus_two_log(uint32_t w)
     double x = (double)w + 1;
     int64_t bits, k;
     memcpy(&bits, &x, 8);
-    /* x becomes its fraction, in [sqrt(1/2), sqrt(2)), and k its exponent */
+    /* replaces x by x / 2^k, with k such that x / 2^k is in [sqrt(1/2), sqrt(2)) */
     k = (bits - 0x3fe6a09e667f3bcd) >> 52;
     bits -= k * (INT64_C(1) << 52);
     memcpy(&x, &bits, 8);
@@ -107,7 +107,7 @@ static inline double minus_two_log(uint32_t w)
     return -2 * ((double)(int32_t)(k - 32) * 0.693147180559945309 + log_fraction);
 }
 
-/* Computes elements 2j and 2j + 1 of a draw from their two words, as base/numbers/philox.h does. */
+/* Computes two normal numbers from two random words, as base/numbers/philox.h does. */
 static inline void normals(uint32_t w0, uint32_t w1, float *z0, float *z1)
 {
     const double radius = __builtin_sqrt(minus_two_log(w0));

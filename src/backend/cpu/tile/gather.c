@@ -1,6 +1,6 @@
-/* Reductions over rows, over everything, and along rows in chunks.  If several tasks share a
- * result, each of them writes partial results to the workspace.  These are combined in the order of
- * the tasks, so the result does not depend on timing. */
+/* The reductions of plan.h: REDUCE_ROWS, REDUCE_ALL, and REDUCE_COLUMNS in chunks.  If several
+ * tasks share a result, each task writes a partial result to the workspace.  Partial results are
+ * combined in the order of the tasks, so the result does not depend on timing. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
@@ -109,7 +109,7 @@ static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, 
     return v;
 }
 
-/* The sum of all accumulators of f32, as eight interleaved sums. */
+/* Adds up all accumulators of a sum of f32, in eight interleaved sums. */
 static double sum_all(const tile_run *r, const tile_reduction *f)
 {
     const float *acc = (const float *)(r->scratch + f->acc);
@@ -209,8 +209,8 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
                wb__reg_size(reg));
 }
 
-/* Reduces columns [c0, c1) of the task over the `rows` rows of the accumulators; REDUCE_ALL:
- * reduces everything. */
+/* Reduces the accumulators and stores the results or partial results.  REDUCE_ROWS: reduces `rows`
+ * rows of accumulators of columns [c0, c1).  REDUCE_ALL: reduces all accumulators. */
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                             int64_t c1)
 {
@@ -285,7 +285,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
         for (int reduction = 0; reduction < p->n_reductions; reduction++) {
             const tile_reduction *f = &p->reductions[reduction];
             const bool all = f->kind == REDUCE_ALL;
-            /* one task had all elements of each result, and has stored it */
+            /* skips reductions that the tasks have already completed */
             if (!all && (f->kind != REDUCE_ROWS || s->splits == 1)) continue;
             joint j = {.k = k, .s = s, .f = f, .reduction = reduction,
                        .base = buffers[s->views[f->view].buffer], .workspace = workspace};

@@ -30,8 +30,9 @@ static void line_to_F16(uint16_t *restrict p, const float *restrict s, int64_t n
 
 /* ---- loads and stores ----
  *
- * Four cases: contiguous along the columns, the same for all columns (loads only), contiguous along
- * the rows (a transposed operand, copied in squares), and any strides. */
+ * There are four cases: memory that is contiguous along the columns, one element for all columns
+ * (loads only), memory that is contiguous along the rows (transposed, copied in squares), and any
+ * other strides. */
 
 enum { SQUARE = 16 };
 

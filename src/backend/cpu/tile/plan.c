@@ -10,10 +10,11 @@
 
 #include <string.h>
 
-/* The lists of calls: once per task; once per block of columns; from LIST_PHASES on two per phase,
- * for the rows and for each chunk; the last list, after all chunks. */
+/* The lists of calls.  LIST_ONCE runs once per task, LIST_HOIST once for all tiles with the same
+ * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
+ * tile, the second for each chunk of these rows.  One more list runs after all chunks. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In tiles with fewer columns, a value per row is spread over the tile. */
+/* In tiles with fewer columns than this, a value per row is spread over the tile. */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
@@ -27,8 +28,8 @@ typedef struct {
     int n, phase, phases, capacity;
     /* indexed by instruction */
     int *level, *when, *value, *value_phase, *spread, *spread_phase, *users;
-    /* late: stores deferred to the end; done: already emitted; copied: loads that must not be
-     * bound */
+    /* late: stores deferred to the end; done: stores already emitted; copied: loads that must be
+     * copied to the scratch */
     bool *late, *done, *copied;
 } compiler;
 
@@ -70,7 +71,7 @@ static void find_levels(compiler *c)
                 cols |= c->level[operand[k]] >= LEVEL_PER_COLUMN;
             }
         }
-        /* a value per column or per row would be computed as often as a full one */
+        /* in these cases, PER_COLUMN or PER_ROW saves nothing, so the level is FULL */
         if (cols && (s->n[ROWS] == 1 || c->chunked)) rows = true;
         if (rows && s->n[COLS] == 1 && in->kind != WB__REDUCE_COLUMNS && !c->chunked) cols = true;
         c->level[i] = rows ? (cols ? LEVEL_FULL : LEVEL_PER_ROW)
@@ -233,7 +234,7 @@ static int new_value(compiler *c) { return c->p->n_values++; }
 
 static int value_of(compiler *c, int i, int level);
 
-/* Rounds value `from` of instruction `in` to its dtype, as storing and loading would. */
+/* Emits a call that converts value `from` to in->dtype, as storing and loading it would. */
 static void narrow(compiler *c, int list, const wb__instr *in, int to, int from, int level)
 {
     tile_call *call = emit(c, list, CALL_PLAIN);
@@ -282,7 +283,7 @@ static void emit_number(compiler *c, int i)
     if (wb__is_narrow(in)) narrow(c, LIST_ONCE, in, c->value[i], d, LEVEL_ONE);
 }
 
-/* The value of instruction i, at this level; emits it now if it is computed on demand. */
+/* Returns the value of instruction i at this level, and emits calls for it if necessary. */
 static int value_of(compiler *c, int i, int level)
 {
     const wb__instr *in = instr(c, i);
@@ -348,9 +349,9 @@ static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int sh
     return c->t->row[in->op][reg][shape];
 }
 
-/* Emits an elementwise instruction or a cast.  An operand of a lower level than the instruction's
- * is passed as a scalar, or spread over the tile first if the function has no form for a scalar
- * there or the rows are short. */
+/* Emits an elementwise instruction or a cast.  An operand of a lower level than the instruction is
+ * passed as a scalar.  If the function takes no scalar there, or if the rows are short, the operand
+ * is spread over the tile instead. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);

@@ -1,5 +1,4 @@
-/* The data that preparing a tile program creates and running it reads: spaces, views, calls, tasks.
- * Private to this folder. */
+/* The data structures of tile programs: spaces, views, calls and tasks.  Private to this folder. */
 #ifndef WB__CPU_TILE_PLAN_H
 #define WB__CPU_TILE_PLAN_H
 
@@ -11,14 +10,14 @@
 enum { OUTER, ROWS, COLS, GROUPS };             /* the three loops */
 enum { MAX_STEPS = WB_MAX_DIMS + GROUPS };
 
-/* A view along the loops of its segment; each loop has one or more dimensions, merged where the
- * view's strides allow it.  A view without a buffer (-1) is a number that grows with the position:
- * an iota, or the element index of a draw. */
+/* A view along the three loops of its segment.  Each loop has one or more dimensions; they are
+ * merged where the view's strides allow it.  If the view has no buffer (-1), the offset and strides
+ * give a number instead of an address: the value of an iota, or the element index of a draw. */
 typedef struct {
     int buffer, size;                           /* bytes of an element */
     wb_dtype dtype;
     int64_t offset;
-    /* per loop: index of its first dimension in the two lists, and their count */
+    /* per loop: index of its first dimension in dim and stride; number of its dimensions */
     int at[GROUPS], n[GROUPS];
     int64_t dim[MAX_STEPS], stride[MAX_STEPS];
     bool varies[GROUPS];
@@ -29,14 +28,17 @@ typedef struct {
     /* the number of neighbouring columns (a run) along which every view has one stride */
     int64_t run;
     int64_t tile_rows, tile_cols;
-    int program, splits, tasks;  /* splits: partial results of each reduction over rows */
+    /* program: index in the kernel's programs; splits: number of partial results for each result of
+     * REDUCE_ROWS; tasks: number of the segment's tasks */
+    int program, splits, tasks;
     bool by_columns;  /* order of a task's tiles: the outer loop is over columns */
     tile_view *views;
-    /* per reduction: the workspace offset of its partial results */
+    /* per reduction: offset, in the workspace, of its partial results */
     int64_t *partials;
 } tile_segment;
 
-/* The properties of a program that constrain its loops. */
+/* The properties of a program that constrain its loops: which reductions it has, whether it stores
+ * PER_ROW values, and whether an argmax needs the rows or columns in their original order. */
 typedef struct {
     bool reduces_columns, stores_rows, reduces_rows, reduces_all, ordered_rows, ordered_cols;
 } tile_needs;
@@ -74,27 +76,27 @@ static inline wb_dtype tile_dtype(int reg)
 /* A call works on the whole tile, or (if `row`) only on its first column, which holds PER_ROW
  * values. */
 typedef enum {
-    CALL_PLAIN,             /* fn on all elements at once */
-    CALL_BY_ROW,            /* fn row by row: some operand has one value per row */
+    CALL_PLAIN,             /* row_fn on all elements at once */
+    CALL_BY_ROW,            /* row_fn row by row, because some operand has one value per row */
     CALL_NUMBER,
-    CALL_BIND,              /* the register is memory of a buffer, read or written in place */
+    CALL_BIND,              /* the value is in the memory of a buffer, not in the scratch */
     CALL_LOAD, CALL_STORE,
     CALL_IOTA, CALL_DRAW,
     CALL_SPLAT,             /* spreads one value per row over the tile */
     CALL_SPLAT_ONE,         /* spreads one value over the tile */
-    CALL_REDUCE,              /* the tile has whole rows */
-    CALL_REDUCE_CHUNK,        /* a chunk of the rows, into reduction `arg` */
-    CALL_REDUCE_DONE,         /* result of reduction `arg`, a value per row */
-    CALL_GATHER             /* into reduction `arg` */
+    CALL_REDUCE,              /* reduces each row; the tile has whole rows */
+    CALL_REDUCE_CHUNK,        /* reduces a chunk of each row, into reduction `arg` */
+    CALL_REDUCE_DONE,         /* gets the result of reduction `arg`, one value per row */
+    CALL_GATHER             /* adds the tile to reduction `arg` */
 } tile_call_kind;
 
 typedef struct {
-    uint8_t kind, row, reg, list;  /* reg: of the result; list: used only by the compiler */
+    uint8_t kind, row, reg, list;           /* reg: wb__reg of the result; list: see plan.c */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
-    int32_t numbers;                        /* CALL_DRAW: the key; the counter is the next number */
+    int32_t numbers;                        /* CALL_DRAW: index of the key; the counter is next */
     union {
         wb__elementwise_fn *row_fn;
         wb__load_fn *load;
@@ -108,43 +110,49 @@ typedef struct {
     };
 } tile_call;
 
-/* A reduction over rows or over everything has accumulators with the shape of the tile; over rows
- * that are cut into chunks, with the shape of all chunks of the tile's rows.  Sums of f32 are
- * flushed to doubles at intervals.  A reduction along columns in chunks has, for each row of the
- * tile, a partial result of 8 bytes. */
+/* A reduction has accumulators in the scratch:
+ *
+ *     REDUCE_ROWS      one per element of a tile; if rows are cut into chunks, one per element of
+ *                      the whole rows of a tile
+ *     REDUCE_ALL       one per element of a tile
+ *     REDUCE_COLUMNS   one per row of a tile; this kind is used only if rows are cut into chunks
+ *
+ * For sums of f32, REDUCE_ROWS and REDUCE_ALL move the accumulators to doubles at intervals. */
 typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
-    /* op: 0 sum, 1 max, 2 min, 3 argmax; reg: of the operand; out: of the result */
+    /* op: 0 sum, 1 max, 2 min, 3 argmax; reg, out: wb__reg of the operand and of the result */
     uint8_t op, reg, out, kind;
     int32_t view;
-    /* acc: accumulators; more: doubles, or indices of argmax (both offsets in the scratch); length:
-     * elements */
+    /* acc: offset, in the scratch, of the accumulators; more: of the doubles, or of the indices of
+     * argmax; length: number of accumulators */
     int64_t acc, more, length;
 } tile_reduction;
 
-/* Calls [rows_from, from) run once for the rows, [from, to) for each chunk of their columns. */
+/* Calls [rows_from, from) run once for the rows of a tile, calls [from, to) once for each chunk of
+ * these rows. */
 typedef struct { int rows_from, from, to; } tile_phase;
 
 typedef struct {
     int n_values, n_calls, n_phases, n_reductions;
-    /* calls [0, once_to): once per task; [once_to, hoist_to): once per block of columns */
+    /* calls [0, once_to) run once per task; calls [once_to, hoist_to) run once for all tiles of a
+     * task that have the same columns */
     int once_to, hoist_to;
-    /* calls [last_from, n_calls): after the last chunk of the rows */
+    /* calls [last_from, n_calls) run after the last chunk of the rows */
     int last_from;
     int n_registers;
-    /* chunked: rows are cut into chunks of tile_cols columns; wides: some value has `wide` set */
+    /* chunked: rows are cut into chunks of tile_cols columns; wides: wide[v] is not 0 for some v */
     bool chunked, wides;
     int64_t scratch;                /* in bytes */
     tile_call *calls;
-    int64_t *at;                    /* per value: offset in the scratch; -1: bound to memory */
-    /* per value: bytes of an element if it is kept for whole rows, chunk after chunk; else 0 */
+    int64_t *at;                    /* at[v]: offset of value v in the scratch; -1: in a buffer */
+    /* wide[v]: bytes of an element of value v if all chunks of a row are kept, else 0 */
     uint8_t *wide;
     tile_phase *phases;
     tile_reduction *reductions;
 } tile_program;
 
-/* Compiles a program into *p.  Returns 0, or an error code and an empty *p.  `register_bytes`: the
- * size of a register, which holds one value of a tile. */
+/* Compiles a fused kernel to *p.  Returns 0, or an error code with *p empty.  register_bytes: size
+ * of a register, which holds one value of a tile. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
 /* Assigns each value an offset in the scratch (register.c). */
@@ -169,7 +177,7 @@ typedef struct {
     const wb__tile_table *table;
     bool reductions;                     /* partial results are combined after all tasks */
     int64_t scratch;                /* bytes per worker */
-    int64_t scratch_from;           /* workspace offset of the scratches; -1: on the stack */
+    int64_t scratch_from;           /* workspace offset of the workers' scratch; -1: on the stack */
     char impl[64];
 } tile_kernel;
 
@@ -186,7 +194,7 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
-    bool flushed[3];  /* per kind of reduction: whether the doubles contain sums */
+    bool flushed[3];  /* per tile_reduction_kind: whether accumulators were added to the doubles */
 } tile_run;
 
 /* reductions (gather.c) */

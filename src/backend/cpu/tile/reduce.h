@@ -17,15 +17,15 @@ typedef int64_t v_i64 __attribute__((vector_size(VECTOR), aligned(8), may_alias)
 
 /* ---- macros that differ between instruction sets, for f32 ----
  *
- * READ: n < lanes elements, the other lanes are `other`.  LESS and MORE: if the first operand is
- * NaN, the result is the second. */
+ * READ loads n elements, fewer than a vector has, and sets the other lanes to `other`.  LESS and
+ * MORE are minimum and maximum; if the first operand is NaN, the result is the second. */
 #if defined(__AVX512F__)
 #define READ_f32(p, n, other) \
     ((v_f32)_mm512_mask_loadu_ps(_mm512_set1_ps(other), (__mmask16)((1u << (n)) - 1), p))
 #define LESS_f32(x, a) ((v_f32)_mm512_min_ps((__m512)(x), (__m512)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm512_max_ps((__m512)(x), (__m512)(a)))
 #elif defined(__AVX2__)
-/* Not element by element, which is slow: reading the vector back would wait for eight stores. */
+/* Uses a masked load, which is faster than storing the elements to an array one by one. */
 static inline v_f32 read_some(const float *p, int64_t n, float other)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -51,7 +51,7 @@ static inline v_f32 read_some(const float *p, int64_t n, float other)
 #define LESS_i64(x, a) SELECT(x < a, x, a, v_i64, v_i64)
 #define MORE_i64(x, a) SELECT(x > a, x, a, v_i64, v_i64)
 
-/* Reads up to a vector of elements; the other lanes are `other`. */
+/* Reads n elements, at most a vector; the other lanes are `other`. */
 #define READ_BY_ELEMENT(kind, type, vector)                                                        \
     static inline vector read_##kind(const type *p, int64_t n, type other)                         \
     {                                                                                              \
@@ -128,8 +128,8 @@ SUM_ROWS(f64, double, v_f64, TREE_8)
 SUM_ROWS(i32, int32_t, v_i32, TREE_4)
 SUM_ROWS(i64, int64_t, v_i64, TREE_8)
 
-/* The extreme of a row: one vector has the best elements, and one records whether there was a NaN.
- * The last vector overlaps the vector before it. */
+/* Computes the maximum or minimum of each row.  `a` has the best element per lane, and `odd` marks
+ * lanes that had a NaN.  The last vector of a row may overlap the vector before it. */
 #define OR(x, a) (x | a)
 #define EXTREME(name, kind, type, vector, mask, PICK, TREE, nan)                                   \
     static void reduce_##name##_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)       \

@@ -42,7 +42,7 @@ static void free_operands(allocator *w, int k, const bool *in_register)
     }
 }
 
-/* Assigns offsets to the values of one phase's chunks. */
+/* Assigns offsets to the values that a phase computes for each chunk. */
 static void allocate_phase(allocator *w, const tile_phase *phase, bool *in_register)
 {
     tile_program *p = w->p;

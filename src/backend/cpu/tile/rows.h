@@ -1,9 +1,9 @@
 /* The functions of tile programs, compiled once for each instruction set: portable.c, avx2.c and
  * avx512.c define WB__ISA (portable, avx2, avx512) and include this file.  Most are plain loops
- * that the compiler vectorises; reductions along a row (floating-point rules forbid the compiler to
- * reorder them) and f16 are written with vectors.  Integers wrap around: -fwrapv. */
+ * that the compiler vectorises.  Reductions along a row, which the compiler must not reorder, and
+ * f16 conversions are written with vectors.  Integers wrap around (-fwrapv). */
 #ifdef __clang__
-/* a loop that calls libm cannot be vectorised, and the pragma in kind.h would warn */
+/* clang would warn that LOOP (below) cannot vectorise a loop that calls libm */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 #include "backend/cpu/tile/tile.h"

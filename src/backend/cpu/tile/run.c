@@ -196,7 +196,7 @@ static void set_wides(tile_run *r)
         if (p->wide[v]) r->value[v] = r->scratch + p->at[v] + at * p->wide[v];
 }
 
-/* Rows longer than a tile: each phase processes the row in chunks. */
+/* Runs a task whose rows are cut into chunks: each phase runs over all chunks of a tile's rows. */
 static void run_chunks(tile_run *r)
 {
     const tile_program *p = r->p;

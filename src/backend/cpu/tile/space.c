@@ -37,7 +37,7 @@ static void sort(loop *l, const wb__view *guide)
     }
 }
 
-/* Sets the steps of a view along a loop; adjacent dimensions with compatible strides are merged. */
+/* Sets dim and stride of a view along a loop; merges adjacent dimensions if their strides allow. */
 static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
 {
     const int at = group ? v->at[group - 1] + v->n[group - 1] : 0;
@@ -59,7 +59,7 @@ static void walk(tile_view *v, int group, const loop *l, const wb__view *from)
     v->n[group] = n;
 }
 
-/* The number of innermost dimensions of the loop that all views can merge. */
+/* Returns how many innermost dimensions of the loop all views can merge into one. */
 static int mergeable(const loop *l, const wb__view *const *views, int count)
 {
     int n = l->n ? 1 : 0;
@@ -95,7 +95,8 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
-    /* the last result; if there is none, or rows are reduced, the first view with a buffer */
+    /* The guide is the last view that is written.  If there is none, or if rows are reduced, the
+     * guide is the first view with a buffer. */
     const wb__view *guide = NULL;
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))
@@ -104,7 +105,7 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
     if (guide && !needs.ordered_cols && !(free_loops && needs.ordered_rows))
         sort(&loops[COLS], guide);
     const int inner = mergeable(&loops[COLS], views, count);
-    if (free_loops) {  /* columns are the dimensions that all views can merge */
+    if (free_loops) {  /* columns are the innermost dimensions that all views can merge */
         loops[ROWS] = loops[COLS];
         loops[ROWS].n -= inner;
         loop cols = {0};

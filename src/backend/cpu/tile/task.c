@@ -27,7 +27,7 @@ const wb__tile_table *wb__tile_table_here(void)
 typedef struct {
     const wb__fused *f;
     tile_needs needs;
-    int count;  /* the number of views; those of iotas and draws are the last */
+    int count;  /* number of views; the views of iotas and draws come last */
     int *pseudo;                        /* per instruction: view of the iota or draw; else -1 */
     bool *used, *is_target;             /* per view */
     int register_size;
@@ -128,8 +128,8 @@ static bool transposed(const tile_segment *s, int count)
     return false;
 }
 
-/* Columns per tile, at most `most`: as many whole runs as fit, or, if no run fits, equal chunks of
- * a run. */
+/* Returns the columns per tile, at most `most`.  If a run (plan.h) fits, a tile has as many whole
+ * runs as fit; otherwise a run is cut into about equal chunks. */
 static int64_t chunk(int64_t run, int64_t most)
 {
     if (run < most) return most / run * run;

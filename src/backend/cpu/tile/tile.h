@@ -15,9 +15,9 @@
 
 /* ---- compiled for each instruction set ------------------------------------------------------- */
 
-/* WB__TILE: about the number of elements of a tile; half of it if a register has elements of eight
- * bytes, and up to twice if a tile must have whole rows.  WB__REGS: the number of register types,
- * f32, f64, i32, i64.  WB__REDUCTIONS: the number of reductions, sum, max, min, argmax. */
+/* WB__TILE: about the number of elements of a tile; task.c adapts it to each program.  WB__REGS:
+ * number of register kinds (f32, f64, i32, i64).  WB__REDUCTIONS: number of reductions (sum, max,
+ * min, argmax). */
 enum { WB__TILE = 1024, WB__REGS = 4, WB__REDUCTIONS = 4 };
 
 /* d[i] = f(a[i], b[i], c[i]).  d may be a, b or c if their elements have the same size. */
@@ -35,7 +35,7 @@ typedef void wb__draw_fn(void *d, int64_t n, uint64_t key, uint64_t counter, int
 typedef void wb__splat_fn(void *d, const void *s, int64_t rows, int64_t cols);
 /* d[r] = reduction over c of s[r][c] */
 typedef void wb__reduction_fn(void *d, const void *s, int64_t rows, int64_t cols);
-/* Adds v[i] to the reduction acc[i].  argmax: at[i] becomes `now` if v[i] wins. */
+/* Combines v[i] with the accumulator acc[i].  argmax: at[i] becomes `now` if v[i] wins. */
 typedef void wb__gather_fn(void *acc, int64_t *at, const void *v, int64_t n, int64_t now);
 
 /* The operands of a function, in order: V is a vector, S is one number for all elements.  `where`
@@ -45,9 +45,9 @@ enum { WB__VVV, WB__VSV, WB__SVV, WB__SHAPES, WB__WHERE_VSV = WB__VSV, WB__WHERE
 
 typedef struct {
     const char *isa;
-    /* per register kind of the operands; NULL: not supported */
+    /* row[op][kind][shape], with the register kind of the operands; NULL: not supported */
     wb__elementwise_fn *row[WB__OP_COUNT][WB__REGS][WB__SHAPES];
-    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any size */
+    wb__elementwise_fn *far[2];  /* sin, cos of f32, for arguments of any magnitude */
     wb__elementwise_fn *where_ss[WB__REGS];                 /* both values are scalars */
     /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
@@ -58,7 +58,7 @@ typedef struct {
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */
     wb__splat_fn *splat[WB__REGS];
     wb__reduction_fn *reduction[WB__REDUCTIONS][WB__REGS];  /* argmax: the index, as int32_t */
-    /* acc has the register's type; sums of integers are int64_t */
+    /* acc has the register's type, except that sums of integers have int64_t */
     wb__gather_fn *gather[WB__REDUCTIONS][WB__REGS];
     void (*flush)(double *to, float *acc, int64_t n);       /* to += acc, acc = 0 */
 } wb__tile_table;
@@ -71,7 +71,7 @@ extern const wb__tile_table wb__tile_avx2, wb__tile_avx512;
 /* The table for the level of wb__isa_here(). */
 const wb__tile_table *wb__tile_table_here(void);
 
-/* The function of a unary operation for arguments of any size. */
+/* Returns the function of a unary operation, for arguments of any magnitude. */
 static inline wb__elementwise_fn *wb__tile_unary(const wb__tile_table *t, wb__op op, int reg)
 {
     if (reg == WB__REG_F32 && op == WB__OP_sin) return t->far[0];
