@@ -20,13 +20,13 @@
 #define NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
 #define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-enum { CUDA_ROW = 0, OPENCL_ROW = 3 };
+enum { CUDA_ROW = 0, AMDGPU_ROW = 1, OPENCL_ROW = 3 };
 const wb__row wb__rows[WB__ROWS] = {
     {NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
      .libraries = LIBRARIES("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
      .deviceless = "It needs an NVIDIA GPU, its driver, and CUDA_VISIBLE_DEVICES not to hide it."},
-    {NAMED("AMDGPU"), .alias = "AMD", .missing = NOT_OF_THIS_VERSION("AMDGPU"),
-     .libraries = LIBRARIES("MIOpen", "hipBLASLt", "hiprtc", "RCCL"),
+    {NAMED("AMDGPU"), .alias = "AMD", .missing = BUILT_WITHOUT("AMDGPU", "WEBER_AMDGPU"),
+     .libraries = LIBRARIES("MIOpen", "rocBLAS", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
     {NAMED("Metal"), .missing = NOT_OF_THIS_VERSION("Metal"), .libraries = LIBRARIES(NULL),
@@ -66,6 +66,9 @@ static struct {
 static const wb__backend *built[WB__ROWS] = {
 #ifdef WB_HAVE_CUDA
     [CUDA_ROW] = &wb__cu_backend,
+#endif
+#ifdef WB_HAVE_AMDGPU
+    [AMDGPU_ROW] = &wb__hip_backend,
 #endif
 #ifdef WB_HAVE_OPENCL
     [OPENCL_ROW] = &wb__cl_backend,

@@ -1,0 +1,303 @@
+/* The AMDGPU backend: devices, the driver's functions, each a call of HIP, and the tables. */
+#include "backend/amdgpu/amdgpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static hipStream stream_of(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
+
+/* ---- the current device ---------------------------------------------------------------------- */
+
+/* HIP has one current device per thread.  enter saves it, leave restores it; calls may be nested,
+ * for a copy between two devices. */
+enum { NESTING = 4 };
+static _Thread_local int before[NESTING], depth;
+
+static int enter(wb__gpu_device *d)
+{
+    int code = CALL(GetDevice, &before[depth]);
+    if (!code) code = CALL(SetDevice, wb__hip_of(d)->id);
+    depth += !code;
+    return code;
+}
+
+static void leave(void) { hip.SetDevice(before[--depth]); }
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* A program may keep a device's address, so devices have fixed positions: device i of HIP has
+ * position i whenever devices are searched. */
+static wb__hip_device devices[WB__GPU_MAX_DEVICES];
+
+static void field(const char *properties, wb__hip_property p, void *to, size_t bytes)
+{
+    memcpy(to, properties + wb__hip_property_at(p), bytes);
+}
+
+static int describe(wb__hip_device *d, int id)
+{
+    _Alignas(16) char properties[WB__HIP_PROPERTIES_BYTES] = {0};
+    int items = 0, processors = 0, wave = 0, driver = 0;
+    size_t total = 0, local = 0;
+    const int code = CALL(GetDeviceProperties, properties, id);
+    if (code) return wb__gpu_fail(&wb__hip_driver, NULL, code, "device %d", id);
+    field(properties, WB__HIP_name, d->gpu.name, sizeof d->gpu.name - 1);
+    field(properties, WB__HIP_gcnArchName, d->arch, sizeof d->arch - 1);
+    field(properties, WB__HIP_totalGlobalMem, &total, sizeof total);
+    field(properties, WB__HIP_sharedMemPerBlock, &local, sizeof local);
+    field(properties, WB__HIP_warpSize, &wave, sizeof wave);
+    field(properties, WB__HIP_maxThreadsPerBlock, &items, sizeof items);
+    field(properties, WB__HIP_multiProcessorCount, &processors, sizeof processors);
+    if (strncmp(d->arch, "gfx", 3) || items < 1 || items > 1024)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: HIP %d describes its GPU in a form that this"
+                        " version of Weber does not know (architecture \"%.20s\", %d work-items)",
+                        id, wb__hip_version, d->arch, items);
+    if (hip.DriverGetVersion(&driver)) driver = 0;
+    d->id = id;
+    d->gpu.staged = d->gpu.keeps_images = true;
+    d->gpu.graphs = wb__hip_has_graphs;
+    d->gpu.total = (int64_t)total;
+    /* HIP counts a grid in work-items, fewer than 2^32 in each dimension. */
+    d->gpu.target = (wb__gpu_target){.f64 = true, .max_items = items, .local_bytes = local,
+                                     .max_args_bytes = 4096, .buffer_bytes = sizeof(void *),
+                                     .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX}};
+    snprintf(d->gpu.about, sizeof d->gpu.about, "%s, %d processors, waves of %d, HIP %d.%d, driver"
+             " %d", d->arch, processors, wave, wb__hip_version / 10000000,
+             wb__hip_version / 100000 % 100, driver);
+    return 0;
+}
+
+/* Without a compiler no kernel can run; the error is reported before the program moves data to a
+ * device. */
+static int find(wb__gpu_device **list, int *n)
+{
+    int all = 0, status = wb__hip_init();
+    const int code = status ? 0 : CALL(GetDeviceCount, &all);
+    if (code) return wb__gpu_fail(&wb__hip_driver, NULL, code, "how many there are");
+    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
+        memset(&devices[i], 0, sizeof devices[i]);
+        status = describe(&devices[i], i);
+        if (!status) list[(*n)++] = &devices[i].gpu;
+    }
+    return status || wb__hip_compiler_get() ? status : (int)wb_error_code();
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Streams that were not created are NULL. */
+static void close_device(wb__gpu_device *base)
+{
+    wb__hip_device *d = wb__hip_of(base);
+    const bool entered = !enter(base);
+    for (int i = 0; i < WB__GPU_QUEUES; i++) {
+        if (d->stream[i]) hip.StreamDestroy(d->stream[i]);
+        d->stream[i] = NULL;
+    }
+    if (entered) leave();
+}
+
+static int open_device(wb__gpu_device *base)
+{
+    wb__hip_device *d = wb__hip_of(base);
+    int code = enter(base);
+    if (!code) {
+        for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
+            code = CALL(StreamCreateWithFlags, &d->stream[i], hipStreamNonBlocking);
+        leave();
+    }
+    if (!code) return 0;
+    const int status = wb__gpu_fail(&wb__hip_driver, base, code, "%s", base->name);
+    close_device(base);
+    return status;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
+
+static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
+{
+    void *made = NULL;
+    (void)d;
+    const int code = CALL(Malloc, &made, bytes);
+    *at = (uintptr_t)made;
+    return code;
+}
+
+static void release(wb__gpu_device *d, uint64_t at)
+{
+    (void)d;
+    hip.Free(pointer(at));
+}
+
+static int memory_left(wb__gpu_device *d, size_t *bytes)
+{
+    size_t total = 0;
+    (void)d;
+    return CALL(MemGetInfo, bytes, &total);
+}
+
+static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
+{
+    void *at = NULL;
+    (void)d;
+    const int code = CALL(HostMalloc, &at, bytes, hipHostMallocPortable);
+    if (!code) s->at = at;
+    return code;
+}
+
+static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
+{
+    (void)d;
+    hip.HostFree(s->at);
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
+              size_t bytes, bool wait)
+{
+    const int code = CALL(MemcpyHtoDAsync, pointer(to + at), (void *)(uintptr_t)from, bytes,
+                          stream_of(d, q));
+    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+}
+
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
+{
+    const int code = CALL(MemcpyDtoHAsync, to, pointer(from + at), bytes, stream_of(d, q));
+    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+}
+
+/* Enables direct access from `d` to the memory of `source`, if the hardware supports it; otherwise
+ * HIP copies through the host.  `d` is current. */
+static int reach(wb__hip_device *d, const wb__hip_device *source)
+{
+    int can = 0;
+    const uint64_t bit = (uint64_t)1 << source->gpu.base.ordinal;
+    if (d->reached & bit) return 0;
+    int code = CALL(DeviceCanAccessPeer, &can, d->id, source->id);
+    if (!code && can) code = CALL(DeviceEnablePeerAccess, source->id, 0);
+    if (code == hipErrorPeerAccessAlreadyEnabled) code = 0;
+    if (!code) d->reached |= bit;
+    return code;
+}
+
+static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device *from_base,
+                uint64_t from, size_t from_at, size_t bytes, void **event)
+{
+    wb__hip_device *d = wb__hip_of(base), *source = wb__hip_of(from_base);
+    hipStream stream = d->stream[WB__GPU_COMPUTE];
+    (void)event;
+    if (d == source)
+        return CALL(MemcpyDtoDAsync, pointer(to + to_at), pointer(from + from_at), bytes, stream);
+    const int code = reach(d, source);
+    return code ? code : CALL(MemcpyPeerAsync, pointer(to + to_at), d->id,
+                              pointer(from + from_at), source->id, bytes, stream);
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static int new_event(void **event)
+{
+    hipEvent made = NULL;
+    const int code = CALL(EventCreateWithFlags, &made, hipEventDisableTiming);
+    if (!code) *event = made;
+    return code;
+}
+
+static void drop_event(void *event) { hip.EventDestroy(event); }
+
+static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
+{
+    return CALL(EventRecord, *event, stream_of(d, q));
+}
+
+static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
+{
+    return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
+}
+
+static int sync_event(void *event) { return CALL(EventSynchronize, event); }
+
+static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
+{
+    return CALL(StreamSynchronize, stream_of(d, q));
+}
+
+/* ---- launches and graphs --------------------------------------------------------------------- */
+
+static int launch(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
+                  const uint32_t items[3], void **arguments, void **event)
+{
+    (void)event;
+    return CALL(ModuleLaunchKernel, function, groups[0], groups[1], groups[2], items[0], items[1],
+                items[2], 0, stream_of(d, q), arguments, NULL);
+}
+
+static int record_begin(wb__gpu_device *d)
+{
+    return CALL(StreamBeginCapture, stream_of(d, WB__GPU_RECORDING),
+                hipStreamCaptureModeThreadLocal);
+}
+
+static int record_end(wb__gpu_device *d, void **recorded)
+{
+    hipGraph made = NULL;
+    const int code = CALL(StreamEndCapture, stream_of(d, WB__GPU_RECORDING), &made);
+    *recorded = made;
+    return code;
+}
+
+static int instantiate(void *recorded, void **graph)
+{
+    hipGraphExec made = NULL;
+    const int code = CALL(GraphInstantiate, &made, recorded, NULL, NULL, 0);
+    *graph = made;
+    return code;
+}
+
+static int run(wb__gpu_device *d, void *graph)
+{
+    return CALL(GraphLaunch, graph, stream_of(d, WB__GPU_COMPUTE));
+}
+
+static void drop_recorded(void *recorded) { hip.GraphDestroy(recorded); }
+static void drop_graph(void *graph) { hip.GraphExecDestroy(graph); }
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+
+const wb__gpu_driver wb__hip_driver = {
+    .backend = &wb__hip_backend, .state = &state, .dlpack = 10,
+    .load = wb__hip_load, .find = find, .open = open_device, .close = close_device,
+    .enter = enter, .leave = leave,
+    .error_name = wb__hip_error_name, .error_kind = wb__hip_error_kind,
+    .error_text = wb__hip_error_text,
+    .allocate = allocate, .release = release, .memory_left = memory_left,
+    .pin = pin, .unpin = unpin, .up = up, .down = down, .copy = copy,
+    .new_event = new_event, .drop_event = drop_event, .record = record, .wait_event = wait_event,
+    .sync_event = sync_event, .sync = sync_queue,
+    .options = wb__hip_options, .compile = wb__hip_compile, .load_image = wb__hip_load_image,
+    .unload = wb__hip_unload, .function = wb__hip_function, .launch = launch,
+    .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate, .run = run,
+    .drop_recorded = drop_recorded, .drop_graph = drop_graph,
+};
+
+static int part(const char *name)
+{
+    if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
+    if (strcmp(name, "MIOpen") && strcmp(name, "rocBLAS") && strcmp(name, "RCCL")) return -1;
+    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use %s", name);
+    return 0;
+}
+
+WB__GPU_WRAPPERS(wb__hip_driver)
+
+const wb__backend wb__hip_backend = {
+    .name = "AMDGPU", .tag = "amdgpu", .part = part, .supports = wb__gpu_supports_step,
+    WB__GPU_FUNCTIONS,
+    .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,
+    .adopt = wb__gpu_adopt, .disown = wb__gpu_disown,
+};

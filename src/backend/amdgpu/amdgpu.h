@@ -1,0 +1,81 @@
+/* Internal declarations of the AMDGPU driver for the GPU runtime.
+ *
+ *   hip.h        declarations of HIP, hiprtc and comgr
+ *   driver.c     opening HIP and its compiler at run time; errors
+ *   program.c    compilation by hiprtc
+ *   amdgpu.c     devices, memory, transfers, events, launches, graphs; the tables
+ *
+ * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
+ * the first use.
+ *
+ * Environment variables:
+ *
+ *   WEBER_ROCM_PATH       a folder in which ROCm's libraries are searched first
+ *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
+ *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
+ *   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES     read by AMD's runtime: the GPUs that it shows */
+#ifndef WB__AMDGPU_H
+#define WB__AMDGPU_H
+
+#include "backend/amdgpu/hip.h"
+#include "backend/gpu/runtime/runtime.h"
+
+typedef struct {
+    wb__gpu_device gpu;
+    int id;                     /* HIP's device number */
+    char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
+    hipStream stream[WB__GPU_QUEUES];
+    uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
+} wb__hip_device;
+
+static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
+
+extern const wb__gpu_driver wb__hip_driver;
+
+/* ---- driver.c -------------------------------------------------------------------------------- */
+
+extern wb__hip_functions wb__hip;
+#define hip wb__hip
+/* Calls a function of HIP and records its name for messages; returns the code. */
+#define CALL(name, ...) (wb__gpu_call = "hip" #name, (int)hip.name(__VA_ARGS__))
+
+extern const wb__gpu_search wb__hip_search;
+extern int wb__hip_version;             /* the runtime's version: 10000000 * major + ... */
+extern bool wb__hip_has_graphs;         /* the runtime has them; WEBER_AMDGPU_GRAPHS is not 0 */
+
+int wb__hip_load(void);
+int wb__hip_init(void);         /* starts HIP; 0, or an error that names the cure */
+const char *wb__hip_error_name(int code);
+int wb__hip_error_kind(int code);
+void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
+/* The byte offset of a field of hipDeviceProp_t, in the layout of the opened runtime. */
+typedef enum {
+#define WB__HIP_FIELD(name, five, six) WB__HIP_##name,
+    WB__HIP_PROPERTIES(WB__HIP_FIELD)
+#undef WB__HIP_FIELD
+    WB__HIP_PROPERTY_COUNT
+} wb__hip_property;
+size_t wb__hip_property_at(wb__hip_property p);
+
+/* The compiler, which is opened once.  NULL: the error is set, with instructions. */
+typedef struct {
+    wb__hiprtc_functions f;
+    int major, minor;
+} wb__hip_compiler;
+const wb__hip_compiler *wb__hip_compiler_get(void);
+/* Whether the compiler knows the instruction set `arch`.  It must be asked first: AMD's compiler
+ * aborts the process for an unknown one.  Returns 0, or an error. */
+int wb__hip_check_arch(const wb__hip_device *d);
+
+/* ---- program.c: functions of wb__gpu_driver -------------------------------------------------- */
+
+bool wb__hip_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
+int wb__hip_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
+                    void **image, size_t *bytes);
+int wb__hip_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
+                       void **program);
+void wb__hip_unload(wb__gpu_device *base, void *program);
+int wb__hip_function(wb__gpu_device *base, void *program, const char *entry, void **function,
+                     size_t *max_items);
+
+#endif

@@ -1,0 +1,234 @@
+/* AMD's HIP runtime, its compiler hiprtc and their error codes.  The libraries are opened at run
+ * time; they are never closed, because their threads may still run. */
+#include "backend/amdgpu/amdgpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+wb__hip_functions wb__hip;
+int wb__hip_version;
+bool wb__hip_has_graphs;
+
+const wb__gpu_search wb__hip_search = {.tag = "amdgpu", .variable = "WEBER_ROCM_PATH",
+                                       .folders = {"/opt/rocm/lib", "/opt/rocm/lib64"}};
+
+#define INSTALL(debian, ubuntu, fedora)                                                            \
+    "install it (Debian: " debian "; Ubuntu with AMD's packages: " ubuntu "; Fedora: " fedora      \
+    "), or name its folder in WEBER_ROCM_PATH"
+
+/* ---- opening HIP ----------------------------------------------------------------------------- */
+
+#define LISTED(name, parameters) {"hip" #name, offsetof(wb__hip_functions, name)},
+static const wb__gpu_function functions[] = {
+    WB__HIP_FUNCTIONS(LISTED)
+    LISTED(GetErrorName, (hipError code))
+    LISTED(GetErrorString, (hipError code))
+};
+#undef LISTED
+
+static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.so.6", 6},
+                                         {"libamdhip64.so.5", 5}, {"libamdhip64.so", 0},
+                                         {NULL, 0}};
+static void *library;                   /* of HIP */
+
+/* The layout of hipDeviceProp_t: 0 for that of ROCm 5, 1 for that of ROCm 6 and 7. */
+static int layout;
+static const uint16_t offsets[WB__HIP_PROPERTY_COUNT][2] = {
+#define OFFSETS(name, five, six) {five, six},
+    WB__HIP_PROPERTIES(OFFSETS)
+#undef OFFSETS
+};
+size_t wb__hip_property_at(wb__hip_property p) { return offsets[p][layout]; }
+
+/* Optional functions: a runtime without them has no graphs. */
+static bool is_of_graphs(const char *name)
+{
+    return !strncmp(name, "hipGraph", 8) || !strncmp(name, "hipStreamBegin", 14) ||
+           !strncmp(name, "hipStreamEnd", 12);
+}
+
+static int find_functions(void)
+{
+    static const char *const properties[] = {"hipGetDeviceProperties",
+                                             "hipGetDevicePropertiesR0600"};
+    const char *graphs = getenv("WEBER_AMDGPU_GRAPHS"), *missing = NULL;
+    wb__hip_has_graphs = !graphs || strcmp(graphs, "0") != 0;
+    for (layout = 1; layout >= 0; layout--) {
+        const wb__gpu_function f = {properties[layout],
+                                    offsetof(wb__hip_functions, GetDeviceProperties)};
+        if (!(missing = wb__gpu_find_functions(library, &f, 1, &hip))) break;
+    }
+    for (size_t i = 0; i < WB__COUNT(functions) && !missing; i++) {
+        missing = wb__gpu_find_functions(library, &functions[i], 1, &hip);
+        if (!missing || !is_of_graphs(missing)) continue;
+        wb__hip_has_graphs = false;
+        missing = NULL;
+    }
+    if (!missing) return 0;
+    return wb__fail(WB_ERROR_DEVICE, "amdgpu: libamdhip64 has no %s: it is not AMD's HIP runtime,"
+                    " or it is older than ROCm 5", missing);
+}
+
+int wb__hip_load(void)
+{
+    char reason[400];
+    int from = 0;
+    library = wb__gpu_open_next(&wb__hip_search, hip_files, &from, reason, sizeof reason);
+    if (!library)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: HIP, AMD's GPU runtime, was not found: %s; "
+                        INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"), reason);
+    const int status = find_functions();
+    if (status) dlclose(library);
+    return status;
+}
+
+/* Reports the failure of a call before any device is known, and how to cure it. */
+static int init_failed(int code)
+{
+    const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
+    char hidden[300] = "";
+    for (size_t i = 0, at = 0; i < WB__COUNT(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value)
+            at += (size_t)snprintf(hidden + at, sizeof hidden - at,
+                                   "; %s is \"%.80s\", which may hide it", names[i], value);
+    }
+    if (code == hipErrorNoDevice || code == hipErrorInvalidDevice)
+        return wb__gpu_fail(&wb__hip_driver, NULL, code, "ROCm is installed, but sees no GPU%s; "
+                            "run `rocminfo`: the kernel module amdgpu must be loaded, and the user"
+                            " must be in the groups render and video", hidden);
+    return wb__gpu_fail(&wb__hip_driver, NULL, code, "HIP does not start%s; run `rocminfo` to find"
+                        " out why", hidden);
+}
+
+int wb__hip_init(void)
+{
+    int n = 0, code = CALL(Init, 0);
+    if (!code) code = CALL(GetDeviceCount, &n);
+    if (!code && !n) code = hipErrorNoDevice;
+    if (code) return init_failed(code);
+    code = CALL(RuntimeGetVersion, &wb__hip_version);
+    return code ? init_failed(code) : 0;
+}
+
+/* ---- opening the compiler -------------------------------------------------------------------- */
+
+#define LISTED(name, parameters) {"hiprtc" #name, offsetof(wb__hiprtc_functions, name)},
+static const wb__gpu_function hiprtc_functions[] = {
+    WB__HIPRTC_FUNCTIONS(LISTED)
+    LISTED(GetErrorString, (hiprtcResult code))
+};
+#undef LISTED
+static const wb__gpu_file hiprtc_files[] = {{"libhiprtc.so.7", 7}, {"libhiprtc.so.6", 6},
+                                            {"libhiprtc.so.5", 5}, {NULL, 0}};
+static const wb__gpu_function comgr_functions[] = {
+    {"amd_comgr_get_isa_count", offsetof(wb__comgr_functions, get_isa_count)},
+    {"amd_comgr_get_isa_name", offsetof(wb__comgr_functions, get_isa_name)},
+};
+static const wb__gpu_file comgr_files[] = {{"libamd_comgr.so.3", 3}, {"libamd_comgr.so.2", 2},
+                                           {NULL, 0}};
+
+static wb__hip_compiler compiler;
+static wb__comgr_functions comgr;
+static bool compiler_works, comgr_works;
+
+/* Opens the library of hiprtc that belongs to the runtime's version of ROCm.  Before ROCm 5.3 and
+ * up to ROCm 6 the runtime itself contains hiprtc. */
+static int open_compiler(void)
+{
+    char reason[400] = "";
+    const int version = wb__hip_version / 10000000 * 1000;
+    wb__gpu_search search = wb__hip_search;
+    const char *missing = "functions";
+    search.version = &version;
+    for (int i = 0; hiprtc_files[i].name && missing; i++) {
+        const wb__gpu_file own[] = {hiprtc_files[i], {NULL, 0}};
+        int from = 0;
+        if (hiprtc_files[i].major != version / 1000) continue;
+        void *file = wb__gpu_open_next(&search, own, &from, reason, sizeof reason);
+        if (file)
+            missing = wb__gpu_find_functions(file, hiprtc_functions, WB__COUNT(hiprtc_functions),
+                                             &compiler.f);
+    }
+    if (missing)
+        missing = wb__gpu_find_functions(library, hiprtc_functions, WB__COUNT(hiprtc_functions),
+                                         &compiler.f);
+    if (missing)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtc, which compiles kernels, was not found: "
+                        "%s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
+                        *reason ? reason : missing);
+    const hiprtcResult code = compiler.f.Version(&compiler.major, &compiler.minor);
+    if (code)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtcVersion: %s",
+                        compiler.f.GetErrorString(code));
+    for (int from = 0; !comgr_works;) {
+        void *file = wb__gpu_open_next(&wb__hip_search, comgr_files, &from, reason, sizeof reason);
+        if (!file) break;
+        comgr_works = !wb__gpu_find_functions(file, comgr_functions, WB__COUNT(comgr_functions),
+                                              &comgr);
+    }
+    if (!comgr_works)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
+                        " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
+                        reason);
+    compiler_works = true;
+    if (wb__debug("load"))
+        wb__log(WB_LOG_DEBUG, "load: amdgpu: hiprtc %d.%d", compiler.major, compiler.minor);
+    return 0;
+}
+
+const wb__hip_compiler *wb__hip_compiler_get(void)
+{
+    static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one);
+    const int status = compiler_works ? 0 : open_compiler();
+    pthread_mutex_unlock(&one);
+    return status ? NULL : &compiler;
+}
+
+/* The names of comgr end with the instruction set: amdgcn-amd-amdhsa--gfx90a. */
+int wb__hip_check_arch(const wb__hip_device *d)
+{
+    const size_t length = strcspn(d->arch, ":");
+    size_t n = 0;
+    if (!comgr.get_isa_count(&n)) {
+        for (size_t i = 0; i < n; i++) {
+            const char *name = NULL, *set = NULL;
+            if (!comgr.get_isa_name(i, &name) && name) set = strrchr(name, '-');
+            if (set && strlen(set + 1) == length && !memcmp(set + 1, d->arch, length)) return 0;
+        }
+    }
+    return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: hiprtc %d.%d of this ROCm does not compile for"
+                    " %.*s (%s): install a newer ROCm; for a GPU that is like one of the list of"
+                    " `rocminfo`, HSA_OVERRIDE_GFX_VERSION may help", d->gpu.base.ordinal,
+                    compiler.major, compiler.minor, (int)length, d->arch, d->gpu.name);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+const char *wb__hip_error_name(int code)
+{
+    const char *name = hip.GetErrorName((hipError)code);
+    return name ? name : "an unknown error";
+}
+
+void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
+{
+    const char *message = hip.GetErrorString((hipError)code);
+    (void)d;
+    if (message) snprintf(text, capacity, "%s", message);
+}
+
+int wb__hip_error_kind(int code)
+{
+    switch (code) {
+    case hipErrorOutOfMemory: return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
+    case hipErrorECCNotCorrectable: case hipErrorIllegalAddress: case hipErrorLaunchTimeOut:
+    case hipErrorContextIsDestroyed: case hipErrorAssert: case hipErrorLaunchFailure:
+    case hipErrorUnknown:
+        return WB__GPU_ERROR_LOST;
+    default: return 0;
+    }
+}

@@ -1,0 +1,124 @@
+/* Declarations of AMD's HIP runtime, hiprtc and code object manager (comgr), as far as this backend
+ * uses them, so that it compiles without ROCm's headers.  Names and values are AMD's.
+ * tests/drivers/hip_headers.c compares them with the installed headers. */
+#ifndef WB__HIP_H
+#define WB__HIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef unsigned int hipError;
+typedef unsigned int hiprtcResult;
+typedef struct ihipStream_t *hipStream;
+typedef struct ihipEvent_t *hipEvent;
+typedef struct ihipModule_t *hipModule;
+typedef struct ihipModuleSymbol_t *hipFunction;
+typedef struct ihipGraph *hipGraph;
+typedef struct hipGraphExec *hipGraphExec;
+typedef struct _hiprtcProgram *hiprtcProgram;
+
+#define WB__HIP_CONSTANTS(X)                                                                       \
+    X(hipStreamNonBlocking, 1) X(hipEventDisableTiming, 2) X(hipHostMallocPortable, 1)             \
+    X(hipStreamCaptureModeThreadLocal, 1) X(HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)           \
+    X(hipErrorOutOfMemory, 2) X(hipErrorInsufficientDriver, 35) X(hipErrorNoDevice, 100)           \
+    X(hipErrorInvalidDevice, 101) X(hipErrorInvalidImage, 200) X(hipErrorNoBinaryForGpu, 209)      \
+    X(hipErrorECCNotCorrectable, 214) X(hipErrorIllegalAddress, 700)                               \
+    X(hipErrorLaunchTimeOut, 702) X(hipErrorPeerAccessAlreadyEnabled, 704)                         \
+    X(hipErrorContextIsDestroyed, 709) X(hipErrorAssert, 710) X(hipErrorLaunchFailure, 719)        \
+    X(hipErrorUnknown, 999) X(HIPRTC_ERROR_OUT_OF_MEMORY, 1)
+
+#ifndef WB__HIP_NO_CONSTANTS /* set by the test that compares them with AMD's */
+#define WB__HIP_CONSTANT(name, value) name = value,
+enum { WB__HIP_CONSTANTS(WB__HIP_CONSTANT) };
+#undef WB__HIP_CONSTANT
+#endif
+
+/* Offsets, in bytes, of fields of hipDeviceProp_t, which has two layouts: that of ROCm 5, filled by
+ * hipGetDeviceProperties, and that of ROCm 6 and 7, filled by hipGetDevicePropertiesR0600.
+ * X(field, offset in ROCm 5, offset in ROCm 6 and 7) */
+#define WB__HIP_PROPERTIES(X)                                                                      \
+    X(name, 0, 0) X(totalGlobalMem, 256, 288) X(sharedMemPerBlock, 264, 296)                       \
+    X(warpSize, 276, 308) X(maxThreadsPerBlock, 280, 320) X(multiProcessorCount, 336, 388)         \
+    X(integrated, 652, 396) X(gcnArchName, 396, 1160)
+enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has */
+
+/* X(name, parameters): each returns a code, 0 for success. */
+#define WB__HIP_FUNCTIONS(X)                                                                       \
+    X(Init, (unsigned flags))                                                                      \
+    X(RuntimeGetVersion, (int *version))                                                           \
+    X(DriverGetVersion, (int *version))                                                            \
+    X(GetDeviceCount, (int *n))                                                                    \
+    X(GetDevice, (int *device))                                                                    \
+    X(SetDevice, (int device))                                                                     \
+    X(DeviceCanAccessPeer, (int *can, int device, int peer))                                       \
+    X(DeviceEnablePeerAccess, (int peer, unsigned flags))                                          \
+    X(MemGetInfo, (size_t *free, size_t *total))                                                   \
+    X(Malloc, (void **made, size_t bytes))                                                         \
+    X(Free, (void *at))                                                                            \
+    X(HostMalloc, (void **made, size_t bytes, unsigned flags))                                     \
+    X(HostFree, (void *at))                                                                        \
+    X(MemcpyHtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
+    X(MemcpyDtoHAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
+    X(MemcpyDtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
+    X(MemcpyPeerAsync,                                                                             \
+      (void *to, int to_device, const void *from, int from_device, size_t bytes,                   \
+       hipStream stream))                                                                          \
+    X(StreamCreateWithFlags, (hipStream *made, unsigned flags))                                    \
+    X(StreamDestroy, (hipStream stream))                                                           \
+    X(StreamSynchronize, (hipStream stream))                                                       \
+    X(StreamWaitEvent, (hipStream stream, hipEvent event, unsigned flags))                         \
+    X(EventCreateWithFlags, (hipEvent *made, unsigned flags))                                      \
+    X(EventDestroy, (hipEvent event))                                                              \
+    X(EventRecord, (hipEvent event, hipStream stream))                                             \
+    X(EventSynchronize, (hipEvent event))                                                          \
+    X(ModuleLoadData, (hipModule *made, const void *image))                                        \
+    X(ModuleUnload, (hipModule module))                                                            \
+    X(ModuleGetFunction, (hipFunction *function, hipModule module, const char *name))              \
+    X(FuncGetAttribute, (int *value, int what, hipFunction function))                              \
+    X(ModuleLaunchKernel,                                                                          \
+      (hipFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,      \
+       unsigned bz, unsigned shared, hipStream stream, void **arguments, void **extra))            \
+    X(StreamBeginCapture, (hipStream stream, int mode))                                            \
+    X(StreamEndCapture, (hipStream stream, hipGraph *made))                                        \
+    X(GraphInstantiate,                                                                            \
+      (hipGraphExec *made, hipGraph graph, void **node, char *log, size_t log_bytes))              \
+    X(GraphLaunch, (hipGraphExec graph, hipStream stream))                                         \
+    X(GraphExecDestroy, (hipGraphExec graph))                                                      \
+    X(GraphDestroy, (hipGraph graph))
+
+/* X(name, parameters) */
+#define WB__HIPRTC_FUNCTIONS(X)                                                                    \
+    X(Version, (int *major, int *minor))                                                           \
+    X(CreateProgram,                                                                               \
+      (hiprtcProgram *made, const char *text, const char *name, int n, const char **headers,       \
+       const char **names))                                                                        \
+    X(DestroyProgram, (hiprtcProgram *program))                                                    \
+    X(CompileProgram, (hiprtcProgram program, int n, const char **options))                        \
+    X(GetCodeSize, (hiprtcProgram program, size_t *bytes))                                         \
+    X(GetCode, (hiprtcProgram program, char *image))                                               \
+    X(GetProgramLogSize, (hiprtcProgram program, size_t *bytes))                                   \
+    X(GetProgramLog, (hiprtcProgram program, char *log))
+
+/* The function tables: hip.Malloc is hipMalloc. */
+#define WB__HIP_FIELD(name, parameters) hipError (*name) parameters;
+#define WB__HIPRTC_FIELD(name, parameters) hiprtcResult (*name) parameters;
+typedef struct {
+    WB__HIP_FUNCTIONS(WB__HIP_FIELD)
+    hipError (*GetDeviceProperties)(void *properties, int device);
+    const char *(*GetErrorName)(hipError code);
+    const char *(*GetErrorString)(hipError code);
+} wb__hip_functions;
+typedef struct {
+    WB__HIPRTC_FUNCTIONS(WB__HIPRTC_FIELD)
+    const char *(*GetErrorString)(hiprtcResult code);
+} wb__hiprtc_functions;
+#undef WB__HIP_FIELD
+#undef WB__HIPRTC_FIELD
+
+/* comgr's list of the instruction sets that the compiler knows: amdgcn-amd-amdhsa--gfx90a. */
+typedef struct {
+    int (*get_isa_count)(size_t *n);
+    int (*get_isa_name)(size_t i, const char **name);
+} wb__comgr_functions;
+
+#endif
