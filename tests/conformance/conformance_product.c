@@ -492,7 +492,7 @@ TEST_IN_SCOPE(attention_memory)
 {
     enum { HEADS = 2, T = 256, D = 8, SCORES = HEADS * T * T * 4 };
     const char *forced = getenv("WEBER_OPENCL_ATTENTION"), *on = getenv("WEBER_TEST_DEVICE");
-    const bool own = (forced && !strcmp(forced, "1")) || (on && !strcmp(on, "CUDA"));
+    const bool own = (forced && !strcmp(forced, "1")) || (on && strcmp(on, "OpenCL"));
     wb_tensor *x = wb_rand_array(WB_F32, 4, (int64_t[]){1, HEADS, T, D});
     if (!x || wb_eval(x)) fail_msg("%s", wb_error());
     wb_tensor *loss = wb_sum(wb_square(wb_attention(x, x, x, wb_causal_mask(T, T))));

@@ -24,6 +24,12 @@ static void is_sequence(wb_tensor *x, float first, float step)
     for (int i = 0; i < 6; i++) assert_true(values[i] == first + step * (float)i);
 }
 
+static DLDeviceType dlpack_type(const wb_device *d)
+{
+    const char *backend = wb_device_backend(d);
+    return !strcmp(backend, "CUDA") ? kDLCUDA : !strcmp(backend, "AMDGPU") ? kDLROCM : kDLOpenCL;
+}
+
 static bool takes(const wb_device *d) { return d->backend->adopt != NULL; }
 
 /* An exported parameter is updated: the exported memory keeps the old values. */
@@ -36,8 +42,7 @@ TEST(lent_and_updated)
         DLManagedTensorVersioned *m = wb_to_dlpack(v);
         if (!m) fail_msg("%s", wb_error());
         assert_true(m->dl_tensor.data && m->flags == DLPACK_FLAG_READ_ONLY);
-        const bool cuda = !strcmp(wb_device_backend(d), "CUDA");
-        assert_int_equal(m->dl_tensor.device.device_type, cuda ? kDLCUDA : kDLOpenCL);
+        assert_int_equal(m->dl_tensor.device.device_type, dlpack_type(d));
         assert_int_equal(m->dl_tensor.device.device_id, d->ordinal);
         const void *data = m->dl_tensor.data;
         assert_int_equal(wb_assign(v, wb_mul(v, wb_scalar(3))), 0);
@@ -179,8 +184,8 @@ TEST_IN_SCOPE(nobody_knows_it)
 
 static int find(void **state)
 {
-    static const char *const names[] = {"CUDA", "OpenCL"};
-    for (int k = 0; k < 2; k++) {
+    const char *const *names = wb_supported_gpu_backends();
+    for (int k = 0; names[k]; k++) {
         if (wb_using(names[k]) || !wb_functional(names[k])) {
             printf("without %s, since: %s\n", names[k], wb_why_not(names[k]));
             continue;

@@ -486,8 +486,8 @@ int main(void)
     setenv("WEBER_CPU_DEVICES", "3", 1);
     n_cpus = wb_devices("CPU").n;
     for (int i = 0; i < n_cpus; i++) devices[n_devices++] = wb_device_at("CPU", i);
-    static const char *const names[] = {"CUDA", "OpenCL"};
-    for (int k = 0; k < 2; k++)
+    const char *const *names = wb_supported_gpu_backends();
+    for (int k = 0; names[k]; k++)
         for (int i = 0; !wb_using(names[k]) && i < wb_devices(names[k]).n && n_devices < MOST; i++)
             devices[n_devices++] = wb_device_at(names[k], i);
     wb_clear_error();

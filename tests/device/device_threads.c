@@ -225,8 +225,8 @@ int main(void)
     wb_set_threads(1);                  /* the bits of a sum depend on the number of threads */
     places[n_places++] = wb_device_at("CPU", 1);
     places[n_places++] = far_device();
-    static const char *const names[] = {"CUDA", "OpenCL"};
-    for (int k = 0; k < 2 && n_places < 4; k++)
+    const char *const *names = wb_supported_gpu_backends();
+    for (int k = 0; names[k] && n_places < 4; k++)
         for (int i = 0; !wb_using(names[k]) && i < wb_devices(names[k]).n && n_places < 4; i++)
             places[n_places++] = wb_device_at(names[k], i);
     if (n_places == 2) printf("without a GPU\n");

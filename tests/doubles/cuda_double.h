@@ -19,7 +19,8 @@ static int64_t (*calls_failed)(char text[200]);
 /* Opens the double.  Without a double the program is skipped (exit status 77). */
 static inline void open_double(void)
 {
-    const char *file = getenv("WEBER_CUDA_LIBRARY");
+    const char *file = getenv("VGPU_LIBRARY");
+    if (!file) file = getenv("WEBER_CUDA_LIBRARY");
     void *library = file && *file ? dlopen(file, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (library) {
         *(void **)&read_books = dlsym(library, "vgpu_read_books");

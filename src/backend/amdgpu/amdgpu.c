@@ -4,7 +4,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static hipStream stream_of(wb__gpu_device *d, wb__gpu_queue q) { return wb__hip_of(d)->stream[q]; }
+static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
+
+#define API hip
+#define API_STREAM hipStream
+#define API_EVENT hipEvent
+#define API_MODULE hipModule
+#define API_FUNCTION hipFunction
+#define API_GRAPH hipGraph
+#define API_EXEC hipGraphExec
+#define API_DEVICE wb__hip_device
+#define API_AT(at) pointer(at)
+#define API_FROM(from) pointer((uintptr_t)(from))
+#define API_NO_TIMING hipEventDisableTiming
+#define API_PORTABLE hipHostMallocPortable
+#define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
+#define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+#define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
+#include "backend/gpu/runtime/stream_api.h"
 
 /* ---- the current device ---------------------------------------------------------------------- */
 
@@ -102,7 +119,7 @@ static int open_device(wb__gpu_device *base)
     int code = enter(base);
     if (!code) {
         for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
-            code = CALL(StreamCreateWithFlags, &d->stream[i], hipStreamNonBlocking);
+            code = CALL(StreamCreate, &d->stream[i], hipStreamNonBlocking);
         leave();
     }
     if (!code) return 0;
@@ -112,8 +129,6 @@ static int open_device(wb__gpu_device *base)
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
-
-static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 
 static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 {
@@ -130,44 +145,7 @@ static void release(wb__gpu_device *d, uint64_t at)
     hip.Free(pointer(at));
 }
 
-static int memory_left(wb__gpu_device *d, size_t *bytes)
-{
-    size_t total = 0;
-    (void)d;
-    return CALL(MemGetInfo, bytes, &total);
-}
-
-static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
-{
-    void *at = NULL;
-    (void)d;
-    const int code = CALL(HostMalloc, &at, bytes, hipHostMallocPortable);
-    if (!code) s->at = at;
-    return code;
-}
-
-static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
-{
-    (void)d;
-    hip.HostFree(s->at);
-}
-
 /* ---- transfers ------------------------------------------------------------------------------- */
-
-static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
-              size_t bytes, bool wait)
-{
-    const int code = CALL(MemcpyHtoDAsync, pointer(to + at), (void *)(uintptr_t)from, bytes,
-                          stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
-}
-
-static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
-                size_t bytes, bool wait)
-{
-    const int code = CALL(MemcpyDtoHAsync, to, pointer(from + at), bytes, stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
-}
 
 /* Enables direct access from `d` to the memory of `source`, if the hardware supports it; otherwise
  * HIP copies through the host.  `d` is current. */
@@ -196,74 +174,39 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
                               pointer(from + from_at), source->id, bytes, stream);
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- programs -------------------------------------------------------------------------------- */
 
-static int new_event(void **event)
+#define RTC_TABLE wb__hiprtc_functions
+#define RTC_PROGRAM hiprtcProgram
+#define RTC_NAME "hiprtc"
+#define RTC_FILE "kernel.hip"
+#define RTC_NO_MEMORY HIPRTC_ERROR_OUT_OF_MEMORY
+#define RTC_INVALID_OPTION (-1)         /* there are no other options to try */
+#define RTC_SIZE(d, f, program, bytes) (f)->GetCodeSize((program), (bytes))
+#define RTC_IMAGE(d, f, program, image) (f)->GetCode((program), (image))
+#include "backend/gpu/runtime/rtc_api.h"
+
+static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
-    hipEvent made = NULL;
-    const int code = CALL(EventCreateWithFlags, &made, hipEventDisableTiming);
-    if (!code) *event = made;
-    return code;
+    wb__hip_device *d = wb__hip_of(base);
+    const wb__hip_compiler *c = wb__hip_compiler_get();
+    (void)flags;
+    if (!c || wb__hip_check_arch(d)) return false;
+    snprintf(base->maker, sizeof base->maker, "hiprtc %d.%d of HIP %d", c->major, c->minor,
+             wb__hip_version);
+    snprintf(text, capacity, "--offload-arch=%s -ffp-contract=off -O3", d->arch);
+    return true;
 }
 
-static void drop_event(void *event) { hip.EventDestroy(event); }
-
-static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
+static int compile(wb__gpu_device *base, const char *text, const char *list, void **program,
+                   void **image, size_t *bytes)
 {
-    return CALL(EventRecord, *event, stream_of(d, q));
+    const int status = rtc_compile(base, &wb__hip_compiler_get()->f, text, list, image, bytes);
+    const int code = status ? 0 : load_image(base, *image, *bytes, list, program);
+    if (!code) return status;
+    *program = NULL;
+    return wb__gpu_fail(base->driver, base, code, "a kernel compiled with %s", list);
 }
-
-static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
-{
-    return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
-}
-
-static int sync_event(void *event) { return CALL(EventSynchronize, event); }
-
-static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
-{
-    return CALL(StreamSynchronize, stream_of(d, q));
-}
-
-/* ---- launches and graphs --------------------------------------------------------------------- */
-
-static int launch(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event)
-{
-    (void)event;
-    return CALL(ModuleLaunchKernel, function, groups[0], groups[1], groups[2], items[0], items[1],
-                items[2], 0, stream_of(d, q), arguments, NULL);
-}
-
-static int record_begin(wb__gpu_device *d)
-{
-    return CALL(StreamBeginCapture, stream_of(d, WB__GPU_RECORDING),
-                hipStreamCaptureModeThreadLocal);
-}
-
-static int record_end(wb__gpu_device *d, void **recorded)
-{
-    hipGraph made = NULL;
-    const int code = CALL(StreamEndCapture, stream_of(d, WB__GPU_RECORDING), &made);
-    *recorded = made;
-    return code;
-}
-
-static int instantiate(void *recorded, void **graph)
-{
-    hipGraphExec made = NULL;
-    const int code = CALL(GraphInstantiate, &made, recorded, NULL, NULL, 0);
-    *graph = made;
-    return code;
-}
-
-static int run(wb__gpu_device *d, void *graph)
-{
-    return CALL(GraphLaunch, graph, stream_of(d, WB__GPU_COMPUTE));
-}
-
-static void drop_recorded(void *recorded) { hip.GraphDestroy(recorded); }
-static void drop_graph(void *graph) { hip.GraphExecDestroy(graph); }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
@@ -275,14 +218,8 @@ const wb__gpu_driver wb__hip_driver = {
     .enter = enter, .leave = leave,
     .error_name = wb__hip_error_name, .error_kind = wb__hip_error_kind,
     .error_text = wb__hip_error_text,
-    .allocate = allocate, .release = release, .memory_left = memory_left,
-    .pin = pin, .unpin = unpin, .up = up, .down = down, .copy = copy,
-    .new_event = new_event, .drop_event = drop_event, .record = record, .wait_event = wait_event,
-    .sync_event = sync_event, .sync = sync_queue,
-    .options = wb__hip_options, .compile = wb__hip_compile, .load_image = wb__hip_load_image,
-    .unload = wb__hip_unload, .function = wb__hip_function, .launch = launch,
-    .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate, .run = run,
-    .drop_recorded = drop_recorded, .drop_graph = drop_graph,
+    .allocate = allocate, .release = release, .copy = copy, .options = options,
+    .compile = compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
 static int part(const char *name)

@@ -2,8 +2,7 @@
  *
  *   hip.h        declarations of HIP, hiprtc and comgr
  *   driver.c     opening HIP and its compiler at run time; errors
- *   program.c    compilation by hiprtc
- *   amdgpu.c     devices, memory, transfers, events, launches, graphs; the tables
+ *   amdgpu.c     devices, memory, copies, compilation; the tables
  *
  * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
  * the first use.
@@ -66,16 +65,5 @@ const wb__hip_compiler *wb__hip_compiler_get(void);
 /* Whether the compiler knows the instruction set `arch`.  It must be asked first: AMD's compiler
  * aborts the process for an unknown one.  Returns 0, or an error. */
 int wb__hip_check_arch(const wb__hip_device *d);
-
-/* ---- program.c: functions of wb__gpu_driver -------------------------------------------------- */
-
-bool wb__hip_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
-int wb__hip_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
-                    void **image, size_t *bytes);
-int wb__hip_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
-                       void **program);
-void wb__hip_unload(wb__gpu_device *base, void *program);
-int wb__hip_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                     size_t *max_items);
 
 #endif

@@ -20,11 +20,11 @@ const wb__gpu_search wb__hip_search = {.tag = "amdgpu", .variable = "WEBER_ROCM_
 
 /* ---- opening HIP ----------------------------------------------------------------------------- */
 
-#define LISTED(name, parameters) {"hip" #name, offsetof(wb__hip_functions, name)},
+#define LISTED(field, name, parameters) {"hip" #name, offsetof(wb__hip_functions, field)},
 static const wb__gpu_function functions[] = {
     WB__HIP_FUNCTIONS(LISTED)
-    LISTED(GetErrorName, (hipError code))
-    LISTED(GetErrorString, (hipError code))
+    LISTED(GetErrorName, GetErrorName, (hipError code))
+    LISTED(GetErrorString, GetErrorString, (hipError code))
 };
 #undef LISTED
 
@@ -127,53 +127,49 @@ static const wb__gpu_function comgr_functions[] = {
     {"amd_comgr_get_isa_count", offsetof(wb__comgr_functions, get_isa_count)},
     {"amd_comgr_get_isa_name", offsetof(wb__comgr_functions, get_isa_name)},
 };
-static const wb__gpu_file comgr_files[] = {{"libamd_comgr.so.3", 3}, {"libamd_comgr.so.2", 2},
+static const wb__gpu_file comgr_files[] = {{"libamd_comgr.so.3", 7}, {"libamd_comgr.so.2", 5},
                                            {NULL, 0}};
 
 static wb__hip_compiler compiler;
 static wb__comgr_functions comgr;
-static bool compiler_works, comgr_works;
+static bool compiler_works;
 
-/* Opens the library of hiprtc that belongs to the runtime's version of ROCm.  Before ROCm 5.3 and
- * up to ROCm 6 the runtime itself contains hiprtc. */
-static int open_compiler(void)
+/* Opens the first library of a list that has all functions of a table, after `file` if that is not
+ * NULL.  NULL, or what is missing: `reason` has dlopen's message, if a file was not opened. */
+static const char *find_in(void *file, const wb__gpu_file *files, const wb__gpu_function *list,
+                           size_t n, void *table, char *reason, size_t capacity)
 {
-    char reason[400] = "";
     const int version = wb__hip_version / 10000000 * 1000;
     wb__gpu_search search = wb__hip_search;
-    const char *missing = "functions";
+    const char *missing = files[0].name;
+    int from = 0;
     search.version = &version;
-    for (int i = 0; hiprtc_files[i].name && missing; i++) {
-        const wb__gpu_file own[] = {hiprtc_files[i], {NULL, 0}};
-        int from = 0;
-        if (hiprtc_files[i].major != version / 1000) continue;
-        void *file = wb__gpu_open_next(&search, own, &from, reason, sizeof reason);
-        if (file)
-            missing = wb__gpu_find_functions(file, hiprtc_functions, WB__COUNT(hiprtc_functions),
-                                             &compiler.f);
-    }
-    if (missing)
-        missing = wb__gpu_find_functions(library, hiprtc_functions, WB__COUNT(hiprtc_functions),
-                                         &compiler.f);
+    *reason = 0;
+    while ((!file || (missing = wb__gpu_find_functions(file, list, n, table))) &&
+           (file = wb__gpu_open_next(&search, files, &from, reason, capacity))) {}
+    return file ? NULL : missing;
+}
+
+/* Up to ROCm 6 the runtime itself contains hiprtc. */
+static int open_compiler(void)
+{
+    char reason[400];
+    const char *missing = find_in(library, hiprtc_files, hiprtc_functions,
+                                  WB__COUNT(hiprtc_functions), &compiler.f, reason, sizeof reason);
     if (missing)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtc, which compiles kernels, was not found: "
                         "%s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
+                        *reason ? reason : missing);
+    missing = find_in(NULL, comgr_files, comgr_functions, WB__COUNT(comgr_functions), &comgr,
+                      reason, sizeof reason);
+    if (missing)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
+                        " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
                         *reason ? reason : missing);
     const hiprtcResult code = compiler.f.Version(&compiler.major, &compiler.minor);
     if (code)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtcVersion: %s",
                         compiler.f.GetErrorString(code));
-    for (int from = 0; !comgr_works;) {
-        void *file = wb__gpu_open_next(&wb__hip_search, comgr_files, &from, reason, sizeof reason);
-        if (!file) break;
-        comgr_works = !wb__gpu_find_functions(file, comgr_functions, WB__COUNT(comgr_functions),
-                                              &comgr);
-    }
-    if (!comgr_works)
-        return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
-                        " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
-                        reason);
-    compiler_works = true;
     if (wb__debug("load"))
         wb__log(WB_LOG_DEBUG, "load: amdgpu: hiprtc %d.%d", compiler.major, compiler.minor);
     return 0;
@@ -183,9 +179,10 @@ const wb__hip_compiler *wb__hip_compiler_get(void)
 {
     static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&one);
-    const int status = compiler_works ? 0 : open_compiler();
+    compiler_works = compiler_works || !open_compiler();
+    const bool works = compiler_works;
     pthread_mutex_unlock(&one);
-    return status ? NULL : &compiler;
+    return works ? &compiler : NULL;
 }
 
 /* The names of comgr end with the instruction set: amdgcn-amd-amdhsa--gfx90a. */

@@ -7,14 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef unsigned int hipError;
-typedef unsigned int hiprtcResult;
+typedef unsigned int HIPenum;            /* as C passes enumerations */
+typedef HIPenum hipError;
+typedef HIPenum hiprtcResult;
 typedef struct ihipStream_t *hipStream;
 typedef struct ihipEvent_t *hipEvent;
 typedef struct ihipModule_t *hipModule;
 typedef struct ihipModuleSymbol_t *hipFunction;
 typedef struct ihipGraph *hipGraph;
 typedef struct hipGraphExec *hipGraphExec;
+typedef struct hipGraphNode *hipGraphNode;
 typedef struct _hiprtcProgram *hiprtcProgram;
 
 #define WB__HIP_CONSTANTS(X)                                                                       \
@@ -42,49 +44,51 @@ enum { WB__HIP_CONSTANTS(WB__HIP_CONSTANT) };
     X(integrated, 652, 396) X(gcnArchName, 396, 1160)
 enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has */
 
-/* X(name, parameters): each returns a code, 0 for success. */
+/* X(field, name, parameters): each returns a code, 0 for success.  The fields have the names of
+ * CUDA's driver API, which HIP follows (gpu/runtime/stream_api.h). */
 #define WB__HIP_FUNCTIONS(X)                                                                       \
-    X(Init, (unsigned flags))                                                                      \
-    X(RuntimeGetVersion, (int *version))                                                           \
-    X(DriverGetVersion, (int *version))                                                            \
-    X(GetDeviceCount, (int *n))                                                                    \
-    X(GetDevice, (int *device))                                                                    \
-    X(SetDevice, (int device))                                                                     \
-    X(DeviceCanAccessPeer, (int *can, int device, int peer))                                       \
-    X(DeviceEnablePeerAccess, (int peer, unsigned flags))                                          \
-    X(MemGetInfo, (size_t *free, size_t *total))                                                   \
-    X(Malloc, (void **made, size_t bytes))                                                         \
-    X(Free, (void *at))                                                                            \
-    X(HostMalloc, (void **made, size_t bytes, unsigned flags))                                     \
-    X(HostFree, (void *at))                                                                        \
-    X(MemcpyHtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
-    X(MemcpyDtoHAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
-    X(MemcpyDtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))                     \
-    X(MemcpyPeerAsync,                                                                             \
+    X(Init, Init, (unsigned flags))                                                                \
+    X(RuntimeGetVersion, RuntimeGetVersion, (int *version))                                        \
+    X(DriverGetVersion, DriverGetVersion, (int *version))                                          \
+    X(GetDeviceCount, GetDeviceCount, (int *n))                                                    \
+    X(GetDevice, GetDevice, (int *device))                                                         \
+    X(SetDevice, SetDevice, (int device))                                                          \
+    X(DeviceCanAccessPeer, DeviceCanAccessPeer, (int *can, int device, int peer))                  \
+    X(DeviceEnablePeerAccess, DeviceEnablePeerAccess, (int peer, unsigned flags))                  \
+    X(MemGetInfo, MemGetInfo, (size_t *free, size_t *total))                                       \
+    X(Malloc, Malloc, (void **made, size_t bytes))                                                 \
+    X(Free, Free, (void *at))                                                                      \
+    X(MemHostAlloc, HostMalloc, (void **made, size_t bytes, unsigned flags))                       \
+    X(MemFreeHost, HostFree, (void *at))                                                           \
+    X(MemcpyHtoDAsync, MemcpyHtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))    \
+    X(MemcpyDtoHAsync, MemcpyDtoHAsync, (void *to, void *from, size_t bytes, hipStream stream))    \
+    X(MemcpyDtoDAsync, MemcpyDtoDAsync, (void *to, void *from, size_t bytes, hipStream stream))    \
+    X(MemcpyPeerAsync, MemcpyPeerAsync,                                                            \
       (void *to, int to_device, const void *from, int from_device, size_t bytes,                   \
        hipStream stream))                                                                          \
-    X(StreamCreateWithFlags, (hipStream *made, unsigned flags))                                    \
-    X(StreamDestroy, (hipStream stream))                                                           \
-    X(StreamSynchronize, (hipStream stream))                                                       \
-    X(StreamWaitEvent, (hipStream stream, hipEvent event, unsigned flags))                         \
-    X(EventCreateWithFlags, (hipEvent *made, unsigned flags))                                      \
-    X(EventDestroy, (hipEvent event))                                                              \
-    X(EventRecord, (hipEvent event, hipStream stream))                                             \
-    X(EventSynchronize, (hipEvent event))                                                          \
-    X(ModuleLoadData, (hipModule *made, const void *image))                                        \
-    X(ModuleUnload, (hipModule module))                                                            \
-    X(ModuleGetFunction, (hipFunction *function, hipModule module, const char *name))              \
-    X(FuncGetAttribute, (int *value, int what, hipFunction function))                              \
-    X(ModuleLaunchKernel,                                                                          \
+    X(StreamCreate, StreamCreateWithFlags, (hipStream *made, unsigned flags))                      \
+    X(StreamDestroy, StreamDestroy, (hipStream stream))                                            \
+    X(StreamSynchronize, StreamSynchronize, (hipStream stream))                                    \
+    X(StreamWaitEvent, StreamWaitEvent, (hipStream stream, hipEvent event, unsigned flags))        \
+    X(EventCreate, EventCreateWithFlags, (hipEvent *made, unsigned flags))                         \
+    X(EventDestroy, EventDestroy, (hipEvent event))                                                \
+    X(EventRecord, EventRecord, (hipEvent event, hipStream stream))                                \
+    X(EventSynchronize, EventSynchronize, (hipEvent event))                                        \
+    X(ModuleLoadData, ModuleLoadData, (hipModule *made, const void *image))                        \
+    X(ModuleUnload, ModuleUnload, (hipModule module))                                              \
+    X(ModuleGetFunction, ModuleGetFunction,                                                        \
+      (hipFunction *function, hipModule module, const char *name))                                 \
+    X(FuncGetAttribute, FuncGetAttribute, (int *value, HIPenum what, hipFunction function))        \
+    X(LaunchKernel, ModuleLaunchKernel,                                                            \
       (hipFunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,      \
        unsigned bz, unsigned shared, hipStream stream, void **arguments, void **extra))            \
-    X(StreamBeginCapture, (hipStream stream, int mode))                                            \
-    X(StreamEndCapture, (hipStream stream, hipGraph *made))                                        \
-    X(GraphInstantiate,                                                                            \
-      (hipGraphExec *made, hipGraph graph, void **node, char *log, size_t log_bytes))              \
-    X(GraphLaunch, (hipGraphExec graph, hipStream stream))                                         \
-    X(GraphExecDestroy, (hipGraphExec graph))                                                      \
-    X(GraphDestroy, (hipGraph graph))
+    X(StreamBeginCapture, StreamBeginCapture, (hipStream stream, HIPenum mode))                    \
+    X(StreamEndCapture, StreamEndCapture, (hipStream stream, hipGraph *made))                      \
+    X(GraphInstantiate, GraphInstantiate,                                                          \
+      (hipGraphExec *made, hipGraph graph, hipGraphNode *node, char *log, size_t log_bytes))       \
+    X(GraphLaunch, GraphLaunch, (hipGraphExec graph, hipStream stream))                            \
+    X(GraphExecDestroy, GraphExecDestroy, (hipGraphExec graph))                                    \
+    X(GraphDestroy, GraphDestroy, (hipGraph graph))
 
 /* X(name, parameters) */
 #define WB__HIPRTC_FUNCTIONS(X)                                                                    \
@@ -99,8 +103,8 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
     X(GetProgramLogSize, (hiprtcProgram program, size_t *bytes))                                   \
     X(GetProgramLog, (hiprtcProgram program, char *log))
 
-/* The function tables: hip.Malloc is hipMalloc. */
-#define WB__HIP_FIELD(name, parameters) hipError (*name) parameters;
+/* The function tables: hip.MemHostAlloc is hipHostMalloc. */
+#define WB__HIP_FIELD(field, name, parameters) hipError (*field) parameters;
 #define WB__HIPRTC_FIELD(name, parameters) hiprtcResult (*name) parameters;
 typedef struct {
     WB__HIP_FUNCTIONS(WB__HIP_FIELD)

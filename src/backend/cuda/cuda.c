@@ -4,7 +4,22 @@
 
 #include <string.h>
 
-static CUstream stream_of(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
+#define API cu
+#define API_STREAM CUstream
+#define API_EVENT CUevent
+#define API_MODULE CUmodule
+#define API_FUNCTION CUfunction
+#define API_GRAPH CUgraph
+#define API_EXEC CUgraphExec
+#define API_DEVICE wb__cu_device
+#define API_AT(at) (at)
+#define API_FROM(from) (from)
+#define API_NO_TIMING CU_EVENT_DISABLE_TIMING
+#define API_PORTABLE CU_MEMHOSTALLOC_PORTABLE
+#define API_THREAD_LOCAL CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+#define API_MOST_ITEMS CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+#define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
+#include "backend/gpu/runtime/stream_api.h"
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
 static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
@@ -39,43 +54,7 @@ static void trim(wb__gpu_device *base)
     cu.MemPoolTrimTo(d->pool, 0);
 }
 
-static int memory_left(wb__gpu_device *d, size_t *bytes)
-{
-    size_t total = 0;
-    (void)d;
-    return CALL(MemGetInfo, bytes, &total);
-}
-
-static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
-{
-    void *at = NULL;
-    (void)d;
-    const int code = CALL(MemHostAlloc, &at, bytes, CU_MEMHOSTALLOC_PORTABLE);
-    if (!code) s->at = at;
-    return code;
-}
-
-static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
-{
-    (void)d;
-    cu.MemFreeHost(s->at);
-}
-
 /* ---- transfers ------------------------------------------------------------------------------- */
-
-static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
-              size_t bytes, bool wait)
-{
-    const int code = CALL(MemcpyHtoDAsync, to + at, from, bytes, stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
-}
-
-static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
-                size_t bytes, bool wait)
-{
-    const int code = CALL(MemcpyDtoHAsync, to, from + at, bytes, stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
-}
 
 /* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
  * direct access the driver copies through the host. */
@@ -108,75 +87,6 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
                               source->context, bytes, stream);
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
-
-static int new_event(void **event)
-{
-    CUevent made = NULL;
-    const int code = CALL(EventCreate, &made, CU_EVENT_DISABLE_TIMING);
-    if (!code) *event = made;
-    return code;
-}
-
-static void drop_event(void *event) { cu.EventDestroy(event); }
-
-static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
-{
-    return CALL(EventRecord, *event, stream_of(d, q));
-}
-
-static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
-{
-    return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
-}
-
-static int sync_event(void *event) { return CALL(EventSynchronize, event); }
-
-static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
-{
-    return CALL(StreamSynchronize, stream_of(d, q));
-}
-
-/* ---- launches and graphs --------------------------------------------------------------------- */
-
-static int launch(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
-                  const uint32_t items[3], void **arguments, void **event)
-{
-    (void)event;
-    return CALL(LaunchKernel, function, groups[0], groups[1], groups[2], items[0], items[1],
-                items[2], 0, stream_of(d, q), arguments, NULL);
-}
-
-static int record_begin(wb__gpu_device *d)
-{
-    return CALL(StreamBeginCapture, stream_of(d, WB__GPU_RECORDING),
-                CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-}
-
-static int record_end(wb__gpu_device *d, void **recorded)
-{
-    CUgraph made = NULL;
-    const int code = CALL(StreamEndCapture, stream_of(d, WB__GPU_RECORDING), &made);
-    *recorded = made;
-    return code;
-}
-
-static int instantiate(void *recorded, void **graph)
-{
-    CUgraphExec made = NULL;
-    const int code = CALL(GraphInstantiateWithFlags, &made, recorded, 0);
-    *graph = made;
-    return code;
-}
-
-static int run(wb__gpu_device *d, void *graph)
-{
-    return CALL(GraphLaunch, graph, stream_of(d, WB__GPU_COMPUTE));
-}
-
-static void drop_recorded(void *recorded) { cu.GraphDestroy(recorded); }
-static void drop_graph(void *graph) { cu.GraphExecDestroy(graph); }
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
@@ -189,14 +99,8 @@ const wb__gpu_driver wb__cu_driver = {
     .enter = enter, .leave = leave,
     .error_name = wb__cu_error_name, .error_kind = wb__cu_error_kind,
     .error_text = wb__cu_error_text,
-    .allocate = allocate, .release = release, .trim = trim, .memory_left = memory_left,
-    .pin = pin, .unpin = unpin, .up = up, .down = down, .copy = copy,
-    .new_event = new_event, .drop_event = drop_event, .record = record, .wait_event = wait_event,
-    .sync_event = sync_event, .sync = sync_queue,
-    .options = wb__cu_options, .compile = wb__cu_compile, .load_image = wb__cu_load_image,
-    .unload = wb__cu_unload, .function = wb__cu_function, .launch = launch,
-    .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate, .run = run,
-    .drop_recorded = drop_recorded, .drop_graph = drop_graph,
+    .allocate = allocate, .release = release, .trim = trim, .copy = copy,
+    .options = wb__cu_options, .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
 static int part(const char *name)

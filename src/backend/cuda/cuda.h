@@ -83,11 +83,6 @@ void wb__cu_close(wb__gpu_device *base);
 bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes);
-int wb__cu_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
-                      void **program);
-void wb__cu_unload(wb__gpu_device *base, void *program);
-int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *max_items);
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 

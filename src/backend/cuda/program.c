@@ -61,8 +61,6 @@ static bool nothing_left(wb__cu_device *d)
     return false;
 }
 
-static const char *const common[] = {"--fmad=false", "-default-device"};
-
 bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
     wb__cu_device *d = wb__cu_of(base);
@@ -72,71 +70,25 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     if (!c) return nothing_left(d);
     snprintf(base->maker, sizeof base->maker, "NVRTC %d.%d", c->version / 1000,
              c->version % 1000 / 10);
-    snprintf(text, capacity, "--gpu-architecture=%s_%d %s %s", d->portable ? "compute" : "sm", arch,
-             common[0], common[1]);
+    snprintf(text, capacity, "--gpu-architecture=%s_%d --fmad=false -default-device",
+             d->portable ? "compute" : "sm", arch);
     return true;
 }
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-static int nvrtc_failed(const wb__cu_device *d, const wb__nvrtc_functions *f, const char *call,
-                        nvrtcResult code, const char *what)
-{
-    return wb__fail(code == NVRTC_ERROR_OUT_OF_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
-                    "cuda:%d: %s: %s (%u): %s", d->gpu.base.ordinal, call, f->GetErrorString(code),
-                    code, what);
-}
-
-/* Reports the compiler's messages.  The error message has their beginning.  With WEBER_DEBUG=kernel
- * the log has all of them.  Returns the code of the error. */
-static int compile_failed(const wb__cu_device *d, const wb__nvrtc_functions *f,
-                          nvrtcProgram program, nvrtcResult code, const char *text)
-{
-    size_t bytes = 0;
-    char *log = NULL;
-    if (!f->GetProgramLogSize(program, &bytes) && bytes) log = wb__alloc_zero(bytes + 1, 1);
-    if (log && f->GetProgramLog(program, log)) log[0] = 0;
-    wb__gpu_log_build(&d->gpu, text, log);
-    const int status = nvrtc_failed(d, f, "nvrtcCompileProgram", code,
-                                    log && *log ? log : "the compiler gave no reason");
-    wb__free(log);
-    return status;
-}
-
-/* Sets *image to the output of the compiler, which the caller frees.  Returns 0 or an error
- * code. */
-static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcProgram program,
-                    void **image, size_t *bytes)
-{
-    nvrtcResult code = d->portable ? f->GetPTXSize(program, bytes)
-                                   : f->GetCUBINSize(program, bytes);
-    if (!code && !(*image = wb__alloc(*bytes + 1))) return WB_ERROR_MEMORY;
-    if (!code) code = d->portable ? f->GetPTX(program, *image) : f->GetCUBIN(program, *image);
-    if (!code) return 0;
-    wb__free(*image);
-    *image = NULL;
-    return nvrtc_failed(d, f, d->portable ? "nvrtcGetPTX" : "nvrtcGetCUBIN", code,
-                        "the compiled program");
-}
-
-/* Compiles a text.  Returns 0 or an error code; WB_ERROR_UNSUPPORTED: the compiler does not support
- * the options. */
-static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *text,
-                   const char *options, void **image, size_t *bytes)
-{
-    char arch[64];
-    nvrtcProgram program = NULL;
-    const char *const list[] = {arch, common[0], common[1]};
-    snprintf(arch, sizeof arch, "%.*s", (int)strcspn(options, " "), options);
-    nvrtcResult code = f->CreateProgram(&program, text, "kernel.cu", 0, NULL, NULL);
-    if (code) return nvrtc_failed(d, f, "nvrtcCreateProgram", code, "a kernel's text");
-    code = f->CompileProgram(program, (int)WB__COUNT(list), list);
-    int status = code ? compile_failed(d, f, program, code, text)
-                      : image_of(d, f, program, image, bytes);
-    if (code == NVRTC_ERROR_INVALID_OPTION) status = WB_ERROR_UNSUPPORTED;
-    f->DestroyProgram(&program);
-    return status;
-}
+#define RTC_TABLE wb__nvrtc_functions
+#define RTC_PROGRAM nvrtcProgram
+#define RTC_NAME "nvrtc"
+#define RTC_FILE "kernel.cu"
+#define RTC_NO_MEMORY NVRTC_ERROR_OUT_OF_MEMORY
+#define RTC_INVALID_OPTION NVRTC_ERROR_INVALID_OPTION
+#define PORTABLE(d) (((const wb__cu_device *)(d))->portable)
+#define RTC_SIZE(d, f, program, bytes)                                                             \
+    (PORTABLE(d) ? (f)->GetPTXSize((program), (bytes)) : (f)->GetCUBINSize((program), (bytes)))
+#define RTC_IMAGE(d, f, program, image)                                                            \
+    (PORTABLE(d) ? (f)->GetPTX((program), (image)) : (f)->GetCUBIN((program), (image)))
+#include "backend/gpu/runtime/rtc_api.h"
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
@@ -145,16 +97,6 @@ static bool is_foreign(int code)
 {
     return code == CUDA_ERROR_UNSUPPORTED_PTX_VERSION || code == CUDA_ERROR_NO_BINARY_FOR_GPU ||
            code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_INVALID_PTX;
-}
-
-int wb__cu_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
-                      void **program)
-{
-    CUmodule module = NULL;
-    (void)base, (void)bytes, (void)options;
-    const int code = CALL(ModuleLoadData, &module, image);
-    *program = module;
-    return code;
 }
 
 static int load_failed(wb__gpu_device *base, int code, const char *options)
@@ -176,31 +118,11 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
 {
     wb__cu_device *d = wb__cu_of(base);
     const wb__nvrtc_functions *f = &wb__cu_compiler_at(d->compiler)->f;
-    int status = compile(d, f, text, options, image, bytes);
+    int status = rtc_compile(base, f, text, options, image, bytes);
     if (!status) {
-        const int code = wb__cu_load_image(base, *image, *bytes, options, program);
+        const int code = base->driver->load_image(base, *image, *bytes, options, program);
         if (code) *program = NULL, status = load_failed(base, code, options);
     }
     d->compiler += status == WB_ERROR_UNSUPPORTED;
     return status;
-}
-
-/* Waits first: unloading a module aborts its kernels, and a program without users may still have
- * kernels in the queue. */
-void wb__cu_unload(wb__gpu_device *base, void *program)
-{
-    cu.StreamSynchronize(wb__cu_of(base)->stream[WB__GPU_COMPUTE]);
-    cu.ModuleUnload(program);
-}
-
-int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void **function,
-                    size_t *max_items)
-{
-    CUfunction made = NULL;
-    int most = 0, code = CALL(ModuleGetFunction, &made, program, entry);
-    (void)base;
-    *function = made;
-    if (!code) code = CALL(FuncGetAttribute, &most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, made);
-    *max_items = (size_t)most;
-    return code;
 }

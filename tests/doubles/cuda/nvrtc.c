@@ -244,7 +244,8 @@ static bool fails(const char *name)
 {
     static bool (*in_driver)(const char *);
     if (!in_driver) {
-        const char *file = getenv("WEBER_CUDA_LIBRARY");
+        const char *file = getenv("VGPU_LIBRARY");
+        if (!file) file = getenv("WEBER_CUDA_LIBRARY");
         void *driver = file ? dlopen(file, RTLD_NOW | RTLD_NOLOAD) : NULL;
         if (driver) *(void **)&in_driver = dlsym(driver, "vgpu_fails");
     }

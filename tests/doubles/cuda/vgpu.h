@@ -36,6 +36,7 @@
  *   VGPU_VERBOSE=1         prints wrong uses when they happen
  *   VGPU_STRICT=1          a process with wrong uses exits with status 99
  *   VGPU_FAIL=n, n+        the n-th call, counted from cuInit on, fails; n+: all later ones too
+ *   VGPU_LIBRARY           the file of the driver's double, if WEBER_CUDA_LIBRARY does not name it
  *   VGPU_CXX               the compiler of kernels
  *   VGPU_CACHE             a folder for compiled kernels
  *   VGPU_REAL_NVRTC        the file of the real library, which must compile some of the texts too

@@ -1,0 +1,165 @@
+/* Functions of wb__gpu_driver for an API with streams, events and modules.  CUDA's driver API and
+ * HIP differ in prefixes and types, so a driver's file includes this text after it has defined:
+ *
+ *   API              the table of the API's functions; its fields have the names used here
+ *   API_STREAM, API_EVENT, API_MODULE, API_FUNCTION, API_GRAPH, API_EXEC     types of handles
+ *   API_DEVICE       the driver's device struct, which begins with wb__gpu_device and has an
+ *                    array `stream` with a stream for each queue
+ *   API_AT(at), API_FROM(from)   a device address (uint64_t) and a host pointer that is read, in
+ *                    the parameter types of the API's copies
+ *   API_INSTANTIATE(made, graph)   calls the function that instantiates a graph
+ *   API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants: flags of an event,
+ *                    of pinned memory and of a capture; a function's attribute
+ *   CALL(name, ...)  calls API.name, and sets wb__gpu_call */
+
+static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
+{
+    return ((API_DEVICE *)d)->stream[q];
+}
+
+/* ---- memory and transfers -------------------------------------------------------------------- */
+
+static int memory_left(wb__gpu_device *d, size_t *bytes)
+{
+    size_t total = 0;
+    (void)d;
+    return CALL(MemGetInfo, bytes, &total);
+}
+
+static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
+{
+    void *at = NULL;
+    (void)d;
+    const int code = CALL(MemHostAlloc, &at, bytes, API_PORTABLE);
+    if (!code) s->at = at;
+    return code;
+}
+
+static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
+{
+    (void)d;
+    API.MemFreeHost(s->at);
+}
+
+static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
+              size_t bytes, bool wait)
+{
+    const int code = CALL(MemcpyHtoDAsync, API_AT(to + at), API_FROM(from), bytes, stream_of(d, q));
+    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+}
+
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
+{
+    const int code = CALL(MemcpyDtoHAsync, to, API_AT(from + at), bytes, stream_of(d, q));
+    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+static int new_event(void **event)
+{
+    API_EVENT made = NULL;
+    const int code = CALL(EventCreate, &made, API_NO_TIMING);
+    if (!code) *event = made;
+    return code;
+}
+
+static void drop_event(void *event) { API.EventDestroy(event); }
+
+static int record(wb__gpu_device *d, wb__gpu_queue q, void **event)
+{
+    return CALL(EventRecord, *event, stream_of(d, q));
+}
+
+static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
+{
+    return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
+}
+
+static int sync_event(void *event) { return CALL(EventSynchronize, event); }
+
+static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
+{
+    return CALL(StreamSynchronize, stream_of(d, q));
+}
+
+/* ---- programs and launches ------------------------------------------------------------------- */
+
+static int load_image(wb__gpu_device *d, const void *image, size_t bytes, const char *options,
+                      void **program)
+{
+    API_MODULE module = NULL;
+    (void)d, (void)bytes, (void)options;
+    const int code = CALL(ModuleLoadData, &module, image);
+    *program = module;
+    return code;
+}
+
+/* Waits first: unloading a module aborts its kernels, and a program without users may still have
+ * kernels in the queue. */
+static void unload(wb__gpu_device *d, void *program)
+{
+    API.StreamSynchronize(stream_of(d, WB__GPU_COMPUTE));
+    API.ModuleUnload(program);
+}
+
+static int function(wb__gpu_device *d, void *program, const char *entry, void **to,
+                    size_t *max_items)
+{
+    API_FUNCTION made = NULL;
+    int most = 0, code = CALL(ModuleGetFunction, &made, program, entry);
+    (void)d;
+    *to = made;
+    if (!code) code = CALL(FuncGetAttribute, &most, API_MOST_ITEMS, made);
+    *max_items = (size_t)most;
+    return code;
+}
+
+static int launch(wb__gpu_device *d, wb__gpu_queue q, void *kernel, const uint32_t groups[3],
+                  const uint32_t items[3], void **arguments, void **event)
+{
+    (void)event;
+    return CALL(LaunchKernel, kernel, groups[0], groups[1], groups[2], items[0], items[1], items[2],
+                0, stream_of(d, q), arguments, NULL);
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------- */
+
+static int record_begin(wb__gpu_device *d)
+{
+    return CALL(StreamBeginCapture, stream_of(d, WB__GPU_RECORDING), API_THREAD_LOCAL);
+}
+
+static int record_end(wb__gpu_device *d, void **recorded)
+{
+    API_GRAPH made = NULL;
+    const int code = CALL(StreamEndCapture, stream_of(d, WB__GPU_RECORDING), &made);
+    *recorded = made;
+    return code;
+}
+
+static int instantiate(void *recorded, void **graph)
+{
+    API_EXEC made = NULL;
+    const int code = API_INSTANTIATE(&made, recorded);
+    *graph = made;
+    return code;
+}
+
+static int run(wb__gpu_device *d, void *graph)
+{
+    return CALL(GraphLaunch, graph, stream_of(d, WB__GPU_COMPUTE));
+}
+
+static void drop_recorded(void *recorded) { API.GraphDestroy(recorded); }
+static void drop_graph(void *graph) { API.GraphExecDestroy(graph); }
+
+/* The entries of the table for the functions above. */
+#define WB__GPU_STREAM_FUNCTIONS                                                                   \
+    .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
+    .new_event = new_event, .drop_event = drop_event, .record = record,                            \
+    .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
+    .load_image = load_image, .unload = unload, .function = function, .launch = launch,            \
+    .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate,            \
+    .run = run, .drop_recorded = drop_recorded, .drop_graph = drop_graph
