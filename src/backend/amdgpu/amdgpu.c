@@ -7,12 +7,12 @@
 static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 
 #define API hip
-#define API_STREAM hipStream
-#define API_EVENT hipEvent
-#define API_MODULE hipModule
-#define API_FUNCTION hipFunction
-#define API_GRAPH hipGraph
-#define API_EXEC hipGraphExec
+#define API_STREAM hipStream_t
+#define API_EVENT hipEvent_t
+#define API_MODULE hipModule_t
+#define API_FUNCTION hipFunction_t
+#define API_GRAPH hipGraph_t
+#define API_EXEC hipGraphExec_t
 #define API_DEVICE wb__hip_device
 #define API_AT(at) pointer(at)
 #define API_FROM(from) pointer((uintptr_t)(from))
@@ -165,7 +165,7 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
                 uint64_t from, size_t from_at, size_t bytes, void **event)
 {
     wb__hip_device *d = wb__hip_of(base), *source = wb__hip_of(from_base);
-    hipStream stream = d->stream[WB__GPU_COMPUTE];
+    hipStream_t stream = d->stream[WB__GPU_COMPUTE];
     (void)event;
     if (d == source)
         return CALL(MemcpyDtoDAsync, pointer(to + to_at), pointer(from + from_at), bytes, stream);

@@ -23,7 +23,7 @@ typedef struct {
     wb__gpu_device gpu;
     int id;                     /* HIP's device number */
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
-    hipStream stream[WB__GPU_QUEUES];
+    hipStream_t stream[WB__GPU_QUEUES];
     uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
 } wb__hip_device;
 

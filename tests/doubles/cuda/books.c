@@ -245,11 +245,15 @@ void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object))
     }
 }
 
+static bool contexts_stay;
+void vgpu_contexts_stay(void) { contexts_stay = true; }
+
 void vgpu_read_books(vgpu_books *b)
 {
     hold();
     memset(b, 0, sizeof *b);
-    for (int i = 0; i < VGPU_MOST_DEVICES; i++) b->contexts += vgpu_contexts[i].retained > 0;
+    for (int i = 0; i < VGPU_MOST_DEVICES && !contexts_stay; i++)
+        b->contexts += vgpu_contexts[i].retained > 0;
     b->streams = alive[VGPU_STREAM];
     b->events = alive[VGPU_EVENT];
     b->modules = alive[VGPU_MODULE];

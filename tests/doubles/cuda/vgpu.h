@@ -74,6 +74,9 @@ VGPU_API bool vgpu_fails(const char *name);
 /* How many calls VGPU_FAIL made fail since the last call of this function; text names the first. */
 VGPU_API int64_t vgpu_failed(char text[200]);
 
+/* Contexts are not counted any more: HIP keeps its own until the process ends. */
+VGPU_API void vgpu_contexts_stay(void);
+
 /* ---- for the doubles of libraries ------------------------------------------------------------ */
 
 struct CUstream_st;

@@ -39,6 +39,8 @@ static int begin(void)
         return code_ ? code_ : (int)(__VA_ARGS__);                                                 \
     }
 
+static _Atomic int shown_devices;
+
 static int count(int *n)
 {
     static const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
@@ -56,19 +58,21 @@ static int count(int *n)
         }
         *n = shown;
     }
+    if (!code) shown_devices = *n;
     return code ? code : *n ? 0 : CUDA_ERROR_NO_DEVICE;
 }
 
 VGPU_API int hipInit(unsigned flags)
 {
     int n, code = (int)cuInit(flags);
+    vgpu_contexts_stay();
     if (code) return code;
     return count(&n);
 }
 
 VGPU_API int hipRuntimeGetVersion(int *version)
 {
-    if (vgpu_fails("hipRuntimeGetVersion")) return CUDA_ERROR_UNKNOWN;
+    if (vgpu_fails("hipRuntimeGetVersion")) return CUDA_ERROR_OUT_OF_MEMORY;
     *version = VGPU_ROCM * 10000000 + 200000 + 21153;
     return 0;
 }
@@ -76,20 +80,18 @@ VGPU_API int hipRuntimeGetVersion(int *version)
 VGPU_API int hipDriverGetVersion(int *version) { return hipRuntimeGetVersion(version); }
 VGPU_API int hipGetDeviceCount(int *n) { return count(n); }
 
+/* These two never fail for a device that exists: releasing functions call them too. */
 VGPU_API int hipGetDevice(int *device)
 {
-    if (vgpu_fails("hipGetDevice")) return CUDA_ERROR_UNKNOWN;
     *device = current;
     return 0;
 }
 
 VGPU_API int hipSetDevice(int device)
 {
-    int n, code = count(&n);
-    if (code) return code;
-    if (device < 0 || device >= n) return CUDA_ERROR_INVALID_DEVICE;
+    if (device < 0 || device >= shown_devices) return CUDA_ERROR_INVALID_DEVICE;
     current = device;
-    return begin();
+    return 0;
 }
 
 static int get_properties(char *to, int device, const size_t at[8], size_t bytes)
