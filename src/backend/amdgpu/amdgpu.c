@@ -16,6 +16,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_DEVICE wb__hip_device
 #define API_AT(at) pointer(at)
 #define API_FROM(from) pointer((uintptr_t)(from))
+#define API_NON_BLOCKING hipStreamNonBlocking
 #define API_NO_TIMING hipEventDisableTiming
 #define API_PORTABLE hipHostMallocPortable
 #define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
@@ -88,9 +89,7 @@ static int describe(wb__hip_device *d, int id)
  * device. */
 static int find(wb__gpu_device **list, int *n)
 {
-    int all = 0, status = wb__hip_init();
-    const int code = status ? 0 : CALL(GetDeviceCount, &all);
-    if (code) return wb__gpu_fail(&wb__hip_driver, NULL, code, "how many there are");
+    int all = 0, status = wb__hip_init(&all);
     for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
         memset(&devices[i], 0, sizeof devices[i]);
         status = describe(&devices[i], i);
@@ -101,30 +100,23 @@ static int find(wb__gpu_device **list, int *n)
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-/* Streams that were not created are NULL. */
-static void close_device(wb__gpu_device *base)
+static void close_device(wb__gpu_device *d)
 {
-    wb__hip_device *d = wb__hip_of(base);
-    const bool entered = !enter(base);
-    for (int i = 0; i < WB__GPU_QUEUES; i++) {
-        if (d->stream[i]) hip.StreamDestroy(d->stream[i]);
-        d->stream[i] = NULL;
-    }
+    const bool entered = !enter(d);
+    destroy_streams(wb__hip_of(d));
     if (entered) leave();
 }
 
-static int open_device(wb__gpu_device *base)
+static int open_device(wb__gpu_device *d)
 {
-    wb__hip_device *d = wb__hip_of(base);
-    int code = enter(base);
+    int code = enter(d);
     if (!code) {
-        for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
-            code = CALL(StreamCreate, &d->stream[i], hipStreamNonBlocking);
+        code = create_streams(wb__hip_of(d));
         leave();
     }
     if (!code) return 0;
-    const int status = wb__gpu_fail(&wb__hip_driver, base, code, "%s", base->name);
-    close_device(base);
+    const int status = wb__gpu_fail(&wb__hip_driver, d, code, "%s", d->name);
+    close_device(d);
     return status;
 }
 

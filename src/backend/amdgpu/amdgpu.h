@@ -43,7 +43,9 @@ extern int wb__hip_version;             /* the runtime's version: 10000000 * maj
 extern bool wb__hip_has_graphs;         /* the runtime has them; WEBER_AMDGPU_GRAPHS is not 0 */
 
 int wb__hip_load(void);
-int wb__hip_init(void);         /* starts HIP; 0, or an error that names the cure */
+/* Starts HIP and counts its devices, of which there is one at least.  Returns 0, or an error that
+ * names the cure. */
+int wb__hip_init(int *n);
 const char *wb__hip_error_name(int code);
 int wb__hip_error_kind(int code);
 void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);

@@ -103,13 +103,12 @@ static int init_failed(int code)
                         " out why", hidden);
 }
 
-int wb__hip_init(void)
+int wb__hip_init(int *n)
 {
-    int n = 0, code = CALL(Init, 0);
-    if (!code) code = CALL(GetDeviceCount, &n);
-    if (!code && !n) code = hipErrorNoDevice;
-    if (code) return init_failed(code);
-    code = CALL(RuntimeGetVersion, &wb__hip_version);
+    int code = CALL(Init, 0);
+    if (!code) code = CALL(GetDeviceCount, n);
+    if (!code && !*n) code = hipErrorNoDevice;
+    if (!code) code = CALL(RuntimeGetVersion, &wb__hip_version);
     return code ? init_failed(code) : 0;
 }
 

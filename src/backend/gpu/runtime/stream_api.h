@@ -8,13 +8,31 @@
  *   API_AT(at), API_FROM(from)   a device address (uint64_t) and a host pointer that is read, in
  *                    the parameter types of the API's copies
  *   API_INSTANTIATE(made, graph)   calls the function that instantiates a graph
- *   API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants: flags of an event,
- *                    of pinned memory and of a capture; a function's attribute
+ *   API_NON_BLOCKING, API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants:
+ *                    flags of a stream, an event, pinned memory and a capture; a function's
+ *                    attribute
  *   CALL(name, ...)  calls API.name, and sets wb__gpu_call */
 
 static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
 {
     return ((API_DEVICE *)d)->stream[q];
+}
+
+/* Returns a code.  Streams that were not created are NULL. */
+static int create_streams(API_DEVICE *d)
+{
+    int code = 0;
+    for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
+        code = CALL(StreamCreate, &d->stream[i], API_NON_BLOCKING);
+    return code;
+}
+
+static void destroy_streams(API_DEVICE *d)
+{
+    for (int i = 0; i < WB__GPU_QUEUES; i++) {
+        if (d->stream[i]) API.StreamDestroy(d->stream[i]);
+        d->stream[i] = NULL;
+    }
 }
 
 /* ---- memory and transfers -------------------------------------------------------------------- */
