@@ -96,7 +96,7 @@ static void items(reductions *f, wb__fuse *k)
 /* Emits the head of the loop over those rows r in [from, to) that the item processes. */
 static void open_rows(wb__fuse *k)
 {
-    if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous rows */
+    if (k->target->is_cpu) {  /* each item gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");

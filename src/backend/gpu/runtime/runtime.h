@@ -169,7 +169,7 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* Return a status.  load opens the vendor's library; find lists the devices, still closed. */
+    /* Return a status.  load opens the vendor's library; find lists the devices, opening none. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called when all devices are closed; or NULL */
@@ -316,7 +316,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
-/* A forked child must not call the driver.  Returns an error in a child, else 0. */
+/* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);
 static inline bool wb__gpu_is_child(const wb__gpu_device *d) { return d->driver->state->child; }
 

@@ -83,7 +83,8 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
     return mark;
 }
 
-/* With the lock held: records that all commands up to `count` are completed. */
+/* With the lock held: records that all commands up to `count` are completed.  If one has failed,
+ * d->failed receives its error code. */
 static void done_up_to(wb__gpu_device *d, uint64_t count)
 {
     int ended = 0;
