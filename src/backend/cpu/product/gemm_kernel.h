@@ -6,9 +6,8 @@
  *     MASKED      1 if load_some and store_some of simd.h need no copy
  *
  * A tile keeps MR x NV vectors of C in registers.  Each inner index costs NV loads of B, MR
- * broadcasts of A and MR*NV multiply-adds.  A panel of MR rows of A stays in L1; B streams from L2.
- *
- * Next: gemm.c, which cuts a product into these blocks. */
+ * broadcasts of A and MR*NV multiply-adds.  A panel of MR rows of A stays in L1; B streams from
+ * L2. */
 
 #define NR (NV * LANES)
 
