@@ -319,7 +319,7 @@ static bool merge_batch(const int64_t batch[2], const int64_t s[2], int64_t *str
 }
 
 /* Replaces the stride of a dimension of size 1, which is arbitrary, by the stride in a dense
- * matrix, because oneDNN reads it. */
+ * matrix, because oneDNN also reads that stride. */
 static void normalise_strides(int64_t rows, int64_t columns, int64_t s[2])
 {
     if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;

@@ -25,7 +25,7 @@ typedef int64_t v_i64 __attribute__((vector_size(VECTOR), aligned(8), may_alias)
 #define LESS_f32(x, a) ((v_f32)_mm512_min_ps((__m512)(x), (__m512)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm512_max_ps((__m512)(x), (__m512)(a)))
 #elif defined(__AVX2__)
-/* Uses a masked load, which is faster than storing the elements to an array one by one. */
+/* Reads n elements with a masked load; the other lanes are `other`. */
 static inline v_f32 read_some(const float *p, int64_t n, float other)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
