@@ -37,8 +37,9 @@ typedef struct {
     float numbers[3];
 } routine;
 
-/* cuDNN loads cuBLASLt of the CUDA major version for which it was built.  Two versions of cuBLASLt
- * in one process are incompatible. */
+/* Whether the library is cuDNN 9, has all functions, and was built for the same major version of
+ * CUDA as the cuBLASLt in use, if any.  cuDNN loads cuBLASLt of the version for which it was built,
+ * and two versions of cuBLASLt in one process are incompatible.  Otherwise sets `reason`. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__dnn_functions *f = table;
@@ -191,8 +192,9 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* Returns the cached plan of a step.  NULL: *error is the error code.  If cuDNN cannot execute the
- * step, *error is WB_ERROR_UNSUPPORTED, and *reason is a short reason. */
+/* Returns the cache entry of a step's problem, which is created if it is new.  NULL: *error is the
+ * error code.  If cuDNN cannot execute the step, *error is WB_ERROR_UNSUPPORTED, and *reason is a
+ * short reason. */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **reason, int *error)
 {
     wb__dnn_problem p;

@@ -185,8 +185,8 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
     return status;
 }
 
-/* Waits first: unloading a module aborts its kernels, and a program without users may still have
- * kernels in the queue. */
+/* First waits for the stream: unloading a module aborts its kernels, and some may still be in the
+ * queue. */
 void wb__cu_unload(wb__gpu_device *base, void *program)
 {
     cu.StreamSynchronize(wb__cu_of(base)->stream[WB__GPU_COMPUTE]);
