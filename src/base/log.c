@@ -1,5 +1,5 @@
-/* Output of the library: the log in the format of Julia, the topics of WEBER_DEBUG, the clock, the
- * version. */
+/* The log in the format of Julia, the topics of WEBER_DEBUG, the clock, and the version of the
+ * library. */
 #include "base/base.h"
 
 #include <pthread.h>

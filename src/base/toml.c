@@ -373,8 +373,8 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
     return 0;
 }
 
-/* Extends *c, which removes a pair of an inline table, to the comma after the pair.  After the last
- * pair there is none, and *c is extended to the comma before it. */
+/* Extends *c, which removes a pair of an inline table, to the comma after the pair.  The last
+ * pair has no comma after it, so *c is extended to the comma before the pair. */
 static void remove_inside(const wb__toml *t, change *c)
 {
     int after = c->to, before = c->from;

@@ -37,7 +37,7 @@ typedef struct {
     int32_t kind, variant, epilogue, n_views, causal, forbidden;
     double scale;
     wb__conv_attr conv;
-    wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
+    wb__dnn_view views[9];              /* views[i] has the unique id i + 1 */
 } wb__dnn_problem;
 
 /* An epilogue that cuDNN supports.  `mode` is its pointwise mode in cuDNN.  name[0] and name[1]
@@ -58,9 +58,9 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
+enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 /* A graph under construction.  `status` and `call` describe the first failure, after which the
  * functions that extend the graph do nothing. */
-enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 typedef struct {
     const wb__dnn_target *target;
     int n_descriptors, n_ops;

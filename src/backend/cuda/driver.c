@@ -1,5 +1,5 @@
 /* Opens the driver and NVRTC, and names error codes of the driver.  Neither library is ever closed,
- * because threads of the library may still run. */
+ * because threads that it has started may still run. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>

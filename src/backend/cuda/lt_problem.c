@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* cuBLASLt does not execute a product with fewer multiplications, unless the step has an aux tensor
- * or sums (wb__step_is_special).  Our own kernel executes it. */
+/* A product with fewer multiplications is left to our own kernel, unless the step has an aux tensor
+ * or sums (wb__step_is_special). */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
