@@ -32,7 +32,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit i is set when reach() in cuda.c has succeeded for device i */
+    /* bit i is set once reach() in cuda.c has prepared copies from device i to this device */
     uint64_t reached;
     int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
     bool portable;              /* NVRTC compiles to PTX, which the driver translates */
@@ -91,8 +91,8 @@ int wb__cu_function(wb__gpu_device *base, void *program, const char *entry, void
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable; if not, the error is set.
- * The first call opens the library. */
+/* Return whether cuBLASLt (wb__cu_lt_works) or cuDNN (wb__cu_dnn_works) is usable.  If not, the
+ * error is set.  The first call opens the library. */
 bool wb__cu_lt_works(void);
 /* the major version of CUDA that cuBLASLt belongs to, such as 13; 0: cuBLASLt is not usable */
 int wb__cu_lt_major(void);

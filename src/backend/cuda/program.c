@@ -119,8 +119,8 @@ static int image_of(const wb__cu_device *d, const wb__nvrtc_functions *f, nvrtcP
                         "the compiled program");
 }
 
-/* Compiles a text.  Returns 0 or an error code; WB_ERROR_UNSUPPORTED: the compiler does not support
- * the options. */
+/* Compiles the text of a kernel to *image, which the caller frees.  Returns 0 or an error code;
+ * WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
 static int compile(wb__cu_device *d, const wb__nvrtc_functions *f, const char *text,
                    const char *options, void **image, size_t *bytes)
 {
@@ -170,7 +170,8 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     return WB_ERROR_UNSUPPORTED;
 }
 
-/* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: another compiler may succeed. */
+/* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: the compiler is not suitable, and d->compiler
+ * is now the next compiler. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes)
 {
@@ -185,8 +186,8 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
     return status;
 }
 
-/* Waits first: unloading a module aborts its kernels, and a program without users may still have
- * kernels in the queue. */
+/* First waits for the stream: unloading a module aborts its kernels, and some may still be in the
+ * queue. */
 void wb__cu_unload(wb__gpu_device *base, void *program)
 {
     cu.StreamSynchronize(wb__cu_of(base)->stream[WB__GPU_COMPUTE]);
