@@ -60,8 +60,8 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: index of its leaf, also of a slice that is read in
                      place; -1: none */
     int leaf_of_capacity;
-    bool refused;                   /* a requested tensor, not a pending write, needs a value of a
-                                       variable that has been overwritten */
+    bool refused;                   /* a requested tensor needs an overwritten value of a variable;
+                                       false if only a pending write needs one */
     uint8_t precision;              /* wb__precision at the time of the request */
     bool deterministic;
 } wb__request;

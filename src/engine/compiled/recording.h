@@ -19,16 +19,16 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
 /* ---- settings -------------------------------------------------------------------------------- */
 
 /* A setting is a number, stored in an object, on which a graph may depend.  Examples are the mode
- * of a layer, whether a parameter is frozen, and how often the children of a branch were replaced.
+ * of a layer, whether a parameter is frozen, and how often a child of a layer was replaced.
  * Settings are read and set only by these functions.  A recording notes the settings that the
  * function read, and is not replayed while one of them has another value.  It also notes the
  * settings that the function set, and sets them at each replay. */
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* For settings that count changes.  wb__setting_count adds 1 to the count, which a recording does
- * not note.  wb__setting_counted notes that the recorded function depends on the count: after the
- * next change the recording is dropped. */
+/* For settings that count changes.  wb__setting_count adds 1 to the count; replays do not repeat
+ * the addition.  wb__setting_counted notes that the function being recorded depends on the count.
+ * Once the count has changed, the recording is dropped. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 

@@ -182,8 +182,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first, which is fast if the driver
-                                                       keeps kernels in a linked list */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first: a driver may keep kernels in a
+                                                       list that it searches from the newest */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }
