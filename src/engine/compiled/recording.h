@@ -70,12 +70,13 @@ typedef struct {
 
 typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
-    wb_scope *scope;                    /* the scope of the objects that the function creates */
+    wb_scope *scope;                    /* the scope of the objects that the function creates; NULL
+                                           when that scope closes */
     int failed;                         /* error code of the first failure; 0: none */
     char *reason;                       /* message of that failure (NULL: out of memory) */
-    uint64_t changes;                   /* count of changes of all settings when the noted settings
-                                           last fitted; they are compared again only when this count
-                                           has changed */
+    uint64_t changes;                   /* total number of changes of settings when the noted
+                                           settings last fitted; they are compared again only if the
+                                           total has changed */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;

@@ -186,8 +186,8 @@ static int rematerialised(program *p, int x, int level)
 }
 
 /* Returns the index of the instruction for x, a value from outside the group; adds the instruction
- * if needed.  Its level is `level`.  If `whole` is false, a literal gets level ONE, and an x that
- * does not vary along the columns gets at most level PER_ROW. */
+ * if needed.  Its level is `level`.  If `whole` is false, its level may be coarser: ONE for a
+ * literal, PER_ROW if x does not vary along the columns. */
 static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;

@@ -131,7 +131,7 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 }
 
 /* Whether the deferred values that v depends on fit into group g.  `trial` is a copy of the group,
- * whose col_dims this function may fix. */
+ * whose col_dims this function may set. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {

@@ -18,8 +18,8 @@
 
 /* Facts about a value that the patterns need. */
 typedef struct {
-    bool deferred;          /* the kernel of a later value computes this value; ready_at does not
-                               apply */
+    bool deferred;          /* the kernel of a later value, not yet known, computes this value;
+                               ready_at does not apply */
     int ready_at;           /* index of the value whose kernel computes this value: this value
                                itself or a value that reads it */
     int first_reader;       /* index of the first value that reads it, directly or through views;
@@ -484,8 +484,8 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* Adds a product for the library operation x.  A further result of a step joins the product of the
- * step's first result.  False: out of memory. */
+/* Adds a wb__product for the library operation x, of any kind.  A further result of a step gets the
+ * wb__product of the first result of that step.  False: out of memory. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;

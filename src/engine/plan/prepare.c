@@ -134,7 +134,7 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* a leaf without a value keeps 0 bytes, since no
+    for (int i = 0; i < ir->n; i++)             /* a leaf that is not in `ir` keeps 0 bytes: no
                                                    step reads its buffer */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;

@@ -209,7 +209,8 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
  * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
-/* Whether v fits into g's space.  If v is a reduction that fits, may fix g->col_dims. */
+/* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
+ * g->col_dims. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether the reduction v is over the last axes, but not over all axes, of an operand that is not
  * channels last.  The kernel that computes such a reduction can also read the result. */
