@@ -34,7 +34,7 @@ void wb__setting_counted(void *object, wb__setting *at);
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
 
-/* wb__on_replay, called while a function is recorded, adds callbacks for its replays; outside a
+/* wb__on_replay, called while a function is recorded, adds callbacks for the replays; outside a
  * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
  * each replay; `after` is called when a replay has succeeded.  If `fits` returns false, the
  * recording is dropped.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The

@@ -167,7 +167,7 @@ static void end_deferral(former *f, int x)
 }
 
 /* Number of deferred values that v depends on, plus 1 for v.  A value that is reached on several
- * paths counts once for each. */
+ * paths counts once for each path. */
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;

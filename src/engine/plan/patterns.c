@@ -358,8 +358,8 @@ static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t 
     return true;
 }
 
-/* Whether x is the sum of a matrix over its rows: over the leading axes, in the layout's order.  If
- * so, sets m to the matrix. */
+/* Whether x is the sum of a value over the leading axes of the value, in the order of its layout.
+ * If so, sets m to the value as a matrix, which x sums over the rows. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
     const wb__value *v = value(f, x);
