@@ -34,9 +34,9 @@ int wb__row_named(const char *name);
 int wb__row_exact(const char *name);
 int wb__row_of(const wb__backend *backend);
 
-/* Call these with the lock held. wb__row_works starts the backend if that has not been tried, and
- * does not change this thread's error. wb__row_reason returns why the backend does not work, or ""
- * if it works. */
+/* Call wb__row_loaded, _works, _backend, _reason and _devices with the lock held. wb__row_works
+ * starts the backend if no start was tried, and does not change this thread's error. wb__row_reason
+ * returns why the backend does not work, or "" if it works. */
 bool wb__row_loaded(int row);
 bool wb__row_works(int row);
 const wb__backend *wb__row_backend(int row);            /* NULL: not loaded */

@@ -79,8 +79,7 @@ static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB
  * value. */
 enum { STALE = 1, LOST = 2 };
 
-/* For a tensor of the order: its state, and the name of a gone variable version that it depends
- * on. */
+/* The state of a tensor, and the name of a variable whose gone version the tensor depends on. */
 typedef struct { uint8_t state; const char *name; } history;
 
 static void find_stale(const wb__order *o, history *p)
@@ -116,9 +115,9 @@ static bool has_history(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
-/* Called when the graph of the recent steps is too large.  This happens if each step builds on the
- * one before without a parameter, such as a running average of data.  Evaluates the oldest of the
- * recent tensors that other tensors use, and detaches them from their inputs. */
+/* Called when the graph of the recent steps is too large, as when each step adds to a running
+ * average of data.  Takes the tensors of the oldest recent step that are unevaluated and have
+ * consumers, evaluates them, and detaches them from their inputs. */
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
@@ -141,8 +140,8 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Considers only recent tensors: those that the root scope received after this thread's WB__PAST-th
- * latest call. */
+/* Looks only at recent tensors, which the root scope received after the WB__PAST-th latest call of
+ * this function. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;

@@ -13,7 +13,7 @@ static wb_engine_stats stats;
 static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; changed without the
                                            lock, and therefore atomic */
 
-/* ---- plans ----------------------------------------------------------------------------------- */
+/* ---- the cache of plans ---------------------------------------------------------------------- */
 
 void wb_set_plan_cache(int n)
 {
@@ -108,7 +108,7 @@ static void remove_plan(wb__plan *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- arenas, shared by the plans of a device; each run has its own --------------------------- */
+/* ---- arenas: memory for intermediates; each run takes one and gives it back ------------------ */
 
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
@@ -194,7 +194,7 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
-/* ---- memory needed --------------------------------------------------------------------------- */
+/* ---- memory that a plan needs ---------------------------------------------------------------- */
 
 static int64_t idle_bytes(const wb_device *d)
 {
@@ -231,7 +231,7 @@ void wb__plan_report_memory(const wb__plan *p)
              (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running plans --------------------------------------------------------------------------- */
 
 int wb__guard_check(const wb__guard *g)
 {

@@ -22,7 +22,7 @@ typedef struct {
 } work;
 static _Thread_local work mine;
 
-/* ---- writes ---------------------------------------------------------------------------------- */
+/* ---- writes to variables --------------------------------------------------------------------- */
 
 static void set_current(wb_tensor *v, wb_tensor *version)
 {
@@ -88,8 +88,9 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* Called after a plan ran.  If `last`, the assign becomes the variable's version, and the version
- * before it is gone.  Else the assign is gone, since a later assign to the variable replaced it. */
+/* Called after a plan ran.  If `last`, the assign becomes the version in the variable's memory, and
+ * the version that was there is gone.  Else the assign itself is gone, since a later assign to the
+ * variable replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -107,7 +108,7 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* Returns the version that the variable of a, a pending write, had before a. */
+/* Returns the version that the pending write a replaces. */
 static wb_tensor *version_before(const wb_tensor *a)
 {
     return a->live ? a->live : a->variable->live;
@@ -281,8 +282,8 @@ static int add_root(wb_tensor *x, int *n_roots)
     return 0;
 }
 
-/* Adds to mine.roots each unconsumed result that reads a version about to be overwritten.  Removes
- * from the ring each result that reads a version already gone, or no version at all. */
+/* Adds to mine.roots each unconsumed result that depends on a version about to be overwritten.
+ * Removes from the ring each result that depends on a version already gone, or on no version. */
 static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 {
     wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
