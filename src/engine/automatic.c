@@ -15,7 +15,7 @@ static bool is_held(const wb_tensor *x)
     return wb__refs(x) > wb__consumers(x);
 }
 
-/* ---- a step ends ----------------------------------------------------------------------------- */
+/* ---- the end of a training step -------------------------------------------------------------- */
 
 /* Whether x is a leaf of find_kept's walk: evaluated, gone, or a pending write. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
@@ -27,9 +27,9 @@ static bool is_replaced(const wb_tensor *x)
     return wb__overwritten(x);
 }
 
-/* Finds the tensors among the values and all their operands that the program holds and that would
- * be unreadable after the pending writes.  They become the first *n_kept tensors of the order.
- * Returns 0 or an error code. */
+/* Finds the unevaluated tensors that the program holds, that are values or that values depend on,
+ * and that could not be evaluated after the pending writes.  They become the first *n_kept tensors
+ * of the order.  Returns 0 or an error code. */
 static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);

@@ -1,4 +1,4 @@
-/* The plan cache, the arenas, and the running of plans. */
+/* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -94,7 +94,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* Removes a plan that cannot run from the cache.  It is freed when its last user calls
+/* Removes from the cache a plan that cannot run.  The plan is freed when its last user calls
  * wb__plan_done. */
 static void remove_plan(wb__plan *p)
 {
@@ -245,9 +245,9 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* Adds a warning to the error.  The last kernels of a plan write variables in place.  If the device
- * fails among them, some variables may be written, and cancelling the writes does not restore their
- * old values. */
+/* Adds a warning to the error.  The last kernels of a plan write variables in place.  If one of
+ * these kernels fails, some variables may already be written, and cancelling the writes does not
+ * restore their old values. */
 static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "

@@ -1,5 +1,6 @@
-/* Evaluation: for each device, one plan computes the requested tensors, the pending writes, and
- * every unconsumed result that reads a version about to be overwritten. */
+/* Evaluation.  For each device, one plan computes the requested tensors, the pending writes, and
+ * every unconsumed result (an unevaluated tensor without consumers) that depends on a version about
+ * to be overwritten. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -219,7 +220,8 @@ int wb__keep_version(wb_tensor *v)
     return 0;
 }
 
-/* If only the variable itself refers to its version, no replacement is needed. */
+/* If only the variable refers to its version, nothing can read the old value, and the version
+ * stays. */
 int wb__new_version(wb_tensor *v)
 {
     wb__storage_written(v->storage);
@@ -499,7 +501,7 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 }
 
 /* Removes the writes after the first n_writes from the pending writes, sets their variables back to
- * the versions before them, evaluates, and adds these writes again. */
+ * the versions before them, evaluates, and adds the removed writes again. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
     const int n_later = t->n_pending - n_writes;

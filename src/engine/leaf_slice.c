@@ -3,8 +3,8 @@
  * slice's position in the tensor.  So slices that differ only in their starts share a plan.
  *
  * A slice may be the last of a chain of views of a known tensor, the base.  The plan has the same
- * chain, but its slices have other starts, which depend only on shapes and steps (kept_start). With
- * these starts, the lowest element that the chain reads is at the beginning of the buffer. */
+ * chain, but its slices have other starts (kept_start), which depend only on shapes and steps.
+ * With these starts, the lowest element that the chain reads is at the beginning of the buffer. */
 #include "engine/plan/stages.h"
 
 #include <string.h>

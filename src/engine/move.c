@@ -99,7 +99,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     return moved;
 }
 
-/* Moves the gradient to the device of the operand.  The gradient is evaluated at once. */
+/* Moves the gradient to the device of the operand, and so evaluates the gradient. */
 void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
                     wb_tensor **out)
 {

@@ -109,7 +109,7 @@ uint64_t wb__unref_consumer(void *object);      /* returns the remaining counts 
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
     int training;                       /* > 0 inside wb_withgradient */
-    int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
+    int eager;                          /* from WEBER_EAGER: a tensor is evaluated when created */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
     bool cutting;        /* while true, tensors that lose their last consumer are not added to
                             `unconsumed` */

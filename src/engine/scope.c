@@ -361,8 +361,8 @@ static int finish(survivors *list)
     return status;
 }
 
-/* Release callbacks of wb_borrow may create objects while the list is dropped.  Further rounds drop
- * these objects. */
+/* Drops all references of the scope.  Meanwhile, release callbacks of wb_borrow may create
+ * objects.  Further rounds drop these objects. */
 static int close_lists(wb_scope *s)
 {
     int status = 0;

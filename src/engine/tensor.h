@@ -70,7 +70,7 @@ enum {
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
     WB__CANCELLED = 128,    /* an assign that was cancelled before it was evaluated */
-    /* WB__KEPT: a version that was given memory of its own before its variable was written; it
+    /* WB__KEPT: a version that kept its memory when the variable got new memory for a write.  It
      * holds a reference to the variable. */
     WB__KEPT = 256,
     WB__MIXED = 2048,       /* a parameter in f16 or bf16 whose f32 copy the optimiser updates */
@@ -113,7 +113,7 @@ struct wb_tensor {
     };
     const wb_device *device;        /* NULL: it has no device */
     uint32_t bytes;                 /* size of this block */
-    uint32_t recorded;              /* id of the recording in which it was created, or 0 */
+    uint32_t recorded;              /* id of the recording in which the tensor was created, or 0 */
     uint8_t n_numbers;
     int64_t dims[WB_MAX_DIMS];
 };
@@ -157,8 +157,8 @@ static inline bool wb__overwritten(const wb_tensor *x)
     return v && v->live == x && v->current != x;
 }
 
-/* Called before a variable is written.  If its memory is lent, the variable gets a copy in new
- * memory.  Returns 0 or an error code. */
+/* Called before a variable is written.  If other libraries use its memory (`lent`), gives the
+ * variable new memory with a copy.  Returns 0 or an error code. */
 int wb__take_memory(wb_tensor *variable);
 static inline int wb__own_memory(wb_tensor *variable)
 {
@@ -209,9 +209,9 @@ wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* 0-d literals.  The value of a wb__literal is part of the plan, and so is the value of a
- * wb__argument if it is 0, 1 or -1.  Any other value of a wb__argument is passed to each run of the
- * plan. wb__number_of is a wb__literal that takes the dtype of the other operand of an
+/* 0-d literals.  The value of a wb__literal is part of the plan.  So is the value of a wb__argument
+ * that is 0, 1 or -1 and has no WB__RENEWED.  Any other value of a wb__argument is passed to each
+ * run of the plan. wb__number_of is a wb__literal that takes the dtype of the other operand of an
  * operation. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);

@@ -1,8 +1,8 @@
 /* What the files of this folder define.  Each file has one operation, or a few that belong
  * together: the public function with its shape rule, the gradient, the composed form, and the step
- * that a backend performs.  The row of the operation in ops.def names the functions of the last
- * three. Their names begin with wb__grad_, wb__composed_ and wb__fill_. table.c has tables of
- * them. */
+ * that a backend performs.  The row of an operation in ops.def names its functions for the
+ * gradient, the composed form and the step, which begin with wb__grad_, wb__composed_ and
+ * wb__fill_. table.c has tables of these functions. */
 #ifndef WB__OP_H
 #define WB__OP_H
 

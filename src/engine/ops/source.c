@@ -1,4 +1,4 @@
-/* Tensors without operands: literals (filled with one number), counts (iota) and random numbers. A
+/* Tensors without operands: literals (filled with one number), counts (iota) and random numbers.  A
  * plan generates their elements where they are read, and stores them only if a reader needs an
  * array. */
 #include "base/numbers/philox.h"
