@@ -145,6 +145,7 @@ static inline wb__thread *wb__this_thread(void)
 extern void (*wb__at_shutdown)(void);
 
 enum { WB__PAST = 8 };  /* length of wb_scope.past_n */
+
 /* A scope: a list of objects in the order in which the program received them.  An object freed
  * early leaves a hole (NULL). */
 struct wb_scope {
