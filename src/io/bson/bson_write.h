@@ -12,7 +12,7 @@
 
 #include "base/files/file.h"
 
-/* The largest document, and so the largest file. */
+/* Maximum size, in bytes, of a document, and so of a file. */
 #define WB__DOC_MAX ((int64_t)INT32_MAX)
 
 /* The arena that holds all values. Initialise it with {0} and free it with wb__doc_drop. If memory

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter of the model, in the order of Flux.params. */
+/* A parameter of the model. order.list has the parameters in the order of Flux.params. */
 typedef struct {
     char *path;
     bool transposed;            /* a matrix (out, in) in Julia */

@@ -428,8 +428,8 @@ static bool attention(reading *x)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Whether the result of a layer is images. KEEPS: if its input is. ENDS: never. STARTS: always.
- * POOLS: always, with as many channels as its input. */
+/* How a layer changes r->channels. KEEPS: not at all. ENDS: to 0. STARTS: to the number of output
+ * channels. POOLS: from 0 to 1; other values stay. */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 
 static const struct kind {

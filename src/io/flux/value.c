@@ -1,4 +1,4 @@
-/* Reads Julia's values from the tags of BSON.jl. */
+/* Reads Julia's values. BSON.jl writes most of them as documents with a "tag", such as "struct". */
 #include "io/flux/value.h"
 
 #include "io/model/transpose.h"
@@ -124,7 +124,8 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number of a type that BSON lacks. Its bytes are in a struct. False: v is no number. */
+/* Reads a number that BSON.jl writes as a struct with the bytes of the number, such as a Float32.
+ * Returns false if v is no such number. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));

@@ -11,8 +11,8 @@
  * read from their devices when the file is written. */
 typedef struct { wb__st_out *tensors; int n, capacity; } wb__saving;
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x);
-/* Adds each tensor of a model once. Its name is the prefix followed by its first path in the
- * model. */
+/* Adds each tensor of a model once. The name of a tensor in the file is the prefix followed by the
+ * first path of the tensor in the model. */
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
