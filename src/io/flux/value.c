@@ -532,8 +532,8 @@ static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
     return v;
 }
 
-/* Finds a model in a dictionary of several values: the layer "model", or the only layer. Returns v
- * if there is neither. Appends the name of the entry to `name`. */
+/* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
+ * the name of its entry to `name`. Otherwise returns v. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;

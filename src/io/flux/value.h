@@ -50,9 +50,9 @@ bool wb__jl_named_tuple(const wb__jl *v);
 /* Whether values of v's kind may contain arrays. */
 bool wb__jl_may_hold_arrays(const wb__jl *v);
 
-/* Visits the fields of a struct, or the elements of a list, tuple or dictionary. `name` is Flux's
- * name of the field if the type and its number of fields are known, or the name in a NamedTuple or
- * dictionary. Otherwise it is the index. */
+/* An iterator over the fields of a struct, or the elements of a list, tuple or dictionary. `name`
+ * is Flux's name of the field if the type and its number of fields are known, or the name in a
+ * NamedTuple or dictionary. Otherwise `name` is the index. */
 typedef struct {
     char name[WB__JL_NAME];
     wb__jl value;

@@ -38,7 +38,7 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-/* Writes all bytes of a tensor. `data` is the field of its wb__st_out. */
+/* Writes all bytes of a tensor to w. `data` is wb__st_out.data. Returns 0 or an error code. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
 /* Sorts `tensors` and writes them to a file by calls of `put`. If `put` is NULL, the `data` of each
  * tensor points to the bytes, row-major. Returns 0 or an error code; on failure the file at the
