@@ -104,7 +104,7 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 /* Sets the error for an array in GPU memory, and returns the error code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-/* Whether v is a struct of Flux whose newest layout in fields.c has fields. */
+/* Whether v is a struct of Flux that has fields in its newest version, according to fields.c. */
 bool wb__jl_layer(const wb__jl *v);
 
 /* Finds a variable of the file. `key` is the name of a variable, or, with dots, the path of a part
