@@ -22,15 +22,14 @@ typedef struct {
     const char *name;
     int moments;
     wb_Rule_options defaults;           /* a default of 0: the rule has no such number */
-    /* Writes the numbers of step t, at most WB__MAX_NUMBERS, to `out` and returns how many. The
-     * first step has t = 1. The numbers become literals, which each replay of a recording renews.
-     * If `numbers` is NULL, the numbers are the hyperparameters of the rule, in the order of
-     * wb__rule_fields. */
+    /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
+     * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
+     * hyperparameters of the rule, in the order of wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
-    /* Called if the device counts the steps (f16). `number` holds the literals of step INFINITY.
-     * `counted` replaces the literals that depend on the step by tensors computed from t [slots],
-     * the step of each slot. NULL: no literal depends on the step. */
+    /* With f16 the step counts are a tensor t [slots] on the device, and `number` holds the numbers
+     * of t = INFINITY. `counted` replaces each number that depends on the step by a tensor [slots]
+     * computed from t. If `counted` is NULL, no number depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
 } wb__rule_kind;
@@ -52,7 +51,7 @@ typedef struct {
     /* the moments of all parts in order, then in mixed precision the f32 master (references) */
     wb_tensor **moments;
     int64_t steps;
-    int64_t unsure;                     /* how many of `steps` have pending writes */
+    int64_t unsure;                     /* how many of `steps` are not evaluated yet */
     wb_tensor *written;                 /* the parameter's value from the last step (reference) */
     wb__setting frozen;
 } wb__slot;
@@ -84,7 +83,8 @@ struct wb_opt_state {
  * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
-    /* Place of the option among the options given without names; -1: the option needs its name. */
+    /* Index of the option among the positional options, such as 0 for eta in wb_Descent(0.1). -1:
+     * the option can only be given by its name. */
     int position;
     size_t offset;
 } wb__rule_field;
@@ -105,22 +105,23 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule. A number that is not given becomes 0, a number that is given as 0
- * becomes WB__ZERO. */
+/* Reads the options of a rule into *o. A number that is not given becomes 0. A number that is given
+ * as 0 becomes WB__ZERO. */
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
-/* Subtracts from the step counts the steps whose writes were cancelled by a failed evaluation. */
+/* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
+ * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* Makes the f32 master of a parameter, a variable with the same value. The caller owns a
- * reference. */
+/* Makes the f32 master copy of a parameter, which is a variable with the same value. The caller
+ * owns a reference. */
 wb_tensor *wb__mixed_master(wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
