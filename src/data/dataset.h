@@ -28,8 +28,8 @@ struct wb_dataset {
     wb__data_kind kind;
     int64_t n;
     wb_dataset *under;                  /* view, map: the dataset below (reference) */
-    /* view: observation i of the view is observation order[i] of `under`. If `order` is NULL, it is
-     * observation start + i. */
+    /* view: observation i of the view is observation order[i] of `under`, or observation start + i
+     * of `under` if `order` is NULL. */
     int64_t start;
     uint32_t *order;
     wb_collate map;

@@ -18,7 +18,8 @@ struct wb_loader {
     wb__prefetcher *prefetcher;
     uint32_t *order;                    /* observations of the current epoch; NULL: not shuffled */
     bool running;                       /* an epoch has begun and has not ended */
-    /* number of completed epochs; number of batches returned in the current epoch */
+    /* epoch: number of completed epochs. position: number of batches of the current epoch that
+     * wb_loader_next has returned. */
     int64_t epoch, position;
     int status, late;                   /* late: an error that the next wb_loader_next reports */
     wb_scope *scope;                    /* scope of the current batch; NULL: none is open */
@@ -166,7 +167,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 /* ---- moving ---------------------------------------------------------------------------------- */
 
 /* Returns the target of the loader that wb_to(l, d) makes. The new target has the dtype of l's
- * target, unless `requested` is a dtype. */
+ * target, unless `requested` is a dtype. If nothing is requested, a move to a GPU sets `narrow`. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
@@ -281,7 +282,7 @@ static bool advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* The scope of the batch may hold the last reference to the loader and be closed here. The
+/* Closes the scope of the current batch, which may hold the last reference to the loader. The
  * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {

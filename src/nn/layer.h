@@ -15,7 +15,7 @@ typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
  *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
-    WB__OPTION_INTS,            /* wb_ints; files hold `count` numbers, or any number if 0 */
+    WB__OPTION_INTS,            /* wb_ints; files hold `count` numbers; 0: any number of them */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
     WB__OPTION_FUNCTION,        /* wb_function; files hold its registered name */

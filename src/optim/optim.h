@@ -1,6 +1,6 @@
 /* Optimisation rules and their state. A rule is a list of parts, each with a kind (rules.c) and
- * hyperparameters ("numbers"). The state has a slot for each distinct parameter: its moments, which
- * are variables, and its step count. */
+ * hyperparameters. The state has a slot for each distinct parameter. A slot holds the moments,
+ * which are variables, and the step count of the parameter. */
 #ifndef WB__OPTIM_H
 #define WB__OPTIM_H
 
@@ -21,15 +21,16 @@ typedef struct {
 typedef struct {
     const char *name;
     int moments;
-    wb_Rule_options defaults;           /* a default of 0: the rule has no such number */
+    wb_Rule_options defaults;           /* a default of 0: the rule has no such hyperparameter */
     /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
      * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
      * hyperparameters of the rule, in the order of wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
-    /* With f16 the step counts are a tensor t [slots] on the device, and `number` holds the numbers
-     * of t = INFINITY. `counted` replaces each number that depends on the step by a tensor [slots]
-     * computed from t. If `counted` is NULL, no number depends on the step. */
+    /* With f16 the step counts are a tensor t [slots] on the device, which the host does not read.
+     * So `number` holds the numbers of step INFINITY, and `counted` replaces each number that
+     * depends on the step by a tensor [slots] computed from t. If `counted` is NULL, no number
+     * depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
 } wb__rule_kind;
@@ -48,7 +49,8 @@ typedef struct {
     int ndim;
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
-    /* the moments of all parts in order, then in mixed precision the f32 master (references) */
+    /* references to the moments of all parts of the rule in order, followed by the f32 master in
+     * mixed precision */
     wb_tensor **moments;
     int64_t steps;
     int64_t unsure;                     /* how many of `steps` are not evaluated yet */
@@ -61,8 +63,8 @@ typedef struct {
 typedef struct { char *path; int slot; } wb__parameter_path;
 
 /* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device. WB__SCALE
- * is the scale. WB__SINCE_CHANGE is the number of updates since the scale changed or an update was
- * skipped. WB__STEPS_MADE [slots] is the step count of each slot. */
+ * is the scale. WB__SINCE_CHANGE counts updates. It restarts at 0 when an update is skipped or when
+ * the scale is due to grow. WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -79,7 +81,7 @@ struct wb_opt_state {
     wb__parameter_path *paths;           /* in the order of wb__walk */
 };
 
-/* A number in wb_Rule_options. `name` is used in files and messages, `option` is the name of the
+/* A hyperparameter in wb_Rule_options. Files and messages use `name`. `option` is the name of the
  * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
@@ -105,8 +107,8 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule into *o. A number that is not given becomes 0. A number that is given
- * as 0 becomes WB__ZERO. */
+/* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
+ * hyperparameter that is given as 0 becomes WB__ZERO. */
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);

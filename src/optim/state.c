@@ -231,7 +231,7 @@ void wb__opt_undo_failed(wb_opt_state *s)
  *   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
  *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
- * or in mixed precision
+ * In mixed precision the line has the dtypes of the parameter and of its master:
  *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps */
 static char *state_format(void *object)
 {

@@ -97,7 +97,7 @@ static int visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* Data for the replays of a recorded wb_update: a `numbering` for renew_numbers, a `counting` for
+/* Data for the replays of a recorded wb_update. `numbering` is for renew_numbers, `counting` is for
  * renew_steps and steps_fit. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
 /* What a recorded update does to the step count of a slot. STEPPED and STEPPED_ALIKE increment the
