@@ -77,7 +77,7 @@ static inline bool wb__instr_writes(wb__instr_kind k)
     return k == WB__REDUCE_ROWS || k == WB__REDUCE_ALL || k == WB__STORE;
 }
 
-/* Levels are in order from coarse to fine, so that < compares them. */
+/* The levels of values (see above), from coarse to fine. */
 typedef enum { WB__LEVEL_ONE, WB__LEVEL_PER_ROW, WB__LEVEL_FULL } wb__level;
 
 typedef struct {
@@ -90,8 +90,8 @@ typedef struct {
 } wb__instr;
 
 /* Whether an instruction's dtype is an integer type narrower than its register: i8, u8 or bool.
- * bool does not count for ELEMENTWISE, whose bool results are already 0 or 1.  The results of
- * NUMBER, IOTA, ELEMENTWISE and REDUCE_COLUMNS are then converted as if stored and loaded. */
+ * bool does not count for ELEMENTWISE, whose bool results are already 0 or 1.  If true, the
+ * result of a NUMBER, IOTA, ELEMENTWISE or REDUCE_COLUMNS is converted as if stored and loaded. */
 static inline bool wb__is_narrow(const wb__instr *i)
 {
     return i->dtype == WB_I8 || i->dtype == WB_U8 ||
@@ -242,14 +242,15 @@ struct wb__backend {
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
                 const void *from, size_t from_at, size_t bytes);
 
-    /* Creates a kernel for a step.  The kernel does not refer to *step later.  WB_ERROR_UNSUPPORTED
-     * has two meanings.  A fused step is too large, and the engine splits it.  Another step, which
-     * `supports` accepted, cannot be prepared, and the engine plans without it. */
+    /* Creates a kernel for a step.  The kernel does not refer to *step later.  Returns
+     * WB_ERROR_UNSUPPORTED if a fused step is too large; the engine then splits the step.  Also
+     * returns WB_ERROR_UNSUPPORTED if another step cannot be prepared although `supports` accepted
+     * it; the engine then plans without this step. */
     int (*prepare)(const wb_device *d, const wb__step *step, wb__kernel **kernel);
     void (*destroy)(const wb_device *d, wb__kernel *kernel);
-    /* Enqueues a kernel.  Buffer i begins at byte offsets[i] of the memory buffers[i].  `offsets`
-     * may be NULL: all offsets are then 0.  If `host_visible`, they are always 0.  The workspace
-     * begins at byte `workspace_at` of `workspace`, a multiple of WB__WORKSPACE_ALIGN.
+    /* Enqueues a kernel.  Buffer i begins at byte offsets[i] of the memory buffers[i].  If
+     * `offsets` is NULL or the backend is `host_visible`, all offsets are 0.  The workspace begins
+     * at byte `workspace_at` of `workspace`.  workspace_at is a multiple of WB__WORKSPACE_ALIGN.
      * WB_ERROR_UNSUPPORTED: a library refused this step, and no part of the step runs.  The engine
      * then plans again, and `prepare` chooses another implementation for the step. */
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,

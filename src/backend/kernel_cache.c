@@ -55,8 +55,8 @@ static bool folder_path(const char **base, const char **below)
     return *base && **base;
 }
 
-/* The caller frees the path.  NULL without an error: the cache is disabled, or memory is
- * exhausted. */
+/* Returns the path of an entry's file, which the caller frees.  NULL without an error: the cache is
+ * disabled, or memory is exhausted. */
 static char *file_path(const char *kind, const char *key, size_t key_bytes)
 {
     const char *base, *below;

@@ -5,8 +5,9 @@
 #include "ops/ops.h"
 
 /* An epilogue is an operation f of ops.def, applied element by element to the product z = a·b +
- * bias.  WB__OP_NONE: no epilogue, c = z.  A matrix product may have a further tensor for training,
- * the step's view `aux`, if the backend's `supports` accepts the step. */
+ * bias.  The result is c.  WB__OP_NONE means no epilogue: f(z) = z.  A matrix product may have a
+ * further tensor for training, the step's view `aux`, if the backend's `supports` accepts the
+ * step. */
 typedef enum {
     WB__AUX_NONE,           /* c = f(z)                                                */
     WB__AUX_OPERAND,        /* c = f(z), aux = z, of c's shape and dtype               */

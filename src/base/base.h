@@ -2,8 +2,8 @@
 #ifndef WB__BASE_H
 #define WB__BASE_H
 
-#ifndef WB_NO_MORE                  /* empty, so that a struct of options can be a member of another
-                                       struct */
+#ifndef WB_NO_MORE                  /* see weber/base.h; empty here, so that a struct of options can
+                                       be a member of another struct */
 #define WB_NO_MORE
 #endif
 #include "weber.h"
@@ -39,9 +39,10 @@ int wb__error_or(int code);
  * the public function. */
 #define WB__NULL(x) (!(x) && wb__null(__func__, #x))
 bool wb__null(const char *function, const char *argument);      /* returns true */
-/* wb__failures counts this thread's errors.  wb__failed_in prepends a position in a model to the
- * message, from the innermost child outwards: "layers.3" turns "Dense: ..." into "layers.3: Dense:
- * ...", and "0: Dense: ..." into "layers.3.0: Dense: ...". */
+/* wb__failures counts this thread's errors.  wb__failed_in prepends the position folder.part of a
+ * child layer to the error message.  It is called for the innermost child first.  For "layers" and
+ * "3", the message "Dense: ..." becomes "layers.3: Dense: ...".  A message that already has a
+ * position, such as "layers.0: Dense: ...", becomes "layers.3.layers.0: Dense: ...". */
 unsigned wb__failures(void);
 void wb__failed_in(const char *folder, const char *part);
 

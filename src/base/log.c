@@ -1,5 +1,5 @@
-/* Output of the library: the log in the format of Julia, the topics of WEBER_DEBUG, the clock, the
- * version. */
+/* The log in the format of Julia, the topics of WEBER_DEBUG, the clock, and the version of the
+ * library. */
 #include "base/base.h"
 
 #include <pthread.h>
@@ -27,9 +27,10 @@ void wb_set_log(wb_log_handler call, void *context)
     pthread_mutex_unlock(&handler_lock);
 }
 
-/* One line: "[ Info: text".  Several lines:  ┌ Warning: first
- *                                           │ next
- *                                           └ last */
+/* Prints a text of one line as "[ Info: text", and a longer text as
+ *     ┌ Warning: first
+ *     │ next
+ *     └ last */
 static void print(wb_log_level level, const char *text)
 {
     static const char *const names[] = {"Debug", "Info", "Warning", "Error"};

@@ -13,7 +13,8 @@
 #define AHEAD_MOST ((int64_t)1 << 30)
 
 /* Maps a plain file that is not compressed.  Returns false, without an error, if it cannot be
- * mapped.  A pipe is not opened here, because its writer would notice when it is closed again. */
+ * mapped.  stat comes before open, so that a pipe is never opened here: closing the pipe again
+ * could end the process that writes to it. */
 static bool map_plain(wb__mapping *m)
 {
     struct stat about;

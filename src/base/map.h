@@ -12,8 +12,7 @@ typedef struct wb__mapping {
     const uint8_t *data;                /* NULL: nothing was read yet */
     int64_t bytes;                      /* number of bytes at `data` */
     bool unpacked;                      /* the file is gzip: offsets count decompressed bytes */
-    void *map;                          /* the result of mmap; NULL: `data` is a block that was
-                                           read */
+    void *map;                          /* the result of mmap; NULL: the file is read, not mapped */
     struct wb__reader *rest;            /* the reader of the remaining contents; NULL: all contents
                                            are in memory */
 } wb__mapping;

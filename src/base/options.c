@@ -178,8 +178,8 @@ bool wb__read_options(const char *what, void *to, size_t capacity, const void *f
                         : read_names(what, text, names, given);
 }
 
-/* Returns the index of the last mention of an option, whose value C keeps; -1: the option is not
- * given. */
+/* Returns the index in given->option of the last mention of an option; -1: it is not given.  C
+ * initialises a field that is named twice with the last value. */
 static int find(const wb__given *given, const char *name, int position)
 {
     const size_t length = strlen(name);

@@ -12,8 +12,8 @@
 /* The options that a program gives, in the order in which it gives them. */
 typedef struct {
     bool all;                       /* every field counts as given, as in C++ */
-    bool known;                     /* .given was set by a macro or in C++; false: by the program
-                                       itself */
+    bool known;                     /* a macro or C++ has set .given; false: the program has set
+                                       .given by hand, or .given is NULL */
     int n;
     struct {
         const char *name;           /* not ended by 0; NULL: the option is given by position */
@@ -33,7 +33,8 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
  * the text of the options cannot be read, or if an option by position follows an option by name. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
                       const char *names, wb__given *given);
-/* Whether an option is given, by name or by position; position -1: by name only. */
+/* Whether the option is given by its name, or as the argument number `position`, counted from 0.
+ * With position -1 only the name counts. */
 bool wb__is_given(const wb__given *given, const char *name, int position);
 /* Returns the number of options given by position.  They precede those given by name. */
 int wb__by_place(const wb__given *given);
@@ -53,8 +54,8 @@ double wb__real_option(const wb__given *given, const char *name, int position, d
  * numbers in braces, or if the program filled it without WB_INTS. */
 bool wb__ints_read(const char *what, const wb__given *given, const char *name, int position,
                    wb_ints list, int most);
-/* If *passed is not NULL, copies this list, which a layer's macro passed, to `list`, and sets
- * *passed to NULL. */
+/* Copies the list *passed to `list`, unless *passed is NULL, and sets *passed to NULL.  *passed is
+ * the field .sizes_ of a layer's options. */
 static inline void wb__sizes_take(wb_ints list, const int64_t **passed)
 {
     if (*passed) memcpy(list, *passed, sizeof(wb_ints));

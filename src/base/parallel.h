@@ -1,5 +1,5 @@
-/* One pool of threads for everything: the pool of OpenMP if oneDNN, which uses it, is built in;
- * else the library's own. */
+/* The pool of threads.  The library uses OpenMP's pool if it is built with oneDNN, which uses
+ * OpenMP, and its own pool otherwise. */
 #ifndef WB__PARALLEL_H
 #define WB__PARALLEL_H
 

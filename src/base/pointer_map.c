@@ -1,4 +1,4 @@
-/* The hash map of pointer_map.h.  It is at most half full. */
+/* The hash map of pointer_map.h.  At most half of the capacity is used. */
 #include "base/pointer_map.h"
 
 #include <string.h>

@@ -31,8 +31,8 @@ enum { STEP = 64, CLASSES = 16, LONGEST = 16384 };
 #define FAST_TLS
 #endif
 
-/* A free block.  `first` is left as it is: in a freed object it is wb__freed_class, by which a
- * later use of the object is detected. */
+/* A free block.  The pool does not write to `first`, the first word of the block.  In a freed
+ * object this word is wb__freed_class, by which a later use of the object is detected. */
 typedef struct link { void *first; struct link *next; } link;
 static _Thread_local FAST_TLS struct {
     link *first[CLASSES];

@@ -1,4 +1,4 @@
-/* Text that grows, for all functions that print. */
+/* Text that grows (text.h). */
 #include "base/text.h"
 
 #include <stdio.h>

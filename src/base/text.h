@@ -11,8 +11,8 @@ void wb__text_raw(wb__text *t, const char *bytes, size_t n);
 void wb__text_spaces(wb__text *t, int n);
 void wb__text_count(wb__text *t, int64_t n);                    /* "1_234" */
 void wb__text_bytes(wb__text *t, int64_t bytes);                /* "17 bytes", "3.004 KiB" */
-/* Adds text from outside for a terminal: control characters as \n, \t or \x1b, bytes that are not
- * UTF-8 as \xff. */
+/* Adds untrusted text in a form that is safe to print on a terminal.  Control characters become
+ * escapes such as \n, \t and \x1b.  Bytes that are not UTF-8 become escapes such as \xff. */
 void wb__text_foreign(wb__text *t, const char *text);
 int wb__characters(const char *text);                           /* number of characters of UTF-8 */
 char *wb__text_take(wb__text *t);           /* returns the text, which the caller frees, and starts

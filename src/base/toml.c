@@ -156,8 +156,8 @@ static int enter(wb__toml *t, bool header, int *table, const part *p)
     return 0;
 }
 
-/* Parses a key, such as a.b.c, that begins in the table *table.  Sets *table to the table a.b, and
- * *last to the part c. */
+/* Parses a key such as a.b.c in the table with index *table.  Sets *table to the index of the
+ * table a.b, and *last to the part c. */
 static int read_key(wb__toml *t, bool header, int *table, part *last)
 {
     for (int n = 0; n < MOST_PARTS; n++) {
@@ -187,8 +187,8 @@ static int read_array(wb__toml *t)
     }
 }
 
-/* Parses an inline table into the node with index `node`.  -1: the table is in an array, and gets a
- * new node without a parent, which no name finds. */
+/* Parses an inline table into the node with index `node`.  A table in an array has node -1: it gets
+ * a new node without a parent. */
 static int read_inline(wb__toml *t, int node)
 {
     const int open = t->at;
@@ -206,8 +206,7 @@ static int read_inline(wb__toml *t, int node)
                : wb__toml_fail(t, t->at, "a comma or } was expected in this table");
 }
 
-/* Parses a value into the node with index `node`; -1: the value is in an array, and needs no
- * node. */
+/* Parses a value into the node with index `node`.  A value in an array has node -1. */
 static int read_value(wb__toml *t, int node)
 {
     const int c = peek(t, 0), at = t->at, decoded = t->n_decoded;
@@ -340,11 +339,11 @@ wb__toml_kind wb__toml_get(const wb__toml *t, const char *table, const char *key
 
 /* ---- editing --------------------------------------------------------------------------------- */
 
-/* Replaces the bytes [from, to) of the text by `by`. */
+/* An edit that replaces the bytes [from, to) of the text by `by`. */
 typedef struct { int from, to; wb__text by; } change;
 
-/* Makes *c the change that adds a key and its value to the table with index `table`; -1: the change
- * creates the table too. */
+/* Makes *c the change that adds a key and its value to the table with index `table`.  If `table` is
+ * -1, the change also creates the table, with the name `name`. */
 static int add(const wb__toml *t, int table, const char *name, const char *key, const char *value,
                change *c)
 {
@@ -374,8 +373,8 @@ static int add(const wb__toml *t, int table, const char *name, const char *key, 
     return 0;
 }
 
-/* Extends *c, which removes a pair of an inline table, to the comma after the pair.  After the last
- * pair there is none, and *c is extended to the comma before it. */
+/* Extends *c, which removes a pair of an inline table, to the comma after the pair.  The last
+ * pair has no comma after it, so *c is extended to the comma before the pair. */
 static void remove_inside(const wb__toml *t, change *c)
 {
     int after = c->to, before = c->from;

@@ -30,11 +30,12 @@ int wb__cli_devices(int n, char **arguments, const char *self);
 enum { PROBE_FILE = 3 };
 int wb__cli_probe(const char *backend);
 
-/* The result of a probing process, or how the process ended. */
+/* The result of a probing process. `state` is the result in words, or how the process ended if it
+ * gave no answer. */
 typedef struct {
     bool answered, loaded, works;
     char state[64];                     /* such as "works", "crashed (...)" */
-    char *devices, *libraries, *reason; /* a line for each item; allocated; NULL: none */
+    char *devices, *libraries, *reason; /* a line for each item, or NULL; allocated */
 } wb__probe;
 /* Starts the program `self` as a probing process and reads its result into *p, for at most
  * `seconds`. With `noisy` the output of drivers is shown. The caller frees *p with

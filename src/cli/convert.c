@@ -1,6 +1,6 @@
-/* `weber convert IN OUT` converts a file. The ending of OUT chooses the format. If both formats can
- * hold models, a model is converted as a model. Otherwise its tensors are converted by name, read
- * from the mapped file. */
+/* `weber convert IN OUT` converts a file. The ending of OUT chooses the format. A model in IN is
+ * loaded and saved if OUT's format can hold models or --torch is given. Otherwise the tensors of IN
+ * are copied under their names, from the mapped file. */
 #include "cli/cli.h"
 
 #include "io/formats.h"
@@ -74,8 +74,8 @@ static bool may_be_model(const conversion *c)
     return layer;
 }
 
-/* Returns 0 if the model is converted; 1 if no model could be loaded; -1 if it could not be saved.
- * The error is set in the last two cases. */
+/* Returns 0 if the model was converted, 1 if no model could be loaded, and -1 if the model could
+ * not be saved. The error is set for 1 and -1. */
 static int convert_model(const conversion *c)
 {
     wb_layer *model = wb_load(c->in, .key = c->key);
@@ -87,8 +87,9 @@ static int convert_model(const conversion *c)
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/* Makes a tensor of the values of an entry. The tensor uses the mapped file if the values are
- * aligned, else a copy. The table must outlive the tensor. NULL with the error set. */
+/* Makes a tensor of the values of an entry. The tensor borrows the memory of the mapped file if the
+ * values are aligned there and need no decoding, else it has a copy. The table must outlive the
+ * tensor. NULL with the error set. */
 static wb_tensor *tensor_of(const wb__entry *e)
 {
     void *block;
@@ -160,8 +161,8 @@ int wb__cli_convert(int n, char **words)
     conversion c = {.save = {.size = sizeof c.save}};
     if (parse(&c, n, words)) return -1;
     if (find_formats(&c)) return 1;
-    /* A key with a dot is a path to an object inside a variable. Then the key does not name the
-     * variable of the new file. */
+    /* --key names a top-level entry of a BSON file, both of IN and of OUT. A key with a dot is a
+     * path inside a top-level entry of IN, and OUT then gets the default name. */
     c.save.key = c.key && !strchr(c.key, '.') ? c.key : NULL;
     int status = 1;
     if (may_be_model(&c)) {

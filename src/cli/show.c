@@ -1,6 +1,6 @@
-/* `weber show FILE`: the contents of a file of any known format. Only headers are read, except of
- * BSON files, which are read whole, and of models in safetensors files that are not too large:
- * these are loaded, because wb_show looks at their values. */
+/* `weber show FILE` prints an overview of a file of any known format. BSON files are read whole. A
+ * model in a safetensors file of up to BUILT_MOST bytes is loaded, because wb_show looks at its
+ * values. Of other files only the headers are read. */
 #include "cli/cli.h"
 
 #include "io/formats.h"

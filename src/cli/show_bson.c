@@ -1,5 +1,4 @@
-/* `weber show` of BSON files: prints the outline from io/flux/flux.h, one line for each value as it
- * is read, so that nothing is stored.
+/* `weber show` of BSON files: prints the outline from io/flux/flux.h, one line for each value.
  *
  *   model.bson: BSON, 84.324 KiB
  *     model: Chain                                  # 79.422 KiB

@@ -30,7 +30,7 @@ void wb__buffer_pool_close(wb__buffer_pool *s);
 
 /* Returns an unused buffer, or a new buffer; NULL with the error set if memory is short. */
 wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s);
-/* Gives a buffer back to its pool; may be called on any thread. NULL is allowed. */
+/* Gives a buffer back to its pool. Any thread may call this function. `buffer` may be NULL. */
 void wb__buffer_give(wb__batch_buffer *buffer);
 /* The release function of tensors that borrow a buffer with wb_borrow. The call for the last of
  * these tensors gives the buffer back to its pool. */
@@ -38,7 +38,7 @@ void wb__buffer_release(void *data, void *buffer);
 
 /* wb__data_lock takes the one lock of all prefetchers and pools. The lock is held during fork, so
  * that a child process finds the lock free and the data consistent. Callers use the mutex itself
- * only for pthread_cond_wait. */
+ * only to wait on condition variables. */
 extern pthread_mutex_t wb__data_mutex;
 void wb__data_lock(void);
 void wb__data_unlock(void);

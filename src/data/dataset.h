@@ -1,9 +1,9 @@
-/* Datasets as the loader uses them. A dataset is a root (arrays, or a function of the program)
- * under any number of views (which select or reorder observations) and maps (which change each
- * batch).
+/* Datasets as the loader uses them. A dataset is a chain of objects linked by `under`. The lowest
+ * object is the root, which holds arrays or a function of the program (a source). Above the root
+ * are views, which select or reorder observations, and maps, which change each batch.
  *
- * Batches of arrays in host memory are copied into buffers (wb__dataset_fill, wb__dataset_wrap);
- * batches of arrays on another device are gathered there (wb__dataset_gather). Files: dataset.c
+ * Batches of arrays in host memory are copied into buffers (wb__dataset_fill, wb__dataset_wrap).
+ * Batches of arrays on another device are gathered there (wb__dataset_gather). Files: dataset.c
  * (creation, properties), fetch.c (from observation indices to batches), move.c (wb_to), loader.c
  * (epochs), prefetcher.c (batches ahead of their use), buffers.c (memory of batches), readers.c
  * (files as datasets). */
@@ -28,8 +28,10 @@ struct wb_dataset {
     wb__data_kind kind;
     int64_t n;
     wb_dataset *under;                  /* view, map: the dataset below (reference) */
-    int64_t start;                      /* view: observation i is start + i of `under` */
-    uint32_t *order;                    /* view: if set, observation i is order[i] of `under` */
+    /* view: observation i of the view is observation order[i] of `under`, or observation start + i
+     * of `under` if `order` is NULL. */
+    int64_t start;
+    uint32_t *order;
     wb_collate map;
     void *ctx;                          /* argument of `map` or `get` */
     wb__field field[2];                 /* roots: x and y */
@@ -54,27 +56,27 @@ wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__dataset_device(void *dataset);
 
-/* Copies the n observations of d in `index` to to[0] (x) and to[1] (y). Without a field y, to[1] is
- * not used. Replaces the indices in `index` by indices of the root. If `parallel` is set, the
- * function of a source may run on the threads of wb__parallel. Returns 0 or an error code. */
+/* Copies the n observations of d in `index` to to[0] (x) and to[1] (y). If the dataset has no y,
+ * to[1] is not used. Replaces the indices in `index` by indices of the root. If `parallel` is set,
+ * the function of a source may run on the threads of wb__parallel. Returns 0 or an error code. */
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
                      bool parallel);
 
 /* Makes a batch of the n observations in `index`, in the current scope, on the device of the
- * arrays. If the n rows are consecutive, they are copied now; otherwise they are gathered when the
- * batch is evaluated. Replaces the indices in `index` by indices of the root. Returns 0 or an error
- * code. */
+ * arrays. If the n rows are consecutive, copies them immediately. Otherwise the rows are gathered
+ * when the batch is evaluated. Replaces the indices in `index` by indices of the root. Returns 0 or
+ * an error code. */
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch);
 
 /* Makes one evaluated batch of all observations, in the current scope. Returns 0 or an error
  * code. */
 int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 
-/* Applies the maps of d to a batch, from the root upwards. Returns 0 or an error code. */
+/* Applies the maps of d to a batch, the map next to the root first. Returns 0 or an error code. */
 int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
 
 /* Calls f(batch, ctx). Returns 0, or an error code if f returns one or leaves the batch without x
- * or y. An error message is set even if f sets none. `what` names f in messages. */
+ * or y. Sets an error message if f has set none. `what` names f in messages. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
 /* Makes the tensors of a batch, in the current scope, on the memory to[0] (x) and to[1] (y) of n

@@ -1,5 +1,6 @@
-/* Makes a batch from observation indices. Translates the indices through views, copies or gathers
- * arrays or calls the function of a source, and applies maps. */
+/* Makes batches from observation indices in three steps. The first step translates the indices
+ * through views. The second copies or gathers rows of arrays, or calls the function of a source.
+ * The third applies maps. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
 #include "data/dataset.h"
@@ -25,16 +26,16 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
-/* The state of filling a batch, in which the function of a source is called once for each
- * observation. After a failure no further call begins. If several calls have failed, the error of
- * the first observation in the batch is reported. */
+/* Data shared by the calls that fill a batch, one call of a source's function per observation.
+ * After a failure no further call begins. If several calls have failed, the error of the first
+ * failed observation in the batch is reported. */
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
     char *to[2];
     pthread_mutex_t lock;
     _Atomic bool failed;
-    int64_t first;                      /* position of the failed observation in the batch */
+    int64_t first;                      /* position in the batch of the first failed observation */
     int code;
     char message[256];
 } calls;
@@ -133,8 +134,8 @@ static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_
     return NULL;
 }
 
-/* Gathers rows of x. They are gathered from a new constant on the memory of x, because x may belong
- * to a graph on another thread. */
+/* Gathers rows of x. Takes the rows from a new constant that shares the memory of x, because x may
+ * belong to a graph on another thread. */
 static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 {
     wb_tensor *mine = wb__as_constant(x);

@@ -17,17 +17,19 @@ struct wb_loader {
     int64_t batches;
     wb__prefetcher *prefetcher;
     uint32_t *order;                    /* observations of the current epoch; NULL: not shuffled */
-    bool running;                       /* an epoch has begun and not ended */
-    /* number of completed epochs; number of batches returned in the current epoch */
+    bool running;                       /* an epoch has begun and has not ended */
+    /* epoch: number of completed epochs. position: number of batches of the current epoch that
+     * wb_loader_next has returned. */
     int64_t epoch, position;
     int status, late;                   /* late: an error that the next wb_loader_next reports */
-    wb_scope *scope;                    /* scope of the current batch; NULL: it is closed */
+    wb_scope *scope;                    /* scope of the current batch; NULL: none is open */
     wb__thread *owner;                  /* the thread that opened the scope */
-    wb__object mark;                    /* owned by `scope`; destroyed when the scope closes */
+    wb__object mark;                    /* object of `scope`, destroyed when `scope` closes */
 };
 
-/* The program may close the scope of a batch, or close an outer scope after `break`. Then the scope
- * destroys l->mark. This clears l->scope and releases the scope's reference to the loader. */
+/* Called when the scope of a batch closes, because l->mark is an object of that scope. The program
+ * may close the scope itself, or close an outer scope after `break`. Clears l->scope and releases
+ * the scope's reference to the loader. */
 static void mark_destroyed(void *object)
 {
     wb_loader *l = (wb_loader *)((char *)object - offsetof(wb_loader, mark));
@@ -164,8 +166,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Returns the target of the loader that wb_to(l, d) makes. The dtype of l's target stays, unless
- * `requested` is a dtype. */
+/* Returns the target of the loader that wb_to(l, d) makes. The new target has the dtype of l's
+ * target, unless `requested` is a dtype. If nothing is requested, a move to a GPU sets `narrow`. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;
@@ -176,9 +178,9 @@ static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype req
     return t;
 }
 
-/* Returns 1 if batches of target t have other dtypes than the batches of l, else 0; -1 with the
- * error set if the device lacks a dtype. A map or a collate function may return any dtype; if l has
- * one, only the two targets are compared. */
+/* Returns 1 if batches of target t have other dtypes than the batches of l, 0 if not, and -1 with
+ * the error set if the device lacks a dtype. If l has a map or a collate function, which may return
+ * any dtype, compares only the two targets. */
 static int changes(const wb_loader *l, const wb__target *t)
 {
     const wb_dataset *root = wb__dataset_root(l->dataset);
@@ -213,7 +215,7 @@ static void *loader_to(void *object, const wb_device *d, wb_dtype requested)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* Closes the scope of the last batch, which evaluates pending assignments. */
+/* Closes the scope of the current batch, if one is open. Closing evaluates pending assignments. */
 static int close_batch(wb_loader *l)
 {
     if (!l->scope) return 0;
@@ -230,7 +232,7 @@ static int begin(wb_loader *l)
     return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);
 }
 
-/* Ends the epoch. Returns false, which wb_loader_next returns. */
+/* Ends the epoch with this status. Always returns false, the result of wb_loader_next. */
 static bool end(wb_loader *l, int status)
 {
     l->status = status;
@@ -280,7 +282,7 @@ static bool advance(wb_loader *l, wb_batch *batch)
     return true;
 }
 
-/* The scope of the batch may hold the last reference to the loader and be closed here. The
+/* Closes the scope of the current batch, which may hold the last reference to the loader. The
  * reference that wb__ref takes keeps the loader alive during the call. */
 bool wb_loader_next(wb_loader *l, wb_batch *batch)
 {

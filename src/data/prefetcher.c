@@ -1,4 +1,5 @@
-/* The thread that prepares batches. wb__data_lock guards the fields that both threads use:
+/* The thread that prepares batches. wb__data_lock guards the fields that this thread shares with
+ * the loader's thread, such as:
  *
  *   next .. last-1    batches that are not started yet
  *   busy              the thread is preparing a batch
@@ -22,7 +23,7 @@ struct wb__prefetcher {
     wb_collate collate;
     void *ctx;
     wb__target target;
-    bool on_host;                       /* the dataset is on the CPU: batches use buffers */
+    bool on_host;                       /* the dataset is on the CPU; buffers hold its batches */
     bool finished_tensors;              /* prefetched batches are evaluated tensors, not buffers */
     int64_t batchsize;
     int64_t *index;                     /* observation indices of one batch */
@@ -31,7 +32,7 @@ struct wb__prefetcher {
     int64_t next, last;
     int ahead, head, count;
     wb__prefetched *ready;
-    char message[1024];                 /* message of the failed batch, the last of its epoch */
+    char message[1024];                 /* message of a failed batch; a failure ends the epoch */
     bool started, alive, busy, quit;    /* started: the thread must be joined */
     pid_t process;                      /* the process that started the thread */
     pthread_t thread;
@@ -39,7 +40,7 @@ struct wb__prefetcher {
     wb__prefetcher *next_alive;
 };
 
-static wb__prefetcher *all_alive;           /* list of the prefetchers with a thread, for at_exit */
+static wb__prefetcher *all_alive;           /* linked list of the prefetchers with a thread */
 static _Thread_local bool is_prefetcher;
 /* The prefetcher whose batch this thread is preparing, or NULL. */
 static _Thread_local const wb__prefetcher *preparing;
@@ -55,9 +56,9 @@ static void fill_index(wb__prefetcher *f, wb__prefetched *fetched)
         f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
-/* Makes the tensors of a batch in the current scope, on the memory of its buffer. Also if this
- * function fails, the tensors own the buffer. The last tensor that is freed gives the buffer
- * back. */
+/* Makes the tensors of a batch in the current scope, on the memory of its buffer. Takes the buffer
+ * from *fetched, also on failure. The buffer returns to its pool when the last of these
+ * tensors is freed. */
 static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch)
 {
     wb__batch_buffer *buffer = fetched->buffer;
@@ -78,8 +79,7 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
 }
 
 /* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
- * the target device, if there is one. The results are evaluated, and a variable is replaced by a
- * copy. */
+ * the target device, if there is one. Evaluates the results and replaces variables by copies. */
 static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, fetched, batch)
@@ -205,14 +205,15 @@ static void at_exit(void)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
         f->started = false;
-        wb__data_unlock();          /* for pthread_join; `exiting` keeps the list from growing */
+        /* The lock is not held during pthread_join. `exiting` keeps the list from growing. */
+        wb__data_unlock();
         pthread_join(f->thread, NULL);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-/* Starts the thread with all signals blocked, so that the program's threads receive them. */
+/* Starts the thread with all signals blocked, so that only the program's threads get signals. */
 static bool start_thread(wb__prefetcher *f)
 {
     sigset_t all, old;
@@ -232,8 +233,8 @@ static void unlist(wb__prefetcher *f)
         }
 }
 
-/* Starts the thread unless this process has started one; called under the lock. If the thread
- * cannot be started, the caller's thread prepares the batches. */
+/* Starts the thread unless this process has started one. The caller holds the lock. If the thread
+ * cannot be started, the loader's thread prepares the batches. */
 static void ensure_thread(wb__prefetcher *f)
 {
     static bool registered;
@@ -298,8 +299,8 @@ void wb__prefetcher_free(wb__prefetcher *f)
     wb__data_unlock();
     if (join) pthread_join(f->thread, NULL);
     for (int i = 0; i < f->count; i++) wb__prefetched_drop(&f->ready[(f->head + i) % f->ahead]);
-    /* Not in a child process of fork: there pthread_cond_destroy may wait for the parent's
-     * thread. */
+    /* In a child process of fork the condition variables are not destroyed, because
+     * pthread_cond_destroy might wait for the parent's thread. */
     if (ours) {
         pthread_cond_destroy(&f->work);
         pthread_cond_destroy(&f->news);
@@ -324,7 +325,7 @@ int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first
     return 0;
 }
 
-/* Takes the oldest prefetched batch; called under the lock. False: none is ready. */
+/* Takes the oldest prefetched batch. The caller holds the lock. False: no batch is ready. */
 static bool pop(wb__prefetcher *f, wb__prefetched *fetched)
 {
     if (!f->count) return false;

@@ -1,14 +1,16 @@
-/* Prepares the batches of one epoch in order, ahead of their use, on its own thread: fetches them,
- * applies maps and the collate function, and moves them to the target device. */
+/* A prefetcher prepares the batches of an epoch in order, ahead of their use, on a thread of its
+ * own. It fetches the observations, applies maps and the collate function, and moves the batch to
+ * the target device. */
 #ifndef WB__PREFETCHER_H
 #define WB__PREFETCHER_H
 
 #include "data/dataset.h"
 
 #include "data/buffers.h"
-/* A prefetched batch. It is a filled `buffer`; or two evaluated tensors x and y, each with a
- * reference; or an error `code` with a `message` that the prefetcher owns. Batches of a mapped
- * dataset, of a collate function or of another device are tensors. */
+/* A prefetched batch. If `code` is not 0, preparing the batch failed, and `message` is the error
+ * message, which the prefetcher owns. Otherwise the batch is either a filled `buffer` or two
+ * evaluated tensors x and y, each with a reference. Tensors are used if the dataset has a map or is
+ * not on the CPU, or if the loader has a collate function or a target device. */
 typedef struct {
     int64_t n, index;
     wb__batch_buffer *buffer;
@@ -34,19 +36,19 @@ typedef struct wb__prefetcher wb__prefetcher;
  * keeps the dataset alive. */
 wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead,
                                    wb_collate collate, void *ctx, const wb__target *target);
-/* Joins the thread and frees the prefetcher; NULL is allowed. */
+/* Joins the thread and frees the prefetcher. f may be NULL. */
 void wb__prefetcher_free(wb__prefetcher *f);
 
-/* Begins to prepare the batches first .. last-1. Batch i has the observations order[i*batchsize],
- * order[i*batchsize + 1], ...; if `order` is NULL, i*batchsize, i*batchsize + 1, ... The prefetcher
- * must be new or stopped. Returns 0 or an error code. */
+/* Begins to prepare the batches first .. last-1. `order` lists the observations of an epoch. Batch
+ * i begins with observation order[i*batchsize]. If `order` is NULL, the observations are in the
+ * order of the dataset. The prefetcher must be new or stopped. Returns 0 or an error code. */
 int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last);
 
 /* Drops all prefetched batches and waits until the thread is idle. */
 void wb__prefetcher_stop(wb__prefetcher *f);
 
-/* Whether the calling thread is preparing a batch of f. This is true only inside a function of the
- * program, such as a map or a collate function. */
+/* Whether the calling thread is preparing a batch of f. A caller gets true only if it runs inside a
+ * map, a collate function or the function of a source. */
 bool wb__prefetcher_prepares(const wb__prefetcher *f);
 
 /* Returns the next batch. Waits for the thread, or prepares the batch if no thread runs. The caller

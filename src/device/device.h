@@ -13,7 +13,7 @@ const wb_device *wb__gpu_for_move(void);
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
 void wb__selection_forget_device(void);
 
-/* The preferred backend, as first read from the file. */
+/* The preferred backend, as read from the preferences file. */
 typedef struct {
     bool set;
     bool failed;                        /* the file could not be read */

@@ -1,5 +1,5 @@
-/* wb_gpu, which moves objects as wb_to does. If wb__gpu_for_move returns no device, it returns the
- * object itself. */
+/* wb_gpu, which moves objects as wb_to does. If wb__gpu_for_move returns no device, wb_gpu returns
+ * the object itself. */
 #include "device/device.h"
 
 void *wb_object_gpu(void *x, const wb_to_options *o)

@@ -183,7 +183,8 @@ static int write_file(const location *where, const char *text, int64_t bytes, co
     return e;
 }
 
-/* Changes only the first of `tables`; the others belong to other libraries. */
+/* Sets the preference in the file to `backend`; NULL: removes the preference.  Changes only the
+ * first of `tables`; the others belong to other libraries. */
 static int set(const location *where, const char *backend)
 {
     wb__preference before = {0}, after = {0};

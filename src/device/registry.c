@@ -51,8 +51,8 @@ const char *const *wb_supported_gpu_backends(void) { return gpu_names; }
 
 typedef enum { NOT_STARTED, STARTING, WORKS, FAILED } condition;
 
-/* The reasons why backends do not work are in fixed memory, so that they are available when memory
- * is short. */
+/* The state of each backend, by row.  `reason`, why the backend does not work, is in fixed memory,
+ * so that it is available when memory is short. */
 static struct {
     const wb__backend *backend;
     condition condition;

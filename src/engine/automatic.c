@@ -15,7 +15,7 @@ static bool is_held(const wb_tensor *x)
     return wb__refs(x) > wb__consumers(x);
 }
 
-/* ---- a step ends ----------------------------------------------------------------------------- */
+/* ---- the end of a training step -------------------------------------------------------------- */
 
 /* Whether x is a leaf of find_kept's walk: evaluated, gone, or a pending write. */
 static bool is_made(const wb_tensor *x) { return wb__is_leaf(x) || x->flags & WB__PENDING; }
@@ -27,9 +27,9 @@ static bool is_replaced(const wb_tensor *x)
     return wb__overwritten(x);
 }
 
-/* Finds the tensors among the values and all their operands that the program holds and that would
- * be unreadable after the pending writes.  They become the first *n_kept tensors of the order.
- * Returns 0 or an error code. */
+/* Finds the unevaluated tensors that the program holds, that are values or that values depend on,
+ * and that could not be evaluated after the pending writes.  They become the first *n_kept tensors
+ * of the order.  Returns 0 or an error code. */
 static int find_kept(wb__order *o, int n, wb_tensor *const *values, int *n_kept)
 {
     wb__order_begin(o);
@@ -79,8 +79,7 @@ static bool has_no_inputs(const wb_tensor *x) { return !x->n_in || x->flags & WB
  * value. */
 enum { STALE = 1, LOST = 2 };
 
-/* For a tensor of the order: its state, and the name of a gone variable version that it depends
- * on. */
+/* The state of a tensor, and the name of a variable whose gone version the tensor depends on. */
 typedef struct { uint8_t state; const char *name; } history;
 
 static void find_stale(const wb__order *o, history *p)
@@ -116,9 +115,9 @@ static bool has_history(const void *object)
     return wb__is(x, &wb__tensor_class) && !wb_is_none(x) && !has_no_inputs(x);
 }
 
-/* Called when the graph of the recent steps is too large.  This happens if each step builds on the
- * one before without a parameter, such as a running average of data.  Evaluates the oldest of the
- * recent tensors that other tensors use, and detaches them from their inputs. */
+/* Called when the graph of the recent steps is too large, as when each step adds to a running
+ * average of data.  Takes the tensors of the oldest recent step that are unevaluated and have
+ * consumers, evaluates them, and detaches them from their inputs. */
 static void compute_old(const wb_scope *s)
 {
     wb_tensor **old = NULL;
@@ -141,8 +140,8 @@ static void compute_old(const wb_scope *s)
     wb__free(old);
 }
 
-/* Considers only recent tensors: those that the root scope received after this thread's WB__PAST-th
- * latest call. */
+/* Looks only at recent tensors, which the root scope received after the WB__PAST-th latest call of
+ * this function. */
 void wb__cut_stale(wb__thread *t)
 {
     wb_scope *s = t->scope;

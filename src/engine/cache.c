@@ -1,4 +1,4 @@
-/* The plan cache, the arenas, and the running of plans. */
+/* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static wb_engine_stats stats;
 static _Atomic int64_t arena_bytes;     /* bytes of all arenas, idle or in use; changed without the
                                            lock, and therefore atomic */
 
-/* ---- plans ----------------------------------------------------------------------------------- */
+/* ---- the cache of plans ---------------------------------------------------------------------- */
 
 void wb_set_plan_cache(int n)
 {
@@ -94,7 +94,7 @@ void wb__plan_done(wb__plan *p)
     if (last) wb__plan_free(p);
 }
 
-/* Removes a plan that cannot run from the cache.  It is freed when its last user calls
+/* Removes from the cache a plan that cannot run.  The plan is freed when its last user calls
  * wb__plan_done. */
 static void remove_plan(wb__plan *p)
 {
@@ -108,7 +108,7 @@ static void remove_plan(wb__plan *p)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- arenas, shared by the plans of a device; each run has its own --------------------------- */
+/* ---- arenas: memory for intermediates; each run takes one and gives it back ------------------ */
 
 enum { ARENAS = 16 };
 static struct { const wb_device *device; void *memory; int64_t bytes; } idle[ARENAS];
@@ -194,7 +194,7 @@ static void arena_release(const wb_device *d, void *memory, int64_t bytes)
     arena_bytes -= bytes;
 }
 
-/* ---- memory needed --------------------------------------------------------------------------- */
+/* ---- memory that a plan needs ---------------------------------------------------------------- */
 
 static int64_t idle_bytes(const wb_device *d)
 {
@@ -231,7 +231,7 @@ void wb__plan_report_memory(const wb__plan *p)
              (double)p->result_bytes / 1048576, (double)p->input_bytes / 1048576);
 }
 
-/* ---- running --------------------------------------------------------------------------------- */
+/* ---- running plans --------------------------------------------------------------------------- */
 
 int wb__guard_check(const wb__guard *g)
 {
@@ -245,9 +245,9 @@ int wb__guard_check(const wb__guard *g)
     return isfinite(v) ? 0 : wb__fail(WB_ERROR_NUMBER, "the loss is %g", v);
 }
 
-/* Adds a warning to the error.  The last kernels of a plan write variables in place.  If the device
- * fails among them, some variables may be written, and cancelling the writes does not restore their
- * old values. */
+/* Adds a warning to the error.  The last kernels of a plan write variables in place.  If one of
+ * these kernels fails, some variables may already be written, and cancelling the writes does not
+ * restore their old values. */
 static void report_written(int code)
 {
     wb__fail(code, "%s\nthe variables that this evaluation writes may be partly written: restore "

@@ -1,5 +1,6 @@
-/* Evaluation: for each device, one plan computes the requested tensors, the pending writes, and
- * every unconsumed result that reads a version about to be overwritten. */
+/* Evaluation.  For each device, one plan computes the requested tensors, the pending writes, and
+ * every unconsumed result (an unevaluated tensor without consumers) that depends on a version about
+ * to be overwritten. */
 #include "engine/request.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ typedef struct {
 } work;
 static _Thread_local work mine;
 
-/* ---- writes ---------------------------------------------------------------------------------- */
+/* ---- writes to variables --------------------------------------------------------------------- */
 
 static void set_current(wb_tensor *v, wb_tensor *version)
 {
@@ -88,8 +89,9 @@ static void end_version(wb_tensor *old, const wb_tensor *v)
     wb__unref(old);
 }
 
-/* Called after a plan ran.  If `last`, the assign becomes the variable's version, and the version
- * before it is gone.  Else the assign is gone, since a later assign to the variable replaced it. */
+/* Called after a plan ran.  If `last`, the assign becomes the version in the variable's memory, and
+ * the version that was there is gone.  Else the assign itself is gone, since a later assign to the
+ * variable replaced it. */
 static void publish_write(wb_tensor *a, bool last)
 {
     wb_tensor *v = a->variable;
@@ -107,7 +109,7 @@ static void publish_write(wb_tensor *a, bool last)
     wb__tensor_detach(a);
 }
 
-/* Returns the version that the variable of a, a pending write, had before a. */
+/* Returns the version that the pending write a replaces. */
 static wb_tensor *version_before(const wb_tensor *a)
 {
     return a->live ? a->live : a->variable->live;
@@ -218,7 +220,8 @@ int wb__keep_version(wb_tensor *v)
     return 0;
 }
 
-/* If only the variable itself refers to its version, no replacement is needed. */
+/* If only the variable refers to its version, nothing can read the old value, and the version
+ * stays. */
 int wb__new_version(wb_tensor *v)
 {
     wb__storage_written(v->storage);
@@ -281,8 +284,8 @@ static int add_root(wb_tensor *x, int *n_roots)
     return 0;
 }
 
-/* Adds to mine.roots each unconsumed result that reads a version about to be overwritten.  Removes
- * from the ring each result that reads a version already gone, or no version at all. */
+/* Adds to mine.roots each unconsumed result that depends on a version about to be overwritten.
+ * Removes from the ring each result that depends on a version already gone, or on no version. */
 static int add_unconsumed(wb__thread *t, int n_requested, int *n_roots)
 {
     wb_tensor *unconsumed = t->unconsumed, *const last = unconsumed->prev_unconsumed;
@@ -498,7 +501,7 @@ int wb__evaluate_survivors(int n, wb_tensor *const *tensors)
 }
 
 /* Removes the writes after the first n_writes from the pending writes, sets their variables back to
- * the versions before them, evaluates, and adds these writes again. */
+ * the versions before them, evaluates, and adds the removed writes again. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors)
 {
     const int n_later = t->n_pending - n_writes;

@@ -24,7 +24,7 @@ typedef struct freed {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { freed *first, *last; size_t bytes; } queue;
 
-/* How many bytes of an object's block remain for `was`. */
+/* Returns the number of bytes of an object's block that remain for the description `was`. */
 static size_t note_bytes(size_t bytes) { return bytes > sizeof(freed) ? bytes - sizeof(freed) : 0; }
 
 static void leave_queue(void)

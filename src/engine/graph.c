@@ -1,9 +1,8 @@
-/* Walks over a graph, without recursion, each tensor once. */
+/* Walks over a graph without recursion.  A walk lists each tensor once. */
 #include "engine/graph.h"
 
 #include <string.h>
 
-/* ---- order ----------------------------------------------------------------------------------- */
 
 uint32_t wb__next_mark(void)
 {

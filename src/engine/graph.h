@@ -21,7 +21,8 @@ typedef struct {
 
 void wb__order_begin(wb__order *o); /* forgets the last walk, keeps the memory */
 void wb__order_free(wb__order *o);
-/* Adds the tensors reachable from x that are not in the order yet.  False: out of memory. */
+/* Adds x and the tensors reachable from x, except those already in the order.  False: out of
+ * memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
 /* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);

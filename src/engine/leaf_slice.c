@@ -1,10 +1,10 @@
 /* Slices of known tensors that a plan reads in place.  The start of such a slice is not part of the
- * plan: the slice has a buffer of its own, and each run binds that buffer to the slice's position
- * in the tensor.  So slices that differ only in their starts share a plan.
+ * plan.  In the plan, the slice has a buffer of its own, and each run binds this buffer to the
+ * slice's position in the tensor.  So slices that differ only in their starts share a plan.
  *
- * The slice may be a chain of views down to a known tensor, the base.  The plan has the same chain,
- * but with other starts, which depend only on shapes and steps.  With these starts, the lowest
- * element that is read is at the beginning of the buffer. */
+ * A slice may be the last of a chain of views of a known tensor, the base.  The plan has the same
+ * chain, but its slices have other starts (kept_start), which depend only on shapes and steps.
+ * With these starts, the lowest element that the chain reads is at the beginning of the buffer. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ static void row_major(const wb_tensor *x, wb__view *out)
     }
 }
 
-/* Returns the start, in the plan's chain, of a slice along one axis.  The slice takes d of the n
+/* Returns the start that a slice has in the plan along one axis.  The slice takes d of the n
  * elements of the axis, `step` apart; `stride` is the stride of the axis.  With this start, the
  * lowest address that the slice reads is the lowest address of the axis. */
 static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
@@ -30,10 +30,10 @@ static int64_t kept_start(int64_t stride, int64_t n, int64_t d, int64_t step)
     return step > 0 ? n - 1 - span : n - 1;
 }
 
-/* Sets attr to the slice's attributes in the plan's chain, with the starts of kept_start.  Adds to
- * w->at the distance, in elements, from these starts to the slice's own starts.  The distance is a
- * sum of multiples of strides.  `moves` is the bitwise or of these strides, so its lowest set bit
- * divides the distance. */
+/* Sets attr to the attributes of the slice x, but with the starts of kept_start.  Adds to w->at the
+ * distance, in elements, from these starts to the starts of x.  *moves collects, by a bitwise or,
+ * the strides along which x leaves out elements.  The distance is a sum of multiples of these
+ * strides, so the lowest set bit of *moves divides it. */
 static void enter_slice(wb__leaf_slice *w, const wb_tensor *x, const wb__view *in, int64_t *attr,
                         int64_t *moves)
 {

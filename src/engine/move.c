@@ -1,5 +1,5 @@
-/* Copies between devices.  wb_to copies to another device at once.  Its result has the source as an
- * input, so that gradients pass through. */
+/* Copies between devices. wb_to copies to another device during the call, not at the next
+ * evaluation.  Its result has the source as an input, so that gradients pass through. */
 #include "engine/gradient/gradient.h"
 
 #include <string.h>
@@ -32,8 +32,8 @@ int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_
     return through_host(to_device, to, to_at, from_device, from, from_at, bytes);
 }
 
-/* Returns x, bound and evaluated; NULL: failed.  If x has no device, evaluates a copy of x, so that
- * x stays without a device. */
+/* Returns wb__bind(x), evaluated; NULL: failed.  If x has no device, returns an evaluated copy, so
+ * that x stays without a device. */
 static wb_tensor *known(wb_tensor *x)
 {
     wb_tensor *bound = wb__with_device(wb__bind(x), wb_default_device());
@@ -99,7 +99,7 @@ wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype wanted)
     return moved;
 }
 
-/* Moves the gradient to the device of the operand.  The gradient is evaluated at once. */
+/* Moves the gradient to the device of the operand, and so evaluates the gradient. */
 void wb__grad_moved(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g, const bool *wanted,
                     wb_tensor **out)
 {

@@ -32,8 +32,6 @@ static void thread_end(void *memory)
 
 static void make_key(void) { pthread_key_create(&thread_key, thread_end); }
 
-/* The state of a thread comes from calloc and not from the library's allocator, since it must exist
- * before the first error. */
 wb__thread *wb__thread_start(void)
 {
     static wb__thread
@@ -76,8 +74,9 @@ void wb__object_end(void *object, size_t bytes)
     wb__pool_put(object, bytes);
 }
 
-/* If these are all the references, no other thread can use the object, so the count needs no atomic
- * change. */
+/* Subtracts `counts` from the object's counts and returns the rest.  Destroys the object if the
+ * rest is 0.  If these are all counts, no other thread can use the object, and the subtraction need
+ * not be atomic. */
 static inline uint64_t drop(wb__object *o, uint64_t counts)
 {
     uint64_t left = 0;

@@ -53,8 +53,8 @@ extern const wb__class wb__tensor_class, wb__layer_class, wb__tree_class, wb__ru
  * until its memory is used again. */
 extern const wb__class wb__freed_class;
 
-/* Zeroed memory for an object with one reference, which belongs to the current scope.  NULL:
- * failed, with the error set.  The caller fills it in before anything else can fail. */
+/* Returns zeroed memory for an object.  Its one reference belongs to the current scope.  NULL:
+ * failed, with the error set.  The caller fills the object in before anything else can fail. */
 void *wb__object_new(const wb__class *class, size_t bytes);
 
 /* As wb__object_new, but the reference belongs to the caller. */
@@ -72,7 +72,7 @@ void wb__quarantine_empty(void);
 
 /* Returns a text for messages: the name of the object's class, such as "layer".  With
  * WEBER_DEBUG=check, the text for a freed object also has a description of the object and when it
- * was freed.  The text is valid until this thread's next call. */
+ * was freed.  The text is valid until this thread calls wb__kind again. */
 const char *wb__kind(const void *object);
 /* Whether the object is neither NULL nor freed.  Else sets the error, whose message begins with
  * `what`. */
@@ -109,17 +109,18 @@ uint64_t wb__unref_consumer(void *object);      /* returns the remaining counts 
 typedef struct wb__thread {
     wb_scope *scope;                    /* innermost; the root scope is created when first needed */
     int training;                       /* > 0 inside wb_withgradient */
-    int eager;                          /* from WEBER_EAGER: each tensor is evaluated at once */
+    int eager;                          /* from WEBER_EAGER: a tensor is evaluated when created */
     const wb_device *device;            /* of new tensors; NULL: the CPU */
-    bool cutting;        /* true: inputs that lose their last consumer do not become unconsumed
-                            results */
+    bool cutting;        /* while true, tensors that lose their last consumer are not added to
+                            `unconsumed` */
     /* Ring, through .next_unconsumed, of the unconsumed results: unevaluated tensors that have
      * inputs but no consumers.  Those with WB__HELD may have consumers. */
     struct wb_tensor *unconsumed;
-    struct wb_tensor **pending;         /* assignments not evaluated yet, oldest first */
+    struct wb_tensor **pending;         /* pending writes: assigns to variables that are not
+                                           evaluated yet, oldest first */
     int n_pending, pending_capacity;
-    struct wb_tensor *guard;            /* tensor of one element, with a reference: if it is not
-                                           finite, no pending assignment is made; NULL: no guard */
+    struct wb_tensor *guard;            /* tensor of one element, with a reference.  If it is not
+                                           finite, no pending write is made.  NULL: no guard. */
     const char *guarded_by;             /* the guard's name, for messages */
     int made;                           /* tensors created since the last evaluation */
     int64_t scopes;                     /* number of scopes opened so far */
@@ -143,9 +144,10 @@ static inline wb__thread *wb__this_thread(void)
  * src/device sets it to the function that stops all backends. */
 extern void (*wb__at_shutdown)(void);
 
+enum { WB__PAST = 8 };  /* length of wb_scope.past_n */
+
 /* A scope: a list of objects in the order in which the program received them.  An object freed
  * early leaves a hole (NULL). */
-enum { WB__PAST = 8 };
 struct wb_scope {
     wb_scope *outer;
     void **objects;

@@ -32,9 +32,9 @@ typedef struct {
     int64_t at, bytes;              /* the bytes of the base that are read, as in wb__plan_leaf */
 } wb__leaf_slice;
 
-/* Whether the slice x can be read in place.  If so, fills w.  The tensor below the views must be
- * evaluated, and this evaluation must not write it.  At most WB__MOST_LINKS views are allowed;
- * strides must express them, and one of them must leave out elements. */
+/* Whether the slice x can be read in place.  If so, fills w.  The base must be evaluated, and no
+ * pending write may replace it.  At most WB__MOST_LINKS views are allowed; strides must express
+ * them, and one of them must leave out elements. */
 bool wb__leaf_slice_of(wb_tensor *x, wb__leaf_slice *w);
 
 /* The input of the plan builder: a graph in topological order, its results and its writes.  `words`
@@ -60,14 +60,15 @@ typedef struct {
     int *leaf_of; /* of each tensor of the order: index of its leaf, also of a slice that is read in
                      place; -1: none */
     int leaf_of_capacity;
-    bool refused;                   /* a requested tensor, not a pending write, needs a value of a
-                                       variable that has been overwritten */
+    bool refused;                   /* a requested tensor needs an overwritten value of a variable;
+                                       false if only a pending write needs one */
     uint8_t precision;              /* wb__precision at the time of the request */
     bool deterministic;
 } wb__request;
 
-/* A plan may run as one command of the device, a graph.  A run with a guard, a number that must be
- * finite, has two phases: the host checks the number before the second phase writes variables. */
+/* A plan may run as one command of the device, a wb__graph (backend.h).  A run with a guard, a
+ * number that must be finite, has two phases: the host checks the number before the second phase
+ * writes variables. */
 typedef enum { WB__PHASE_WHOLE, WB__PHASE_COMPUTE, WB__PHASE_WRITES, WB__PHASES } wb__phase_kind;
 typedef struct {
     wb__sequence sequence;

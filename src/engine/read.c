@@ -6,8 +6,9 @@
 
 enum { PART_BYTES = 1 << 20 };          /* size of a part for wb__read_in_parts */
 
-static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU. 0: they fail; 1: the
-                                           first logs a warning; 2: they are allowed */
+static _Atomic int scalar_reads = 1;    /* reads of single elements from a GPU.  0: they fail;
+                                           1: the first read logs a warning, then as 2;
+                                           2: they are allowed */
 
 void wb_allow_scalar(bool allow) { scalar_reads = allow ? 2 : 0; }
 
@@ -43,8 +44,8 @@ static double element(const wb_tensor *bound, int64_t index)
     return v;
 }
 
-/* Whether single elements of the tensor may be read.  Single reads from a GPU are slow.  As set by
- * wb_allow_scalar, they all fail with the error set, or the first one logs a warning. */
+/* Whether a single element of the tensor may be read.  If it is in a GPU's memory, `scalar_reads`
+ * decides.  False: the error is set. */
 static bool scalar_allowed(const wb_tensor *bound)
 {
     if (!bound->storage->device->backend->is_gpu || scalar_reads == 2) return true;

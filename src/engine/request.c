@@ -1,5 +1,5 @@
-/* Fills requests.  This runs at every step for every tensor of the graph.  The arrays are kept, so
- * it allocates only while they grow. */
+/* Fills requests.  Every evaluation does this for every tensor of its graph.  The arrays are kept,
+ * so memory is allocated only while they grow. */
 #include "base/parallel.h"
 #include "engine/request.h"
 

@@ -1,5 +1,5 @@
-/* Scopes: lists of the objects that a program received, whose references are dropped together. The
- * evaluation at the end of a scope is in evaluate.c. */
+/* Scopes: lists of the objects that a program received.  Closing a scope drops its references to
+ * them.  The evaluation at the end of a scope is in evaluate.c. */
 #include "engine/tensor.h"
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@ enum {
     MOST_ROUNDS = 64        /* most rounds of close_lists */
 };
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening scopes -------------------------------------------------------------------------- */
 
 static bool allocations_watched(void)
 {
@@ -79,7 +79,7 @@ wb_scope *wb_scope_open(void)
     return open_in(t);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list of objects --------------------------------------------------------------------- */
 
 static bool add_object(wb_scope *s, void *object)
 {
@@ -187,8 +187,8 @@ wb__frame wb__frame_begin(void)
     return (wb__frame){s, s->number, t->program_calls, s->n};
 }
 
-/* Whether the frame's scope is still the innermost one and no callback ran.  If the scope is still
- * open, unpins its list. */
+/* Whether the frame's scope is still the innermost one and no callback of the program ran since
+ * wb__frame_begin.  If the scope is still open, unpins its list. */
 static bool still_inside(const wb__thread *t, const wb__frame *f)
 {
     wb_scope *s = t->scope;
@@ -258,7 +258,7 @@ void *wb__frame_end(wb__frame f, void *result)
     return result;
 }
 
-/* ---- closing --------------------------------------------------------------------------------- */
+/* ---- closing scopes -------------------------------------------------------------------------- */
 
 /* The tensors that outlive the scope and must be evaluated or detached from their inputs.  The list
  * holds a reference to each. */
@@ -292,8 +292,8 @@ static bool outlives(const wb_tensor *x)
     return wb__refs(x) > 1 + wb__consumers(x) + (wb__this_thread()->guard == x);
 }
 
-/* Leaves each unevaluated tensor in the list once, and drops the references of its other entries.
- * `outlives` counts one reference of this scope. */
+/* Keeps one entry in the list for each unevaluated tensor, and drops the references of its other
+ * entries.  So the scope has one reference to such a tensor, as `outlives` assumes. */
 static void drop_repeats(int n, void **objects)
 {
     uint32_t mark = wb__next_mark();
@@ -361,8 +361,8 @@ static int finish(survivors *list)
     return status;
 }
 
-/* Release callbacks of wb_borrow may create objects while the list is dropped.  Further rounds drop
- * these objects. */
+/* Drops all references of the scope.  Meanwhile, release callbacks of wb_borrow may create
+ * objects.  Further rounds drop these objects. */
 static int close_lists(wb_scope *s)
 {
     int status = 0;

@@ -89,7 +89,7 @@ void wb__storage_unref(wb__storage *s)
     wb__pool_put(s, sizeof *s);
 }
 
-/* ---- unconsumed results: unevaluated tensors without consumers, a ring per thread ------------ */
+/* ---- unconsumed results: unevaluated tensors without consumers, in a ring of each thread ----- */
 
 void wb__unconsumed_add(wb__thread *t, wb_tensor *x)
 {
@@ -186,7 +186,7 @@ static void drop_inputs(wb_tensor *x)
 {
     for (uint32_t i = 0; i < x->n_in; i++) {
         wb_tensor *in = x->in[i];
-        /* only unevaluated inputs go to the ring; they belong to this thread */
+        /* an unevaluated input that loses its last consumer becomes an unconsumed result */
         const bool waits = !in->storage && !(in->flags & WB__GONE);
         const uint64_t left = wb__unref_consumer(in);
         if (!waits || !left || left >> 32) continue;
@@ -205,8 +205,8 @@ static void forget_variable(wb_tensor *v)
     wb__unref(v->current);
 }
 
-/* Outside of scopes a graph may be a chain of any length, so freeing it must not recurse.  Tensors
- * whose last reference is dropped while another tensor is destroyed wait in a list. */
+/* A graph may be a chain of any length, so destroying a tensor must not recurse.  Tensors whose
+ * last reference is dropped while another tensor is destroyed wait in a list. */
 static void tensor_destroy(void *object)
 {
     static _Thread_local wb_tensor *waiting;

@@ -12,7 +12,7 @@
  *
  * The operands of a tensor are on the device of the tensor.  Only wb_to has its operand on another
  * device.  Literals, counts (iota) and tensors computed from these alone have no device.  They are
- * computed on the device of the operation that uses them.  Evaluating such a tensor binds it to the
+ * computed on the device of the operation that uses them.  Evaluating such a tensor gives it the
  * device that computed it, unless it has consumers or is a 0-d literal.
  *
  * Tensors keep their inputs after evaluation, so that gradients can still be computed.  Closing a
@@ -49,7 +49,7 @@ void wb__storage_unref(wb__storage *s);
 const void *wb__storage_read(wb__storage *s);
 void wb__storage_written(wb__storage *s);       /* drops the host's copy */
 
-/* Returns x bound and evaluated, or NULL on failure.  Messages begin with `what`. */
+/* Returns wb__bind(x), evaluated, or NULL on failure.  Messages begin with `what`. */
 wb_tensor *wb__evaluated(const char *what, wb_tensor *x);
 /* Evaluates x and passes its values in order to f(part, elements, ctx): all at once if the host can
  * read the device's memory, else in parts of at most 1 MiB.  Stops when f returns nonzero, and
@@ -70,7 +70,7 @@ enum {
     WB__FIXED = 32,
     WB__RENEWED = 64,       /* a literal whose value each replay of a recording sets */
     WB__CANCELLED = 128,    /* an assign that was cancelled before it was evaluated */
-    /* WB__KEPT: a version that was given memory of its own before its variable was written; it
+    /* WB__KEPT: a version that kept its memory when the variable got new memory for a write.  It
      * holds a reference to the variable. */
     WB__KEPT = 256,
     WB__MIXED = 2048,       /* a parameter in f16 or bf16 whose f32 copy the optimiser updates */
@@ -96,7 +96,7 @@ struct wb_tensor {
     wb__storage *storage;
     union {
         int64_t offset;                 /* of an evaluated tensor: byte offset in its storage */
-        /* of a literal with WB__RENEWED: the arguments of wb__renewed */
+        /* of a literal with WB__RENEWED: arguments `hook` and `i` of wb__renewed */
         struct { int32_t hook, number; } renewed;
     };
     wb_tensor *variable;            /* of a version: its variable.  Holds a reference only with
@@ -113,7 +113,7 @@ struct wb_tensor {
     };
     const wb_device *device;        /* NULL: it has no device */
     uint32_t bytes;                 /* size of this block */
-    uint32_t recorded;              /* id of the recording in which it was created, or 0 */
+    uint32_t recorded;              /* id of the recording in which the tensor was created, or 0 */
     uint8_t n_numbers;
     int64_t dims[WB_MAX_DIMS];
 };
@@ -134,7 +134,7 @@ static inline wb_tensor *wb__bind(wb_tensor *x)
     return x->op == WB__OP_variable ? x->current : x;
 }
 
-/* Returns the variable of which x is a version.  NULL: x is no version, or has its own memory. */
+/* Returns the variable of which x is a version.  NULL: x is no version, or has WB__KEPT. */
 static inline wb_tensor *wb__variable_of(const wb_tensor *x)
 {
     return x->flags & WB__KEPT ? NULL : x->variable;
@@ -146,8 +146,7 @@ static inline uint16_t wb__kept_flags(const wb_tensor *x)
     return x->op == WB__OP_variable ? x->flags & (WB__FROZEN | WB__MIXED) : 0;
 }
 
-/* Whether x is known: it is evaluated and bound to a device, so that a plan can read it from
- * memory. */
+/* Whether x is known: it is evaluated and has a device, so that a plan can read it from memory. */
 static inline bool wb__known(const wb_tensor *x) { return x->storage && x->device; }
 static inline bool wb__is_leaf(const wb_tensor *x) { return wb__known(x) || x->flags & WB__GONE; }
 
@@ -158,8 +157,8 @@ static inline bool wb__overwritten(const wb_tensor *x)
     return v && v->live == x && v->current != x;
 }
 
-/* Called before a variable is written.  If its memory is lent, the variable gets a copy in new
- * memory.  Returns 0 or an error code. */
+/* Called before a variable is written.  If other libraries use its memory (`lent`), gives the
+ * variable new memory with a copy.  Returns 0 or an error code. */
 int wb__take_memory(wb_tensor *variable);
 static inline int wb__own_memory(wb_tensor *variable)
 {
@@ -171,8 +170,8 @@ static inline int wb__own_memory(wb_tensor *variable)
 const wb_device *wb__device_of(const wb_tensor *x);
 /* Sets the device of this thread's new tensors and returns the previous one (NULL: the CPU). */
 const wb_device *wb__use_device(const wb_device *d);
-/* Finds byte `at` of x, a known tensor or a variable.  Returns a memory handle of the backend and
- * sets *offset to the byte offset from it. */
+/* Returns the memory handle of x, a known tensor or a variable.  Sets *offset to the position, in
+ * bytes, of byte `at` of x in that memory. */
 void *wb__memory_of(const wb_tensor *x, int64_t at, size_t *offset);
 
 /* Returns the result of an operation that leaves the value of x as it is.  This is x itself, or, if
@@ -188,7 +187,7 @@ wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int6
 /* A constant with the shape and dtype of `like` and the values in `s` from byte `offset` on. */
 wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like);
 
-/* wb_borrow on any device; `memory` is a handle of its backend. */
+/* As wb_borrow, but on d.  `memory` is a memory handle of the backend of d. */
 wb_tensor *wb__borrow_on(const wb_device *d, void *memory, wb_dtype dtype, int ndim,
                          const int64_t *dims, void (*release)(void *memory, void *context),
                          void *context);
@@ -201,25 +200,27 @@ wb_tensor *wb__copied(wb_tensor *x, const wb_device *d);
 wb_tensor *wb__variable_on(wb_tensor *x, const wb_device *d);
 /* Returns a variable on the default device.  Its memory is uninitialised. */
 wb_tensor *wb__variable_empty(wb_dtype dtype, int ndim, const int64_t *dims);
-/* wb_to with the option .dtype.  Returns x itself if nothing changes.  Gradients pass through. */
+/* As wb_to with .dtype = dtype.  Returns x itself if nothing changes.  Gradients pass through. */
 wb_tensor *wb__tensor_to(wb_tensor *x, const wb_device *d, wb_dtype dtype);
-/* Returns the dtype that a value of dtype `from` gets when wb_to moves it to d with the last
- * parameter as .dtype.  WB_DTYPE_DEFAULT, with the error set: the device does not have this
- * dtype. */
+/* Returns the dtype that a tensor of dtype `from` has after wb_to moved it to d.  The third
+ * parameter is the option .dtype of wb_to.  WB_DTYPE_DEFAULT, with the error set: the device does
+ * not have this dtype. */
 wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted);
 int wb__copy_bytes(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
                    const void *from, size_t from_at, size_t bytes);
 
-/* 0-d literals.  The value of a wb__literal is part of the plan.  The value of a wb__argument is an
- * argument of each run of the plan, unless it is 0, 1 or -1. wb__number_of is a wb__literal that
- * takes the dtype of the other operand of an operation. */
+/* 0-d literals.  The value of a wb__literal is part of the plan.  So is the value of a wb__argument
+ * that is 0, 1 or -1 and has no WB__RENEWED.  Any other value of a wb__argument is passed to each
+ * run of the plan. wb__number_of is a wb__literal that takes the dtype of the other operand of an
+ * operation. */
 wb_tensor *wb__literal(double value, wb_dtype dtype);
 wb_tensor *wb__argument(double value, wb_dtype dtype);
 wb_tensor *wb__number_of(double value);
 /* Whether the dtype holds v exactly. */
 bool wb__holds(wb_dtype dtype, double v);
-/* Makes each replay of a recording set this literal.  Its value is then number i of the hook with
- * index `hook` (wb__on_replay), or, if `hook` is -1, the value of input i. */
+/* Makes each replay of a recording of wb_compile set this literal.  If `hook` is -1, the value is
+ * that of input i of the compiled function.  Else it is number i that callback `hook` of the
+ * recording (wb__on_replay) fills in. */
 static inline void wb__renewed(wb_tensor *literal, int hook, int i)
 {
     literal->flags |= WB__RENEWED;
@@ -237,8 +238,8 @@ void wb__unconsumed_remove(wb_tensor *x);
  * s. */
 void wb__set_storage(wb_tensor *x, wb__storage *s, int64_t offset);
 
-/* The functions below check arguments.  Their messages begin with `what`, the name of the
- * operation. */
+/* Checks of arguments.  `what` is the name of the operation, with which the error messages
+ * begin. */
 
 /* Whether a tensor can have these dimensions.  If so, sets *size to its number of elements.  Else
  * sets the error: too many dimensions, a negative size, or sizes (each 0 counted as 1) whose
@@ -287,8 +288,8 @@ wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__sum_to(wb_tensor *g, int ndim, const int64_t *dims);
 wb_tensor *wb__normalise(wb_tensor *x, unsigned mask, double eps);
 wb_tensor *wb__matmul(wb_tensor *a, wb_tensor *b, bool transpose_a, bool transpose_b);
-/* The attention score of a masked pair of query and key.  It is finite, but so far below any other
- * score that exp gives exactly 0.  A row in which all pairs are masked then has no NaN. */
+/* The attention score of a masked pair of query and key.  It is finite, so that a row in which all
+ * pairs are masked has no NaN.  It is so low that its softmax is 0 beside usual scores. */
 static inline double wb__masked(wb_dtype t) { return t == WB_F16 ? -6e4 : -1e30; }
 wb_tensor *wb__slice_at(wb_tensor *x, const int64_t *start, const int64_t *dims,
                         const int64_t *step);
@@ -299,10 +300,10 @@ wb_tensor *wb__zeros_like(wb_tensor *x);
 /* Returns x if x has a device or d is NULL.  Else returns a new tensor on d with the value of x.
  * NULL: x is NULL, or the call failed. */
 wb_tensor *wb__with_device(wb_tensor *x, const wb_device *d);
-/* Changes the dtype of a variable that has no pending write.  `version` is its new value: a
- * constant of its shape on its device, whose memory nothing else uses.  Tensors computed from the
- * old version keep the old version.  Counts the change in wb__retyped, so that wb_compile records
- * its functions again. */
+/* Changes the dtype of a variable that has no pending write.  `version`, the new value, is a
+ * constant with the shape and device of the variable, whose memory nothing else uses.  Tensors
+ * computed from the old version keep the old version.  Counts the change in wb__retyped, so that
+ * wb_compile records its functions again. */
 void wb__retype(wb_tensor *variable, wb_tensor *version);
 extern wb__setting wb__retyped;
 /* Returns a tensor of uniform random numbers on the device of x.  The call itself, not the
@@ -338,12 +339,14 @@ int wb__guard_pending(wb_tensor *guard, const char *what);
 /* Sets the error that the guard is not finite. */
 void wb__fail_guard(const wb_tensor *guard, const char *what);
 int wb__evaluate_pending(void);
-/* For a scope that is being closed: evaluates these tensors and the pending writes. */
+/* Called when a scope is closed.  Evaluates n tensors that outlive the scope, and the pending
+ * writes. */
 int wb__evaluate_survivors(int n, wb_tensor *const *tensors);
 
-/* Called outside all scopes before the program writes n values to variables, at least one of which
- * has a pending write.  Evaluates the pending writes of the previous step.  Tensors that the
- * program holds and that the values depend on stay readable.  Returns 0 or an error code. */
+/* Called outside all scopes before the program writes n values to n variables, if one of these
+ * variables already has a pending write.  Evaluates the pending writes of the previous step.
+ * Tensors that the program holds and that the values depend on stay readable.  Returns 0 or an
+ * error code. */
 int wb__end_step(wb__thread *t, int n, wb_tensor *const *values);
 /* Called after an evaluation overwrote versions of variables.  Detaches recent tensors that the
  * program holds and that can no longer be evaluated or differentiated. */
@@ -353,15 +356,16 @@ enum { WB__MOST_UNEVALUATED = 100000 };
 /* Evaluates n tensors and the pending writes.  Versions that the writes replace stay readable. */
 int wb__evaluate_keeping(int n, wb_tensor *const *tensors);
 /* Called when a thread exceeds WB__MOST_UNEVALUATED.  Outside all scopes, evaluates all unconsumed
- * results, and logs a warning the first time in a process. */
+ * results and the pending writes, and logs a warning the first time in a process.  Inside a scope,
+ * does nothing.  Returns 0 or an error code. */
 int wb__evaluate_overgrown(wb__thread *t);
 
 /* Evaluates the first n_writes pending writes and n tensors.  Later writes stay pending.  Returns 0
  * or an error code. */
 int wb__evaluate_first(wb__thread *t, int n_writes, int n, wb_tensor *const *tensors);
-/* Called before a variable is written.  Keeps the version in its memory readable by giving the
- * variable new memory.  Does nothing if only the variable refers to that version.  Returns 0 or an
- * error code. */
+/* Called before a variable is written.  If anything besides the variable refers to the version in
+ * the variable's memory, gives the variable new memory with a copy, so that this version stays
+ * readable.  Returns 0 or an error code. */
 int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* frees this thread's working memory */
 void wb__engine_shutdown(void);         /* also frees the plans */

@@ -1,11 +1,11 @@
-/* File formats and the functions that load and save files of each format. A - or a blank marks what
- * is impossible.
+/* File formats, and the functions that load and save files of each format. A - means that there is
+ * no function.
  *
- *              loading a model     loading tensors    saving a model     saving tensors
- *   safetensors  wb__model_from     wb__st_table       wb__saving_write   wb__saving_write
+ *                loading a model    loading tensors    saving a model or a tree of tensors
+ *   safetensors  wb__model_from     wb__st_table       wb__saving_write
  *   BSON         wb__flux_load      wb__flux_table     wb__flux_save
  *   NPZ          -                  wb__npz_table      wb__npz_save
- *   NPY          -                  wb__npz_table      -                  wb_save_npy
+ *   NPY          -                  wb__npz_table      - (wb_save_npy saves one tensor)
  *   IDX          -                  wb__idx_table      - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H

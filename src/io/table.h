@@ -15,7 +15,7 @@ typedef struct {
     char type[16];                      /* the dtype's name in the file: "F32", "<f4" */
     int ndim;
     int64_t dims[WB_MAX_DIMS];          /* row-major, whatever the order in the file is */
-    int64_t begin, bytes;               /* offset in the file, if known, and size; in bytes */
+    int64_t begin, bytes;               /* both in bytes: offset in the file, if known; size */
     /* the values, maybe unaligned, row-major unless `transposed`; NULL: not read */
     const void *data;
     wb__flip flip;                      /* of a kernel; else WB__FLIP_UNKNOWN */

@@ -1,5 +1,5 @@
-/* Activations that model files name and that are composed of other operations. ops.def has the
- * activations that are operations. */
+/* Activations that are composed of several operations. Model files store their names. Activations
+ * that are a single operation are in ops.def. */
 #include "nn/layer.h"
 
 static wb_tensor *clamp(wb_tensor *x, double from, double to)

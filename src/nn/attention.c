@@ -1,4 +1,5 @@
-/* MultiHeadAttention (Vaswani et al. 2017): projections, attention in each head, projection. */
+/* MultiHeadAttention (Vaswani et al. 2017): input projections, attention in each head, output
+ * projection. */
 #include "nn/layer.h"
 
 #include <math.h>

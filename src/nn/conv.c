@@ -18,8 +18,8 @@ static const wb__option transpose_table[] = {
 extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
 
 /* With .same the total padding of an axis is the extent of the dilated kernel minus 1. For a
- * ConvTranspose it is the extent minus the stride, but at least 0. If the total is odd, the end of
- * the axis has one row or column more than the start. */
+ * ConvTranspose the total is the extent minus the stride, but at least 0. If the total is odd, the
+ * end of the axis gets one more row or column of padding than the start. */
 void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");

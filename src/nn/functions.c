@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* own_functions also lists the one-operand operations of ops.def. */
+/* The table own_functions below also lists the one-operand operations of ops.def. */
 #define FUNCTIONS(X) X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
-/* Holds a wb_function or a wb__connection, and is cast back before the function is called. */
+/* A wb_function or a wb__connection, which is cast back to its type before the call. */
 typedef void (*any)(void);
 enum { NAME = 64, CAPACITY = 256 };
 typedef struct { char name[NAME]; any f; } entry;

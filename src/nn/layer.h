@@ -15,7 +15,7 @@ typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
  *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
-    WB__OPTION_INTS,            /* wb_ints; `count` is the length of the list, 0: any length */
+    WB__OPTION_INTS,            /* wb_ints; files hold `count` numbers; 0: any number of them */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
     WB__OPTION_FUNCTION,        /* wb_function; files hold its registered name */
@@ -29,14 +29,15 @@ typedef struct { const char *name; wb__option_kind kind; size_t offset; int coun
 /* A layer's child that has another name in PyTorch. */
 typedef struct {
     const char *child;
-    /* The name in PyTorch. With "" the child does not appear in PyTorch's paths: "layers.0.weight"
-     * of a Chain is "0.weight" in PyTorch. */
+    /* The child's name in PyTorch. "" means that PyTorch's paths leave the child out. For example
+     * "layers.0.weight" of a Chain is "0.weight" in PyTorch. */
     const char *name;
-    /* The name of a second bias in PyTorch; this child is the sum of the two biases. NULL: there is
-     * no second bias. A layer with a child "bias_hidden" has no second bias. */
+    /* The name of a second bias that PyTorch has. The child is the sum of PyTorch's two biases. If
+     * `second` is NULL, PyTorch has one bias. If the layer has a child "bias_hidden", `second` is
+     * ignored. */
     const char *second;
-    /* If not 0, the last 1/unused of the second bias has no counterpart in Weber and must be
-     * zero. */
+    /* If not 0, the last 1/unused of the elements of PyTorch's second bias cannot be stored in the
+     * child and must be zero. For example 3 means the last third. */
     int unused;
 } wb__torch_child;
 
@@ -44,12 +45,12 @@ typedef struct {
 typedef struct {
     const wb__torch_child *children;
     int n_children;
-    /* PyTorch joins the weights of the first 3 children in in_proj_weight, the biases in
-     * in_proj_bias. */
+    /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
+     * are one tensor in_proj_bias. */
     bool joined;
     bool counts_batches;        /* PyTorch has num_batches_tracked, unless .no_track_stats */
-    bool inner_activation;      /* in PyTorch the activation is no module of its own */
-    bool numbered;              /* PyTorch numbers layers and activations (Sequential) */
+    bool inner_activation;      /* in PyTorch the layer itself applies the activation */
+    bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
 } wb__torch_kind;
 
 typedef struct {
@@ -68,9 +69,9 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    /* more data of the type, such as the cell_kind of a recurrent layer (recurrent.c) */
+    /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
-    const wb__torch_kind *torch;        /* NULL: the names in PyTorch are the same */
+    const wb__torch_kind *torch;        /* NULL: PyTorch uses the same names */
 } wb__layer_type;
 
 /* Initialises the fields of a wb__layer_type that describe its options struct T and the option
@@ -129,8 +130,9 @@ wb_tensor *wb__parameter(const char *what, const char *name, wb_initialiser init
  * with the error set. */
 wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init, wb_dtype dtype,
                          int64_t n);
-/* Limits the total bytes of the parameters that this thread creates after this call; negative: no
- * limit. Readers of files set a limit, because a malformed file may describe a huge model. */
+/* Limits the total bytes of the parameters that this thread creates after this call. A negative
+ * number means no limit. Readers of files set a limit, because a malformed file may describe a huge
+ * model. */
 void wb__parameters_limit(int64_t bytes);
 /* An initialiser that leaves the elements unset, for parameters that are overwritten next. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
@@ -155,21 +157,21 @@ bool wb__train_mode(wb_layer *l, bool *automatic);
 #define WB__COMPOSED_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
 WB__COMPOSED_ACTIVATIONS(WB__COMPOSED_ACTIVATION)
 #undef WB__COMPOSED_ACTIVATION
-/* Return the registered name of a function or connection f, or the function or connection with this
- * registered name; NULL if there is none. */
+/* wb__function_name and wb__connection_name return the registered name of f. The _by_name functions
+ * return the function or connection with this registered name. All return NULL if there is none. */
 const char *wb__function_name(wb_function f);
 wb_function wb__function_by_name(const char *name);
 const char *wb__connection_name(wb__connection f);
 wb__connection wb__connection_by_name(const char *name);
-/* For the field `at` of an options struct, which holds a function or a connection. wb__option_name
- * returns the registered name of the function, or NULL if the function has none. It sets *set to
- * whether the field is not NULL. wb__option_named sets the field to the function with this name, or
- * returns false if no function has the name. */
+/* `at` is the address of a field that holds a function or a connection. `o` describes the field.
+ * wb__option_name returns the registered name of the function, or NULL if the function has no name.
+ * It sets *set to whether the field is not NULL. wb__option_named sets the field to the function
+ * with this name, or returns false if no function has the name. */
 const char *wb__option_name(const wb__option *o, const void *at, bool *set);
 bool wb__option_named(const wb__option *o, void *at, const char *name);
-/* Call f. Unless f is a registered function of the library, the call is counted in
- * wb__thread.program_calls. */
-wb_tensor *wb__activate(wb_function f, wb_tensor *x);       /* x if f is NULL */
+/* wb__activate returns f(x), or x if f is NULL. wb__connect returns f(y, x). Both count the call in
+ * wb__thread.program_calls unless f is a function of the library. */
+wb_tensor *wb__activate(wb_function f, wb_tensor *x);
 wb_tensor *wb__connect(wb__connection f, wb_tensor *y, wb_tensor *x);
 
 /* wb__print_layer prints a layer on one line. wb__print_activation prints a comma and the name,

@@ -2,8 +2,8 @@
  * over all elements. Losses of f16 and bf16 are computed in f32 and returned as f32. */
 #include "nn/layer.h"
 
-/* Checks that yhat and y have the same shape, the same device and the same dtype of computation.
- * Converts both to this dtype. */
+/* Checks that yhat and y have the same shape, device and dtype, where f16 and bf16 count as f32.
+ * Converts f16 and bf16 to f32. */
 static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
 {
     wb_tensor *yhat = *yhat_at, *y = *y_at;

@@ -34,7 +34,8 @@ static wb_tensor *affine(wb_tensor *x, wb_tensor *scale, wb_tensor *bias)
     return wb_add(wb_mul(x, along_channels(scale, x)), along_channels(bias, x));
 }
 
-/* Assigns (1 - momentum)·running + momentum·factor·value to `running`. */
+/* Assigns (1 - momentum)·running + momentum·factor·value to `running`. For the variance, `factor`
+ * is Bessel's correction. */
 static int move(wb_tensor *running, wb_tensor *value, double momentum, double factor)
 {
     const wb_dtype dtype = (wb_dtype)running->dtype;

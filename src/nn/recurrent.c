@@ -17,9 +17,9 @@ static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 enum { INPUT, HIDDEN, BIAS, MORE };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
 
-/* A kind of cell, with its number of gates and of states. `step` computes one step from x [...,
- * gates·out], which is weight_input·input + bias, and replaces the states by the new states. A NULL
- * state counts as zero. */
+/* A kind of cell, with the numbers of its gates and states. `step` computes one step and replaces
+ * the states by the new states. x [..., gates·out] is weight_input·input + bias. A NULL state
+ * counts as zero. */
 typedef struct {
     int gates, states;
     bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
@@ -34,7 +34,8 @@ static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
     return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
 }
 
-/* Returns x + weight_hidden·h + bias_hidden; x if h is NULL. */
+/* Returns x + weight_hidden·h, or x if h is NULL. RNN and LSTM, which have no bias_hidden, use this
+ * function. */
 static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
 {
     return h ? wb_add(x, hidden(l, h)) : x;
@@ -264,7 +265,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     return l;
 }
 
-/* The columns of KINDS: identifier, name, call, kind, suffix of PyTorch's names,
+/* The columns of KINDS: identifier, name, call function, cell_kind, suffix of PyTorch's names,
  * wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
  * third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r multiplies it. */
 #define KINDS(X)                                                                                \

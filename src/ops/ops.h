@@ -18,7 +18,7 @@ typedef enum {
 } wb__op;
 
 typedef enum {
-    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise; each has a list of rows in
+    WB__UNARY, WB__BINARY, WB__COMPARE, WB__TEST,   /* elementwise: the WB_UNARY ... WB_TEST rows of
                                                        ops.def */
     WB__ELEMENTWISE,                                /* elementwise, other forms: where, cast */
     WB__SOURCE, WB__MOVE, WB__REDUCE, WB__LIBRARY, WB__COMPOSITE, WB__STATE
@@ -75,17 +75,16 @@ _Static_assert(WB__UNARY < WB__ELEMENTWISE && WB__BINARY < WB__ELEMENTWISE &&
                WB__COMPARE < WB__ELEMENTWISE && WB__TEST < WB__ELEMENTWISE,
                "elementwise classes come first");
 
-/* Whether a backend performs op as a step of this kind.  For all rows but LIBRARY rows the kind is
- * WB__STEP_FUSED. */
 static inline bool wb__is_step(wb__op op, wb__step_kind kind) { return wb__ops[op].step == kind; }
 
 /* A number of an operation, such as the value of a literal (f) or the key of random numbers (u). */
 typedef union { double f; uint64_t u; } wb__number;
 
-/* Attributes of convolutions and pools, stored as int64_t attributes in this order. */
+/* Attributes of convolutions and pools, stored as int64_t attributes in this order.  `size` is the
+ * size of the result's last two axes. */
 typedef struct {
     int64_t stride[2], dilation[2], pad[4], groups, size[2];
-} wb__conv_attr; /* size: of the result's last two axes */
+} wb__conv_attr;
 typedef struct { int64_t window[2], stride[2], pad[4], size[2]; } wb__pool_attr;
 
 #endif

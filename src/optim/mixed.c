@@ -6,7 +6,7 @@
 const char *const wb__scaling_names[WB__SCALING] = {
     [WB__SCALE] = "scale", [WB__SINCE_CHANGE] = "good", [WB__STEPS_MADE] = "made"};
 
-/* Powers of two, so that scaling and unscaling are exact. */
+/* Loss scales are powers of two, so that scaling and unscaling are exact. */
 #define FIRST_SCALE 65536.0
 #define LARGEST_SCALE 16777216.0
 #define SMALLEST_SCALE (1 / LARGEST_SCALE)
@@ -33,7 +33,7 @@ typedef struct {
     wb_dtype dtype;
     int n, n_narrow;
     wb_tensor **x;                      /* parameters */
-    wb_tensor **narrow;                 /* w->x[0 .. n_narrow) converted to dtype */
+    wb_tensor **narrow;                 /* x[0 .. n_narrow) converted to `dtype` */
 } narrowing;
 
 /* Adds a parameter to w->x. The parameters that must be converted come first in w->x. */
@@ -122,7 +122,7 @@ wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g)
     return sum && bad ? wb_add(sum, bad) : bad;
 }
 
-/* Returns a tensor [slots] that is 1 for slots with a gradient and 0 for other slots. If all slots
+/* Returns a tensor [slots] with 1 for slots that have a gradient and 0 for the others. If all slots
  * have a gradient, returns the scalar 1. */
 static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 {
@@ -143,8 +143,8 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
 bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
 {
     wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE], *sum = NULL;
-    /* The sum is bad[0] + (bad[1] + (bad[2] + ...)), so that a plan computes all counts before all
-     * sums. */
+    /* The sum is bad[0] + (bad[1] + (bad[2] + ...)). With this nesting, evaluation computes all
+     * counts before the first addition. */
     for (int i = s->n - 1; i >= 0; i--)
         if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
     wb_tensor *ok = wb_eq(sum, wb_scalar(0));

@@ -1,6 +1,6 @@
 /* Optimisation rules and their state. A rule is a list of parts, each with a kind (rules.c) and
- * hyperparameters ("numbers"). The state has a slot for each distinct parameter: its moments, which
- * are variables, and its step count. */
+ * hyperparameters. The state has a slot for each distinct parameter. A slot holds the moments,
+ * which are variables, and the step count of the parameter. */
 #ifndef WB__OPTIM_H
 #define WB__OPTIM_H
 
@@ -21,16 +21,16 @@ typedef struct {
 typedef struct {
     const char *name;
     int moments;
-    wb_Rule_options defaults;           /* a default of 0: the rule has no such number */
-    /* Writes the numbers of step t, at most WB__MAX_NUMBERS, to `out` and returns how many. The
-     * first step has t = 1. The numbers become literals, which each replay of a recording renews.
-     * If `numbers` is NULL, the numbers are the hyperparameters of the rule, in the order of
-     * wb__rule_fields. */
+    wb_Rule_options defaults;           /* a default of 0: the rule has no such hyperparameter */
+    /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
+     * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
+     * hyperparameters of the rule, in the order of wb__rule_fields. */
     int (*numbers)(const wb_Rule_options *o, double t, double *out);
     bool (*apply)(wb__rule_step *s, wb_tensor *const *number);
-    /* Called if the device counts the steps (f16). `number` holds the literals of step INFINITY.
-     * `counted` replaces the literals that depend on the step by tensors computed from t [slots],
-     * the step of each slot. NULL: no literal depends on the step. */
+    /* With f16 the step counts are a tensor t [slots] on the device, which the host does not read.
+     * So `number` holds the numbers of step INFINITY, and `counted` replaces each number that
+     * depends on the step by a tensor [slots] computed from t. If `counted` is NULL, no number
+     * depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
 } wb__rule_kind;
@@ -49,10 +49,11 @@ typedef struct {
     int ndim;
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
-    /* the moments of all parts in order, then in mixed precision the f32 master (references) */
+    /* references to the moments of all parts of the rule in order, followed by the f32 master in
+     * mixed precision */
     wb_tensor **moments;
     int64_t steps;
-    int64_t unsure;                     /* how many of `steps` have pending writes */
+    int64_t unsure;                     /* how many of `steps` are not evaluated yet */
     wb_tensor *written;                 /* the parameter's value from the last step (reference) */
     wb__setting frozen;
 } wb__slot;
@@ -62,8 +63,8 @@ typedef struct {
 typedef struct { char *path; int slot; } wb__parameter_path;
 
 /* Indices into wb_opt_state.scaling, the variables of the f16 loss scaling on the device. WB__SCALE
- * is the scale. WB__SINCE_CHANGE is the number of updates since the scale changed or an update was
- * skipped. WB__STEPS_MADE [slots] is the step count of each slot. */
+ * is the scale. WB__SINCE_CHANGE counts updates. It restarts at 0 when an update is skipped or when
+ * the scale is due to grow. WB__STEPS_MADE [slots] is the step count of each slot. */
 enum { WB__SCALE, WB__SINCE_CHANGE, WB__STEPS_MADE, WB__SCALING };
 
 struct wb_opt_state {
@@ -80,11 +81,12 @@ struct wb_opt_state {
     wb__parameter_path *paths;           /* in the order of wb__walk */
 };
 
-/* A number in wb_Rule_options. `name` is used in files and messages, `option` is the name of the
+/* A hyperparameter in wb_Rule_options. Files and messages use `name`. `option` is the name of the
  * option. For the two numbers of .beta, `name` is "beta[0]" or "beta[1]" and `option` is "beta". */
 typedef struct {
     const char *name, *option;
-    /* Place of the option among the options given without names; -1: the option needs its name. */
+    /* Index of the option among the positional options, such as 0 for eta in wb_Descent(0.1). -1:
+     * the option can only be given by its name. */
     int position;
     size_t offset;
 } wb__rule_field;
@@ -105,22 +107,23 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
-/* Reads the options of a rule. A number that is not given becomes 0, a number that is given as 0
- * becomes WB__ZERO. */
+/* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
+ * hyperparameter that is given as 0 becomes WB__ZERO. */
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
-/* Subtracts from the step counts the steps whose writes were cancelled by a failed evaluation. */
+/* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
+ * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* Makes the f32 master of a parameter, a variable with the same value. The caller owns a
- * reference. */
+/* Makes the f32 master copy of a parameter, which is a variable with the same value. The caller
+ * owns a reference. */
 wb_tensor *wb__mixed_master(wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 

@@ -58,11 +58,13 @@ static bool momentum(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* Both bias corrections are merged into the step size and eps: with c = sqrt(1 - b2^t),
- *   eta (m / (1 - b1^t)) / (sqrt(v) / c + eps)  =  eta c / (1 - b1^t)  m / (sqrt(v) + eps c) */
+/* Merges both bias corrections of Adam into the step size and eps. With the moments m and v, the
+ * decay rates b1 and b2, and c = sqrt(1 - b2^t), Adam's step is
+ *   eta * m / (1 - b1^t) / (sqrt(v) / c + eps)  =  (eta * c / (1 - b1^t)) * m / (sqrt(v) + eps * c)
+ */
 static int adam_numbers(const wb_Rule_options *o, double t, double *out)
 {
-    double c = sqrt(1 - pow(o->beta[1], t));        /* t == INFINITY: without corrections */
+    double c = sqrt(1 - pow(o->beta[1], t));        /* c is 1 for t == INFINITY */
     out[0] = o->beta[0];
     out[1] = 1 - o->beta[0];
     out[2] = o->beta[1];
@@ -83,8 +85,8 @@ static bool adam(wb__rule_step *s, wb_tensor *const *number)
     return s->g != NULL;
 }
 
-/* Returns 1 - b^t, accurate also for b near 1. The result is 2h / (1 + h), where h = tanh(-t/2 log
- * b) and minus_half_log is -1/2 log b. */
+/* Returns 1 - b^t, accurate also for b near 1. The result is 2h / (1 + h), where
+ * h = tanh(t * minus_half_log) and minus_half_log = -log(b) / 2. */
 static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
@@ -123,7 +125,7 @@ static bool clip(wb__rule_step *s, wb_tensor *const *number)
     return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
 }
 
-/* number[0] is min(omega / |g|, 1), computed in update.c from all gradients. */
+/* number[0] is min(omega / |g|, 1). norm_factor in update.c computes it from all gradients. */
 static bool scale(wb__rule_step *s, wb_tensor *const *number)
 {
     wb_tensor *factor = number[0];

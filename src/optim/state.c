@@ -28,8 +28,8 @@ typedef struct {
     int path_capacity, slot_capacity;
 } building;
 
-/* Makes a moment: a variable of zeros on the parameter's device d, at least f32. The caller owns a
- * reference; NULL with the error set. */
+/* Makes a moment, which is a variable of zeros on d, the device of the parameter. The caller owns a
+ * reference. Returns NULL, with the error set, on failure. */
 static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
 {
     const wb_device *was = wb__use_device(d);
@@ -84,7 +84,8 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Checks that .mixed is bf16 or f16, and executes pending assignments before parameters change. */
+/* If .mixed is given, checks that it is bf16 or f16, and evaluates pending assignments before
+ * wb_setup converts the parameters. Returns 0 or an error code. */
 static int check_mixed(wb_dtype mixed)
 {
     if (!mixed) return 0;
@@ -103,8 +104,8 @@ static int has_mixed(const wb__leaf *leaf, void *ctx)
                     d->backend->tag, d->ordinal, wb_dtype_name(t));
 }
 
-/* Begins mixed precision: converts the parameters of the model and makes the loss scale. Called
- * last, when the state is complete. */
+/* Begins mixed precision. For f16 makes the loss scale. Then converts the parameters of the model,
+ * as the last step of wb_setup. */
 static int begin_mixed(wb_opt_state *s, void *model)
 {
     int status = wb__walk("setup", model, NULL, WB__TRAINABLE, has_mixed, &s->mixed);
@@ -230,7 +231,7 @@ void wb__opt_undo_failed(wb_opt_state *s)
  *   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
  *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
- * or in mixed precision
+ * In mixed precision the line has the dtypes of the parameter and of its master:
  *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps */
 static char *state_format(void *object)
 {

@@ -1,5 +1,5 @@
-/* wb_update: computes all new values first, then records their assignments. If anything fails, the
- * recorded assignments are dropped. */
+/* wb_update builds the graphs of all new values, then records the assignments of these values. If
+ * anything fails, wb_update drops the recorded assignments. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@
 /* The data of one slot during an update. */
 typedef struct {
     wb_tensor *x;                       /* the model's variable; NULL: not visited yet */
-    wb_tensor *wide;                    /* value of x, in the dtype of the moments */
-    /* g: the sum of the gradients of x, and later the result of the rule. last: the gradient that
-     * was added last. */
+    wb_tensor *wide;                    /* value before the step, in the dtype of the moments */
+    /* g: the sum of the gradients of x, later the result of the rule. last: the gradient that was
+     * last added to g. */
     wb_tensor *g, *last;
-    /* number of elements of the gradients that are not finite; NULL without loss scaling */
+    /* number of elements of gradients that are not finite; NULL without loss scaling */
     wb_tensor *bad;
     wb_tensor **next;                   /* new moments */
     wb_tensor *value;                   /* new value of x */
@@ -25,7 +25,7 @@ typedef struct {
     wb_tensor **next;                   /* the `next` arrays of all works, in one block */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
-    wb_tensor *norm;                    /* squared norm of the gradients, if a rule needs it */
+    wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
 } update;
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -97,16 +97,17 @@ static int visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* The data that replays of a recorded update use. `numbering` is for renew_numbers, `counting` for
+/* Data for the replays of a recorded wb_update. `numbering` is for renew_numbers, `counting` is for
  * renew_steps and steps_fit. */
 typedef struct { wb_opt_state *state; int part, slot; } numbering;
-/* Whether the recorded update increments the step count of a slot. STEPPED_ALIKE: it does, and the
- * previous slot that is not NOT_STEPPED had the same count. */
+/* What a recorded update does to the step count of a slot. STEPPED and STEPPED_ALIKE increment the
+ * count. STEPPED_ALIKE means that the previous slot with an increment had the same count while the
+ * update was recorded. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
 typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
 
-/* Returns the number of a slot's next step, from 1, or INFINITY if the device counts the steps
- * (f16). */
+/* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
+ * counts the steps (f16). */
 static double next_step(const wb_opt_state *s, int slot)
 {
     return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
@@ -126,8 +127,8 @@ static void renew_steps(void *context)
         c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
 }
 
-/* Whether the recording can be replayed. A STEPPED_ALIKE slot shares literals with the previous
- * stepped slot, so their step counts must be equal. */
+/* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
+ * stepped slot, so the step counts of the two slots must be equal. */
 static bool steps_fit(const void *context)
 {
     const counting *c = context;
@@ -142,8 +143,9 @@ static bool steps_fit(const void *context)
     return true;
 }
 
-/* Sets `out` to the numbers of part p of the rule for the slot's next step, as literals of `dtype`.
- * Replays of a recording renew the values. Returns 0 or an error code. */
+/* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
+ * Each replay of a recording calls renew_numbers to compute the numbers again. Returns 0 or an
+ * error code. */
 static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
 {
     wb_opt_state *s = u->state;
@@ -161,8 +163,8 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     return status;
 }
 
-/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters
- * together. */
+/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters together.
+ * Sets u->norm to the square of |g|. */
 static wb_tensor *norm_factor(update *u, int p, int slot)
 {
     wb_tensor *sum = NULL, *omega;
@@ -235,8 +237,9 @@ static int unscale(update *u)
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Returns the f32 value that the update starts from. Where x equals the rounded master, the value
- * is that of the master. Elsewhere the program has assigned to x, and the value is that of x. */
+/* Returns the f32 value that the update starts from. Elements of x that equal the rounded master
+ * take the value of the master. The other elements, which the program has assigned, keep the value
+ * of x. */
 static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
 {
     wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
@@ -258,7 +261,7 @@ static int finish(const update *u, work *w, const wb__slot *slot)
     return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
-/* Computes `value` and `next` of each slot that has a gradient. */
+/* Sets `value` and `next` in the work of each slot that has a gradient. */
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
@@ -320,8 +323,8 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
     return 0;
 }
 
-/* Adds 1 to the step count of each updated slot. While a function is recorded, it instead registers
- * renew_steps, which each replay calls. */
+/* Adds 1 to the step count of each updated slot. While wb_compile records a function, count_steps
+ * instead registers renew_steps, which adds the 1 after each replay. */
 static int count_steps(update *u)
 {
     wb_opt_state *s = u->state;
@@ -377,9 +380,9 @@ static int end_step_before(wb_opt_state *s, void *grads)
     return status;
 }
 
-/* Returns the tensor that must be finite, or else the update is not made. This is the norm of the
- * gradients if a rule computes it, else the loss. NULL: nothing is checked here, as for f16, which
- * has its own check on the device (mixed.c). */
+/* Returns the tensor that must be finite for the update to be made. This tensor is the squared norm
+ * of the gradients if a rule computes the norm, else the loss. Returns NULL if nothing is checked
+ * here. For f16 the check is on the device (mixed.c). */
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
@@ -427,7 +430,8 @@ static wb_tensor *replacement(wb_tensor *x, const char *path, void *ctx)
     return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
 }
 
-/* Computes all new values and moments in one plan, before anything is created or assigned. */
+/* Evaluates all new values of parameters and moments together. wb_update_new calls this function
+ * before creating the new model, so that a failure changes nothing. */
 static int evaluate(const update *u, wb_tree *grads)
 {
     const char *what = NULL;

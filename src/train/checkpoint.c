@@ -239,8 +239,8 @@ static int another_rule(const restoring *r, const wb_rule *rule)
     return status;
 }
 
-/* Sets `parts` to the parts of the rule with the numbers from the checkpoint. Returns 0 or an error
- * code. */
+/* Sets `parts` to the parts of the rule, with the hyperparameters from the checkpoint. Returns 0 or
+ * an error code. */
 static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
 {
     const wb__json *part, *list = wb__json_get(r->note, "rule");

@@ -13,7 +13,7 @@ typedef struct {
     char name[104];                     /* "": the checkpoint has no name */
     char best[8];                       /* WB__CHECKPOINT_HIGHEST, _LOWEST, or "" */
     int64_t epoch;
-    int64_t serial;                     /* increases with each file written to a folder; 0: none */
+    int64_t serial;                     /* order of writing within a folder, from 1; 0: no folder */
     double metric;
     bool has_metric;
 } wb__checkpoint_about;
@@ -24,8 +24,8 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
                          const char *best);
 /* Reads only the note of a checkpoint. */
 int wb__checkpoint_peek(const char *path, wb__checkpoint_about *about);
-/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint, also if
- * it is of another model or state than those in *c. */
+/* Loads a checkpoint into *c. Sets *whole to whether the file is an undamaged checkpoint. *whole is
+ * true also if loading fails because the checkpoint is of another model or state. */
 int wb__checkpoint_read(const char *path, wb_checkpoint *c, bool *whole);
 
 /* Like wb_checkpoint_latest, but a folder without a checkpoint is no error. Sets *found to whether

@@ -1,6 +1,6 @@
 /* Folders of checkpoints: FOLDER/NAME-000012.safetensors. The header of each file has a serial
- * number, which gives the order in which the files were written; epochs do not, because a training
- * may start again from an earlier epoch. */
+ * number, which gives the order in which the files were written. The epoch does not give this
+ * order, because a training may start again from an earlier epoch. */
 #include "train/checkpoint.h"
 
 #include "base/files/file.h"
@@ -156,7 +156,7 @@ static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_opt
                                   .has_metric = c->has_metric};
     char *path = path_of(k, c->epoch);
     if (!path) return WB_ERROR_MEMORY;
-    for (int i = 0; i < k->n; i++)              /* the new file replaces a file of the same epoch */
+    for (int i = 0; i < k->n; i++)              /* the new file overwrites one of the same epoch */
         if (!strcmp(k->files[i].path, path)) {
             wb__free(k->files[i].path);
             memmove(k->files + i, k->files + i + 1, (size_t)(--k->n - i) * sizeof *k->files);
@@ -204,8 +204,9 @@ int wb_checkpoint_keep_with(const char *folder, const wb_checkpoint *c,
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Loads the first undamaged file of the list and sets *found to true. If this file does not fit the
- * objects in *c, returns the error. If no file is undamaged, sets *found to false and returns 0. */
+/* Loads the first undamaged file of the list and sets *found to true. If all files are damaged,
+ * sets *found to false and returns 0. Returns an error code if the undamaged file does not fit the
+ * objects in *c, or if memory is short. */
 static int load_first(keeping *k, wb_checkpoint *c, bool *found)
 {
     *found = false;
@@ -233,8 +234,8 @@ static int by_highest(const void *a, const void *b)
     return better(&((const kept *)a)->about, &((const kept *)b)->about, true) ? -1 : 1;
 }
 
-/* Takes files whose metric is missing or NaN off the list and sorts the other files, the best
- * first. In the note of the newest file, `best` is "highest" if a higher metric is better. */
+/* Drops files whose metric is missing or NaN from the list, and sorts the others, the best first. A
+ * higher metric is better if `best` of the newest file is "highest". */
 static void order_by_metric(keeping *k)
 {
     bool higher = k->n && !strcmp(k->files[0].about.best, WB__CHECKPOINT_HIGHEST);

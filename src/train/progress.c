@@ -1,8 +1,9 @@
 /* Progress on standard error: a bar on a terminal, elsewhere a plain line every few seconds.
  *
- * The tensor of a metric is read when the next step is reported. The training step has computed the
- * tensor by then, so that reading starts no evaluation. A call with the first metric's name, or
- * with no name, counts a step; other names only add their values to the line.
+ * wb_progress_step keeps the tensor of a metric and reads the tensor at the next call with the same
+ * name. By then a training loop has normally computed the tensor. A call with the name of the first
+ * metric, or without a name, counts one step. A call with another name only adds a value to the
+ * line.
  *
  *   epoch 3  ━━━━━━━━━━━━━━╸            61%  572/938  1204/s  0:00 left  loss 0.0421 */
 #include "engine/tensor.h"
@@ -19,7 +20,7 @@ static const double redraw_after = 0.1, line_after = 10;        /* seconds */
 
 typedef struct {
     char name[24];
-    wb_tensor *held;                /* tensor of the last step, not read yet (reference) */
+    wb_tensor *held;                /* latest tensor, not read yet (reference) */
     double last, sum;
     int64_t n;
 } metric;
@@ -133,7 +134,7 @@ static void add_bar(char *line, const wb_progress *p)
         (long long)p->steps, (long long)p->total);
 }
 
-/* Cuts a line to `columns` columns; a multi-byte glyph takes one. */
+/* Cuts a line to `columns` columns. Each UTF-8 character counts as one column. */
 static void cut(char *line, int columns)
 {
     for (char *c = line; *c; c++)
@@ -234,8 +235,8 @@ void wb_progress_end(wb_progress *p)
     finish(p);
 }
 
-/* May run while a scope closes, when nothing may be evaluated. So the last tensor of a metric is
- * left out if it has not been computed. */
+/* A closing scope may call this function, and then no tensor may be evaluated. The mean of a metric
+ * therefore leaves out a last tensor that has not been computed. */
 static void progress_destroy(void *object)
 {
     wb_progress *p = object;

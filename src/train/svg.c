@@ -22,7 +22,7 @@ static double round_step(double span)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* Returns the range of all finite points, or [0, 1] if there are none. If all points have one
+/* Returns the range of all finite points, or [0, 1] if there are none. If all points have the same
  * value, the range is widened. A vertical axis begins and ends at multiples of its step. */
 static axis axis_of(int n_series, const wb_series *series, bool vertical)
 {
@@ -97,7 +97,7 @@ static void line(FILE *f, double x1, double y1, double x2, double y2, const char
 static void axes(FILE *f, axis x, axis y)
 {
     char label[32];
-    /* + 0.0: turns -0 into 0, so that no label is "-0" */
+    /* Adding 0.0 turns -0 into 0, so that no label is "-0". */
     for (double k = ceil(y.low / y.step - 1e-9) + 0.0; k * y.step <= y.high + 1e-9 * y.step; k++) {
         double at = down(y, k * y.step);
         line(f, LEFT, at, WIDTH - RIGHT, at, "#ddd");

@@ -72,7 +72,7 @@ typedef struct {
     wb_train_options o;
     wb_progress *bar;
     bool stop;
-    wb_tensor *latest;          /* the loss of the last batch, if the epoch's mean is needed */
+    wb_tensor *latest;          /* loss of the last batch, not yet in `sum`; may be NULL */
     double sum;                 /* sum of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
@@ -119,8 +119,8 @@ static int report_devices(const training *t, const wb_batch *batch)
                     data->ordinal);
 }
 
-/* One training step. If the loss is not finite, or the norm of the gradients if a rule computes it,
- * no assignment is made, and the model and the state keep their values. */
+/* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
+ * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
 {
     wb_tree *grads;
@@ -129,13 +129,13 @@ static int step(training *t, int epoch, wb_batch batch)
     if (!loss)
         return wb_error_code() ? (int)wb_error_code()
                                : wb__fail(WB_ERROR_ARGUMENT, "train: the loss is NULL");
-    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before. The running
-     * statistics have been updated already. */
+    /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update. The
+     * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return not_finite(loss, batch.index + 1);
     int status = wb_update(t->state, t->model, grads);
     if (status) return status;
-    /* now->guard is the norm of the gradients or the loss, if wb_update has set a guard. */
+    /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
     status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
     if (status) wb__opt_undo_failed(t->state);

@@ -1,6 +1,6 @@
 /* wb_to and wb_device_of of layers and trees. A tensor that occurs several times is copied once and
- * stays shared. If all tensors of a tree are on the device already, with the requested dtype, wb_to
- * returns the tree itself. */
+ * stays shared. If no tensor of a tree has to be moved or converted, wb_to returns the tree
+ * itself. */
 #include "tree/tree.h"
 
 #include "base/options.h"

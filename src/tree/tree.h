@@ -49,17 +49,17 @@ struct wb_tree {
     void *opaque;
 };
 
-/* wb__branch_init allocates n empty children; false: out of memory. wb__branch_clear releases all
- * children of the branch. */
+/* wb__branch_init allocates n empty children, or returns false if memory is short.
+ * wb__branch_clear releases all children of the branch. */
 bool wb__branch_init(wb__branch *node, const wb__branch_kind *kind, int n);
 void wb__branch_clear(wb__branch *node);
-/* Sets child i and takes a reference to the object. wb__branch_put borrows the name, which must
- * outlive the branch. wb__branch_put_copy copies the name, for branches with owns_names; false: out
- * of memory. */
+/* Set child i and take a reference to the object. wb__branch_put borrows the name, which must
+ * outlive the branch. wb__branch_put_copy copies the name and is for branches with owns_names. It
+ * returns false if memory is short. */
 void wb__branch_put(wb__branch *node, int i, const char *name, void *object);
 bool wb__branch_put_copy(wb__branch *node, int i, const char *name, void *object);
-/* Whether all children have different names. Otherwise sets an error such as "Chain: two layers are
- * named "a"", whose beginning "Chain: two layers are" is `what`. */
+/* Whether all children have different names. Otherwise sets an error whose message begins with
+ * `what` and goes on with the name. An example of `what` is "Chain: two layers are". */
 bool wb__branch_check_names(const wb__branch *node, const char *what);
 /* Whether `node` has at most WB__MAX_DEPTH levels of branches below. Otherwise sets an error, which
  * begins with `what`. */
@@ -80,8 +80,8 @@ wb_tree *wb__tree_new(int n);
 /* Returns the child of `object` at a path, which must not be "". Sets *of to the branch that has
  * the child; `of` may be NULL. Returns NULL, with the error set, if there is no such child. */
 wb__child *wb__child_at(const char *what, void *object, const char *path, wb__branch **of);
-/* Notes in the recording of wb_compile, if there is one, that the caller depends on the
- * children. */
+/* While wb_compile records a function, notes that the function depends on which objects are the
+ * children of the branch. */
 static inline void wb__branch_used(wb__branch *node) { wb__setting_counted(node, &node->replaced); }
 
 /* A leaf that wb__walk visits. `other` is the object at the same path in the second tree, or NULL
@@ -96,12 +96,12 @@ typedef int (*wb__leaf_visit)(const wb__leaf *leaf, void *ctx);
 
 enum { WB__TRAINABLE = 1, WB__DISTINCT = 2 };
 
-/* Calls f for each leaf of `object`, in order of definition. A leaf is a tensor other than WB_NONE.
- * A leaf is trainable if it is floating and not frozen; in a layer it must also be a variable. If
- * `which` has WB__TRAINABLE, only trainable leaves are visited. If `which` has WB__DISTINCT, a tied
- * leaf is visited once. `other`, if not NULL, is a second tree with the same names; a WB_NONE in
- * the second tree matches any subtree. The walk ends at the first nonzero result of f and returns
- * this result. Otherwise returns 0, or an error code on failure. */
+/* Calls f for each leaf of `object`, in the order of the children. A leaf is a tensor other than
+ * WB_NONE. A leaf is trainable if it is floating and not frozen. In a layer a trainable leaf must
+ * also be a variable. With WB__TRAINABLE in `which`, only trainable leaves are visited. With
+ * WB__DISTINCT, a tied leaf is visited once. `other`, if not NULL, is a second tree with the same
+ * names. A WB_NONE in the second tree matches any subtree. The walk ends at the first nonzero
+ * result of f and returns this result. Otherwise returns 0, or an error code on failure. */
 int wb__walk(const char *what, void *object, void *other, unsigned which, wb__leaf_visit f,
              void *ctx);
 
@@ -111,8 +111,9 @@ int wb__walk(const char *what, void *object, void *other, unsigned which, wb__le
 typedef wb_tensor *(*wb__leaf_result)(const wb__leaf *leaf, void *ctx);
 wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 
-/* Like wb_gradient, but a leaf gets WB_NONE instead of a gradient if `skips` returns true. The
- * argument `leaf` of `skips` is an index among the trainable leaves, in the order of wb__walk. */
+/* Like wb_gradient, but a leaf gets WB_NONE instead of a gradient if `skips` returns true for it.
+ * The argument `leaf` of `skips` is the index of the leaf among all trainable leaves, in the order
+ * of wb__walk. */
 wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
@@ -126,8 +127,8 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
  * Returns NULL if x is NULL or on failure. */
 wb_tensor *wb__variable_replacing(wb_tensor *x, const wb_tensor *of);
 
-/* The path of a leaf, such as "layers.0.weight". wb__path_push appends a name; false: out of
- * memory. wb__path_cut shortens the path to an earlier length. */
+/* A path to a leaf, such as "layers.0.weight". wb__path returns its text. wb__path_push appends a
+ * name, or returns false if memory is short. wb__path_cut shortens the path to `length` bytes. */
 static inline const char *wb__path(const wb__text *path) { return path->text ? path->text : ""; }
 static inline bool wb__path_push(wb__text *path, const char *name)
 {
@@ -145,8 +146,8 @@ static inline void wb__path_cut(wb__text *path, size_t length)
 void *wb__branch_to(void *object, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__branch_device(void *object);
 
-/* wb_object_format of a tensor and of a tree. A tensor is printed as "[2,3] f32" and its values in
- * rows. */
+/* Return the text that wb_show prints for a tensor and for a tree. The text of a tensor is its
+ * shape and dtype, such as "[2,3] f32", and its values in rows. */
 char *wb__format_tensor(wb_tensor *x);
 char *wb__format_tree(void *tree);
 

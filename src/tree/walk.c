@@ -1,4 +1,5 @@
-/* Visits to the leaves of one tree, or of two trees with the same names together. */
+/* Functions that visit the leaves of one tree, or the leaves of two trees with the same names side
+ * by side. */
 #include "tree/tree.h"
 
 #include <string.h>

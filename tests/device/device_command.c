@@ -83,7 +83,7 @@ TEST(test_verbose)
                "24.0 GiB in all, 24.0 GiB free, 0.0 KiB used by this process, 0.0 KiB cached");
     prints_row("CUDA, cuDNN: works", "");
     prints_row("CUDA, NCCL: NCCL not found: libfakeccl.so.2", "");
-    prints_row("AMDGPU   not built in", "");
+    prints_row("Metal    not built in", "");
     char preference[512];
     snprintf(preference, sizeof preference, "CUDA, by [Flux] in %s/LocalPreferences.toml", folder);
     prints_row("preference: ", preference);

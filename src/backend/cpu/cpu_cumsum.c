@@ -115,8 +115,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-/* Swaps a dimension with the last one, so that rows are adjacent in memory along the last one.  If
- * rows are adjacent along no dimension, the last one gets a size above 1, if possible. */
+/* Chooses the dimension along which the rows of a block are neighbours, and swaps it with the last
+ * dimension.  The best dimension has stride 1 in x and y; the second best has a size above 1. */
 static void choose_last(wb__view *x, wb__view *y)
 {
     int best = x->ndim - 1;

@@ -1,6 +1,6 @@
 /* The kernels of one instruction set.  cpu_portable.c, cpu_avx2.c and cpu_avx512.c define WB__ISA
- * (see simd.h) and WB__ISA_NAME and include this file.  Code that must run on every processor does
- * not belong here.  Next: isa.h. */
+ * (see simd.h) and WB__ISA_NAME and include this file.  All code here is compiled for that
+ * instruction set. */
 #include "backend/cpu/isa.h"
 
 #if WB__ISA

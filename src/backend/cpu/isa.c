@@ -1,5 +1,4 @@
-/* The instruction set of this processor, and conversions between stored and computed dtypes.  Next:
- * isa.h. */
+/* The instruction set of this processor, and conversions between stored and computed dtypes. */
 #include "backend/cpu/isa.h"
 
 #include <stdlib.h>

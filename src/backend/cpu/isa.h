@@ -14,7 +14,7 @@ typedef struct {
 } wb__act;
 
 /* C = act(A·B + bias [+ C]).  Element (i,p) of A is at a + i*as0 + p*as1, and likewise for B and C;
- * strides are in elements.  The bias runs along the columns of C, or along the rows if bias_rows is
+ * strides are in elements.  The bias has one element per column of C, or per row if bias_rows is
  * set.  The product is computed in f64 if A, B and C are f64.  Otherwise it is computed in f32, and
  * A, B, C and bias may each be f32, f16 or bf16. */
 typedef struct {
@@ -33,17 +33,16 @@ typedef struct {
  * A matrix product has outer = 1; in a convolution, o is a row of the window or of the image. */
 typedef struct {
     int64_t outer, k, as0, as1, a_outer, bs0, b_outer, cs0;
-    const void *bias;                   /* NULL; or per column of the tile, or per row */
+    const void *bias;  /* per column of the tile, or per row if bias_rows; NULL: no bias */
     bool bias_rows, add, relu;
 } wb__tile;
 
-/* The product functions of one instruction set and computed dtype.  A panel is `k` rows of `mr` (A)
- * or `nr` (B) elements. */
+/* The product functions of one instruction set and computed dtype. */
 typedef struct {
-    int mr, nr, lanes;
+    int mr, nr, lanes;                  /* a tile: at most mr rows, nr columns; lanes of a vector */
     bool masked;                        /* can read a partial vector of B in place */
-    /* Copies rows [p0, p0+pk) and columns [j0, j1) of B into panels of nr columns; each panel has
-     * pk*nr elements, and the last one is padded with 0. */
+    /* Copies rows [p0, p0+pk) and columns [j0, j1) of B into panels.  A panel has nr columns and is
+     * stored row by row.  The last panel is padded with 0. */
     void (*pack_b)(const wb__gemm *g, int64_t p0, int64_t pk, int64_t j0, int64_t j1, void *to);
     /* Computes rows [i0, i1) and columns [j0, j1) of C for the inner indices [p0, p0+pk).  The
      * first range of k (`first`) overwrites C, unless add_to_c is set; the others add to it.  The
@@ -91,7 +90,7 @@ typedef struct {
 extern const wb__isa wb__isa_portable, wb__isa_avx2, wb__isa_avx512;
 const wb__isa *wb__isa_best(void);      /* the functions for the level of wb__isa_here() */
 
-/* The epilogue `op` of products and convolutions that are computed in F32 or F64. */
+/* Returns the epilogue `op` for products and convolutions computed in `computed`, F32 or F64. */
 wb__act wb__act_of(wb__op op, wb_dtype computed);
 
 /* Convert n contiguous elements between a stored and a computed dtype, which is f64 for f64, and

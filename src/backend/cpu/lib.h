@@ -3,9 +3,7 @@
  * An operation is prepared once, when a plan is created, and runs at every step.  Preparation
  * chooses the implementation (oneDNN or our own kernel) and determines the workspace size; a run
  * gets pointers only.  A run allocates nothing, except that concurrent runs of one operation may
- * need more objects of oneDNN.  This layer does not depend on tensors, graphs or plans.
- *
- * Next: gemm.c (our matrix product), conv.c, pool.c, dnnl.c (oneDNN 2.x and 3.x), parallel.c. */
+ * need more objects of oneDNN.  This layer does not depend on tensors, graphs or plans. */
 #ifndef WB__CPU_LIB_H
 #define WB__CPU_LIB_H
 
@@ -36,7 +34,7 @@ typedef struct {
  *
  *   x [n, h, w, c]    y [n, oh, ow, k]    w [k, c/groups, kh, kw], all contiguous
  *   FORWARD       y  = act(x * w + bias)               buffers: x, w, y, bias
- *   GRAD_INPUT    dx = act(gradient for x + bias)      buffers: dx, w, dy, bias
+ *   GRAD_INPUT    dx = act((gradient for x) + bias)    buffers: dx, w, dy, bias
  *   GRAD_WEIGHT   dw = gradient for w                  buffers: x, dw, dy
  *
  * pad is top, bottom, left, right. */
@@ -56,8 +54,8 @@ static inline bool wb__conv_is_plain(const wb__conv_desc *d)
 }
 
 /* Pooling, with windows as in wb__conv_desc and dilation 1.  Padding is never a maximum; NaN wins a
- * maximum.  All operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MAX_GATHER: x,
- * v, y; MEAN_GRAD: dy, dx. */
+ * maximum.  All operands have the same layout.  Buffers: x, y; MAX_GRAD: x, dy, dx; MEAN_GRAD: dy,
+ * dx; MAX_GATHER: x, v, y, where y is v at the position of the maximum of x. */
 typedef struct {
     wb_dtype dtype;
     wb__pool_kind kind;

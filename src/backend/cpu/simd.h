@@ -1,6 +1,6 @@
 /* A vector type with the functions that the kernels need, for the instruction set WB__ISA (0
  * portable, 2 AVX2 with FMA and F16C, 5 AVX-512) and float or double (WB__DOUBLE 0 or 1).
- * cpu_kernels.h includes it once per type, before the kernels.
+ * cpu_kernels.h includes this file once per type, before the kernels.
  *
  * Defines T, TYPE, INT, NAME, V, VI, LANES, MR, NV, MASKED, and
  *
@@ -26,7 +26,7 @@
 #define SUFFIX ps
 #endif
 
-/* These macros use NAME and T, so each use gives the name or size for the current type. */
+/* These macros use NAME and T, so they need no new definition for the second type. */
 #ifndef V
 #define V NAME(vector)
 #define VI NAME(ints)

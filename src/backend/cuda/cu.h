@@ -2,9 +2,10 @@
  * backend uses, so that it compiles without NVIDIA's headers.  The function table and its loader
  * are generated from one list of functions per library.
  *
- * The names are NVIDIA's, with the version suffix that NVIDIA's headers would add.  A driver
- * exports every version that it has, so dlsym finds these names.  Enumerations are passed as
- * CUenum.  tests/drivers/cuda_headers.c compares everything with the toolkit's headers. */
+ * Names are NVIDIA's, except CUenum and names that begin with wb__.  Functions of the driver are
+ * found by dlsym under the name with the version suffix that NVIDIA's headers add.  Enumerations
+ * are passed as CUenum.  tests/drivers/cuda_headers.c compares everything with the toolkit's
+ * headers. */
 #ifndef WB__CU_H
 #define WB__CU_H
 

@@ -1,5 +1,7 @@
 /* The functions of the CUDA backend, most of which are one call of the CUDA driver API, and the
- * tables of backend and driver. */
+ * tables of backend and driver.  Devices are opened at the first use.  Every call for a device makes
+ * its primary context current and then restores the previous context.  Other users of CUDA in this
+ * process share the primary context. */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>
@@ -24,6 +26,52 @@
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
 static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
+static int make_pool(wb__cu_device *d)
+{
+    const wb__cu_pool_props props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->id}};
+    uint64_t all = UINT64_MAX;
+    const int code = CALL(MemPoolCreate, &d->pool, &props);
+    if (code) return code;
+    return CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
+}
+
+/* Closes a device.  Fields that were not created are NULL.  If the device is lost, this frees what
+ * the driver still accepts. */
+static void close_device(wb__gpu_device *base)
+{
+    wb__cu_device *d = wb__cu_of(base);
+    const bool pushed = !cu.CtxPushCurrent(d->context);
+    destroy_streams(d);
+    if (d->pool) cu.MemPoolDestroy(d->pool);
+    d->pool = NULL;
+    if (pushed) cu.CtxPopCurrent(&(CUcontext){NULL});
+    cu.DevicePrimaryCtxRelease(d->id);
+    d->context = NULL;
+}
+
+static int open_device(wb__gpu_device *base)
+{
+    wb__cu_device *d = wb__cu_of(base);
+    int code = CALL(DevicePrimaryCtxRetain, &d->context, d->id);
+    if (code) {
+        d->context = NULL;
+        return wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
+    }
+    if (!(code = CALL(CtxPushCurrent, d->context))) {
+        code = create_streams(d);
+        if (!code && base->allocates_in_order) code = make_pool(d);
+        cu.CtxPopCurrent(&(CUcontext){NULL});
+    }
+    if (!code) return 0;
+    const int status = wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
+    close_device(base);
+    return status;
+}
 
 /* ---- memory: blocks of the stream-ordered pool, if the device has one ------------------------ */
 
@@ -96,7 +144,7 @@ static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, NULL};
 
 const wb__gpu_driver wb__cu_driver = {
     .backend = &wb__cu_backend, .state = &state, .dlpack = 2, .libraries = libraries,
-    .load = wb__cu_load, .find = wb__cu_find, .open = wb__cu_open, .close = wb__cu_close,
+    .load = wb__cu_load, .find = wb__cu_find, .open = open_device, .close = close_device,
     .enter = enter, .leave = leave,
     .error_name = wb__cu_error_name, .error_kind = wb__cu_error_kind,
     .error_text = wb__cu_error_text,

@@ -2,9 +2,9 @@
  *
  *   cu.h         declarations of the driver API and of NVRTC
  *   driver.c     opening the driver and NVRTC at run time; errors
- *   device.c     finding devices, opening and closing them
+ *   device.c     finding devices
  *   program.c    compilation by NVRTC
- *   cuda.c       memory, transfers, events, launches, graphs; the tables of backend and driver
+ *   cuda.c       opening and closing devices, memory, copies; the tables of backend and driver
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by graphs of cuDNN
  *
@@ -32,7 +32,7 @@ typedef struct {
     CUcontext context;          /* the device's primary context */
     CUstream stream[WB__GPU_QUEUES];
     CUmemoryPool pool;          /* NULL: the device has none */
-    /* bit i is set when reach() in cuda.c has succeeded for device i */
+    /* bit i is set once reach() in cuda.c has prepared copies from device i to this device */
     uint64_t reached;
     int compiler;               /* index of the NVRTC in use, for wb__cu_compiler_at */
     bool portable;              /* NVRTC compiles to PTX, which the driver translates */
@@ -77,8 +77,6 @@ const wb__cu_compiler *wb__cu_compiler_at(int i);
 /* ---- device.c, program.c: functions of wb__gpu_driver ---------------------------------------- */
 
 int wb__cu_find(wb__gpu_device **list, int *n);
-int wb__cu_open(wb__gpu_device *base);
-void wb__cu_close(wb__gpu_device *base);
 
 bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
@@ -86,8 +84,8 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
 
 /* ---- lt.c, dnn.c ----------------------------------------------------------------------------- */
 
-/* wb__cu_lt_works, wb__cu_dnn_works: whether cuBLASLt or cuDNN is usable; if not, the error is set.
- * The first call opens the library. */
+/* Return whether cuBLASLt (wb__cu_lt_works) or cuDNN (wb__cu_dnn_works) is usable.  If not, the
+ * error is set.  The first call opens the library. */
 bool wb__cu_lt_works(void);
 /* the major version of CUDA that cuBLASLt belongs to, such as 13; 0: cuBLASLt is not usable */
 int wb__cu_lt_major(void);

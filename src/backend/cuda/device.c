@@ -1,6 +1,4 @@
-/* Devices are found when the backend starts, and opened at the first use.  CUDA_VISIBLE_DEVICES
- * selects them.  Every call for a device makes its primary context current and then restores the
- * previous context.  Other users of CUDA in this process share the primary context. */
+/* Devices are found when the backend starts.  CUDA_VISIBLE_DEVICES selects them. */
 #include "backend/cuda/cuda.h"
 
 #include <stdio.h>
@@ -62,54 +60,4 @@ int wb__cu_find(wb__gpu_device **list, int *n)
         if (!status) list[(*n)++] = &devices[i].gpu;
     }
     return status || wb__cu_compiler_at(0) ? status : (int)wb_error_code();
-}
-
-/* ---- opening --------------------------------------------------------------------------------- */
-
-/* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
-static int make_pool(wb__cu_device *d)
-{
-    const wb__cu_pool_props props = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, d->id}};
-    uint64_t all = UINT64_MAX;
-    const int code = CALL(MemPoolCreate, &d->pool, &props);
-    if (code) return code;
-    return CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
-}
-
-int wb__cu_open(wb__gpu_device *base)
-{
-    wb__cu_device *d = wb__cu_of(base);
-    int code = CALL(DevicePrimaryCtxRetain, &d->context, d->id);
-    if (code) {
-        d->context = NULL;
-        return wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
-    }
-    if (!(code = CALL(CtxPushCurrent, d->context))) {
-        for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
-            code = CALL(StreamCreate, &d->stream[i], CU_STREAM_NON_BLOCKING);
-        if (!code && base->allocates_in_order) code = make_pool(d);
-        cu.CtxPopCurrent(&(CUcontext){NULL});
-    }
-    if (!code) return 0;
-    const int status = wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
-    wb__cu_close(base);
-    return status;
-}
-
-/* Closes a device.  Fields that were not created are NULL.  If the device is lost, this frees what
- * the driver still accepts. */
-void wb__cu_close(wb__gpu_device *base)
-{
-    wb__cu_device *d = wb__cu_of(base);
-    const bool pushed = !cu.CtxPushCurrent(d->context);
-    for (int i = 0; i < WB__GPU_QUEUES; i++) {
-        if (d->stream[i]) cu.StreamDestroy(d->stream[i]);
-        d->stream[i] = NULL;
-    }
-    if (d->pool) cu.MemPoolDestroy(d->pool);
-    d->pool = NULL;
-    if (pushed) cu.CtxPopCurrent(&(CUcontext){NULL});
-    cu.DevicePrimaryCtxRelease(d->id);
-    d->context = NULL;
 }

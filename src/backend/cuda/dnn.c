@@ -26,19 +26,20 @@ typedef struct {
     entry *entry;
     cudnnHandle_t handle;
     wb__dnn_desc pack;
-    /* n: number of pointers; the first n_views are of views, the last n_extras of tensors in the
-     * workspace */
+    /* n: number of elements of `ids` and `pointers`.  The first n_views are for views, the last
+     * n_extras for tensors in the workspace. */
     int n, n_views, n_extras;
     struct { int buffer; size_t at; } operands[9];
-    size_t extras[2];                   /* offsets of the last n_extras tensors in the workspace */
+    size_t extras[2];                   /* offsets in the workspace of its tensors, in bytes */
     int64_t ids[MAX_POINTERS];
     void *pointers[MAX_POINTERS];       /* the pointers of cuDNN's variant pack */
     void *workspace;
     float numbers[3];
 } routine;
 
-/* cuDNN loads cuBLASLt of the CUDA major version for which it was built.  Two versions of cuBLASLt
- * in one process are incompatible. */
+/* Whether the library is cuDNN 9, has all functions, and was built for the same major version of
+ * CUDA as the cuBLASLt in use, if any.  If not, sets `reason`.  cuDNN loads cuBLASLt of the version
+ * for which it was built, and two versions of cuBLASLt in one process are incompatible. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__dnn_functions *f = table;
@@ -182,8 +183,8 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* cuDNN supports masks with minus infinity since 9.10.  Before 9.16 its gradients were wrong if the
- * number of keys was not a multiple of 128. */
+/* cuDNN supports masks with minus infinity since 9.10.  Before 9.16 its gradients of attention were
+ * wrong if the number of keys was not a multiple of 128. */
 static const char *too_old(const wb__dnn_problem *p)
 {
     const size_t version = dnn.GetVersion();
@@ -191,8 +192,9 @@ static const char *too_old(const wb__dnn_problem *p)
     return version < (back && !fills ? 91600 : 91000) ? "cuDNN: too old for attention" : NULL;
 }
 
-/* Returns the cached plan of a step.  NULL: *error is the error code.  If cuDNN cannot execute the
- * step, *error is WB_ERROR_UNSUPPORTED, and *reason is a short reason. */
+/* Returns the cache entry of a step's problem, which is created if it is new.  NULL: *error is the
+ * error code.  If cuDNN cannot execute the step, *error is WB_ERROR_UNSUPPORTED, and *reason is a
+ * short reason. */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, const char **reason, int *error)
 {
     wb__dnn_problem p;

@@ -37,7 +37,7 @@ typedef struct {
     int32_t kind, variant, epilogue, n_views, causal, forbidden;
     double scale;
     wb__conv_attr conv;
-    wb__dnn_view views[9];              /* tensor i has the unique id i + 1 */
+    wb__dnn_view views[9];              /* views[i] has the unique id i + 1 */
 } wb__dnn_problem;
 
 /* An epilogue that cuDNN supports.  `mode` is its pointwise mode in cuDNN.  name[0] and name[1]
@@ -58,9 +58,9 @@ const char *wb__dnn_attention_problem(const wb__step *step, wb__dnn_problem *p);
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
+enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 /* A graph under construction.  `status` and `call` describe the first failure, after which the
  * functions that extend the graph do nothing. */
-enum { WB__DNN_MAX_DESCRIPTORS = 256, WB__DNN_MAX_OPS = 48 };
 typedef struct {
     const wb__dnn_target *target;
     int n_descriptors, n_ops;
@@ -81,10 +81,10 @@ typedef struct {
 void wb__dnn_begin(wb__dnn_graph *g, const wb__dnn_target *target);
 /* Frees the descriptors of the graph, unless wb__dnn_choose gave them to a plan. */
 void wb__dnn_end(wb__dnn_graph *g);
-/* Chooses the first engine, in the order of cuDNN's heuristics, that has no numerical note of the
- * bit set `forbidden` and a workspace of at most `most` bytes.  Returns 0, WB_ERROR_MEMORY or,
- * without a message, WB_ERROR_UNSUPPORTED: there is no such engine, or a call failed
- * (g->status). */
+/* Creates the plan of the first engine, in the order of cuDNN's heuristics, that needs at most
+ * `most` bytes of workspace and has no numerical note of the bit set `forbidden`.  Returns 0,
+ * WB_ERROR_MEMORY, or WB_ERROR_UNSUPPORTED if there is no such engine or a call failed and set
+ * g->status.  WB_ERROR_UNSUPPORTED comes without an error message. */
 int wb__dnn_choose(wb__dnn_graph *g, int forbidden, size_t most, wb__dnn_plan *plan);
 void wb__dnn_plan_free(const wb__dnn_functions *f, wb__dnn_plan *plan);
 

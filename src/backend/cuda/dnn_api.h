@@ -1,6 +1,6 @@
 /* Declarations of cuDNN 9's graph interface: the types, constants and functions that the CUDA
- * backend uses, so that it compiles without NVIDIA's headers.  The names are those of
- * cudnn_graph_v9.h. */
+ * backend uses, so that it compiles without NVIDIA's headers.  Names that do not begin with wb__ or
+ * WB__ are NVIDIA's. */
 #ifndef WB__CU_DNN_API_H
 #define WB__CU_DNN_API_H
 

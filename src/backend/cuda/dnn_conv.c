@@ -15,9 +15,9 @@ static bool dense(const wb__view *v, const int order[4])
     return true;
 }
 
-/* Sets `strides` to the strides of a dense view of layout NHWC or NCHW.  In a view, a dimension of
- * size 1 may have any stride, but cuDNN derives the layout from all strides.  Returns false if the
- * view has another layout. */
+/* Sets `strides` to the strides of a dense tensor with the layout of the view, NHWC or NCHW.  They
+ * differ from the view's strides only in dimensions of size 1, where a view may have any stride,
+ * but cuDNN derives the layout from all strides.  Returns false if the view has another layout. */
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};

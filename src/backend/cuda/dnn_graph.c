@@ -208,7 +208,7 @@ static wb__dnn_desc whole(wb__dnn_graph *g)
 }
 
 /* Sets `list` to at most MAX_CONFIGS engine configurations for the graph, best first, and returns
- * their number.  0: there is none, or a call failed (g->status). */
+ * their number.  0: there is none, or a call failed and set g->status. */
 static int configs(wb__dnn_graph *g, wb__dnn_desc graph, int mode, wb__dnn_desc *list)
 {
     const wb__dnn_target *t = g->target;
@@ -259,7 +259,8 @@ static int notes_of(wb__dnn_graph *g, wb__dnn_desc config, int *number)
 }
 
 /* Creates the plan of an engine configuration, and sets *workspace to the size of its workspace in
- * bytes.  NULL: the device does not support the configuration, or a call failed (g->status). */
+ * bytes.  NULL: the device does not support the configuration, or a call failed and set
+ * g->status. */
 static wb__dnn_desc plan_of(wb__dnn_graph *g, wb__dnn_desc config, size_t *workspace)
 {
     const wb__dnn_target *t = g->target;

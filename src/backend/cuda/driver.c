@@ -1,5 +1,5 @@
 /* Opens the driver and NVRTC, and names error codes of the driver.  Neither library is ever closed,
- * because its threads may still run. */
+ * because threads that it has started may still run. */
 #include "backend/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,8 @@ const wb__gpu_search wb__cu_search = {
 static const wb__gpu_function functions[] = {WB__CU_FUNCTIONS(LISTED)};
 #undef LISTED
 
-/* Whether a function belongs to memory pools, or to graphs.  Older drivers lack these functions. */
+/* Whether a function belongs to memory pools (is_of_pools) or to graphs (is_of_graphs).  Older
+ * drivers lack these functions. */
 static bool is_of_pools(const char *name)
 {
     return !strncmp(name, "cuMemPool", 9) || !strcmp(name, "cuMemAllocFromPoolAsync") ||

@@ -163,9 +163,9 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
-/* Returns the cached algorithm of a step, and sets *operands.  NULL: *error is the error code.  If
- * cuBLASLt cannot execute the step, *error is WB_ERROR_UNSUPPORTED, and *reason is a short
- * reason. */
+/* Returns the cache entry of a step's problem, which is created if it is new, and sets *operands.
+ * NULL: *error is the error code.  If cuBLASLt cannot execute the step, *error is
+ * WB_ERROR_UNSUPPORTED, and *reason is a short reason. */
 static entry *entry_of(wb__gpu_device *d, const wb__step *step, wb__lt_operands *operands,
                        const char **reason, int *error)
 {

@@ -23,8 +23,8 @@ typedef struct {
 typedef struct { int buffer; size_t at; } wb__lt_operand;
 typedef struct {
     wb__lt_operand operand[3];          /* A, B, D */
-    wb__lt_operand vector, aux;         /* `vector`: bias or sums; `aux`: the aux tensor of the
-                                           step */
+    wb__lt_operand vector, aux;         /* `vector`: the bias, or the sums (wb__sums) that the step
+                                           computes; `aux`: the aux tensor of the step */
 } wb__lt_operands;
 
 typedef struct {
@@ -45,7 +45,7 @@ void wb__lt_undescribe(const wb__lt_functions *f, wb__lt_descriptors *d);
 int wb__lt_preference(const wb__lt_functions *f, const wb__lt_problem *p,
                       cublasLtMatmulPreference_t *preference, const char **call);
 
-/* The name in printed plans, such as "cuBLASLt bias relu". */
+/* Returns the name of the problem in printed plans, such as "cuBLASLt bias relu". */
 const char *wb__lt_name(const wb__lt_problem *p);
 
 enum { WB__LT_WORKSPACE = 32 << 20 };

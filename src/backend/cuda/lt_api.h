@@ -1,5 +1,6 @@
 /* Declarations of cuBLASLt 12 and 13: the types, constants and functions that the CUDA backend
- * uses, so that it compiles without NVIDIA's headers.  The names are those of cublasLt.h. */
+ * uses, so that it compiles without NVIDIA's headers.  Names that do not begin with wb__ or WB__
+ * are NVIDIA's. */
 #ifndef WB__CU_LT_API_H
 #define WB__CU_LT_API_H
 

@@ -4,14 +4,14 @@
 
 #include <string.h>
 
-/* Products with fewer multiplications are left to our own kernel, unless they have an aux tensor or
- * sums. */
+/* A product with fewer multiplications is left to our own kernel, unless the step has an aux tensor
+ * or sums (wb__step_is_special). */
 static const int64_t min_work = 1 << 12;
 
 /* ---- layouts of operands --------------------------------------------------------------------- */
 
 /* A view whose batch dimensions are merged into one.  `rows` is the number of rows of a matrix.
- * `row` and `step` are the distances of rows and of matrices, in elements. */
+ * `row` is the distance between rows, and `step` the distance between matrices, in elements. */
 typedef struct {
     const wb__view *view;
     int64_t rows, row, step;
@@ -63,8 +63,8 @@ static size_t set_operand(const wb__view *v, wb__lt_operand *to)
     return to->at;
 }
 
-/* Sets *to to the buffer and offset of a view.  Returns the alignment of its address in bytes, at
- * most 16. */
+/* Sets *to to the buffer and offset of a view.  Returns the alignment of the view's address in
+ * bytes, at most 16. */
 static int32_t alignment(const wb__view *v, wb__lt_operand *to)
 {
     const size_t at = set_operand(v, to) | (size_t)v->granule | 16;
@@ -128,8 +128,8 @@ static const char *add_aux(const wb__view *v, bool bits, const wb__step *step, w
     return p->aux_align < 16 ? "cuBLASLt: the epilogue's alignment" : NULL;
 }
 
-/* cuBLASLt computes sums of c only with the epilogue of a gradient, and sums of a or b only without
- * any epilogue. */
+/* Adds the sums of a step (wb__sums) to the problem.  cuBLASLt computes sums of c only with the
+ * epilogue of a gradient, and sums of a or b only without any epilogue. */
 static const char *add_sums(const wb__step *step, bool c_transposed, bool back, wb__lt_problem *p,
                             wb__lt_operands *operands)
 {

@@ -112,7 +112,8 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     return WB_ERROR_UNSUPPORTED;
 }
 
-/* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: another compiler may succeed. */
+/* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: the compiler is not suitable, and d->compiler
+ * is now the next compiler. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                    void **image, size_t *bytes)
 {

@@ -1,10 +1,10 @@
 /* Fused steps as kernels.  The kernels of a segment run in this order:
  *
- *   1. reductions along columns that reductions of rows or of everything depend on; the results are
- *      stored in the workspace, and the kernels that follow load them
+ *   1. all reductions along columns, if a reduction of rows or of everything depends on one; the
+ *      results are stored in the workspace, and the kernels that follow load them
  *   2. reductions of rows, then reductions of everything
- *   3. stores, with the other reductions along columns that they depend on; stores are last, since
- *      they may overwrite operands of the other kernels */
+ *   3. stores; without step 1, the same kernels compute the reductions along columns that stores
+ *      depend on.  Stores are last, because they may overwrite operands of the other kernels. */
 #include "backend/gpu/fused.h"
 
 #include <string.h>
@@ -135,8 +135,9 @@ static wb__view row_view(const wb__space *s, wb__reg reg, size_t at)
     return v;
 }
 
-/* Adds kernels that store the needed reductions along columns in the workspace, and turns these
- * instructions into loads.  *end: bytes of workspace in use, before and after. */
+/* Adds kernels that store the needed reductions along columns in the workspace, and turns the
+ * instructions of these reductions into loads.  *end: bytes of workspace in use, before and
+ * after. */
 static int reduce_to_workspace(const wb__gpu_target *t, wb__fuse_program *p, const bool *needed,
                                bool *stores, wb__gpu_work *work, size_t *end)
 {
@@ -205,8 +206,8 @@ static bool has_kind(const wb__fuse_program *p, const bool *among, wb__instr_kin
     return false;
 }
 
-/* Marks, in `needed`, the stores if by_stores is true, else the reductions that write, and all
- * instructions that these depend on.  Clears all other marks. */
+/* Sets the marks in `needed`: the stores if by_stores is true, else the reductions that write, and
+ * all instructions on which these depend. */
 static void mark_written(const wb__fuse_program *p, bool *needed, bool by_stores)
 {
     for (int i = 0; i < p->n_instr; i++) {

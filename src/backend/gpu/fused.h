@@ -8,10 +8,10 @@
  *   fused_rows.c    kernels without reductions, and with reductions along columns
  *   fused_reductions.c   kernels that reduce rows, or everything
  *
- * A text depends on the program, on the kind of device, on the kind of kernel, for which sizes are
- * decisive, on the number of dimensions after merging, on which strides are 0 or 1, and on whether
- * offsets need 64 bits.  Sizes, other strides, offsets and numbers are fields of the argument
- * struct. */
+ * A kernel's text depends on the program, on the kind of device, on the kind of kernel (chosen by
+ * sizes), on the number of dimensions after merging, on which strides are 0 or 1, and on whether
+ * offsets need 64 bits.  Sizes, other strides, offsets and numbers of the plan are fields of the
+ * argument struct. */
 #ifndef WB__GPU_FUSED_H
 #define WB__GPU_FUSED_H
 
@@ -20,7 +20,7 @@
 
 enum {
     WB__GROUP_ITEMS = 256,                      /* items of every group of a fused kernel */
-    WB__NO_BUFFER = -2  /* buffer index of the view that numbers the elements of a draw */
+    WB__NO_BUFFER = -2  /* buffer index of a view without memory, which numbers a draw's elements */
 };
 
 /* The instructions, views and space of a segment, or of a piece of a segment. */
@@ -96,7 +96,8 @@ void wb__fuse_pair(wb__fuse *k, int64_t v, const char *format, ...) WB__PRINTF(3
 /* Adds the launch to k->work, and frees the contents of k.  After each successful start, either
  * this function or wb__fuse_free must be called. */
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z);
-/* Writes to `name` the struct field of the plan's number `n`.  Adds the field if it is new. */
+/* Writes to `name` the name of the struct field with number n of the plan.  Adds the field if it is
+ * new. */
 void wb__fuse_number(wb__fuse *k, int n, wb__gpu_number_type put, char name[24]);
 /* Returns the argument index of a buffer of the plan, or of WB__GPU_WORKSPACE.  Adds the argument
  * if it is new. */
@@ -136,7 +137,7 @@ void wb__fuse_emit(wb__fuse *k, int i, const char *text);
 void wb__fuse_store(wb__fuse *k, int i);
 void wb__fuse_functions(const wb__fuse *k, wb__text *to);
 
-/* fused_reduction_text.c: a reduction, which instruction `instr` requests.  n: suffix of an item's
+/* fused_reduction_text.c: a reduction.  instr: index of its instruction; n: suffix of an item's
  * variables; slot: suffix of the group's arrays; from, acc, out: register types of the operand, the
  * accumulator and the result. */
 typedef struct { int instr, n, slot; wb__reg from, acc, out; uint16_t op; } wb__reduction;
@@ -151,8 +152,8 @@ void wb__reduction_merge(wb__fuse *k, const wb__reduction *f, const char *at);
 int64_t wb__reduction_locals(wb__fuse *k, const wb__reduction *f, int n);
 void wb__reduction_share(wb__fuse *k, const wb__reduction *f);
 /* Emits a tree reduction of the items' results in local memory.  A distance h starts at `from` and
- * is halved down to `least`.  For each h, an item whose `item` is less than h combines its result
- * with that of the item h further on.  `item`, `from` and `least` are expressions. */
+ * is halved down to `least`.  For each h, an item with an index less than h combines its result
+ * with that of the item h further on.  The index (`item`), `from` and `least` are expressions. */
 void wb__reduction_tree(wb__fuse *k, const wb__reduction *f, int n, const char *item,
                         const char *from, const char *least);
 /* Emits the result of the reduction as the value of its instruction.  `at`: index of the result in

@@ -200,8 +200,8 @@ static void put_stride(wb__fuse *k, wb__fuse_operand *p, int d)
     else wb__fuse_uint(k, p->stride[d], "s%d_%d", p->pattern, d);
 }
 
-/* Writes the sum of index times stride over the dimensions in the bit set `mask`; nothing if all
- * their strides are 0. */
+/* Writes the sum of index times stride over the dimensions in the bit set `mask`; nothing if
+ * all these strides are 0. */
 static void offset_text(wb__fuse *k, wb__fuse_operand *p, unsigned mask, wb__text *t)
 {
     for (int d = 0; d < k->n_dims; d++) {

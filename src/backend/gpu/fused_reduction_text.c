@@ -1,7 +1,7 @@
-/* Reductions as text.  An item's variables have the suffix `n` of the reduction: s0, the sum or
- * best element so far; c0, the rounding error of the sum; w0, the index of the best element.
- * Arrays shared by the group have the suffixes slot and register kind: t0_f32; z0 has the
- * indices. */
+/* Reductions as text.  An item's variables have the suffix `n` of wb__reduction.  For n 0: s0 is
+ * the sum or best element so far, c0 the rounding error of the sum, w0 the index of the best
+ * element.  The arrays of a group have the suffix `slot`.  For slot 0: t0_f32 has the sums or best
+ * elements of the items, if they are f32, and z0 has the indices of the best elements. */
 #include "backend/gpu/fused.h"
 
 #include <stdio.h>

@@ -19,14 +19,14 @@ typedef struct {
     int64_t chunks, chunk;          /* over the rows */
     int64_t pieces, start;  /* REDUCE_ALL: number of pieces; index of this piece's first point */
     int64_t before;                 /* chunks of earlier pieces */
-    int log;                        /* log2 of the columns side by side */
+    int log;                        /* log2 of the columns in a tile */
     size_t at;                      /* workspace offset of the partial results */
 } reductions;
 
 /* ---- the shape of a launch ------------------------------------------------------------------- */
 
 /* Along which dimension most loads are contiguous in memory.  Positive: along the innermost
- * dimension of the columns; negative: along that of the rows; 0: neither prevails. */
+ * dimension of the columns; negative: along the innermost one of the rows; 0: neither prevails. */
 static int neighbours(const wb__fuse *k)
 {
     const int col = k->first[WB__COLS + 1] - 1, row = k->first[WB__ROWS + 1] - 1;
@@ -50,7 +50,7 @@ static void choose(reductions *f, const wb__fuse *k)
     const int64_t lanes = WB__GROUP_ITEMS >> f->log, groups = wb__quotient_up(f->cols, 1 << f->log);
     const int64_t wanted = (cpu ? 32 : 1024) / (groups * f->outers + 1);
     const int64_t least = lanes * (cpu ? 64 : 16), most = f->rows / least;
-    /* a CPU's items read columns one after another; the cache lines of a short chunk stay cached */
+    /* a CPU rereads a chunk's cache lines for each column of a tile; a short chunk stays cached */
     f->chunks = WB__MAX(cpu && f->log ? WB__MIN(most, MAX_CHUNKS) : WB__MIN(wanted, most), 1);
     f->chunk = WB__MAX(wb__quotient_up(f->rows, f->chunks), 1);
     f->chunks = WB__MAX(wb__quotient_up(f->rows, f->chunk), 1);
@@ -96,7 +96,7 @@ static void items(reductions *f, wb__fuse *k)
 /* Emits the head of the loop over those rows r in [from, to) that the item processes. */
 static void open_rows(wb__fuse *k)
 {
-    if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous rows */
+    if (k->target->is_cpu) {  /* each item gets contiguous rows */
         wb__fuse_line(k, "const uint piece = (to - from + lanes - 1) / lanes;");
         wb__fuse_line(k, "const uint start = y * piece < to - from ? from + y * piece : to;");
         wb__fuse_line(k, "const uint end = to - start < piece ? to : start + piece;");
@@ -230,7 +230,8 @@ typedef struct {
     wb__gpu_work *work;
 } piece_arguments;
 
-/* Adds the kernels that reduce the rows of one piece of the space.  Pieces have whole columns. */
+/* Adds the kernels that reduce the rows of one piece of the space.  A piece has all rows of
+ * its columns. */
 static int rows_of(const wb__gpu_target *t, const wb__fuse_program *p, int64_t first, void *context)
 {
     const piece_arguments *m = context;
@@ -287,7 +288,7 @@ int wb__fused_reductions(const wb__gpu_target *t, const wb__fuse_program *p, wb_
     f.reductions = wb__alloc_zero((size_t)p->n_instr, sizeof *f.reductions);
     if (!f.reductions) return WB_ERROR_MEMORY;
     for (int i = 0; i < p->n_instr && !e;) {
-        f.n = 0;  /* as many reductions at a time as fit in local memory */
+        f.n = 0;  /* as many of the next reductions as fit in local memory */
         for (; i < p->n_instr; i++) {
             if (p->instr[i].kind != kind) continue;
             f.reductions[f.n] = wb__reduction_of(p, i, f.n, f.n);

@@ -259,7 +259,7 @@ static int make_rows(rows *r)
         if (k->first[WB__COLS] > k->first[WB__ROWS])
             wb__fuse_line(k, "const uint r = r0 < a.rows ? r0 : 0;");
         wb__fuse_line(k, "const uint cols = r0 < a.rows ? a.cols : 0;");
-        if (k->target->is_cpu) {  /* items run in sequence: each gets contiguous columns */
+        if (k->target->is_cpu) {  /* each item gets contiguous columns */
             wb__fuse_uint(k, wb__quotient_up(cols, 1 << log), "piece");
             wb__fuse_line(k, "const uint from = lane * a.piece < cols ? lane * a.piece : cols;");
             wb__fuse_line(k, "const uint to = cols - from < a.piece ? cols : from + a.piece;");

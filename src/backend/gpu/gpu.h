@@ -27,15 +27,14 @@ typedef struct {
     uint32_t max_points;        /* points that one kernel can index; 0: 2^32 - 1 */
 } wb__gpu_target;
 
-/* The type of a number of the plan in an argument struct; numbers are written at every launch.
- * F64, I64 and U64 have two words, the lower first.  F32, I32 and I64 are converted from a
- * double. */
+/* How a number of the plan (wb__number) is stored in an argument struct, at every launch.  F64, I64
+ * and U64 have two words, the lower first.  F32, I32 and I64 are converted from a double. */
 typedef enum {
     WB__GPU_NUMBER_F32, WB__GPU_NUMBER_F64, WB__GPU_NUMBER_I32, WB__GPU_NUMBER_I64,
     WB__GPU_NUMBER_U64
 } wb__gpu_number_type;
 typedef struct {
-    int number;
+    int number;                 /* index in the plan */
     uint32_t at;                /* offset in the struct, in bytes */
     wb__gpu_number_type type;
 } wb__gpu_number;
@@ -45,8 +44,8 @@ static inline bool wb__gpu_two_words(wb__gpu_number_type p)
 }
 
 /* The place, in an argument struct, of the offset of a view in its buffer.  The offset is in
- * elements and has two words, the lower first.  If wb__gpu_fill gets `offsets`, it adds the
- * buffer's offset in its memory. */
+ * elements and has two words, the lower first.  wb__gpu_fill adds the buffer's entry of `offsets`,
+ * if `offsets` is not NULL. */
 typedef struct {
     int buffer;                 /* index in the plan */
     uint32_t at, size;          /* byte offset of the place in the struct; bytes of an element */
@@ -64,12 +63,11 @@ typedef struct {
     int *buffer;  /* per buffer argument: its index in the plan, or WB__GPU_WORKSPACE */
     size_t args_bytes;
     unsigned char *args;        /* the struct, before wb__gpu_fill sets numbers and offsets */
-    /* byte offset, in the struct, of the two words that hold the workspace's offset; -1: it has
-     * none */
+    /* byte offset, in the struct, of the two words that hold the workspace's offset; -1: none */
     int workspace_at;
     int n_numbers;
     wb__gpu_number *numbers;
-    /* origins of the views whose buffer may begin inside its memory (`granule` of wb__view) */
+    /* origins of the views whose `granule` is not 0 (wb__view) */
     int n_origins;
     wb__gpu_origin *origins;
     uint32_t groups[3], items[3];   /* number of groups, and items per group; all at least 1 */
@@ -118,8 +116,8 @@ int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work 
  * numbers.  NULL: `text` is NULL, or memory is exhausted. */
 wb__gpu_launch *wb__gpu_add(wb__gpu_work *work, char *text, const char *entry, int n_buffers,
                             size_t args_bytes, int n_numbers);
-/* Adds the origin of a view to a list, if the view has a granule.  `at`: the byte offset, in the
- * argument struct, of the view's offset.  false: out of memory. */
+/* Adds the origin of a view to a list, if the view's granule is not 0.  `at`: the byte offset, in
+ * the argument struct, of the view's offset.  false: out of memory. */
 bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t at);
 
 #endif

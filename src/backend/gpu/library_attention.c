@@ -11,7 +11,7 @@ _Static_assert(sizeof(wb__attention_args) == 4 * 8 + 9 * 8 + 27 * 8 + 8 + 8, "no
 
 static int64_t blocks(int64_t n) { return (n + SIDE - 1) / SIDE; }
 
-/* Only attention is supported, and not on a CPU, where separate steps are faster. */
+/* Of the optional steps, attention is supported, but not on a CPU, where other steps are faster. */
 bool wb__gpu_supports(const wb__gpu_target *t, const wb__step *s)
 {
     if (s->kind != WB__STEP_ATTENTION || t->is_cpu || t->local_bytes < LOCAL_BYTES_16) return false;

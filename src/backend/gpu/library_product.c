@@ -95,7 +95,7 @@ static bool contiguous(const wb__view *v)
     return true;
 }
 
-/* Sets the strides and sizes of x and y, which all three variants of the kernel need. */
+/* Sets the fields of wb__conv_args that are not in WB__PRODUCT_ARGS. */
 static void set_image(const wb__step *s, wb__conv_args *args)
 {
     const wb__view *x = &s->views[0], *w = &s->views[1], *y = &s->views[2];
@@ -126,7 +126,8 @@ static int convolution(const wb__step *s, product *p)
     const int64_t groups = s->conv.groups, cg = w->dims[1], kg = w->dims[0] / WB__MAX(groups, 1);
     const int64_t taps = w->dims[2] * w->dims[3], *xs = x->strides, *ys = y->strides;
     wb__conv_args *args = &p->args.conv;
-    /* strides of an inner index in A and B, of a column in B and C, of a group in A, B and C */
+    /* strides in A, B and C (kernels/args.k): a_step and b_step along inner indices, b_column
+     * and c_column along columns, group[0], [1] and [2] from a group of channels to the next */
     int64_t a_step, b_step, b_column, c_column, group[3];
     p->family = wb__gpu_text_conv;
     p->defines = defines[s->variant];
@@ -184,8 +185,9 @@ static void split_steps(product *p, int64_t parts)
     args->splits = wb__wide_of(WB__MAX(ceil_div(p->steps, piece), 1));
 }
 
-/* The number of parts into which to split a sum, about enough / groups.  If it is more than 1, each
- * part has at least `least` terms, and all partial sums together have at most 2^24 elements. */
+/* The number of parts into which to split a sum.  With one part, the launch has `groups` groups or
+ * items; with more parts, about `enough`.  Each of several parts has at least `least` terms, and
+ * all partial sums together have at most 2^24 elements. */
 static int64_t parts_for(const product *p, int64_t groups, int64_t enough, int64_t least)
 {
     int64_t parts = WB__MIN(ceil_div(enough, WB__MAX(groups, 1)), p->k / least);
@@ -219,8 +221,8 @@ static int launch(product *p, wb__gpu_work *work, const char *defines, wb__gpu_p
     return wb__gpu_launch_of(work, text, &plan);
 }
 
-/* Sets the size of the workspace.  If the sum is split, adds the kernel that adds the partial sums;
- * without a bias, its argument `bias` is C's buffer. */
+/* Sets the size of the workspace, in which partial sums come after `before` elements.  If the sum
+ * is split, adds the kernel that adds the partial sums. */
 static int finish(product *p, wb__gpu_work *work, const char *defines, int64_t before)
 {
     const int64_t splits = narrow(p->args.p.splits), size = p->dtype == WB_F64 ? 8 : 4;

@@ -1,6 +1,6 @@
 /* The types, constants and functions of OpenCL 1.2 that this backend uses, so that the backend
  * compiles without OpenCL's headers.  The function table and the table's loader are generated from
- * the list of functions.  The names are those of the standard. */
+ * the list of functions. */
 #ifndef WB__CL_H
 #define WB__CL_H
 

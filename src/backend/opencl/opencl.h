@@ -12,8 +12,9 @@
  *   WEBER_OPENCL_LIBRARY     the driver's file, instead of libOpenCL.so.1
  *   WEBER_OPENCL_DEVICES     the devices to use, in this order: "gpu", "1,0", "cpu,0"
  *   WEBER_MEMORY_LIMIT       bytes that a device may use: 100M, 1.5GiB, 50%
- *   WEBER_OPENCL_STAGING     1: transfers use pinned memory; 0: never; default: by device
- *   WEBER_OPENCL_BINARIES    1: compiled kernels are kept on disk; 0: never; default: by driver
+ *   WEBER_OPENCL_STAGING     1: transfers use pinned memory; 0: never; default: not if the
+ *                            device shares the host's memory
+ *   WEBER_OPENCL_BINARIES    1: compiled kernels are kept on disk; 0: never; default: not with PoCL
  *   WEBER_OPENCL_ATTENTION   1: fused attention also on CPUs; 0: never; default: not on CPUs
  *   WEBER_OPENCL_CLBLAST     see clblast.c */
 #ifndef WB__OPENCL_H

@@ -12,7 +12,7 @@ bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     return true;
 }
 
-/* Sets the error to the beginning of the compiler's messages, and returns its code.  With
+/* Sets the error to the beginning of the compiler's messages, and returns the error code.  With
  * WEBER_DEBUG=kernel, also logs all messages and the program's text. */
 static int build_failed(wb__cl_device *d, cl_program program, int code, const char *text)
 {

@@ -20,7 +20,7 @@ struct wb__reader {
     bool gzip, ended;
     char *block;                /* the contents read so far; one byte more is allocated, for a final
                                    zero */
-    int64_t n, capacity, size;  /* size of a plain file; -1: unknown */
+    int64_t n, capacity, size;  /* size: size of a plain file; -1: unknown */
     z_stream z;
     size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[BUFFER];
@@ -91,7 +91,8 @@ static void z_free(voidpf opaque, voidpf block)
     wb__free(block);
 }
 
-/* Reads the first two bytes.  If they are 1f 8b, the file is gzip. */
+/* Detects gzip by the first two bytes, 1f 8b, and prepares decompression.  Fails if a plain file is
+ * too large. */
 static int look(wb__reader *r)
 {
     for (size_t before = 1; r->to < 2 && before != r->to;) {
@@ -153,7 +154,8 @@ bool wb__reader_unpacks(const wb__reader *r) { return r->gzip; }
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
-/* After a compressed stream the file may have another stream, or zeros as padding. */
+/* After the end of a gzip stream, moves to the next stream of the file or, if there is none, sets
+ * r->ended.  Skips zeros, which are padding. */
 static int next_stream(wb__reader *r)
 {
     for (;;) {

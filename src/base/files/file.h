@@ -47,11 +47,11 @@ int64_t wb__writer_offset(const wb__writer *w);
 /* Returns the CRC-32 of all bytes put since the previous call.  The first call starts the
  * checksum. */
 uint32_t wb__writer_sum(wb__writer *w);
-/* wb__writer_patch overwrites bytes that were put before.  wb__writer_patches is false where this
- * is impossible, because the path is written directly. */
+/* wb__writer_patch overwrites bytes that were put before.  wb__writer_patches returns whether that
+ * is possible: it is not if the path is written directly, as a pipe is. */
 bool wb__writer_patches(const wb__writer *w);
 int wb__writer_patch(wb__writer *w, int64_t offset, const void *data, int64_t n);
-/* Returns 0 or the first failure; frees w in both cases. */
+/* Completes the file.  Returns 0 or the code of the first error of this writer.  Always frees w. */
 int wb__writer_close(wb__writer *w);
 void wb__writer_drop(wb__writer *w);                    /* frees w without writing; accepts NULL */
 

@@ -28,8 +28,9 @@
 enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
 struct wb__writer {
-    char *path, *temporary;     /* temporary: NULL if the path is written directly */
-    int file, status;           /* status: the first failure */
+    char *path, *temporary;     /* temporary: path of the temporary file; NULL: `path` is written
+                                   directly */
+    int file, status;           /* status: code of the first error, or 0 */
     int64_t offset, started;    /* started: the system was asked to write the bytes before this
                                    offset to the disk */
     bool summing;

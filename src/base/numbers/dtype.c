@@ -38,8 +38,8 @@ static inline int64_t to_integer(double d, int64_t least, int64_t most)
     return (int64_t)d;
 }
 
-/* GET_ macros read an element as a double or an integer.  D_ macros convert a double to a dtype, I_
- * macros an integer. */
+/* GET_ macros read an element as a double or an integer.  D_ macros convert a double to a dtype.
+ * I_ macros convert an integer to a dtype. */
 #define GET_F32(x) ((double)(x))
 #define GET_F64(x) (x)
 #define GET_F16(x) ((double)of_f16(x))

@@ -60,8 +60,9 @@ FN f32 exp_q_f32(f32 r)
     return FMA(q, r, 0.5f);
 }
 
-/* Splits x into n ln 2 + r, where |x| < 2^14, n is an integer and |r| <= 0.35.  Returns 1.5*2^23 +
- * n, which has n in its low bits. */
+/* For |x| < 2^14, x = n ln 2 + r, where n is the integer nearest to x / ln 2, and |r| <= 0.35.
+ * exp_whole_f32 returns 1.5*2^23 + n, a float whose low bits are n.  exp_n_f32 returns n for that
+ * float. */
 FN f32 exp_whole_f32(f32 x) { return FMA(x, 1.44269504f, 12582912.0f); }
 FN i32 exp_n_f32(f32 whole) { return F_AS_I(whole) - 0x4b400000; }
 

@@ -2,9 +2,9 @@
  * the recorded graph with new inputs, new random numbers and new literals, and builds no graph.
  *
  * A recording has:
- *   - the buffer of each input, variable and constant;
- *   - the places of random keys and counters, which each replay sets, among the plan's numbers;
- *   - the source of each other number that a replay sets, such as an optimiser's step count;
+ *   - the input, variable or constant in each buffer that the plan reads;
+ *   - the source of each number of the plan that a replay sets: the random state, an input, or a
+ *     callback that gives, for example, an optimiser's step count;
  *   - its notes (recording.h), which decide whether the recording can still be replayed. */
 #include "base/parallel.h"
 #include "base/numbers/philox.h"
@@ -20,15 +20,15 @@ enum {
     SPARE_INPUTS = 16           /* NULLs behind the inputs, in case the function reads too many */
 };
 
-/* Numbers of the plan that each replay sets, from numbers[at] on.  What they are depends on `hook`:
- *   >= 0        one number, filled by the `before` of notes.renewals[hook] as its literal `literal`
- *   OF_INPUT    one number, the value of input `literal`
- *   OF_DRAW     two numbers, the key and the counter of random numbers */
+/* One or two of the plan's numbers that each replay sets.  Their source depends on `hook`:
+ *   >= 0        numbers[at] = values[literal], where `values` is what the callback
+ *               notes.renewals[hook].hook.before writes
+ *   OF_INPUT    numbers[at] = the value of input number `literal`
+ *   OF_DRAW     numbers[at], numbers[at + 1] = the key and the counter of random numbers */
 enum { OF_INPUT = -1, OF_DRAW = -2 };
 typedef struct {
     int at, hook, literal;
-    uint64_t offset;                    /* of OF_DRAW: the counter, relative to the first counter of
-                                           the recording or replay */
+    uint64_t offset;                    /* of OF_DRAW: the counter minus recording.base */
 } renewed;
 
 /* A buffer that the plan reads: input number `input` or, if `input` is -1, the variable or constant
@@ -44,10 +44,9 @@ typedef struct {
     int target;                         /* the write's target as in wb__request */
 } write;
 
-/* Describes the integer dtypes that an input, if it is a number, can take from other operands.  0:
- * the input is no number.  1: none, since its dtype is fixed (WB__WEAK is not set) or its value is
- * no integer.  Otherwise 2, plus the bit 4 << t for each integer dtype t that can hold the
- * value. */
+/* Describes an input.  0: it is no number.  1: it is a number that is not integral, or whose dtype
+ * is fixed (WB__WEAK is not set).  Otherwise 2, plus the bit 4 << t for each integer dtype t that
+ * can hold the number. */
 typedef uint32_t number_kind;
 typedef struct {
     const wb_device *device;
@@ -139,8 +138,8 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
 
 /* ---- calling the function -------------------------------------------------------------------- */
 
-/* Returns an array, which the caller frees, of the inputs in `given` followed by NULLs; of NULLs
- * only if `given` is NULL.  NULL: out of memory. */
+/* Returns an array, which the caller frees: the n_in inputs in `given`, or n_in NULLs if `given` is
+ * NULL, and then SPARE_INPUTS NULLs.  Returns NULL if memory runs out. */
 static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 {
     wb_tensor **in = wb__alloc_zero((size_t)n_in + SPARE_INPUTS, sizeof *in);
@@ -552,8 +551,9 @@ static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
     return status;
 }
 
-/* Replays a recording, made first if none fits.  The caller holds c->lock; inputs are evaluated or
- * are numbers.  WB__PLAN_AGAIN: the recording was dropped, and the caller calls again. */
+/* Replays the recording that fits the inputs; first makes one if none fits.  The caller holds
+ * c->lock.  Each input is evaluated or a number.  If this function returns WB__PLAN_AGAIN, it has
+ * dropped the recording, and the caller calls again. */
 static int call(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, wb_tensor **out)
 {
     wb_tensor *made[OUTPUTS + 1];

@@ -32,7 +32,7 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind)
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-static _Atomic uint64_t changes;        /* count of changes of all settings */
+static _Atomic uint64_t changes;        /* total number of changes of settings */
 
 /* Returns the note of a setting, creating it if needed.  NULL: out of memory, and the recording
  * fails. */

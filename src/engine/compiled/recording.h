@@ -19,22 +19,22 @@ bool wb__unrecordable(const char *call, wb__unrecordable_call kind);
 /* ---- settings -------------------------------------------------------------------------------- */
 
 /* A setting is a number, stored in an object, on which a graph may depend.  Examples are the mode
- * of a layer, whether a parameter is frozen, and how often the children of a branch were replaced.
+ * of a layer, whether a parameter is frozen, and how often a child of a layer was replaced.
  * Settings are read and set only by these functions.  A recording notes the settings that the
  * function read, and is not replayed while one of them has another value.  It also notes the
  * settings that the function set, and sets them at each replay. */
 typedef _Atomic uint32_t wb__setting;
 uint32_t wb__setting_read(void *object, wb__setting *at);
 void wb__setting_set(void *object, wb__setting *at, uint32_t value);
-/* For settings that count changes.  wb__setting_count adds 1 to the count, which a recording does
- * not note.  wb__setting_counted notes that the recorded function depends on the count: after the
- * next change the recording is dropped. */
+/* For settings that count changes.  wb__setting_count adds 1 to the count; replays do not repeat
+ * the addition.  wb__setting_counted notes that the function being recorded depends on the count.
+ * Once the count has changed, the recording is dropped. */
 void wb__setting_count(wb__setting *at);
 void wb__setting_counted(void *object, wb__setting *at);
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
 
-/* wb__on_replay, called while a function is recorded, adds callbacks for its replays; outside a
+/* wb__on_replay, called while a function is recorded, adds callbacks for the replays; outside a
  * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
  * each replay; `after` is called when a replay has succeeded.  If `fits` returns false, the
  * recording is dropped.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The
@@ -70,12 +70,13 @@ typedef struct {
 
 typedef struct wb__recording {
     uint32_t number;                    /* id that is stored in wb_tensor.recorded */
-    wb_scope *scope;                    /* the scope of the objects that the function creates */
+    wb_scope *scope;                    /* the scope of the objects that the function creates; NULL
+                                           when that scope closes */
     int failed;                         /* error code of the first failure; 0: none */
     char *reason;                       /* message of that failure (NULL: out of memory) */
-    uint64_t changes;                   /* count of changes of all settings when the noted settings
-                                           last fitted; they are compared again only when this count
-                                           has changed */
+    uint64_t changes;                   /* total number of changes of settings when the noted
+                                           settings last fitted; they are compared again only if the
+                                           total has changed */
     wb__noted *noted;
     int n_noted, noted_capacity;
     wb__renewal *renewals;

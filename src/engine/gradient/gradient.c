@@ -354,7 +354,6 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         int which = wrt_index(&w, x);
         good = g != NULL;
         /* The graph may have several versions of a variable.  Their gradients are added. */
-
         if (good && which >= 0)
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
         if (good && !is_leaf(x)) good = apply_rule(&w, x, g);

@@ -6,8 +6,8 @@
 
 /* A gradient rule gets a node, the gradient g of the node, and for each input whether its gradient
  * is needed.  For each such input it sets out[i] to the gradient, to WB_NONE if there is none, or
- * to NULL if it failed.  It may instead pass the gradient to one of the two functions below, and
- * then sets out[i] to WB_NONE. */
+ * to NULL if the rule failed.  A rule may instead pass the gradient to one of the two functions
+ * below, and then sets out[i] to WB_NONE. */
 typedef struct wb__gradient_walk wb__gradient_walk;
 typedef void (*wb__gradient_rule)(wb__gradient_walk *w, wb_tensor *node, wb_tensor *g,
                                   const bool *wanted, wb_tensor **out);

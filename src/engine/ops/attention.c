@@ -135,7 +135,7 @@ GRADIENT(attention_grad)
         if (wanted[i] && part[i]) out[i] = wb_add(out[i], part[i]);
 }
 
-/* ---- composed form --------------------------------------------------------------------------- */
+/* ---- composed form: computed by other operations --------------------------------------------- */
 
 /* Returns the view that value x, [N, H, T, D], most likely has in the plan, with its last size
  * replaced by `width`.  The layout is BTHD if `bthd`, or if x is a permutation of [N, T, H, D]. */
@@ -193,8 +193,8 @@ static int step_of(wb__ir *ir, wb__op op, wb_dtype dtype, const wb__value *shape
     return wb__ir_make(ir, v, n_in, in, attr ? 2 : 0, attr);
 }
 
-/* Returns the value of tensor x as a result of steps.  One step computes o and lse, and another one
- * computes dq, dk and dv. */
+/* Returns the value of tensor x, computed by the backend's steps.  One step computes o and lse, the
+ * logsumexp of each row of s.  Another step computes dq, dk and dv. */
 static int steps(wb__ir *ir, const wb_tensor *x, const int *in)
 {
     const wb_dtype t = (wb_dtype)x->dtype;
@@ -251,7 +251,7 @@ COMPOSED(attention)
     return supported(a, s, in, x->attr) ? steps(&s->ir, x, in) : compose(&s->ir, x, in);
 }
 
-/* ---- the step -------------------------------------------------------------------------------- */
+/* ---- the backend's step ---------------------------------------------------------------------- */
 
 FILL(ATTENTION)
 {

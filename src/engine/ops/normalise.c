@@ -42,7 +42,7 @@ GRADIENT(normalise)
     if (out[0] && out[0]->dtype != dtype) out[0] = wb_astype(out[0], dtype);
 }
 
-/* ---- composed form --------------------------------------------------------------------------- */
+/* ---- composed form: computed by other operations --------------------------------------------- */
 
 static int mean(wb__ir *ir, int x, unsigned mask)
 {

@@ -1,8 +1,8 @@
 /* What the files of this folder define.  Each file has one operation, or a few that belong
  * together: the public function with its shape rule, the gradient, the composed form, and the step
- * that a backend performs.  The row of the operation in ops.def names the functions of the last
- * three. Their names begin with wb__grad_, wb__composed_ and wb__fill_. table.c has tables of
- * them. */
+ * that a backend performs.  The row of an operation in ops.def names its functions for the
+ * gradient, the composed form and the step, which begin with wb__grad_, wb__composed_ and
+ * wb__fill_. table.c has tables of these functions. */
 #ifndef WB__OP_H
 #define WB__OP_H
 
@@ -69,19 +69,18 @@ static inline const int64_t *wb__attrs_of(const wb__emitter *m, const wb__value 
     return m->values->ir.attrs + v->attr;
 }
 
-/* Adds value x as the next operand (plan/library.c).  If its strides are not allowed, x is copied
- * first, by a step before this one.  Allowed strides:
- *   add_dense    dense, row-major or with the layout [N, H, W, C]
- *   add_matrix   one of the last two strides is 1; transposed or not
+/* Adds value x as the next operand of the step (plan/library.c).  If the strides of x are not
+ * allowed, an earlier step copies x first.  Allowed strides:
+ *   add_dense    dense and row-major, or dense in the layout [N, H, W, C] if `channels_last`
+ *   add_matrix   one of the last two strides is 1
  *   add_rows     the last stride is 1, the others are positive
  *   add_any      any */
 void wb__add_dense(wb__emitter *m, int x, bool channels_last);
 void wb__add_matrix(wb__emitter *m, int x, bool transposed, const wb__value *product);
 void wb__add_rows(wb__emitter *m, int x);
 void wb__add_any(wb__emitter *m, int x);
-/* Adds the result `op` of the group as the next operand.  If the plan does not use this result, the
- * group does not have it.  Then the operand is new memory with the shape of `like`, which is free
- * again after the step. */
+/* Adds the result `op` of the step as the next operand.  If the plan does not use this result, the
+ * operand is new memory with the shape of `like` that is free again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
 
 /* ---- memory layout --------------------------------------------------------------------------- */

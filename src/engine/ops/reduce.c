@@ -123,8 +123,9 @@ wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, wb__as(x, dtype));
 }
 
-/* Computes top + log(sum(exp(x - top))), where top is the maximum, or 0 if that is not finite.  The
- * gradient treats top as a constant: the gradients of its two occurrences cancel. */
+/* Computes top + log(sum(exp(x - top))), where top is the maximum, or 0 if the maximum is not
+ * finite.  The gradient treats top as a constant, since the gradients of its two occurrences
+ * cancel. */
 static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;

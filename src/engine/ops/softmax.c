@@ -52,7 +52,7 @@ GRADIENT(logsoftmax)
     out[0] = wb_sub(g, wb_mul(wb_exp(node), wb__reduce(WB__OP_sum, g, last, true)));
 }
 
-/* ---- composed form --------------------------------------------------------------------------- */
+/* ---- composed form: computed by other operations --------------------------------------------- */
 
 /* Returns exp(x - max), with the maximum over the last axis.  If log_form, also sets *shifted to x
  * - max.  For an element that equals the maximum, x - max is taken as 0, even if both are infinite.

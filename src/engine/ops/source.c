@@ -1,6 +1,6 @@
-/* Tensors without operands: literals (filled with one number), counts (iota) and random numbers;
- * and operations composed with these.  A plan generates their elements where they are read, and
- * stores them only if a reader needs an array. */
+/* Tensors without operands: literals (filled with one number), counts (iota) and random numbers.  A
+ * plan generates their elements where they are read, and stores them only if a reader needs an
+ * array. */
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 

@@ -1,4 +1,6 @@
-/* Makes the program of a fused group: loads, instructions for the values, and stores. */
+/* Makes the program of a fused group: loads, instructions for the values, and stores.  An
+ * instruction of level FULL computes a number for each element of the group's space.  Level PER_ROW
+ * computes a number for each row, and level ONE a single number. */
 #include "engine/plan/stages.h"
 
 #include <string.h>
@@ -90,8 +92,8 @@ static int number(program *p, int x, int level)
     return add_arg(p, WB__NUMBER, level, v->dtype, arg);
 }
 
-/* Adds the instructions for an index (iota): one for each dimension along which the view makes it
- * vary, and additions of these.  Returns the index of the last one. */
+/* Adds the instructions for an index (iota): one for each dimension along which the index varies,
+ * and their additions.  Returns the index of the last instruction. */
 static int iota(program *p, const wb__value *v, const wb__view *view, int level)
 {
     int sum = -1;
@@ -156,7 +158,7 @@ static int elementwise(program *p, const wb__value *v, int level, const int *in)
 
 static int outside_operand(program *p, int x, int level, bool whole);
 
-/* Index of the instruction that loaded x at this level; -1: none. */
+/* Index of the instruction of this level that gives x; -1: none. */
 static int find_loaded(const program *p, int x, int level)
 {
     for (int i = 0; i < p->n_loaded; i++)
@@ -173,7 +175,7 @@ static int note_loaded(program *p, int x, int level, int instr)
     return instr;
 }
 
-/* Adds instructions that recompute the rematerialised value x at this level. */
+/* Adds instructions of this level that recompute the rematerialised value x. */
 static int rematerialised(program *p, int x, int level)
 {
     const wb__values *s = p->m->values;
@@ -184,7 +186,8 @@ static int rematerialised(program *p, int x, int level)
 }
 
 /* Returns the index of the instruction for x, a value from outside the group; adds the instruction
- * if needed.  Its level is `level`, or a coarser one if x varies less and `whole` is false. */
+ * if needed.  Its level is `level`.  If `whole` is false, its level may be coarser: ONE for a
+ * literal, PER_ROW if x does not vary along the columns. */
 static int outside_operand(program *p, int x, int level, bool whole)
 {
     wb__emitter *m = p->m;

@@ -17,8 +17,8 @@ enum { MOST_DEFERRED = 64 };    /* upper limit of progress.below, which limits t
 typedef struct {
     int below;          /* of a deferred value: 1 + number of deferred values that it depends on;
                            else 0 */
-    int reader;         /* index of the last other fused group that reads the value without
-                           broadcasting it; -1: none */
+    int reader;         /* index of the last fused group, other than the value's own, that reads the
+                           value without broadcasting it; -1: none */
 } progress;
 
 typedef struct {
@@ -122,7 +122,7 @@ static void new_space(former *f, const wb__value *v)
 
 /* ---- deferred values ------------------------------------------------------------------------- */
 
-/* Whether v is a reduction whose result the kernel of group g could not read if it computed v. */
+/* Whether v, if it joined group g, would be complete only when the kernel of g ends. */
 static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 {
     int cols;
@@ -131,7 +131,7 @@ static bool would_end(const former *f, const wb__group *g, const wb__value *v)
 }
 
 /* Whether the deferred values that v depends on fit into group g.  `trial` is a copy of the group,
- * whose number of column dimensions this function may fix. */
+ * whose col_dims this function may set. */
 static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -145,7 +145,7 @@ static bool deferred_fit(const former *f, int g, wb__group *trial, const wb__val
     return true;
 }
 
-/* Adds the deferred values that v depends on to group g. */
+/* Adds to group g the deferred values that v depends on. */
 static void pull(former *f, int g, const wb__value *v)
 {
     for (int i = 0; i < v->n_in; i++) {
@@ -167,7 +167,7 @@ static void end_deferral(former *f, int x)
 }
 
 /* Number of deferred values that v depends on, plus 1 for v.  A value that is reached on several
- * paths counts once for each. */
+ * paths counts once for each path. */
 static int count_below(const former *f, const wb__value *v)
 {
     int n = 1;
@@ -195,9 +195,9 @@ static void group_alone(former *f, int x)
     add_to_space(f, g, x);
 }
 
-/* Whether v can be deferred.  Its operands must be leaves, free sources or deferred values; a
- * comparison may also read the result of a product.  A reduction must be one that its own kernel
- * can read. */
+/* Whether the elementwise value or reduction v can be deferred.  Its operands must be leaves, free
+ * sources or deferred values; a comparison may also read the result of a product.  A reduction must
+ * satisfy wb__reduces_columns. */
 static bool can_wait(const former *f, const wb__value *v)
 {
     const bool compares = wb__ops[v->op].class == WB__COMPARE;
@@ -272,8 +272,8 @@ static void group_library(former *f, int x)
     if (p->sums >= 0) f->out->of[p->sums].group = group_of(f, x);
 }
 
-/* Adds x, which is fused into the product p, to p's group.  Forms this group first if p's kernel
- * runs in place of x. */
+/* Adds x, which is fused into the product p, to p's group.  Forms this group first if p->made_at is
+ * x. */
 static void group_part(former *f, int x, const wb__product *p)
 {
     if (p->made_at == x) group_library(f, p->value);
@@ -316,10 +316,11 @@ static void group_value(former *f, int x)
 
 static void set_stored(former *f, int x) { f->out->of[x].stored |= group_of(f, x) >= 0; }
 
-/* Finds the values that a kernel writes to memory: the `needed` values (wb__values), values that
- * another group reads, and values that their own group reads through a view.  A value with .ends
- * set, a concat, and the result, further results, aux and sums of a library step exist only in
- * memory. */
+/* Sets .stored for:
+ *   - the `needed` values (wb__values);
+ *   - values that another group reads, and values that their own group reads through a view;
+ *   - values with .ends set, and concats;
+ *   - the result, further results, aux and sums of a library step. */
 static void find_stored(former *f)
 {
     wb__member *of = f->out->of;

@@ -136,9 +136,9 @@ static bool ends_kernel(const wb__ir *ir, int x)
     return false;
 }
 
-/* v is a reshape of x.  If x is f(r), where f is elementwise and r a reduction with ends_kernel,
- * returns f(reshape(r)) instead of reshape(f(r)).  Another operand of f must be a number.
- * Otherwise returns -1. */
+/* v is a reshape of x.  If x is f(r), where f is elementwise and ends_kernel is true for r, returns
+ * f(reshape(r)) in place of reshape(f(r)).  f may have a number as a second operand.  Otherwise
+ * returns -1. */
 static int reshape_of_sum(wb__ir *ir, wb__value v, int x)
 {
     const wb__value p = ir->value[x];
@@ -202,9 +202,9 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Whether x is a reshape that can move behind an operation f that reads it: f(reshape(y)) becomes
- * reshape(f(y)).  If so, sets *below to y.  Without reshapes in between, operations can share a
- * space.  A reshape of a leaf does not move. */
+/* Whether x is a reshape of a value y that is not a leaf.  If so, sets *below to y.  Such a reshape
+ * can move behind an operation f that reads it: f(reshape(y)) becomes reshape(f(y)).  Then one
+ * kernel can compute y and f(y). */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
@@ -271,8 +271,8 @@ static int simplify_reduce(wb__ir *ir, wb__value v, int x, const int64_t *attr)
 }
 
 /* Moves reshapes behind the elementwise operation v, so that f(reshape(a), reshape(b)) becomes
- * reshape(f(a, b)).  Returns -1 if a and b differ in shape, or if an operand is neither a reshape
- * that can move nor a number. */
+ * reshape(f(a, b)).  Operands that are numbers stay.  Returns -1 if a and b differ in shape, or if
+ * another operand is not a reshape that can move. */
 static int elementwise_behind(wb__ir *ir, wb__value v, int n_in, const int *in)
 {
     int moved[3], below, shape = -1;

@@ -20,7 +20,7 @@ static bool dense(const wb__view *v, bool channels_last)
     return true;
 }
 
-/* Adds the operand `at`, or a dense copy of it unless it is dense in the layout of `like`. */
+/* Adds the operand `at` if it is dense in the layout of `like`, else a dense copy of it. */
 static void add_dense_operand(wb__emitter *m, const wb__step_operand *at, const wb__value *like)
 {
     wb__step_operand to = *at;

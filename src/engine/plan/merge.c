@@ -3,7 +3,7 @@
  * A value joins only one of the groups that compute its operands.  Thus the four gates of an LSTM
  * cell start four groups, and the value that reads all gates joins the last of them.  Here an
  * elementwise group is merged with earlier elementwise groups that compute its operands, if no
- * group in between reads those.  The operands then stay in registers of one kernel.
+ * group in between reads these operands.  They then stay in registers of one kernel.
  *
  * A computation on one number for each channel, such as between the sums of a batch norm and their
  * use, would be a small kernel between two large ones.  On a GPU this kernel costs more than

@@ -18,10 +18,10 @@
 
 /* Facts about a value that the patterns need. */
 typedef struct {
-    bool deferred;          /* the value is computed by the kernel of a value that reads it */
-    int ready_at;           /* of a value that is not deferred: index of the value whose kernel
-                               computes it, which is itself or the reader to which it was
-                               deferred */
+    bool deferred;          /* the kernel of a later value, not yet known, computes this value;
+                               ready_at does not apply */
+    int ready_at;           /* index of the value whose kernel computes this value: this value
+                               itself or a value that reads it */
     int first_reader;       /* index of the first value that reads it, directly or through views;
                                the number of values if there is none */
     bool read_elementwise;  /* an elementwise operation or a reduction reads it */
@@ -46,8 +46,8 @@ static wb__product *made_by(const finder *f, int x)
     return p >= 0 && f->out->product[p].result == x ? &f->out->product[p] : NULL;
 }
 
-/* Index of the value in whose place the kernel that computes x runs; -1: x is a leaf or a view of
- * one. */
+/* Index of the value at whose position, in the order of values, the kernel that computes x runs;
+ * -1: x is a leaf or a view of a leaf. */
 static int ready_at(const finder *f, int x)
 {
     const int base = base_of(f, x), p = f->out->of[base].product;
@@ -139,7 +139,7 @@ static bool match_bias(finder *f, int x)
         with.bias = input(f, v, !i);
         with.result = x;
         if (!is_bias(f, with.bias, p)) continue;
-        /* if the bias is computed after the product, the product's kernel runs in place of x */
+        /* a bias that is computed after the product delays the product's kernel */
         if (ready_at(f, with.bias) > p->value) with.made_at = x;
         set(f, p, &with, x);
         return true;
@@ -358,8 +358,8 @@ static bool as_one(const wb__view *v, wb__layout layout, unsigned axes, int64_t 
     return true;
 }
 
-/* Whether x is the sum of a matrix over its rows: over the leading axes, in the layout's order.  If
- * so, sets m to the matrix. */
+/* Whether x is the sum of a value over the leading axes of the value, in the order of its layout.
+ * If so, sets m to the value as a matrix, which x sums over the rows. */
 static bool sums_rows(const finder *f, int x, matrix *m)
 {
     const wb__value *v = value(f, x);
@@ -453,9 +453,9 @@ static void find_readers(finder *f)
     }
 }
 
-/* Whether x can be deferred.  x must be elementwise, or a reduction that its own kernel can read,
- * and must read only leaves, free sources and deferred values.  (can_wait in groups.c also defers
- * comparisons of a product's result.) */
+/* Whether x can be deferred.  x must be elementwise, or a reduction that satisfies
+ * wb__reduces_columns, and must read only leaves, free sources and deferred values.  (can_wait in
+ * groups.c also defers comparisons of a product's result.) */
 static bool may_defer(const finder *f, int x)
 {
     const wb__value *v = value(f, x);
@@ -484,8 +484,8 @@ static void find_ready_at(finder *f, int x)
     }
 }
 
-/* Adds a product for the library operation x.  A further result of a step joins the product of the
- * step's first result.  False: out of memory. */
+/* Adds a wb__product for the library operation x, of any kind.  A further result of a step gets the
+ * wb__product of the first result of that step.  False: out of memory. */
 static bool begin(finder *f, int x)
 {
     wb__patterns *p = f->out;

@@ -161,9 +161,9 @@ static bool may_be_part(const placer *p, int x)
            by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Sets is_dense for values that must not be computed in the memory of a concat: values with a
- * reshape that strides might not express there, and operands of library operations other than
- * matrix products, which need dense operands. */
+/* Sets is_dense for values that must not be computed in the memory of a concat.  These are values
+ * with a reshape that strides might not express there, and operands of library operations except
+ * matrix products. */
 static void find_dense(const placer *p, bool *is_dense)
 {
     for (int i = 0; i < p->values->ir.n; i++) {

@@ -134,7 +134,7 @@ static bool fill_buffers(const wb__request *r, const wb__ir *ir, wb__plan *p)
         b->kind = l->tensor->variable && !l->granule ? WB__BUFFER_VARIABLE : WB__BUFFER_INPUT;
         b->scattered = l->scattered;
     }
-    for (int i = 0; i < ir->n; i++)             /* a leaf without a value keeps 0 bytes, since no
+    for (int i = 0; i < ir->n; i++)             /* a leaf that is not in `ir` keeps 0 bytes: no
                                                    step reads its buffer */
         if (ir->value[i].op == WB__OP_constant)
             p->buffers[ir->value[i].leaf].bytes = (size_t)r->leaves[ir->value[i].leaf].bytes;
@@ -182,8 +182,8 @@ void wb__plan_free(wb__plan *p)
     if (!p) return;
     for (int i = 0; i < WB__PHASES; i++)
         if (p->phase[i].graph) p->device->backend->graph_free(p->device, p->phase[i].graph);
-    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first, which is fast if the driver
-                                                       keeps kernels in a linked list */
+    for (int i = p->n_steps - 1; i >= 0; i--) {     /* newest first: a driver may keep kernels in a
+                                                       list that it searches from the newest */
         p->device->backend->destroy(p->device, p->kernels[i]);
         if (p->text) wb__free(p->text[i]);
     }

@@ -127,7 +127,7 @@ static void copy_results(wb__emitter *m)
     }
 }
 
-/* Whether x is a leaf, or a view of one; a write may change the memory of a leaf. */
+/* Whether x is in the memory of a leaf, which a write may change before x is read. */
 static bool is_from_variable(const wb__emitter *m, int x, const wb__step_operand *from)
 {
     return from->view.buffer >= 0 && from->view.buffer < m->placement->result_buffer &&

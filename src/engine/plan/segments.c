@@ -20,8 +20,8 @@ static bool same_program(const wb__plan_step *p, const wb__plan_step *q)
     return s->ndim == t->ndim && s->row_dims == t->row_dims && s->col_dims == t->col_dims;
 }
 
-/* Makes the space of an elementwise kernel one-dimensional, if each of its views is dense in the
- * order of the space or has stride 0 along all dimensions. */
+/* Makes the space of an elementwise kernel one-dimensional, if each view of the kernel is dense in
+ * the order of the space or has stride 0 along all dimensions. */
 static void flatten(wb__plan_step *d)
 {
     const wb__space *s = &d->spaces[0];

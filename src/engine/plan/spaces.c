@@ -96,8 +96,8 @@ static bool fits_reduction(const wb__group *g, const wb__values *s, const wb__va
     const wb__value *x = wb__value_at(s, wb__input(s, v, 0));
     const wb__reduction reduction = wb__space_reduction(g, s, v, cols);
     if (wb__space_is(g, x)) return reduction != WB__NO_REDUCTION;
-    /* x has one number for each row, which a reduction over the whole space reads once for each
-     * column. A maximum or minimum stays the same, unless the space is empty. */
+    /* x has one number for each row.  A reduction over the whole space reads it once for each
+     * column, which changes no maximum or minimum unless the space is empty. */
     return (v->op == WB__OP_max || v->op == WB__OP_min) && is_per_row(g, x) && has_points(g) &&
            reduction == WB__REDUCES_ALL;
 }

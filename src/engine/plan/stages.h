@@ -56,9 +56,9 @@ typedef struct {
                                write reads it from memory, directly or through views */
     int *base;              /* of each value: index of the value in whose memory it is; its own
                                index if it is no view */
-    wb__view *view;         /* of each value: its view of the memory of its base, for a base that is
-                               dense in its own layout; the view has no buffer (-1).  Of a free
-                               source: see wb__source_view */
+    wb__view *view;         /* of each value: the view of the value, computed as if the base were
+                               dense in the layout of the base; buffer is -1.  Of a free source: see
+                               wb__source_view */
     bool attention_grad;    /* the graph has gradients of attention */
 } wb__values;
 
@@ -120,8 +120,8 @@ wb__view wb__matrix_view(wb__view v, bool transposed, const wb__value *product);
  * `bias`, `aux` and `sums` are indices of values; -1: none. */
 typedef struct {
     int value;              /* the library operation */
-    int made_at;            /* the value in whose place the kernel runs: `value`, or the addition of
-                               the bias if the bias is computed after `value` */
+    int made_at;            /* the value at whose position, in the order of values, the kernel runs:
+                               `value`, or the addition of a bias that is computed after `value` */
     int result;             /* the last fused value: the epilogue, else the addition of the bias,
                                else `value` */
     int bias;               /* the vector that is added to `value` */
@@ -209,8 +209,8 @@ void wb__space_of_reduction(wb__group *g, const wb__values *s, const wb__value *
  * column dimensions that the space must have for v. */
 wb__reduction wb__space_reduction(const wb__group *g, const wb__values *s, const wb__value *v,
                                   int *cols);
-/* Whether v fits into g's space.  If v is a reduction that fits, sets the number of column
- * dimensions that it needs. */
+/* Whether v fits into g's space.  If v is a reduction that fits, and g->col_dims is -1, may set
+ * g->col_dims. */
 bool wb__space_admit(wb__group *g, const wb__values *s, const wb__value *v);
 /* Whether the reduction v is over the last axes, but not over all axes, of an operand that is not
  * channels last.  The kernel that computes such a reduction can also read the result. */

@@ -45,7 +45,7 @@ typedef struct {
 int wb__bson_open(wb__bson_file *f, const wb__mapping *m);
 void wb__bson_close(wb__bson_file *f);
 
-/* Visits the elements of a document or array in order.
+/* An iterator over the elements of a document or array, in order:
  *     for (wb__bson_walk w = wb__bson_walk_of(doc); wb__bson_next(f, &w);) use(w.key, w.value); */
 typedef struct {
     wb__bson of, value;

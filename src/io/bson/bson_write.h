@@ -12,7 +12,7 @@
 
 #include "base/files/file.h"
 
-/* The largest document, and so the largest file. */
+/* Maximum size, in bytes, of a document, and so of a file. */
 #define WB__DOC_MAX ((int64_t)INT32_MAX)
 
 /* The arena that holds all values. Initialise it with {0} and free it with wb__doc_drop. If memory
@@ -30,10 +30,12 @@ wb__doc *wb__doc_real(wb__doc_arena *r, double value);
 wb__doc *wb__doc_text(wb__doc_arena *r, const char *text);
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
-/* Makes a binary of the elements of an evaluated tensor. WB__ROWS: row-major. WB__FLIPPED:
- * row-major, with each kernel (the last two axes) flipped along both axes. WB__COLUMNS: a matrix in
- * column-major order. The tensor must live until the document is written. */
+/* The order in which the elements of a tensor are written. WB__ROWS: row-major. WB__FLIPPED:
+ * row-major, with each kernel (the last two axes) flipped along both axes. WB__COLUMNS:
+ * column-major, for matrices. */
 typedef enum { WB__ROWS, WB__FLIPPED, WB__COLUMNS, WB__ORDERS } wb__order;
+/* Makes a binary of the elements of an evaluated tensor, which must live until the document is
+ * written. */
 wb__doc *wb__doc_tensor(wb__doc_arena *r, wb_tensor *x, wb__order order);
 
 /* wb__doc_put adds a value to a document, wb__doc_push to a list. The value must be complete,

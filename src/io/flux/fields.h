@@ -10,12 +10,13 @@
 enum { WB__FLUX_FIELDS = 12 };
 
 /* The kinds of fields in Flux's structs. The kind determines which child or option of Weber's layer
- * a field becomes. Fields are written in the order of their kinds. Below, A -> B means that A in
- * Julia becomes B in Weber. Sizes in () are Julia's, sizes in [] or {} Weber's. */
+ * a field becomes. read_layers.c and save_layers.c visit the fields of a struct in the order of
+ * their kinds. Below, A -> B means that A in Julia becomes B in Weber. Sizes in () are Julia's,
+ * sizes in [] or {} Weber's. */
 typedef enum {
     WB__FIELD_NONE,             /* neither child nor option */
     WB__FIELD_TANH,             /* a function -> an activation; tanh -> NULL */
-    WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but written before the arrays */
+    WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but visited before the arrays */
     /* children */
     WB__FIELD_MATRIX,           /* (out, in) -> [out, in], transposed */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out) -> [out, in, kh, kw], the same bytes */
@@ -48,8 +49,9 @@ typedef enum {
     WB__FIELD_DROPOUT,          /* a Dropout -> its probability */
     WB__FIELD_FUNCTION,         /* a function -> an activation; identity -> NULL */
     WB__FIELD_ZEROS,            /* the symbol :zeros */
-    WB__FIELD_MODE,             /* nothing -> automatic, true -> train, false -> test mode */
-    WB__FIELD_TRAINING,         /* true -> automatic, false -> test mode */
+    /* the mode of a layer: nothing -> wb_automode, true -> wb_trainmode, false -> wb_testmode */
+    WB__FIELD_MODE,
+    WB__FIELD_TRAINING,         /* the mode of a layer: true -> wb_automode, false -> wb_testmode */
     WB__FIELD_RANDOM            /* TaskLocalRNG */
 } wb__flux_field_kind;
 
@@ -66,12 +68,12 @@ typedef struct {
 /* Versions are minor*100 + patch of 0.minor.patch: 1612 is 0.16.12. */
 typedef struct {
     const char *type;                   /* last part of the type's name: "Conv" */
-    /* Weber's layer for the struct; NULL: none. For a struct whose first field is a cell, the layer
-     * of that cell, or "" for any cell. */
+    /* Weber's layer for the struct; NULL: Weber has none. For a struct with a cell, the type of the
+     * cell, such as "LSTMCell", or "" if the cell may have any type. */
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
-    /* the parameters of the type, separated by blanks: the name of a field, for the type of that
-     * field, or a value; NULL: unknown */
+    /* The type parameters of the struct, as words separated by blanks. The name of a field means
+     * the type of that field. save_layers.c (`parameter`) explains other words. NULL: unknown. */
     const char *parameters;
     int n;
     wb__flux_field fields[WB__FLUX_FIELDS];
@@ -87,20 +89,20 @@ const wb__flux_struct *wb__flux_struct_by_count(const char *type, int n_fields);
 const wb__flux_struct *wb__flux_struct_of(const char *type, int version);
 /* Returns the newest layout of a type; NULL: no version has the type. */
 const wb__flux_struct *wb__flux_struct_named(const char *type);
-/* Whether the list has the type, and its newest layout has fields. */
+/* Whether wb__flux_structs has the type, and the newest layout of the type has fields. */
 bool wb__flux_struct_known(const char *type);
 /* Returns the index of a field in s->fields; -1: none. */
 int wb__flux_field_at(const wb__flux_struct *s, const char *name);
 /* Iterates over the fields in the order of their kinds. Returns the field after `last`, or the
  * first field if `last` is NULL. Returns NULL after the last field. */
 const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
-/* Finds a field of a type in any version, by its name or by its name in named tuples; NULL:
- * none. */
+/* Finds a field of any version of a type; NULL: none. `name` is the field's `name` or `written`. */
 const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
 
 /* A function of Julia and its name in Weber, for reading and writing. */
 typedef struct {
-    /* Julia's path, such as "Flux.NNlib.#σ" (of an alias "#silu"); Weber's name "sigmoid" */
+    /* path: name in Julia, such as "Flux.NNlib.#σ", or "#silu" for an alias
+     * weber: name in Weber, such as "sigmoid" */
     const char *path, *weber;
     bool elements;                      /* elementwise: Julia broadcasts it over arrays */
     bool pairs;                         /* a connection of exactly two arrays */
@@ -110,8 +112,8 @@ typedef struct {
 /* Each list ends with a row without path. */
 extern const wb__flux_name wb__flux_functions[], wb__flux_connections[];
 
-/* Finds the row of a function by its name in Weber. n is the number of arrays that a connection
- * joins. NULL: that version of Flux has no such function. */
+/* Finds the row of a function or connection by its name in Weber; NULL: Flux's `version` has none.
+ * n is the number of arrays that a connection joins. */
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *rows, const char *weber, int n,
                                         int version);
 /* Finds the row of a function by its name in Julia without the module, such as "σ"; NULL: none. */

@@ -16,20 +16,18 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *o);
  * an error code; on failure *out is empty. */
 int wb__flux_table(const wb__mapping *m, const char *key, wb__table *out);
 
-/* Gives the entries of a nameless table the names and layouts of the model's parameters, which are
- * in the order of Flux.params. Leaves other tables unchanged. `path` is the file, for messages.
+/* The entries of a nameless table are a model's parameters, in the order of Flux.params. Gives them
+ * Weber's names and shapes. Leaves a table with names unchanged. `path` is the file, for messages.
  * Returns 0 or an error code. */
 int wb__flux_name_params(wb__table *t, const char *path, void *model);
 
-/* Calls `row` for each variable of a file and for its parts. A part comes after the part around it.
- * Options of layers, and numbers and strings in lists, are left out. Stops at a nonzero result of
- * `row` and returns it. Returns an error code on failure, else 0. */
+/* A variable of a file, or a part of a variable. */
 typedef struct {
     int depth;                          /* variables: 0 */
     const char *path;                   /* "model.layers.0.weight" */
     const char *name;                   /* last part of the path: "weight" */
     const char *type;                   /* "Chain", "Array{Float32,2}", "closure #3#4" */
-    /* a number or string as text; the activation of a layer, such as "relu"; else NULL */
+    /* a number, bool, string or symbol as text; of a layer: its activation, "relu"; else NULL */
     const char *value;
     enum { WB__FLUX_VALUE, WB__FLUX_ARRAY, WB__FLUX_LAYER, WB__FLUX_LIST, WB__FLUX_UNKNOWN } kind;
     int fields;                         /* number of fields of a layer, list or unknown part */
@@ -38,12 +36,17 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];          /* row-major: Julia's, reversed */
     int64_t bytes;                      /* of the values; for a list or layer, of all its arrays */
 } wb__flux_row;
+/* Calls `row` for each variable of a file and for the parts of the variables. A part comes after
+ * the part that contains it. Options of layers, and numbers and strings in lists, are left out.
+ * Stops if `row` returns a nonzero value, and returns that value. Returns an error code on failure,
+ * else 0. */
 int wb__flux_outline(const wb__mapping *m, int (*row)(const wb__flux_row *, void *ctx), void *ctx);
 
 /* ---- writing: save.c, save_layers.c ----------------------------------------------------- */
 
-/* Implements wb_save for .bson files. Writes a state document, or with .structs the layers as
- * structs. Returns 0 or an error code. */
+/* Implements wb_save for .bson files. Writes the model's arrays as Flux.state returns them, and the
+ * model's structure as text. With .structs, writes Flux's structs instead. Returns 0 or an error
+ * code. */
 int wb__flux_save(const char *path, void *model, const wb_save_options *o);
 
 #endif

@@ -91,8 +91,8 @@ static int kind_of(outline *t, const wb__jl *v)
     }
 }
 
-/* Whether v, a part of `of`, gets a row. Options and functions of a layer get none, nor do numbers
- * and strings in a tuple or list. */
+/* Whether `row` is called for v, a part of `of`. It is not called for options and functions of a
+ * layer, and for numbers and strings in a tuple or list. */
 static bool is_shown(outline *t, const wb__jl *of, const wb__jl *v, int kind)
 {
     bool layer = of->kind == WB__JL_STRUCT && wb__flux_known(of);

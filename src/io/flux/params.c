@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A parameter of the model, in the order of Flux.params. */
+/* A parameter of the model. order.list has the parameters in the order of Flux.params. */
 typedef struct {
     char *path;
     bool transposed;            /* a matrix (out, in) in Julia */
@@ -104,8 +104,8 @@ static bool zero(const wb__entry *e)
     return true;
 }
 
-/* Names the entries after the collected parameters, in the same order. An entry for a state that
- * Weber's layer lacks is dropped if it is zero; else it is an error. */
+/* Gives the entries the names and shapes of the collected parameters, in the same order. An entry
+ * for a state that Weber's layer lacks is dropped. If such an entry is not zero, sets the error. */
 static int name_all(wb__table *t, const char *path, order *o, bool with_states)
 {
     int kept = 0, status = 0, at = 0;

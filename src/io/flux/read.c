@@ -340,7 +340,8 @@ wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* Loads a state document of wb_save. `text` is its variable "weber", the structure of the model. */
+/* Loads a file that wb_save wrote without .structs. `text` is the file's variable "weber", which
+ * has the structure of the model. */
 static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson text)
 {
     wb__table values = {0};
@@ -430,7 +431,7 @@ wb_layer *wb__flux_load(const wb__mapping *m, const wb_load_options *given)
         text = wb__bson_get(&r->f, r->f.root, "weber");
         wb__jl v = wb__jl_variable(&r->f, o.key, name, sizeof name);
         bool state = v.kind == WB__JL_DICT || v.kind == WB__JL_TUPLE || wb__jl_named_tuple(&v);
-        /* The structure describes whole variables, so a part of a variable is read as layers. */
+        /* `text` describes a whole variable, so a part of a variable is read without `text`. */
         state &= wb__bson_get(&r->f, r->f.root, name).kind != WB__BSON_ABSENT;
         if (r->f.status) text.kind = WB__BSON_ABSENT;
         else if (text.kind != WB__BSON_STRING || !state)

@@ -16,7 +16,8 @@ typedef struct {
     char path[2048];            /* of the part being read */
     size_t path_length;
     int depth;
-    /* number of channels of the images that the last layer returned; 1: unknown; 0: no images */
+    /* number of channels of the images that the last layer returned, or 1 if the number is unknown;
+     * 0: the layer returned no images */
     int64_t channels;
     const char *reason;         /* why the current struct cannot be read; NULL: none */
     char reason_text[256];
@@ -48,7 +49,7 @@ void *wb__flux_reason(wb__flux_reader *r, const char *format, ...) WB__PRINTF(2,
  * r->f.status is set. */
 wb_function wb__flux_function(const wb__jl *v);
 wb__connection wb__flux_connection(wb__flux_reader *r, const wb__jl *v);
-/* Returns the function that v broadcasts. Any other value v is returned unchanged. */
+/* If v broadcasts a function over arrays, returns the function, else v. */
 wb__jl wb__flux_unbroadcast(wb__flux_reader *r, const wb__jl *v);
 /* Reads the activation in a field into *out. identity, `nothing` and a missing field give NULL. For
  * an unknown function .substitute is called. False, with r->reason or r->f.status set: failed. */

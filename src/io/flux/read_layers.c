@@ -53,8 +53,9 @@ static const wb__flux_struct *row_of(wb__flux_reader *r, const wb__jl *v)
     return row ? row : wb__flux_struct_named(type);
 }
 
-/* Reads the array of a field. False with r->reason set: it is no array of floats, or a required
- * array is missing. False with r->f.status set: another failure, such as an array in GPU memory. */
+/* Reads the array of a field. False with r->reason set: the value is no array of floats, or a
+ * required array is missing. False with r->f.status set: another failure, such as an array in GPU
+ * memory. */
 static bool take(reading *x, const wb__jl *v, const wb__flux_field *f)
 {
     wb__flux_reader *r = x->r;
@@ -428,8 +429,8 @@ static bool attention(reading *x)
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 
-/* Whether the result of a layer is images. KEEPS: if its input is. ENDS: never. STARTS: always.
- * POOLS: always, with as many channels as its input. */
+/* How a layer changes r->channels, which is 0 without images. KEEPS: not at all. ENDS: to 0.
+ * STARTS: to the number of output channels. POOLS: from 0 to 1; other values stay. */
 typedef enum { KEEPS, ENDS, STARTS, POOLS } images;
 
 static const struct kind {

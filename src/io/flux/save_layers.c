@@ -148,8 +148,8 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
-/* Writes an initial state, for versions before 0.15. In these a cell has it as initial state, and a
- * Recur as current state. It is a matrix of one column, or, before 0.12, a vector. */
+/* Writes an initial state, as a matrix with one column, or as a vector for versions before 0.12.
+ * Cells and Recurs of versions before 0.15 have fields for states. */
 static wb__julia state(const record *r, const char *name)
 {
     wb__flux_saver *s = r->s;
@@ -170,8 +170,8 @@ static wb__julia states(const record *r)
     return wb__julia_tuple(&r->s->arena, 2, both);
 }
 
-/* Writes the Diagonal of a LayerNorm. From version 0.13 it is a Scale, which has the activation
- * too. */
+/* Writes the field `diag` of a LayerNorm: a Diagonal, or, from version 0.13, a Scale, which
+ * includes the activation. With .no_affine, writes only the activation, or identity. */
 static wb__julia affine(const record *r)
 {
     wb__flux_saver *s = r->s;

@@ -41,8 +41,8 @@ static const char *like(wb__bson_file *f, const wb__jl *v)
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
 
-/* Returns the row, in fields.c, of a field that becomes a child. NULL: the field keeps its name in
- * the table. */
+/* Returns the row, in fields.c, of a field that becomes a child of Weber's layer; NULL: the field
+ * does not, and keeps its name in the table. */
 static const wb__flux_field *child_of(const char *type, const char *name)
 {
     const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;

@@ -1,4 +1,4 @@
-/* Reads Julia's values from the tags of BSON.jl. */
+/* Reads Julia's values. BSON.jl writes most of them as documents with a "tag", such as "struct". */
 #include "io/flux/value.h"
 
 #include "io/model/transpose.h"
@@ -124,7 +124,8 @@ static const element *element_named(const char *type)
     return NULL;
 }
 
-/* Reads a number of a type that BSON lacks. Its bytes are in a struct. False: v is no number. */
+/* Reads a number that BSON.jl writes as a struct with the bytes of the number, such as a Float32.
+ * Returns false if v is no such number. */
 static bool number_of(wb__jl *v)
 {
     const element *e = element_named(wb__jl_last(v));
@@ -531,8 +532,8 @@ static wb__jl part_at(wb__bson_file *f, wb__jl v, const char *path)
     return v;
 }
 
-/* Finds a model in a dictionary of several values: the layer "model", or the only layer. Returns v
- * if there is neither. Appends the name of the entry to `name`. */
+/* If v is a dictionary with a layer "model" or with only one layer, returns this layer and appends
+ * the name of its entry to `name`. Otherwise returns v. */
 static wb__jl layer_within(wb__bson_file *f, wb__jl v, char *name, size_t size)
 {
     int n = 0;

@@ -1,5 +1,5 @@
 /* Julia's values as BSON.jl writes them: structs, tuples, arrays, functions, shared objects. They
- * are read in place, as in bson.h. read.c makes layers of them, table.c tables. */
+ * are read in place, as in bson.h. read.c makes layers from them, and table.c makes tables. */
 #ifndef WB__FLUX_VALUE_H
 #define WB__FLUX_VALUE_H
 
@@ -50,9 +50,9 @@ bool wb__jl_named_tuple(const wb__jl *v);
 /* Whether values of v's kind may contain arrays. */
 bool wb__jl_may_hold_arrays(const wb__jl *v);
 
-/* Visits the fields of a struct, or the elements of a list, tuple or dictionary. `name` is Flux's
- * name of the field if the type and its number of fields are known, or the name in a NamedTuple or
- * dictionary. Otherwise it is the index. */
+/* An iterator over the fields of a struct, or the elements of a list, tuple or dictionary. `name`
+ * is Flux's name of the field if the type and its number of fields are known, or the name in a
+ * NamedTuple or dictionary. Otherwise `name` is the index. */
 typedef struct {
     char name[WB__JL_NAME];
     wb__jl value;
@@ -104,14 +104,14 @@ void wb__jl_type_text(wb__bson_file *f, const wb__jl *v, char *out, size_t size)
 /* Sets the error for an array in GPU memory, and returns the error code. */
 int wb__jl_gpu_fail(wb__bson_file *f, const wb__jl *v, const char *path);
 
-/* Whether v is a struct of Flux whose newest layout in fields.c has fields. */
+/* Whether v is a struct of Flux that has fields in its newest version, according to fields.c. */
 bool wb__jl_layer(const wb__jl *v);
 
-/* Finds a variable of the file. `key` is its name, or, with dots, the path of a part of a variable.
- * With `key` NULL it is the variable "model", else the only layer, else the only variable that may
- * hold arrays or is a function. If a dictionary is found without a key, the result is its layer
- * "model" or its only layer, if there is one. Writes the name to `name`. If there is no such
- * variable, sets the error and returns a value of kind WB__JL_ABSENT. */
+/* Finds a variable of the file. `key` is the name of a variable, or, with dots, the path of a part
+ * of a variable. If `key` is NULL, takes the variable "model", else the only layer, else the only
+ * variable that may hold arrays or is a function. If that variable is a dictionary with a layer
+ * "model" or with only one layer, returns this layer. Writes the name or path to `name`. If nothing
+ * is found, sets the error and returns a value of kind WB__JL_ABSENT. */
 wb__jl wb__jl_variable(wb__bson_file *f, const char *key, char *name, size_t size);
 
 #endif

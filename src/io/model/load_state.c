@@ -11,9 +11,9 @@
 
 enum { LINES_MOST = 50, LIST_MOST = 7000 };     /* limits of an error's list: lines, bytes */
 
-/* A tensor of the file. Rows of the name map find the tensor by `name`. This is the name in the
- * file without .prefix, or, if .rename changes it, the new name in the naming that is being
- * tried. */
+/* A tensor of the file. Rows of the name map find the tensor by `name`, which is the name in the
+ * file without .prefix. If .rename applies to the tensor, `name` is the name of the new path in the
+ * naming that is being tried. */
 typedef struct { char *name; wb__entry *entry; bool used; } source;
 
 typedef struct {
@@ -283,8 +283,8 @@ static int match_best(matching *best, wb__table *file, void *model)
     for (int i = 1; !status && best->lacking && i < n; i++) {
         matching other = {.o = o};
         status = match(&other, file, model, hows[i]);
-        /* If equally many tensors get no value, the naming with more of its names in the file wins.
-         * Then the error for a file of another dtype names the dtypes and not missing tensors. */
+        /* If two namings leave equally many tensors without a value, the naming with fewer names
+         * absent from the file wins. So the error for a file of another dtype lists dtypes. */
         const bool named = other.lacking == best->lacking && other.absent < best->absent;
         if (!status && (named || other.lacking < best->lacking)) {
             drop(best);

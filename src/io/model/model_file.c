@@ -71,8 +71,8 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
     return status ? status : wb__walk("save", model, NULL, WB__DISTINCT, gather, &g);
 }
 
-/* Returns the tensor that is written for a row. It is l->x, or it is computed from the tensors of
- * one or several rows. NULL with the error set. */
+/* Returns the tensor that is written for a row: l->x, flipped kernels, zeros, or the concatenation
+ * of the tensors of l->parts rows. NULL with the error set. */
 static wb_tensor *composed(const wb__name_row *l)
 {
     switch (l->kind) {

@@ -11,15 +11,15 @@
  * read from their devices when the file is written. */
 typedef struct { wb__st_out *tensors; int n, capacity; } wb__saving;
 int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tensor *x);
-/* Adds each tensor of a model once. Its name is the prefix followed by its first path in the
- * model. */
+/* Adds each tensor of a model once. The name of a tensor in the file is the prefix followed by the
+ * first path of the tensor in the model. */
 int wb__saving_add_model(wb__saving *l, const char *prefix, void *model);
 int wb__saving_write(wb__saving *l, const char *path, int n_notes, const wb__note *notes);
 void wb__saving_free(wb__saving *l);
 
-/* Builds a model from the text of its structure (structure.h) and loads its values from the table.
- * The names in the table are PyTorch's if its note "weber_names" is "torch", else Weber's. `path`
- * is the file, for messages. NULL with the error set. */
+/* Builds a model from the text `structure` (structure.h) and loads the model's values from the
+ * table. The names in the table are PyTorch's if the table's note "weber_names" is "torch", else
+ * Weber's. `path` is the file, for messages. NULL with the error set. */
 wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file);
 
 #endif

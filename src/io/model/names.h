@@ -37,9 +37,9 @@ typedef struct {
 typedef struct { int n, capacity; wb__name_row *rows; } wb__name_map;
 
 /* wb__name_map_weber and wb__name_map_torch make all rows of a model. Rows of one tensor of a file
- * are consecutive, in the order of `part`. PyTorch's Sequential gives activations numbers of their
- * own. If `numbered` is true, activations get no numbers, for files that number layers as Weber
- * does. Both functions return 0 or an error code; the caller frees *out with wb__name_map_free. */
+ * are consecutive, in the order of `part`. In PyTorch's Sequential, the activation behind a layer
+ * has a number, like a layer. If `numbered` is true, only layers have numbers, as in Weber. Both
+ * functions return 0 or an error code; the caller frees *out with wb__name_map_free. */
 int wb__name_map_weber(void *model, wb__name_map *out);
 int wb__name_map_torch(void *model, bool numbered, wb__name_map *out);
 void wb__name_map_free(wb__name_map *l);

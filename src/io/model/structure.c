@@ -18,8 +18,8 @@ static const char *const modes[] = {"auto", "train", "test"};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
-/* The state of the writer. `nameless` lists the functions without names, which one error
- * reports. */
+/* The state of the writer. `nameless` is a list, for the error message, of functions without
+ * names. */
 typedef struct { wb__json_out out; wb__text path, nameless; } writing;
 
 static bool is_named(const wb__option *o)

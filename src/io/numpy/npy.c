@@ -73,8 +73,8 @@ static bool quoted(cursor *c, char *to, size_t bytes)
     return true;
 }
 
-/* Reads the dimensions up to the closing parenthesis. Returns NULL, or the reason why Weber cannot
- * hold the array. For a text that is no shape it returns NULL with *failed and the error set. */
+/* Reads the dimensions up to the closing parenthesis. If Weber cannot hold the array, returns the
+ * reason, else NULL. If the text is no shape, sets *failed to true and sets the error. */
 static const char *dimensions(cursor *c, bool *failed)
 {
     wb__npy *h = c->h;
@@ -372,7 +372,7 @@ static int fail_mapped(void *ctx, int64_t offset, const char *reason)
 }
 
 /* Reads the header of a mapped file and sets *begin to the offset of the elements. If Weber has the
- * dtype, it sets *data to the elements and checks that the file ends behind them. */
+ * dtype, sets *data to the elements and checks that the file ends behind the elements. */
 static int read_in_place(wb__mapping *m, bool any, wb__npy *h, int64_t *begin, const uint8_t **data)
 {
     mapped p = {m, 0};

@@ -44,10 +44,10 @@ void wb__npy_describe(const wb__npy *h, wb__entry *e);
  * mapping are as in wb__npz_table (npz.h). */
 int wb__npy_table(wb__mapping *m, bool values, wb__table *out);
 
-/* Writes x, which must be evaluated, as an NPY file: `put` is called with one part of the bytes
- * after another. Returns 0, or an error code as soon as `put` returns one. bf16, which NumPy lacks,
- * is written as f32. */
+/* Writes the next bytes of an NPY file. Returns 0 or an error code. */
 typedef int (*wb__npy_put)(void *ctx, const void *data, int64_t bytes);
+/* Writes x, which must be evaluated, as an NPY file by calls of `put`. Returns 0 or an error code.
+ * bf16, which NumPy lacks, is written as f32. */
 int wb__npy_write(wb_tensor *x, wb__npy_put put, void *ctx);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Makes the table of the arrays of a mapped NPZ or NPY file. The array of an NPY file is named "0".
  * With `values` false only the headers are read, and the entries have no data. An entry has dtype 0
- * if Weber lacks its dtype, or if the member is not an array. On success the table owns the
+ * if Weber cannot hold the array, or if the member is not an array. On success the table owns the
  * mapping, on failure the caller. */
 int wb__npz_table(wb__mapping *m, bool values, wb__table *out);
 

@@ -144,8 +144,8 @@ static char *header_text(int n, const wb__st_out *tensors, int n_notes, const wb
     return wb__json_take(&out);
 }
 
-/* Pads the header with spaces to *length bytes, a multiple of eight. The result replaces `text`,
- * which is invalid afterwards, and may lack a final 0. NULL: `text` is NULL, or out of memory. */
+/* Pads the header with spaces to *length bytes, a multiple of eight. Frees `text` or reuses its
+ * block. The result may lack a final 0. NULL: `text` is NULL, or out of memory. */
 static char *padded(char *text, size_t *length)
 {
     if (!text) return NULL;

@@ -22,9 +22,9 @@ int wb__st_load(const char *path, bool values, wb__table *out);
  * caller. */
 int wb__st_table(wb__mapping *m, bool values, wb__table *out);
 
+enum { WB__ST_HEADER_BEGINS = 8 };      /* offset of the header in the file */
 /* Reads and checks a header of n bytes. The entries are in the order of their offsets and have no
  * values yet. Returns 0 or an error code; the caller frees *out in both cases. */
-enum { WB__ST_HEADER_BEGINS = 8 };
 int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 
 /* The name of a dtype in safetensors files, such as "F32"; "" for 0. */
@@ -38,10 +38,11 @@ typedef struct {
     int64_t bytes;
     const void *data;
 } wb__st_out;
-/* Sorts `tensors` and writes them to a file. Returns 0 or an error code; on failure the file at the
- * path is unchanged. `put` writes all bytes of a tensor, whose `data` it gets. If `put` is NULL,
- * `data` points to the bytes, row-major. */
+/* Writes all bytes of a tensor to w. `data` is wb__st_out.data. Returns 0 or an error code. */
 typedef int (*wb__st_put)(wb__writer *w, const void *data);
+/* Sorts `tensors` and writes them to a file by calls of `put`. If `put` is NULL, the `data` of each
+ * tensor points to the bytes, row-major. Returns 0 or an error code; on failure the file at the
+ * path is unchanged. */
 int wb__st_save(wb__st_put put, const char *path, int n, wb__st_out *tensors, int n_notes,
                 const wb__note *notes);
 

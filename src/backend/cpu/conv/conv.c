@@ -1,18 +1,16 @@
-/* Convolution by matrix products: the fallback for every shape.
+/* Convolution by matrix products, if neither oneDNN (dnnl.c) nor direct.c is used.
  *
  * The output rows of an image are processed in bands.  The patches of a band are copied to a matrix
  * [pixels, kh*kw*c] (im2col), and the weights are reordered to [kh*kw*c, k].  In the formulas,
- * weights' is the transpose of weights:
+ * ^T means transposed:
  *
  *     FORWARD       y  = patches · weights
- *     GRAD_INPUT    patches = dy · weights', added into dx (col2im)
- *     GRAD_WEIGHT   dw = patches' · dy, summed by each task over its bands, then over the tasks
+ *     GRAD_INPUT    patches = dy · weights^T, added into dx (col2im)
+ *     GRAD_WEIGHT   dw = patches^T · dy, summed by each task over its bands, then over the tasks
  *
  * Everything is computed in f32 (f64 for f64); patches are converted as they are copied.  A task
  * has a range of the bands and a part of the workspace.  The number of tasks is fixed when the
- * operation is prepared, so the result depends on the number of threads at that time only.
- *
- * Not here: oneDNN (dnnl.c), channels-last f32 (direct.c).  Next: gemm.c. */
+ * operation is prepared, so the result depends on the number of threads at that time only. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/conv/direct.h"
@@ -142,7 +140,7 @@ static wb__gemm product_of(const convolution *p, int64_t pixels)
         g.act = p->act;
         g.k = p->inner, g.n = p->kg;
         g.as0 = p->inner, g.bs0 = p->kg;
-        /* narrow: computed in f32 in the workspace, then converted */
+        /* a narrow y is computed in f32 in the workspace, then converted */
         g.cs0 = p->narrow ? p->kg : d->k;
         break;
     case WB__CONV_GRAD_INPUT:       /* patches[pixel, inner] = dy[pixel, out] · w[out, inner] */

@@ -2,16 +2,15 @@
  *
  * With channels innermost, a window's row of taps is kw*c contiguous numbers of x.  A convolution
  * is thus a matrix product whose inner index runs over kh such rows, which are read in place.  The
- * result is computed in tiles of pixels by output channels.
+ * result is computed in tiles of pixels by output channels (gemm_kernel.h).
  *
  *                   rows of the tile   outer sum   inner sum   B
  *     FORWARD       pixels             kh          kw*c        weights, packed
  *     GRAD_INPUT    like FORWARD, with padded dy as input and mirrored weights (stride 1 only)
  *     GRAD_WEIGHT   kw*c taps          oh          ow          dy, in place
  *
- * If there is padding, a band of the image is first copied to the workspace, with zeros around it.
- *
- * Not here: every other shape (conv.c).  Next: gemm_kernel.h, whose tile this file uses. */
+ * If there is padding, a band of the image is first copied to the workspace, with zeros around
+ * it. */
 #include "backend/cpu/conv/direct.h"
 
 #include "backend/cpu/isa.h"

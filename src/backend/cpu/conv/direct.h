@@ -1,4 +1,4 @@
-/* Convolutions of direct.c and conv_epilogue.c.  Next: direct.c. */
+/* Convolutions of direct.c and conv_epilogue.c. */
 #ifndef WB__DIRECT_H
 #define WB__DIRECT_H
 

@@ -3,9 +3,7 @@
  *
  * Each element of the image is the sum of the patch elements that were copied from it.  Gathering
  * these elements, instead of adding patches into the image, writes every element once and never
- * waits for an earlier store.  Channels are innermost in the image and in the patches.
- *
- * Next: conv.c. */
+ * waits for an earlier store.  Channels are innermost in the image and in the patches. */
 
 enum { NAME(MAX_TAPS) = 64 };           /* taps along one side; conv.c checks this limit */
 
@@ -29,8 +27,8 @@ static inline int NAME(readers)(int64_t at, int64_t pad, int64_t taps, int64_t s
     return n;
 }
 
-/* Writes the sums of patches [oh, ow, kh, kw, channels] to the image [h, w, d->c].  Of each pixel
- * only the first `channels` channels are written. */
+/* Sets each pixel of the image [h, w, d->c] to the sum of its copies in the patches [oh, ow, kh,
+ * kw, channels].  Only the first `channels` channels of a pixel are written. */
 static void NAME(gather)(const wb__conv_desc *d, int64_t channels, const void *patches, void *image)
 {
     int64_t rows[NAME(MAX_TAPS)], columns[NAME(MAX_TAPS)];

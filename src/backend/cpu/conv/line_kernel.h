@@ -1,11 +1,9 @@
 /* A convolution of one-channel images, one row of outputs at a time.  cpu_kernels.h includes this
  * file for f32, after simd.h.
  *
- * With one channel, vectors hold neighbouring pixels instead of channels: one vector of outputs for
- * each of up to 8 output channels.  They are transposed at the end, because y has channels
- * innermost.
- *
- * Next: direct.c. */
+ * With one channel, a vector holds neighbouring pixels instead of channels.  Each of up to 8 output
+ * channels has BLOCKS vectors of outputs.  The outputs are transposed at the end, because y has
+ * channels innermost. */
 
 #define BLOCKS \
     (LANES == 16 ? 2 : 1) /* vectors of outputs that are computed at a time for each channel */

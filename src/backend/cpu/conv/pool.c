@@ -2,9 +2,7 @@
  * unit.
  *
  * f16 and bf16 are converted to f32 one unit at a time, in a task's own part of the workspace.  The
- * gradient of a maximum does not read stored positions of the maxima: it searches x again.
- *
- * Next: pool_kernel.h. */
+ * gradient of a maximum searches x for the maxima again, because their positions are not stored. */
 #include "backend/cpu/isa.h"
 
 #include <stdio.h>

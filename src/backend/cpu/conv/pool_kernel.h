@@ -6,9 +6,7 @@
  * compiler can vectorise along the row.
  *
  * The maximum m is replaced by x if x > m, or if x is NaN and m is not.  NaN therefore wins, and of
- * equal elements the first.
- *
- * Next: pool.c, which cuts the work into units and converts narrow dtypes. */
+ * equal elements the first. */
 
 /* The window of one output position, clipped to the image: rows [r0, r1), columns [c0, c1) of x. */
 typedef struct { int64_t r0, r1, c0, c1; } NAME(window);

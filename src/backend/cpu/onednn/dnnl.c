@@ -9,9 +9,7 @@
  *
  * oneDNN must keep no state between runs, as is the case in version 2.6.  oneDNN computes the
  * epilogues tanh and sigmoid; this file computes the others in a separate pass.  oneDNN's relu is
- * not used, because it turns NaN into 0, which would hide a diverged network.
- *
- * Next: dnnl_api.h (2.x and 3.x). */
+ * not used, because it turns NaN into 0, which would hide a diverged network. */
 #include "backend/cpu/onednn/dnnl.h"
 
 #include "backend/cpu/onednn/dnnl_api.h"
@@ -50,7 +48,7 @@ typedef struct {
     wb__md mds[5];
     operand operands[MAX_ARGS];  /* those of the primitive, then those that only the reorder has */
     int count, used_by_primitive, from, to;
-    bool reorder_first;  /* whether the reorder runs before the primitive; GRAD_WEIGHT: after it */
+    bool reorder_first;  /* the reorder runs before the primitive; false: after it (GRAD_WEIGHT) */
     int threads;  /* the number of threads that oneDNN saw when the primitive was created */
     wb__elementwise_fn *row;            /* the epilogue as a separate pass; NULL: none */
     wb_dtype dtype;
@@ -213,7 +211,8 @@ static void destroy_dnnl(wb__cpu_op *op)
     wb__free(p);
 }
 
-/* Adds an operand and returns its index.  NOT_A_BUFFER: extends the workspace to hold it. */
+/* Adds an operand and returns its index.  If `buffer` is NOT_A_BUFFER, extends the workspace to
+ * hold the operand. */
 static int add_operand(dnnl_op *p, int arg, int buffer, wb__md_ref desc)
 {
     operand *o = &p->operands[p->count];
@@ -320,7 +319,7 @@ static bool merge_batch(const int64_t batch[2], const int64_t s[2], int64_t *str
 }
 
 /* Replaces the stride of a dimension of size 1, which is arbitrary, by the stride in a dense
- * matrix, because oneDNN reads it. */
+ * matrix, because oneDNN also reads that stride. */
 static void normalise_strides(int64_t rows, int64_t columns, int64_t s[2])
 {
     if (columns == 1) s[1] = s[0] == 1 ? WB__MAX(rows, 1) : 1;

@@ -4,9 +4,7 @@
  * C is computed in pieces of at most WB__GEMM_KC inner indices and NC columns.  First, a piece of B
  * is packed into panels, unless reading B in place is faster.  Then tasks compute the products of
  * the piece, each for some rows and columns of C.  The pieces depend on the shape only, so the
- * result does not depend on the number of threads.
- *
- * Not here: the inner loops (gemm_kernel.h), oneDNN's products (dnnl.c).  Next: gemm_kernel.h. */
+ * result does not depend on the number of threads. */
 #include "backend/cpu/product/gemm.h"
 
 #include "backend/cpu/onednn/dnnl.h"
@@ -16,10 +14,10 @@
 #include <string.h>
 
 enum {
-    NC = 1008,                          /* columns of a packed piece: a multiple of every nr */
-    SERIAL = 120 * 1000,                /* with fewer multiply-adds, one thread is faster */
-    IN_PLACE_ROWS = 64,                 /* with more rows than this, B is always packed */
-    /* workspace for the products that are computed at a time; a single product may need more */
+    NC = 1008,              /* columns of a piece of B: a multiple of the nr of each kernel */
+    SERIAL = 120 * 1000,    /* with fewer multiply-adds, one thread is faster */
+    IN_PLACE_ROWS = 64,     /* with more rows than this, B is always packed */
+    /* limit, in bytes, of the workspace of a chunk of the batch; one product alone may exceed it */
     CHUNK_BYTES = 4 << 20
 };
 
@@ -78,7 +76,7 @@ void wb__gemm_run(const wb__gemm *g, void *scratch)
 
 typedef struct {
     wb__cpu_op op;
-    wb__gemm g; /* a product of the batch, without pointers; transposed if that is faster */
+    wb__gemm g; /* one product of the batch, with NULL pointers; transposed if `transposed` */
     const wb__gemm_kernel *kernel;
     bool transposed, in_place, dots, serial;
     bool simple;                        /* one product in one piece, on one thread */

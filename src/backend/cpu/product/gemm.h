@@ -1,4 +1,4 @@
-/* Our matrix product on one thread, for use inside parallel loops.  Next: gemm.c, isa.h. */
+/* Our matrix product on one thread, for use inside parallel loops. */
 #ifndef WB__GEMM_H
 #define WB__GEMM_H
 

@@ -6,9 +6,8 @@
  *     MASKED      1 if load_some and store_some of simd.h need no copy
  *
  * A tile keeps MR x NV vectors of C in registers.  Each inner index costs NV loads of B, MR
- * broadcasts of A and MR*NV multiply-adds.  A panel of MR rows of A stays in L1; B streams from L2.
- *
- * Next: gemm.c, which cuts a product into these blocks. */
+ * broadcasts of A and MR*NV multiply-adds.  A panel of MR rows of A stays in L1; B streams from
+ * L2. */
 
 #define NR (NV * LANES)
 
@@ -137,7 +136,7 @@ static void NAME(one_tile)(int mr, int nr, const void *a, const void *b, void *c
     NAME(tiles)[mr - 1][(nr + LANES - 1) / LANES - 1](nr % LANES, a, b, c, t);
 }
 
-/* Computes an operation of ops.def with its vector function of simd.h. */
+/* Defines a function that applies vector_##name of simd.h to n elements. */
 #define CURVE(name)                                                                                \
     static void NAME(row_##name)(void *d_, const void *a_, const void *b, const void *c,           \
                                  int64_t n)                                                        \

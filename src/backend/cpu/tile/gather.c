@@ -28,7 +28,8 @@ static void widen(const tile_kernel *k, tile_number *to, const void *from, int r
     k->table->cast[reg][wide_dtype(reg)](to, from, NULL, NULL, n);
 }
 
-/* Merges v, with index `at`, into *to.  NaN wins; of equal elements, the smallest index. */
+/* Merges v into *to.  `at` is the index of v, and *place the index of *to; -1: no element yet.  NaN
+ * wins; of equal elements, the one with the smallest index wins. */
 static void merge_argmax(bool floats, tile_number *to, int64_t *place, tile_number v, int64_t at)
 {
     if (at < 0) return;
@@ -99,7 +100,8 @@ void tile_flush_reductions(tile_run *r, tile_reduction_kind kind)
     r->flushed[kind] = true;
 }
 
-/* The partial results of a reduction: numbers, followed by the indices of argmax. */
+/* Returns the partial results of a reduction.  *places becomes the indices of argmax, which follow
+ * them; NULL: another reduction. */
 static tile_number *partials_of(const tile_segment *s, const tile_reduction *f, int reduction,
                                 char *workspace, int64_t **places)
 {
@@ -209,8 +211,8 @@ static void store_results(const tile_kernel *k, const tile_segment *s, const til
                wb__reg_size(reg));
 }
 
-/* Reduces the accumulators and stores the results or partial results.  REDUCE_ROWS: reduces `rows`
- * rows of accumulators of columns [c0, c1).  REDUCE_ALL: reduces all accumulators. */
+/* Reduces the accumulators of a kind, and stores the results or partial results.  REDUCE_ROWS: the
+ * columns [c0, c1) of the accumulators, which have `rows` rows.  REDUCE_ALL: all accumulators. */
 void tile_finish_reductions(const tile_run *r, tile_reduction_kind kind, int64_t rows, int64_t c0,
                             int64_t c1)
 {
@@ -296,7 +298,7 @@ void tile_combine(const tile_kernel *k, void *const *buffers, char *workspace)
     }
 }
 
-/* ---- reductions along rows, in chunks -------------------------------------------------------- */
+/* ---- reductions along columns, in chunks ----------------------------------------------------- */
 
 void tile_reduction_chunk(const tile_run *r, const tile_call *call)
 {

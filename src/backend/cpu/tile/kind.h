@@ -1,5 +1,5 @@
 /* The operations of ops.def for one kind of register: KIND (f32, f64, i32 or i64).  FLOATS_HERE and
- * BOOLS_HERE select the operations that it accepts.  rows.h defines LOOP, the pragma before these
+ * BOOLS_HERE select the operations that KIND accepts.  rows.h defines LOOP, the pragma before these
  * loops, and includes this file four times. */
 #define T KIND
 

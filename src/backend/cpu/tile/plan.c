@@ -3,9 +3,7 @@
  * If whole rows fit in a tile, or no value depends on whole rows, there is one list of calls per
  * tile, in the program's order.  Otherwise a row is processed in chunks, once for each phase.  A
  * reduction along columns ends a phase; values that depend on it are computed in the next phase.  A
- * value that a later phase needs is kept for the whole row; loads are repeated instead.
- *
- * Next: register.c (offsets of values), run.c. */
+ * value that a later phase needs is kept for the whole row; loads are repeated instead. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>
@@ -14,7 +12,8 @@
  * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
  * tile, the second for each chunk of these rows.  One more list runs after all chunks. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
-/* In tiles with fewer columns than this, a value per row is spread over the tile. */
+/* In tiles with fewer columns than this, an operand with one value per row is spread over the tile
+ * (CALL_SPLAT). */
 enum { SHORT_ROW = 48 };
 
 typedef struct {
@@ -79,8 +78,8 @@ static void find_levels(compiler *c)
     }
 }
 
-/* The phase of each instruction: reductions as early as possible, other instructions as late as
- * their users allow. */
+/* Sets the phase `when` of each instruction.  Elementwise instructions and casts run as late as
+ * their users allow, reductions as early as possible. */
 static void find_phases(compiler *c)
 {
     c->phases = 1;
@@ -349,9 +348,9 @@ static wb__elementwise_fn *row_fn(const compiler *c, const wb__instr *in, int sh
     return c->t->row[in->op][reg][shape];
 }
 
-/* Emits an elementwise instruction or a cast.  An operand of a lower level than the instruction is
- * passed as a scalar.  If the function takes no scalar there, or if the rows are short, the operand
- * is spread over the tile instead. */
+/* Emits an elementwise instruction or a cast.  An operand of a coarser level than the instruction
+ * is passed as a scalar.  If the function takes no scalar for this operand, or if the rows are
+ * short (SHORT_ROW), the operand is spread over the tile instead. */
 static void emit_row(compiler *c, int i)
 {
     const wb__instr *in = instr(c, i);

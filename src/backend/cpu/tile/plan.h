@@ -17,7 +17,7 @@ typedef struct {
     int buffer, size;                           /* bytes of an element */
     wb_dtype dtype;
     int64_t offset;
-    /* per loop: index of its first dimension in dim and stride; number of its dimensions */
+    /* at: index, in dim and stride, of a loop's first dimension; n: number of its dimensions */
     int at[GROUPS], n[GROUPS];
     int64_t dim[MAX_STEPS], stride[MAX_STEPS];
     bool varies[GROUPS];
@@ -63,7 +63,7 @@ static inline int64_t tile_offset(const tile_view *v, int group, int64_t i)
 
 /* ---- programs (plan.c) ------------------------------------------------------------------ */
 
-/* LEVEL_PER_COLUMN: one value per column, the same for all rows. */
+/* The levels of backend.h, and LEVEL_PER_COLUMN: one value per column, the same for all rows. */
 typedef enum { LEVEL_ONE, LEVEL_PER_ROW, LEVEL_PER_COLUMN, LEVEL_FULL } tile_level;
 
 /* The dtype that a register holds without conversion. */
@@ -85,18 +85,19 @@ typedef enum {
     CALL_SPLAT,             /* spreads one value per row over the tile */
     CALL_SPLAT_ONE,         /* spreads one value over the tile */
     CALL_REDUCE,              /* reduces each row; the tile has whole rows */
-    CALL_REDUCE_CHUNK,        /* reduces a chunk of each row, into reduction `arg` */
+    CALL_REDUCE_CHUNK,        /* merges a chunk of each row into reduction `arg` */
     CALL_REDUCE_DONE,         /* gets the result of reduction `arg`, one value per row */
-    CALL_GATHER             /* adds the tile to reduction `arg` */
+    CALL_GATHER             /* merges the tile, element by element, into reduction `arg` */
 } tile_call_kind;
 
+/* A call has a result d and up to three operands a, b, c. */
 typedef struct {
     uint8_t kind, row, reg, list;           /* reg: wb__reg of the result; list: see plan.c */
     uint8_t size[4];                        /* bytes of an element of d, a, b, c */
     uint8_t level[4];                       /* levels of d, a, b, c: LEVEL_ONE, PER_ROW or FULL */
     int16_t value[4];                       /* d, a, b, c; -1: none */
     int32_t arg;                            /* index of a view, number or reduction */
-    int32_t numbers;                        /* CALL_DRAW: index of the key; the counter is next */
+    int32_t numbers;  /* CALL_DRAW: index, in tile_run.numbers, of the key; the counter is next */
     union {
         wb__elementwise_fn *row_fn;
         wb__load_fn *load;
@@ -117,14 +118,15 @@ typedef struct {
  *     REDUCE_ALL       one per element of a tile
  *     REDUCE_COLUMNS   one per row of a tile; this kind is used only if rows are cut into chunks
  *
- * For sums of f32, REDUCE_ROWS and REDUCE_ALL move the accumulators to doubles at intervals. */
+ * For sums of f32, tile_flush_reductions adds the accumulators of REDUCE_ROWS and REDUCE_ALL to
+ * doubles at intervals, and then clears the accumulators. */
 typedef enum { REDUCE_ROWS, REDUCE_ALL, REDUCE_COLUMNS } tile_reduction_kind;
 typedef struct {
     /* op: 0 sum, 1 max, 2 min, 3 argmax; reg, out: wb__reg of the operand and of the result */
     uint8_t op, reg, out, kind;
     int32_t view;
-    /* acc: offset, in the scratch, of the accumulators; more: of the doubles, or of the indices of
-     * argmax; length: number of accumulators */
+    /* acc: offset, in the scratch, of the accumulators; more: offset, in the scratch, of the
+     * doubles (sums of f32) or of the indices (argmax); length: number of accumulators */
     int64_t acc, more, length;
 } tile_reduction;
 
@@ -152,7 +154,7 @@ typedef struct {
 } tile_program;
 
 /* Compiles a fused kernel to *p.  Returns 0, or an error code with *p empty.  register_bytes: size
- * of a register, which holds one value of a tile. */
+ * of a register, which holds a number for each element of a tile. */
 int tile_compile(tile_program *p, const tile_segment *s, const wb__fused *f, const wb__view *views,
                  const int *pseudo, const wb__tile_table *t, bool chunked, int64_t register_bytes);
 /* Assigns each value an offset in the scratch (register.c). */
@@ -194,7 +196,7 @@ typedef struct {
     char *scratch, *workspace;
     void **value;
     int64_t rows, cols, r0, c0;                 /* the tile */
-    bool flushed[3];  /* per tile_reduction_kind: whether accumulators were added to the doubles */
+    bool flushed[3];  /* per tile_reduction_kind: whether tile_flush_reductions was called */
 } tile_run;
 
 /* reductions (gather.c) */

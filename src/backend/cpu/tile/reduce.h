@@ -25,7 +25,7 @@ typedef int64_t v_i64 __attribute__((vector_size(VECTOR), aligned(8), may_alias)
 #define LESS_f32(x, a) ((v_f32)_mm512_min_ps((__m512)(x), (__m512)(a)))
 #define MORE_f32(x, a) ((v_f32)_mm512_max_ps((__m512)(x), (__m512)(a)))
 #elif defined(__AVX2__)
-/* Uses a masked load, which is faster than storing the elements to an array one by one. */
+/* Reads n elements with a masked load; the other lanes are `other`. */
 static inline v_f32 read_some(const float *p, int64_t n, float other)
 {
     const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
@@ -71,8 +71,8 @@ READ_BY_ELEMENT(f64, double, v_f64)
 READ_BY_ELEMENT(i32, int32_t, v_i32)
 READ_BY_ELEMENT(i64, int64_t, v_i64)
 
-/* SWAP exchanges lanes i and i ^ w; X16 to X2 are its lists of lanes for vectors of 16 to 2.
- * TREE16 to TREE2 reduce a vector to its first lane. */
+/* SWAP exchanges lanes i and i ^ w.  X16 to X2 list the lanes for vectors of 16 to 2 lanes.  TREE16
+ * to TREE2 combine all lanes of a vector with STEP; lane 0 then has the result. */
 #define X16(w) 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w, 8 ^ w, 9 ^ w, 10 ^ w, \
         11 ^ w, 12 ^ w, 13 ^ w, 14 ^ w, 15 ^ w
 #define X8(w) 0 ^ w, 1 ^ w, 2 ^ w, 3 ^ w, 4 ^ w, 5 ^ w, 6 ^ w, 7 ^ w

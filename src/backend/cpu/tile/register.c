@@ -1,6 +1,6 @@
 /* Assigns scratch offsets to the values of a tile program.  Most values get a register of one tile,
  * which is reused after the value's last use, so that the working set stays in the L1 cache.
- * Values that are kept longer have memory of their own. */
+ * Values of other sizes, and values that several tiles or phases read, have memory of their own. */
 #include "backend/cpu/tile/plan.h"
 
 #include <string.h>

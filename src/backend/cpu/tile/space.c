@@ -1,6 +1,6 @@
-/* The loops of a tile program, and its views along them.  Dimensions of size 1 are dropped,
- * adjacent dimensions are merged in each view whose strides allow it, and loops are joined if the
- * program allows it.  Next: plan.c. */
+/* The outer, row and column loops of a tile program, and the views along these loops.  Dimensions
+ * of size 1 are dropped.  In each view, adjacent dimensions are merged if the strides allow it.
+ * Dimensions move from one loop to another if the program allows it. */
 #include "backend/cpu/tile/plan.h"
 
 #include <stdlib.h>
@@ -95,8 +95,9 @@ void tile_make_space(tile_segment *s, const wb__space *space, const wb__view *co
         loops[COLS] = loops[ROWS];
         loops[ROWS].n = 0;
     }
-    /* The guide is the last view that is written.  If there is none, or if rows are reduced, the
-     * guide is the first view with a buffer. */
+    /* The dimensions of a loop are sorted by the strides of one view, the guide.  The guide is the
+     * last view that is written.  If no view is written, or if rows are reduced, the guide is the
+     * first view with a buffer. */
     const wb__view *guide = NULL;
     for (int k = 0; k < count; k++)
         if (views[k]->buffer >= 0 && (!guide || (is_target[k] && !needs.reduces_rows)))

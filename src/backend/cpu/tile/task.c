@@ -1,4 +1,4 @@
-/* Prepares a fused kernel: its tile sizes, programs, tasks and workspace.  Next: run.c. */
+/* Prepares a fused kernel: its tile sizes, programs, tasks and workspace. */
 #include "backend/cpu/tile/plan.h"
 #include "base/parallel.h"
 
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SMALL and GRAIN are numbers of elements times calls: below SMALL, one thread computes everything;
- * GRAIN is about the least that a task has.  CACHE: the bytes that a tile's registers should fit
- * in. */
+/* SMALL and GRAIN measure work in elements of the space times calls of the program.  Below SMALL,
+ * one thread computes everything.  GRAIN is about the least work of a task.  CACHE: the bytes
+ * that the registers of a program should fit in. */
 enum { SMALL = 32 * 1024, GRAIN = 16 * 1024, TASKS_A_THREAD = 4, TRANSPOSED_ROWS = 32,
       CACHE = 32 * 1024 };
 

@@ -52,7 +52,7 @@ typedef struct {
     /* cast[from][dtype]: from the register kind `from` to the kind that load[dtype] loads into */
     wb__elementwise_fn *cast[WB__REGS][WB_DTYPE_COUNT];
     wb__load_fn *load[WB_DTYPE_COUNT];
-    /* stores a register of the kind that the dtype is loaded into */
+    /* store[dtype]: from the register kind that load[dtype] loads into */
     wb__store_fn *store[WB_DTYPE_COUNT];
     wb__iota_fn *iota[WB__REGS];
     wb__draw_fn *uniform[2], *gaussian[2];                  /* F32, F64 */

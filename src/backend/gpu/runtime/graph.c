@@ -5,11 +5,12 @@
  * loop come from the cache and alternate between few addresses, as a loader's batches do.  So a
  * graph has up to sixteen instances, each for one set of addresses.  If the addresses keep
  * changing, one more instance uses its own memory instead: inputs are copied there before it runs,
- * results from there afterwards, and nothing needs to be recorded again.  Variables cannot be
- * copied this way.  If they alternate between more sets of addresses than there are instances, as
- * with many models of one shape, runs without an instance are launched kernel by kernel, because
- * recording costs more than that.  The same applies if a buffer moves of which the kernels access
- * only scattered parts.
+ * results from there afterwards, and nothing needs to be recorded again.
+ *
+ * Some runs are launched kernel by kernel.  Variables are not copied; if variables alternate
+ * between more sets of addresses than there are instances, as with many models of one shape,
+ * recording again would cost more.  If the kernels access only scattered parts of a buffer that has
+ * moved, copying the buffer would cost more.
  *
  * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
  * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
@@ -20,8 +21,8 @@
 enum {
     INSTANCES = 16,
     COPYING = INSTANCES,        /* the instance with its own memory */
-    FREELY = 2 * INSTANCES,     /* so many recordings are made whenever one is needed */
-    SELDOM = 8                  /* further ones: at most one per this many runs, on average */
+    FREELY = 2 * INSTANCES,     /* number of first recordings, which are always allowed */
+    SELDOM = 8                  /* least number of runs per later recording, on average */
 };
 
 typedef struct {
@@ -36,14 +37,14 @@ struct wb__graph {
     int arena;                  /* buffer index of the arena; -1: none */
     /* per buffer: whether the kernels use it; the addresses of other buffers are ignored */
     bool *used;
-    bool broken;                /* it cannot be recorded */
+    bool broken;                /* the sequence cannot be recorded */
     wb__gpu_tables tables;
     pthread_mutex_t lock;       /* guards the fields below; acquired before the device's lock */
     uint64_t clock, runs, created;  /* created: number of instances ever created */
-    uint64_t *addresses;     /* the memory of all address lists */
+    uint64_t *addresses;     /* memory for `now`, and for `address` of all instances */
     uint64_t *now;           /* the addresses in this run */
     instance one[INSTANCES + 1];
-    /* per buffer: memory of the copying instance; NULL: this instance uses the buffer itself */
+    /* for each buffer, the memory that replaces it in the copying instance; NULL: none */
     wb__gpu_memory **own;
 };
 
@@ -223,8 +224,8 @@ static bool is_stale(const wb__graph *g, const instance *in)
     return false;
 }
 
-/* Returns the least recently used of all instances or, if of_all is false, of the free and the
- * stale ones.  NULL: there is no free or stale one. */
+/* Returns the least recently used instance.  If of_all is false, considers only instances that are
+ * not recorded or are stale.  NULL: there is none. */
 static instance *least_recently_used(wb__graph *g, bool of_all)
 {
     instance *best = NULL;
@@ -254,8 +255,8 @@ static bool moves_scattered(const wb__graph *g)
 }
 
 /* Replaces, in g->now, the addresses of buffers that have moved by addresses of the graph's own
- * memory, which is allocated when it is first needed.  Variables are not replaced; in a split
- * sequence, only inputs are.  false: out of memory. */
+ * memory, which is allocated when it is first needed.  Addresses of variables are not replaced; if
+ * g->s->split, only those of inputs are.  false: out of memory. */
 static bool use_own_memory(wb__gpu_device *d, wb__graph *g)
 {
     for (int i = 0; i < g->s->n_buffers; i++) {

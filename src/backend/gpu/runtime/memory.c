@@ -279,7 +279,7 @@ void wb__gpu_share(const wb_device *base, const void *memory, size_t at, wb__sha
 }
 
 /* Creates a handle of memory that another library owns.  The handle is counted in `holders`, so
- * that the device stays open while it exists. */
+ * that the device stays open while the handle exists. */
 void *wb__gpu_adopt(const wb_device *base, void *address, size_t bytes)
 {
     wb__gpu_device *d = base->state;

@@ -18,8 +18,8 @@ static int rtc_failed(const wb__gpu_device *d, const RTC_TABLE *f, const char *c
                     call, f->GetErrorString((unsigned)code), code, what);
 }
 
-/* Reports the compiler's messages: the error has their beginning; with WEBER_DEBUG=kernel, the log
- * has all of them.  Returns the code of the error. */
+/* Reports the compiler's messages.  The error message has their beginning.  With WEBER_DEBUG=kernel
+ * the log has all of them.  Returns the code of the error. */
 static int rtc_compile_failed(const wb__gpu_device *d, const RTC_TABLE *f, RTC_PROGRAM program,
                               int code, const char *text)
 {
@@ -34,7 +34,8 @@ static int rtc_compile_failed(const wb__gpu_device *d, const RTC_TABLE *f, RTC_P
     return status;
 }
 
-/* Gets the image of a compiled program, which the caller frees.  Returns 0, or an error. */
+/* Sets *image to the output of the compiler, which the caller frees.  Returns 0 or an error
+ * code. */
 static int rtc_image(const wb__gpu_device *d, const RTC_TABLE *f, RTC_PROGRAM program, void **image,
                      size_t *bytes)
 {
@@ -47,8 +48,8 @@ static int rtc_image(const wb__gpu_device *d, const RTC_TABLE *f, RTC_PROGRAM pr
     return rtc_failed(d, f, "GetCode", code, "the compiled program");
 }
 
-/* Compiles `text` with options that are separated by spaces.  Returns 0, or an error;
- * WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
+/* Compiles the text of a kernel to *image, which the caller frees.  Spaces separate the options.
+ * Returns 0 or an error code; WB_ERROR_UNSUPPORTED: the compiler does not support the options. */
 static int rtc_compile(const wb__gpu_device *d, const RTC_TABLE *f, const char *text,
                        const char *options, void **image, size_t *bytes)
 {

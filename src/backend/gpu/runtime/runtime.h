@@ -8,7 +8,7 @@
  *   vendor.c     vendor libraries: opening, handles, cached algorithms
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
- *   table.c      kernel arguments in device memory, for graphs: many segments in one launch
+ *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
  *
  * A backend is a driver: a table of functions, most of which are one call of the vendor's API
  * (wb__gpu_driver).  A vendor library that executes whole steps is a table of functions too
@@ -96,16 +96,16 @@ struct wb__gpu_device {
     const wb__gpu_driver *driver;
 
     /* Set by the driver's `find`. */
-    char name[128], about[256]; /* the manufacturer's name; a description for the log */
+    char name[128], about[256]; /* the device's name; a description for the log */
     const char *kind;           /* "gpu", "accelerator" or "cpu"; users can select devices by it */
     char maker[384];  /* names the compiler; part of the key of images on disk */
     wb__gpu_target target;
-    /* bytes of the device's memory; bytes of the largest block that it allocates, 0: no limit */
+    /* sizes in bytes of the device's memory, and of its largest possible block; 0: no limit */
     int64_t total, most;
     bool staged;                /* transfers go through pinned memory */
     bool keeps_images;          /* compiled images are kept on disk */
     bool graphs;                /* the driver can record commands */
-    bool allocates_in_order;    /* a new block may be used only by commands issued later */
+    bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
     bool debug_sync;
     pthread_mutex_t opening;
@@ -118,9 +118,9 @@ struct wb__gpu_device {
     char lost_because[440];
 
     pthread_mutex_t lock;       /* guards the queues, and all fields below without their own lock */
-    /* number of the last command on the compute queue; of the last one known to be completed */
+    /* numbers of the last compute command, and of the last one that is known to be completed */
     uint64_t issued, completed;
-    /* number of the last upload; of the last one that the compute queue waits for */
+    /* numbers of the last upload, and of the last upload that the compute queue waits for */
     uint64_t uploads, awaited;
     wb__gpu_mark mark[WB__GPU_MARKS], upload[WB__GPU_MARKS];    /* ring buffers */
     uint64_t marks, marks_reached;  /* number of marks created; number known to be reached */
@@ -137,8 +137,8 @@ struct wb__gpu_device {
 
 /* Properties of an error code. */
 typedef enum {
-    WB__GPU_ERROR_MEMORY = 1,   /* out of memory: reported as WB_ERROR_MEMORY */
-    WB__GPU_ERROR_FULL = 2,     /* an allocation failed; freeing cached blocks may help */
+    WB__GPU_ERROR_MEMORY = 1,   /* memory is exhausted, whichever call returns the code */
+    WB__GPU_ERROR_FULL = 2,     /* memory is exhausted if `allocate` returns the code */
     WB__GPU_ERROR_LOST = 4      /* the driver rejects all further calls for the device */
 } wb__gpu_error;
 
@@ -156,10 +156,10 @@ typedef struct {
     wb__gpu_device *device[WB__GPU_MAX_DEVICES];
 } wb__gpu_state;
 
-/* A "code" is the vendor's error code, 0 for success; functions that return a code set
- * wb__gpu_call.  A "status" is an error code of Weber, with the error set.  From `allocate` on, the
- * device is open and current.  Commands, except some transfers, are put on queues with the device's
- * lock held.  `event`: receives the event of the command; NULL: none is needed. */
+/* int functions return a "code" or a "status".  A code is the vendor's error code, 0 for success;
+ * the function also sets wb__gpu_call.  A status is an error code of Weber, with the error set.
+ * From `allocate` on, the device is open and current.  Commands, except some transfers, are put on
+ * queues with the device's lock held.  *event receives the command's event; `event` may be NULL. */
 struct wb__gpu_driver {
     const wb__backend *backend;
     wb__gpu_state *state;
@@ -169,15 +169,14 @@ struct wb__gpu_driver {
     const char *choosing;       /* the environment variable that selects devices; or NULL */
     const wb__gpu_hook *const *libraries;       /* NULL-terminated; NULL: none */
 
-    /* Return a status.  load opens the vendor's library; find lists the devices, not yet open. */
+    /* Return a status.  load opens the vendor's library; find lists the devices, opening none. */
     int (*load)(void);
     int (*find)(wb__gpu_device **list, int *n);
     void (*forget)(void);  /* called when all devices are closed; or NULL */
     int (*open)(wb__gpu_device *d);             /* status: creates queues and other resources */
     void (*close)(wb__gpu_device *d);
-    /* Returns a code.  Makes d current for this thread, until `leave`.  Both may be NULL. */
-    int (*enter)(wb__gpu_device *d);
-    void (*leave)(void);
+    int (*enter)(wb__gpu_device *d);  /* code: makes d current for this thread; NULL: no need */
+    void (*leave)(void);              /* ends what `enter` began; NULL: no need */
 
     const char *(*error_name)(int code);
     int (*error_kind)(int code);                /* a bit set of wb__gpu_error */
@@ -208,9 +207,9 @@ struct wb__gpu_driver {
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
     int (*wait_event)(wb__gpu_device *d, wb__gpu_queue q, void *event); /* code: the queue waits */
     int (*sync_event)(void *event);             /* code: the host waits */
-    /* Whether the event was reached; *ended: the error code of its command.  May be NULL. */
+    /* Whether an event is reached; sets *ended to its command's error code.  `done` may be NULL. */
     bool (*done)(void *event, int *ended);
-    int (*flush)(wb__gpu_device *d);  /* returns a code; flushes the compute queue; may be NULL */
+    int (*flush)(wb__gpu_device *d);            /* code: flushes the compute queue; NULL: no need */
     int (*sync)(wb__gpu_device *d, wb__gpu_queue q);    /* code: waits for the whole queue */
 
     /* Writes the compiler options to try next.  false: there are no more; the error is set. */
@@ -232,9 +231,9 @@ struct wb__gpu_driver {
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
-    /* Graphs; NULL: the driver has none.  The int functions return a code.  Commands put on
-     * WB__GPU_RECORDING between record_begin and record_end become a recording, of which
-     * instantiate makes a graph.  run enqueues a graph. */
+    /* Functions for graphs; all NULL if the driver has no graphs.  The int functions return a code.
+     * Commands put on WB__GPU_RECORDING between record_begin and record_end become a recording.
+     * instantiate makes a graph of a recording; run enqueues the graph. */
     int (*record_begin)(wb__gpu_device *d);
     int (*record_end)(wb__gpu_device *d, void **recorded);
     int (*instantiate)(void *recorded, void **graph);
@@ -260,7 +259,7 @@ typedef struct {
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
-    /* opened before the functions are called; NULL: prepare checks whether the library works */
+    /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
     /* As `supports` of wb__backend, for this library; may be NULL. */
     bool (*supports)(wb__gpu_device *d, const wb__step *step);
@@ -278,7 +277,7 @@ struct wb__gpu_hook {
 /* The memory of a launch.  The arrays are indexed by the plan's buffer index.  The workspace begins
  * at byte workspace_at of its memory. */
 struct wb__gpu_addresses {
-    const uint64_t *address;  /* address of each buffer, if the driver has no `objects` */
+    const uint64_t *address;  /* address of each buffer, unless `objects` of the driver is true */
     void *const *buffers;               /* the memory handle of each buffer */
     const size_t *offsets;  /* byte offset of each buffer in its memory; NULL: all are 0 */
     wb__gpu_memory *memory;             /* handle of the workspace's memory, or NULL */
@@ -317,7 +316,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
 
-/* A forked child must not call the driver.  Returns an error in a child, else 0. */
+/* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);
 static inline bool wb__gpu_is_child(const wb__gpu_device *d) { return d->driver->state->child; }
 
@@ -355,7 +354,7 @@ void wb__gpu_drop_events(wb__gpu_device *d);
 /* Called with the device's lock held.  wb__gpu_uses: records that the compute queue's next command
  * uses m, and makes the queue wait for the last upload into m.  wb__gpu_next_event: where to store
  * the next command's event; NULL: it needs none.  wb__gpu_issued: counts a command just put on the
- * queue.  wb__gpu_mark_now: puts an event after all commands so far; NULL: the error is set. */
+ * compute queue.  wb__gpu_mark_now: puts an event after all commands; NULL: the error is set. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m);
 void **wb__gpu_next_event(wb__gpu_device *d);
 void wb__gpu_issued(wb__gpu_device *d, void **event);
@@ -387,15 +386,15 @@ typedef struct {
     bool changes;               /* the argument struct may differ from launch to launch */
     bool set;                   /* the struct has been bound */
     unsigned char *args, *next; /* the struct of the last launch; room for the next one */
-    uint64_t *address;          /* per buffer: its address or, with `bind`, its memory's serial */
-    void **argument;            /* pointers to these addresses and to the struct */
+    uint64_t *address;  /* address of each buffer argument; with `bind`, serial of its memory */
+    void **argument;            /* pointers to the elements of `address`, and to `args` */
 } wb__gpu_bound_launch;
 
 typedef struct {
     wb__kernel base;
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
     int n_buffers;              /* highest buffer index of the step, plus one */
-    int n_used, *used;          /* the indices of the buffers that it uses */
+    int n_used, *used;          /* indices, in the plan, of the buffers of the step */
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
@@ -434,21 +433,21 @@ void *wb__gpu_open_library(const char *tag, const char *variable, const char *us
  * unknown.  A list of files ends with a NULL name. */
 typedef struct { const char *name; int major; } wb__gpu_file;
 
-/* Where to look for a vendor's libraries: first in the folder that the environment variable names,
- * then in the system's library path, then in `folders`. */
+/* Where to look for a vendor's libraries: first in the folder that is the value of the environment
+ * variable `variable`, then in the system's library path, then in `folders`. */
 typedef struct {
     const char *tag, *variable, *folders[2];    /* NULL: none */
     const int *version;  /* toolkit version of the driver, as 1000 * major + 10 * minor; or NULL */
 } wb__gpu_search;
 
 /* Opens the next file of the list that can be opened.  In each folder, files whose major version is
- * not newer than the driver's are tried first.  *from counts the files tried; it must be 0 at the
- * first call.  NULL: no file is left; `reason` has a message of dlopen. */
+ * not newer than the driver's are tried first.  *from is the position in the search, 0 at the first
+ * call.  NULL: no file is left; `reason` has a message of dlopen. */
 void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
                         size_t capacity);
 
-/* A cached result for a problem, for example an algorithm.  It is the first member of the library's
- * own struct, and the problem directly follows it. */
+/* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
+ * entry is the first member of the library's own struct, and the problem is the second. */
 typedef struct wb__gpu_entry {
     struct wb__gpu_entry *next;
     int holders;                /* number of routines that use it */
@@ -462,7 +461,7 @@ enum { WB__GPU_MAX_FUNCTIONS = 24 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
-    const char *name, *variable;  /* environment variable: 0 disables the library; or NULL */
+    const char *name, *variable;  /* environment variable: 0 disables the library; NULL: none */
     const char *advice;                     /* how to install it */
     const wb__gpu_search *search;
     const wb__gpu_file *files;
@@ -473,8 +472,8 @@ struct wb__gpu_vendor {
      * first function that `table` lacks, or NULL. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
 
-    /* Fields of a library with cached entries.  find fills an entry for the problem that follows
-     * it; 0, or an error.  drop frees the contents of an entry; may be NULL. */
+    /* Fields for libraries with cached entries.  find fills the entry e for the problem that
+     * follows e, and returns 0 or an error.  drop frees the contents of an entry; or NULL. */
     const char *creating;                   /* the name of the call that creates a handle */
     int (*create)(void **handle);           /* the library's status, 0 for success */
     void (*destroy)(void *handle);
@@ -489,7 +488,7 @@ struct wb__gpu_vendor {
 
     pthread_mutex_t lock;                   /* guards the fields below, which the runtime sets */
     bool searched, works, version_fixed;    /* version_fixed: some device has a handle */
-    _Atomic bool missing_logged, warned;    /* logged already: no library found; no handle */
+    _Atomic bool missing_logged, warned;    /* logged: library missing; handle missing */
     int from;
     char reason[600];
 };
@@ -504,13 +503,13 @@ struct wb__gpu_vendor_state {
     bool refusal_logged;        /* a refusal was logged */
 };
 
-bool wb__gpu_vendor_works(wb__gpu_vendor *l);         /* opens it once; false with the error set */
+bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
 /* As wb__gpu_vendor_works, but sets no error.  Logs a warning once if the library does not work,
  * unless the user has disabled it. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
-/* For usable libraries, with the device's lock held; NULL on failure.  wb__gpu_vendor_handle leaves
- * no error.  wb__gpu_entry_of sets *error and *reason, as `prepare` of wb__gpu_hook does. */
+/* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
+ * error, and wb__gpu_entry_of sets *error and, for WB_ERROR_UNSUPPORTED, *reason. */
 void *wb__gpu_vendor_handle(wb__gpu_device *d, wb__gpu_vendor *l);
 wb__gpu_entry *wb__gpu_entry_of(wb__gpu_device *d, wb__gpu_vendor *l, const void *problem,
                                 const char **reason, int *error);
@@ -529,22 +528,23 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
 
 /* ---- split.c --------------------------------------------------------------------------------- */
 
-/* Splits a step into `bare`, which has no epilogue, and `rest`, which applies the epilogue in
- * place.  The bias too moves to `rest` if bare_of_bias is true or the step is a convolution's input
- * gradient.  false: the step is not split. */
+/* A fused step, with the arrays to which its pointers point. */
 typedef struct {
     wb__step step;
     wb__instr instr[5];
     wb__view views[2];
     wb__space space;
 } wb__gpu_rest;
+/* Splits a step into `bare`, without the epilogue, and `rest`, which applies the epilogue in place.
+ * If bare_of_bias is true or the step is a convolution's input gradient, `rest` also adds the bias.
+ * false: the step is not split. */
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
 
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
 /* Whether the batch dimensions of a product's three views can be merged into one of size *batch.
- * step[i]: its stride in view i, in elements; not set if all batch dimensions are 1. */
+ * step[i]: stride of the merged dimension in view i, in elements; not set if *batch is 1. */
 bool wb__gpu_batch(const wb__view *v, int64_t *step, int64_t *batch);
 
 /* ---- graph.c, table.c ------------------------------------------------------------------------ */
@@ -554,8 +554,8 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *graph);
 int wb__gpu_graph_run(const wb_device *base, wb__graph *graph, void *const *buffers,
                       const size_t *offsets, const wb__number *numbers);
 
-/* Launches of one kernel, combined into one launch.  A row of the table, in device memory, has the
- * buffer addresses, the argument struct and the first group's index of one of them. */
+/* Launches of one kernel, combined into one launch.  The table, in device memory, has a row for
+ * each: its buffer addresses, argument struct, and first group index in the combined launch. */
 typedef struct {
     const wb__gpu_kernel *kernel;
     int n, *row_launch;         /* number of rows; index in kernel->launches of each row */
@@ -565,8 +565,8 @@ typedef struct {
     uint32_t groups;
 } wb__gpu_table;
 
-/* A copy of a 32-bit word.  word: its index in the list of converted numbers, which has two words
- * per number; at: its index in the block of the tables. */
+/* A word of the tables that is written before each run.  at: index of this word in the block; word:
+ * index of the word with its value in the converted numbers, which have two words each. */
 typedef struct { uint32_t at, word; } wb__gpu_table_word;
 
 /* The tables of a sequence, in the order of the kernels, in one block of memory.  Some words of the
@@ -577,14 +577,14 @@ typedef struct {
     wb__gpu_table *table;
     wb__gpu_table_word *target; /* sorted by word */
     size_t list_at, bytes;      /* byte offset of the list in the block; bytes of the block */
-    wb__gpu_launch words;       /* only the input of wb__gpu_fill, which converts its numbers */
+    wb__gpu_launch words;       /* never launched; wb__gpu_fill converts the numbers with it */
     wb__gpu_program *program;   /* the program that writes the words */
     void *function;
-    unsigned char *args;        /* its arguments */
+    unsigned char *args;        /* the argument struct of this program */
 } wb__gpu_tables;
 
-/* Creates the tables, with the device entered.  Returns 0, an error, or, without a message,
- * WB_ERROR_UNSUPPORTED: a written kernel has numbers of the plan, or the block is too large. */
+/* Creates the tables, with the device entered.  Returns 0, or an error.  WB_ERROR_UNSUPPORTED,
+ * without a message: a written kernel uses numbers of the plan, or the block is too large. */
 int wb__gpu_tables_make(wb__gpu_device *d, const wb__sequence *s, wb__gpu_tables *t);
 void wb__gpu_tables_free(wb__gpu_device *d, wb__gpu_tables *t);
 /* Writes the contents of the block of tables, with the addresses of `at`, to host memory. */

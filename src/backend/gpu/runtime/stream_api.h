@@ -114,8 +114,8 @@ static int load_image(wb__gpu_device *d, const void *image, size_t bytes, const 
     return code;
 }
 
-/* Waits first: unloading a module aborts its kernels, and a program without users may still have
- * kernels in the queue. */
+/* First waits for the stream: unloading a module aborts its kernels, and some may still be in the
+ * queue. */
 static void unload(wb__gpu_device *d, void *program)
 {
     API.StreamSynchronize(stream_of(d, WB__GPU_COMPUTE));

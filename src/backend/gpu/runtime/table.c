@@ -53,8 +53,8 @@ static char *table_text(const wb__gpu_launch *l)
     return text;
 }
 
-/* The kernel that writes words into the rows.  `list` has pairs of indices: of the word in the
- * block, and of its value. */
+/* The kernel that writes words into the rows.  `list` has pairs: the index of a word in `block`,
+ * and the index of its value.  `words` has the values from index `word` on. */
 static const char put_text[] =
     "typedef struct { uint n, from, word, unused; uint words[%d]; } wb_put_args;\n"
     "KERNEL wb_put(OUT(uint, block, 0), IN(uint, list, 1), ARGS(wb_put_args, 2))\n"
@@ -125,8 +125,8 @@ static int gather(const wb__gpu_kernel *k, int first, const bool *single, bool *
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* Launches the table once with no rows, because drivers load a kernel at its first launch, which is
- * not allowed during recording. */
+/* Launches the table's kernel once, without rows.  Drivers load a kernel at its first launch, and
+ * loading is not allowed during recording. */
 static int load_now(wb__gpu_device *d, const wb__gpu_table *t, const wb__gpu_launch *l)
 {
     uint64_t rows = 0;
@@ -183,8 +183,8 @@ static int tables_of(wb__gpu_device *d, wb__gpu_tables *t, const wb__gpu_kernel 
     return status;
 }
 
-/* Returns the index of a number of the plan in t->words, and adds the number if it is new; -1: out
- * of memory. */
+/* Returns the index, in t->words.numbers, of a number of the plan.  Adds the number if it is new.
+ * -1: out of memory. */
 static int word_of(wb__gpu_tables *t, const wb__gpu_number *n)
 {
     wb__gpu_launch *w = &t->words;

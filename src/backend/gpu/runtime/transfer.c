@@ -1,24 +1,27 @@
 /* The queues, the dependencies between them, and copies between host and devices.
  *
- * Kernels, copies to the device's memory and small downloads are commands of the compute queue,
- * which executes them in the order of the calls.  Uploads have their own queue and run
- * concurrently:
+ * The compute queue executes kernels, copies from device memory to device memory, and small
+ * downloads, in the order of the calls.  Uploads and large downloads have a queue each.  These two
+ * queues run concurrently with the compute queue:
  *
- *   before an upload, its queue waits for the last command that uses the memory;
- *   before a command, the compute queue waits for the last upload into memory that it uses.
+ *   an upload waits for the last command that uses the memory;
+ *   a large download waits for all earlier commands;
+ *   a command waits for the last upload into memory that the command uses.
  *
- * Commands and uploads are numbered.  Memory records the last of each that used it (m->used,
- * m->uploaded); some commands (marks) and all uploads are followed by an event.  For an upload, the
- * host waits only until a part of the pinned memory is free.
+ * "Command" means a command of the compute queue.  Commands and uploads are numbered.  Memory
+ * records the last command and the last upload that used it (m->used, m->uploaded).  Some commands
+ * (marks) and all uploads are followed by an event.  For an upload, the host waits only until a
+ * part of the pinned memory is free.
  *
- * Without staging, the driver reads the program's memory directly, and the transfer is complete
- * when the call returns.  An upload uses its own queue if no command can still use the memory;
- * otherwise it follows all commands.  To know which commands are completed, some are followed by an
- * event and a flush of the queue: at first each command, so that an idle device starts at once,
- * then every 2nd, 4th, ... 16th command.  An event means that all commands before it are completed.
- * Enqueued commands are executed even if a flush fails, so a failed flush is not an error of the
- * command before it: the next command flushes again, and a function that waits for the queue gets
- * the error. */
+ * Without staging, the driver accesses the host's memory directly, and a transfer is complete when
+ * the call returns.  An upload uses its own queue if no command can still use the memory; otherwise
+ * it follows all commands on the compute queue, as every download does.
+ *
+ * If the driver has `flush`, some commands get an event and are followed by a flush of the queue:
+ * at first each command, so that an idle device starts at once, then every 2nd, 4th, ... 16th
+ * command.  A reached event means that all commands before it are completed.  Enqueued commands are
+ * executed even if a flush fails.  So a failed flush is not reported: the next command flushes
+ * again, and a function that waits for the queue gets the error. */
 #include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
@@ -80,7 +83,8 @@ wb__gpu_mark *wb__gpu_mark_now(wb__gpu_device *d)
     return mark;
 }
 
-/* With the lock held: records that all commands up to `count` are completed. */
+/* With the lock held: records that all commands up to `count` are completed.  If one has failed,
+ * d->failed receives its error code. */
 static void done_up_to(wb__gpu_device *d, uint64_t count)
 {
     int ended = 0;
@@ -125,7 +129,7 @@ static int ended(wb__gpu_device *d, uint64_t count)
     return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
 }
 
-/* The device's events: two for each staging buffer, and those of both rings. */
+/* The device's events: two for each staging buffer, and those of the rings `mark` and `upload`. */
 enum { EVENTS = 4 + 2 * WB__GPU_MARKS };
 
 static void **event_at(wb__gpu_device *d, int i)
@@ -155,8 +159,8 @@ void wb__gpu_drop_events(wb__gpu_device *d)
 
 /* ---- dependencies between queues ------------------------------------------------------------- */
 
-/* The queue waits for the event of the last upload into m.  If the event is no longer in the ring,
- * the queue waits for the oldest one there, which comes after the upload. */
+/* The compute queue waits for the event of the last upload into m.  If this event is no longer in
+ * the ring, the queue waits for the oldest event there, which comes after the upload. */
 int wb__gpu_uses(wb__gpu_device *d, wb__gpu_memory *m)
 {
     m->used = d->issued + 1;
@@ -276,8 +280,8 @@ static int upload_large(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const u
     return status;
 }
 
-/* A small upload has its own pinned buffer, which is free when the event of its previous upload is
- * reached. */
+/* Each entry of the ring d->upload has a small pinned buffer, which is free when the event of the
+ * entry is reached. */
 static int upload_small(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const void *from,
                         size_t bytes)
 {
@@ -303,7 +307,7 @@ static int upload_staged(wb__gpu_device *d, wb__gpu_memory *m, size_t at, const 
     if (!status)
         status = bytes <= WB__GPU_SMALL ? upload_small(d, m, at, from, bytes)
                                         : upload_large(d, m, at, from, bytes);
-    /* wait, since no event covers the chunks already enqueued */
+    /* on failure, wait: no event follows the chunks that are already enqueued */
     if (status) d->driver->sync(d, WB__GPU_UP);
     pthread_mutex_unlock(&d->to.lock);
     return status;
