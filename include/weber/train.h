@@ -28,9 +28,9 @@ extern "C" {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/** Options of all rules and of wb_adjust.  A rule uses the numbers in its formula; its comment
- * gives their defaults.  Errors: a number that the rule does not use; NaN; eta negative or
- * infinite; a beta of 1 or more; any number but lambda negative. */
+/** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
+ * comment of the rule gives their defaults.  Errors: a number that the rule does not use; NaN; an
+ * infinite eta; a beta of 1 or more; a negative number other than lambda. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
@@ -116,19 +116,22 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
  *     wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
  *
  * The scale starts at 65536.  An update with a gradient that is not finite changes no parameter and
- * halves the scale; 2000 updates without such a gradient double it.  This happens on the device,
- * and the host does not wait.  Errors: the loss is not floating, or has more than one element. */
+ * halves the scale; 2000 updates in a row without such a gradient double it.  This happens on the
+ * device, and the host does not wait.  Errors: the loss is not floating, or has more than one
+ * element. */
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /** Updates each parameter of a model by the rule of the state.  The assignments are recorded and
  * executed later, as in wb_assign.  `grads` has the structure of the model; parameters whose
  * gradient is WB_NONE, and frozen parameters, are skipped.  Returns 0, or an error code, and then
- * nothing was recorded.  Errors: state or gradients of another model, or on another device than
- * their parameter; .mixed = WB_F16, and wb_scale_loss was never called with this state.
+ * nothing was recorded.  Errors: state or gradients of another model; a state or a gradient on
+ * another device than its parameter; .mixed = WB_F16, and wb_scale_loss was never called with this
+ * state.
  *
- * A gradient must be evaluated before the update is executed, or in the same evaluation:
- * wb_eval(loss, g).  Later its operands are overwritten (WB_ERROR_VERSION).  In the root scope an
- * update first executes the previous update, if that is still pending (wb_scope_close). */
+ * A gradient g that the program reads must be evaluated before the update is executed, or in the
+ * same evaluation: wb_eval(loss, g).  After the update the operands of g are overwritten
+ * (WB_ERROR_VERSION).  In the root scope an update first executes the previous update, if that is
+ * still pending (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /** Like wb_update, but puts the new values into a new model, which belongs to the current scope,
  * and evaluates them at once.  The given model keeps its values; the state's moments advance.
@@ -206,7 +209,7 @@ typedef struct wb_train_options {
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
  * statistics have changed already.
  *
- * The metric of a checkpoint is what .metric returns for the epoch.  During this call automatic
+ * The metric of a checkpoint is what .metric returns for the epoch.  While .metric runs, automatic
  * mode is test mode.
  *
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
@@ -242,7 +245,8 @@ WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
 /** Sets a metric to a tensor with one element.  A bar has at most 4 metrics; others are ignored.  A
  * call with the name of the first metric, or with NULL, also counts a step.  The next call for the
- * same metric reads `value`, so that this call does not wait for it.  WB_NONE or NULL: no value. */
+ * same metric reads `value`, so that this call does not wait for it.  If `value` is WB_NONE or
+ * NULL, the metric gets no value. */
 WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);
 /** Ends a progress bar with a last line: steps, duration, means of the metrics.  A bar that is
  * still running when its scope closes ends in the same way.  NULL is ignored. */
