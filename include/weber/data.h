@@ -20,7 +20,7 @@ WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
     int64_t n;                      /* observations */
-    wb_dtype x_dtype, y_dtype;      /* 0 is f32; if y_dtype and y_ndim are 0, there is no y */
+    wb_dtype x_dtype, y_dtype;      /* 0 means f32; if y_dtype and y_ndim are 0, there is no y */
     int x_ndim, y_ndim;             /* dimensions of one observation, without the batch axis */
     int64_t x_dims[WB_MAX_DIMS], y_dims[WB_MAX_DIMS];
     /* Writes observation i to x and y (NULL if there is no y), row-major.  Returns 0; another value
@@ -75,14 +75,14 @@ WB_API wb_tensor *wb_dataset_x(wb_dataset *d);
 /** y of all observations, as wb_dataset_x; WB_NONE if there is none. */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
 
-/** Splits a dataset: `first` gets n · at observations, rounded half to even, `second` the rest.
- * With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts share the
- * dataset's memory.  Returns 0 or an error code, and then both are NULL.  Errors: `at` outside
- * [0, 1]; a shuffle of 2^32 observations or more. */
+/** Splits a dataset of n observations: `first` gets n · at, rounded half to even, `second` the
+ * rest.  With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts
+ * share the dataset's memory.  Returns 0 or an error code, and then both are NULL.  Errors: `at`
+ * outside [0, 1]; a shuffle of 2^32 observations or more. */
 WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first,
                        wb_dataset **second);
-/** Observations start .. stop-1, without a copy.  Error: the observations are not in 0 .. n-1; here
- * negative numbers do not count from the end. */
+/** Observations start .. stop-1, without a copy.  Errors: start is negative or above stop; stop is
+ * above the number of observations. */
 WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
 /* ---- loaders --------------------------------------------------------------------------------- */

@@ -75,7 +75,7 @@ WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o)
 typedef struct {
     const char *path;               /* "layers.3" */
     const char *type;               /* "Main.Attention", "closure #7#8", "function Main.f" */
-    wb_tree *fields;                /* its tensors and layers; WB_NONE for fields of other kinds */
+    wb_tree *fields;                /* tensors and layers; WB_NONE for fields of other kinds */
 } wb_unknown;
 
 /** Options of wb_load. */
@@ -210,7 +210,7 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
  * `model` may be a tree cast to wb_layer *.  The struct holds no references; the caller owns
- * `name`. */
+ * `name`, which distinguishes the checkpoints of several trainings. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;

@@ -153,7 +153,8 @@ typedef struct wb_Dropout_options {
     double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
     WB_NO_MORE
 } wb_Dropout_options;
-/** wb_dropout(x, p) in train mode (wb_trainmode), x in test mode.  Error: p outside [0, 1]. */
+/** wb_dropout(x, p) in train mode (wb_trainmode), x itself in test mode.  Error: p is outside
+ * [0, 1]. */
 WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
 /** Options of wb_BatchNorm. */
@@ -265,11 +266,11 @@ WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
  * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
 /** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
- * h and c.  States that are not given are those of wb_RNNCell; for c the parameter is
- * initial_cell. */
+ * h and c.  A state that is not given is 0 or, with .initial_state, the parameter initial_hidden
+ * (h) or initial_cell (c). */
 WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is that of
- * wb_RNNCell. */
+/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
+ * .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
 /** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
  * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
@@ -364,7 +365,7 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 WB_API wb_layer *wb_trainmode(wb_layer *layer);
 /** Sets test mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_testmode(wb_layer *layer);
-/** Sets automatic mode for a layer and all layers in it, and returns the layer. */
+/** Sets automatic mode (wb_trainmode) for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* ---- losses ---------------------------------------------------------------------------------- */

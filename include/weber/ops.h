@@ -334,10 +334,10 @@ typedef struct wb_conv_options {
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
- * The last index of x is made like the third, from j, q and left.  x is 0 outside its bounds.  The
- * formula is for one group; with more, c runs over the input channels of the group of output
- * channel k.  Errors: the kernel is larger than the padded x; .groups does not divide C and K;
- * .outpad is given. */
+ * W' and the last index of x are computed in the same way, from kw, left, right, j and q.  x is 0
+ * outside its bounds.  The formula is for one group; with more, c runs over the input channels of
+ * the group of output channel k.  Errors: the kernel is larger than the padded x; .groups does not
+ * divide C and K; .outpad is given. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.

@@ -48,31 +48,30 @@ typedef struct wb_Rule_options {
     WB_NO_MORE
 } wb_Rule_options;
 
-/* Rules update a parameter x with its gradient g; their states v and m start as 0.  Numbers in
- * brackets are the defaults.  A function that makes a rule returns NULL if a number is wrong or
- * memory is short. */
+/* Rules update a parameter x with its gradient g; their states v and m start as 0.  A function that
+ * makes a rule returns NULL if a number is wrong or memory is short. */
 
-/** x <- x - eta g: wb_Descent(eta).  [eta 0.1] */
+/** x <- x - eta g: wb_Descent(eta).  Default: eta 0.1. */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
-/** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  [eta 0.01, rho 0.9] */
+/** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  Defaults: eta 0.01, rho 0.9. */
 WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
 /** m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g²;
  * x <- x - eta (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t: wb_Adam(eta).
- * [eta 0.001, beta {0.9, 0.999}, eps 1e-8]  (Kingma & Ba 2015, algorithm 1) */
+ * Defaults: eta 0.001, beta {0.9, 0.999}, eps 1e-8.  (Kingma & Ba 2015, algorithm 1) */
 WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
 /** Adam with decoupled weight decay: each update also subtracts eta lambda x, with the value of x
- * before the update: wb_AdamW(eta, .lambda = 0.01).  [as Adam, lambda 0.01]  (Loshchilov & Hutter
- * 2019) */
+ * before the update: wb_AdamW(eta, .lambda = 0.01).  Defaults: lambda 0.01, the others as Adam.
+ * (Loshchilov & Hutter 2019) */
 WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
 /** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(.lambda = 5e-4).
- * [lambda 5e-4] */
+ * Default: lambda 5e-4. */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
 /** g <- g with each element limited to [-delta, delta], in a wb_OptimiserChain before another rule:
- * wb_ClipGrad(.delta = 10).  [delta 10] */
+ * wb_ClipGrad(.delta = 10).  Default: delta 10. */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
 /** g <- g omega / |g| if |g| > omega, in a wb_OptimiserChain before another rule:
  * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm over the gradients of all parameters
- * together.  [omega 10] */
+ * together.  Default: omega 10. */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 /** Rules in sequence: wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of
  * the rule before it as its gradient.  The result of the last rule is subtracted from x.  The rules
@@ -238,8 +237,9 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 /* ---- progress bars and plots ----------------------------------------------------------------- */
 
 /** A progress bar on standard error, with rate, remaining time and metrics; lines of text where
- * standard error is not a terminal.  Its length is the number of batches of the loader, unknown if
- * `loader` is NULL.  `format` and the arguments after it are the title, as for printf. */
+ * standard error is not a terminal.  The bar's length is the number of batches of the loader,
+ * unknown if `loader` is NULL.  `format` and the arguments after it are the title, as for
+ * printf. */
 WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
 /** wb_progress_begin with a number of steps instead of a loader; 0: unknown. */
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
