@@ -60,9 +60,9 @@ typedef struct wb_save_options {
  *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
  *                  that wb_load restores the model; unknown endings give this format too
  *   .bson          for Flux, in the format of Julia's BSON.jl, less than 2 GiB.  The Julia variable
- *                  named by .key is a state for Flux.loadmodel! (Flux 0.13 or later), or with
- *                  .structs Flux's own layers (docs/flux.md).  The Julia variable "weber" is the
- *                  model's structure for wb_load
+ *                  named by .key is a state for Flux.loadmodel! (Flux 0.13 or later), and the Julia
+ *                  variable "weber" is the model's structure for wb_load.  With .structs there is
+ *                  only .key, which is Flux's own layers (docs/flux.md)
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
  * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
