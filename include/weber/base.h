@@ -77,7 +77,7 @@ WB_API extern wb_tensor *const WB_NONE;
     X(I64,  int64_t,  8, 0, "i64")  \
     X(BOOL, uint8_t,  1, 0, "bool")
 
-/** WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
+/** The dtypes are WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64, WB_BOOL. */
 typedef enum {
     WB_DTYPE_DEFAULT = 0,           /* in an option: the option's default dtype */
 #define WB_DTYPE_ENUM(NAME, type, bytes, floating, text) WB_##NAME,
@@ -141,7 +141,7 @@ struct wb_size_ {
 #define WB_ALL_ "*"                 /* value of .given: all options count as given */
 #define WB_DEFAULT (-2.0e-300)      /* in wb_Rule_options: the rule's default */
 
-#define WB_INTS_ 0x57420000         /* tag: a list of known length n begins with WB_INTS_ + n */
+#define WB_INTS_ 0x57420000         /* a wb_ints may begin with WB_INTS_ + its length */
 /** A list of at most 8 integers in an option: .axes = {0, -1}, .pad = {1, 0}.  A C program that
  * fills a struct of options itself initialises a list with .pad = WB_INTS(1, 0), or sets it with
  * wb_ints_set.  C++ assigns: o.pad = {1, 0}. */
@@ -284,15 +284,15 @@ WB_API void wb_set_log(wb_log_handler handler, void *context);
  *   reallocate(context, NULL, n)    allocates n bytes at an address that is a multiple of 16
  *   reallocate(context, block, n)   changes the size as realloc does, with the same alignment
  *   reallocate(context, block, 0)   frees
- * It returns NULL if there is no memory; `block` then stays valid. */
+ * `reallocate` returns NULL if there is no memory; `block` then stays valid. */
 typedef struct {
     void *(*reallocate)(void *context, void *block, size_t bytes);
     void *context;
 } wb_allocator;
 
-/** Sets the allocator; the struct is copied.  NULL: the C library's allocator.  It must be the
- * first call of the library: once the library holds memory, the call changes nothing, and wb_error
- * has the reason.  Any thread may call `reallocate`. */
+/** Sets the allocator; the struct is copied.  NULL: the C library's allocator.  This call must be
+ * the first call of the library: once the library holds memory, the call changes nothing, and
+ * wb_error has the reason.  Any thread may call `reallocate`. */
 WB_API void wb_set_allocator(const wb_allocator *allocator);
 /** Host memory that the library holds now, in bytes. */
 WB_API int64_t wb_memory_used(void);

@@ -11,16 +11,16 @@ extern "C" {
 /* ---- datasets -------------------------------------------------------------------------------- */
 
 /** A dataset of tensors of any dtype: observation i is x[i, ...] with label y[i, ...].  y may be
- * WB_NONE.  x and y are on the same device; batches are made there.  The call evaluates them.  The
- * dataset holds references to them; of a variable it holds a copy.  Errors: no axis; first axes of
- * different sizes. */
+ * WB_NONE.  x and y are on the same device; batches are made there.  The call evaluates x and y.
+ * The dataset holds references to x and y; of a variable it holds a copy.  Errors: no axis; first
+ * axes of different sizes. */
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 
 /** Describes a dataset whose observations a function of the program fills in. */
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
     int64_t n;                      /* observations */
-    wb_dtype x_dtype, y_dtype;      /* 0 is f32; if y_dtype and y_ndim are 0, there is no y */
+    wb_dtype x_dtype, y_dtype;      /* 0 means f32; if y_dtype and y_ndim are 0, there is no y */
     int x_ndim, y_ndim;             /* dimensions of one observation, without the batch axis */
     int64_t x_dims[WB_MAX_DIMS], y_dims[WB_MAX_DIMS];
     /* Writes observation i to x and y (NULL if there is no y), row-major.  Returns 0; another value
@@ -75,14 +75,14 @@ WB_API wb_tensor *wb_dataset_x(wb_dataset *d);
 /** y of all observations, as wb_dataset_x; WB_NONE if there is none. */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
 
-/** Splits a dataset: `first` gets n · at observations, rounded half to even, `second` the rest.
- * With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts share the
- * dataset's memory.  Returns 0 or an error code, and then both are NULL.  Errors: `at` outside
- * [0, 1]; a shuffle of 2^32 observations or more. */
+/** Splits a dataset of n observations: `first` gets n · at, rounded half to even, `second` the
+ * rest.  With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts
+ * share the dataset's memory.  Returns 0 or an error code, and then both are NULL.  Errors: `at`
+ * outside [0, 1]; a shuffle of 2^32 observations or more. */
 WB_API int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first,
                        wb_dataset **second);
-/** Observations start .. stop-1, without a copy.  Error: the observations are not in 0 .. n-1; here
- * negative numbers do not count from the end. */
+/** Observations start .. stop-1, without a copy.  Errors: start is negative or above stop; stop is
+ * above the number of observations. */
 WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
 /* ---- loaders --------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
 typedef struct wb_dataloader_options {
     WB_OPTIONS_HEAD(wb_dataloader_options)
     bool drop_last WB_IS(false);            /* leaves out a last batch that is too short */
-    uint64_t seed WB_IS(UINT64_MAX);        /* of the order; default: a random number (wb_seed) */
+    uint64_t seed WB_IS(UINT64_MAX);        /* of .shuffle; default: drawn at random (wb_seed) */
     int ahead WB_IS(2);                     /* batches prepared in the background, 0 to 1024 */
     wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
     /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */
@@ -147,17 +147,18 @@ WB_API int64_t wb_loader_epoch(const wb_loader *l);
 WB_API bool wb_loader_next(wb_loader *l, wb_batch *batch);
 /** 0, or the error code that ended the last epoch; 0 again when the next epoch begins. */
 WB_API int wb_loader_status(const wb_loader *l);
-/** Ends the epoch and closes the scope of its batch; the next wb_loader_next begins the next epoch.
- * A loop over the batches must also `break`.  Called in .each of wb_train, it ends that epoch of
- * the training.  Returns 0 or an error code. */
+/** Ends the epoch early and closes the scope of the current batch.  The next wb_loader_next begins
+ * the next epoch, so a loop over the batches must also `break`.  A call in .each of wb_train ends
+ * the current epoch of the training.  Returns 0 or an error code. */
 WB_API int wb_loader_stop(wb_loader *l);
 /** Prepares a loop over the batches: ends an epoch that a `break` left unfinished, and returns a
- * batch of zeros.  WB_EACH_BATCH calls it.  If it fails, the next wb_loader_next returns false. */
+ * wb_batch whose fields are all 0.  WB_EACH_BATCH calls it.  If it fails, the next wb_loader_next
+ * returns false. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
- * return are allowed.  `loader` must be a variable, since it is evaluated for each batch; loops
- * over one loader do not nest.  After the loop wb_loader_status returns 0, or the error that ended
- * the epoch. */
+ * return are allowed.  The argument `loader` is evaluated again for each batch, so it must not be a
+ * call that creates a loader.  Loops over one loader do not nest.  After the loop wb_loader_status
+ * returns 0, or the error that ended the epoch. */
 #define WB_EACH_BATCH(b, loader) \
     for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)
 

@@ -26,16 +26,16 @@ WB_API const char *const *wb_supported_devices(void);
 /** The names of wb_supported_devices without "CPU", ended by NULL. */
 WB_API const char *const *wb_supported_gpu_backends(void);
 
-/** Starts a backend; it stays for the life of the process.  Its driver is opened when the program
- * first asks for its devices.  The environment variable WEBER_BACKENDS=OpenCL,CUDA does the same.
- * Returns 0 or an error code.  Errors: no such backend; the library was built without it.  A
- * started backend may have no device: see wb_functional. */
+/** Starts a backend, for the life of the process.  The backend's driver is opened when the program
+ * first asks for the backend's devices.  The environment variable WEBER_BACKENDS=OpenCL,CUDA does
+ * the same.  Returns 0 or an error code.  Errors: no such backend; the library was built without
+ * it.  A started backend may have no device: see wb_functional. */
 WB_API int wb_using(const char *backend);
 /** Whether a backend was started; the CPU always is.  false with the error set: no such backend. */
 WB_API bool wb_loaded(const char *backend);
 
-/** Whether a backend was started, has a device, and has the libraries that it needs; and, if `part`
- * is not NULL, whether it has that library, as in wb_functional("CUDA", "cuDNN").  In C and C++
+/** Whether a backend was started, has a device, and has the libraries that it needs.  `part` names
+ * a further library that it must have: wb_functional("CUDA", "cuDNN"); NULL: none.  In C and C++
  * `part` may be left out.  false with the error set: no such backend or part. */
 WB_API bool wb_functional(const char *backend, const char *part);
 #ifndef __cplusplus
@@ -56,7 +56,7 @@ typedef struct { int n; const wb_device *const *device; } wb_device_list;
 /** The devices of a backend.  The list is empty if the backend was not started or is not
  * functional, or, with the error set, if there is no such backend. */
 WB_API wb_device_list wb_devices(const char *backend);
-/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0.  NVIDIA H200", ...;
+/** Prints the devices of a backend to standard output: "CUDA: 2 devices:", "0. NVIDIA H200", ...;
  * or "CUDA: 0 devices". */
 WB_API void wb_show_devices(const char *backend);
 
@@ -141,18 +141,19 @@ WB_API const wb_device *wb_default_device(void);
  *   "highest"  f32 throughout
  *   "high"     on CUDA operands may be rounded to TF32 (10 mantissa bits), with sums in f32
  *   "medium"   on CUDA operands may be rounded to bf16 (7 mantissa bits) where that is faster
- * It applies to the process, to evaluations and recordings after the call.  Before the first call
- * it is WEBER_MATMUL_PRECISION, else "highest".  Other dtypes are not affected: f16 and bf16 are
- * summed in f32, f64 in f64.  Returns 0 or an error code.  Error: any other text. */
+ * The setting applies to the whole process, to evaluations and recordings after the call.  Before
+ * the first call it is the environment variable WEBER_MATMUL_PRECISION, else "highest".  Other
+ * dtypes are not affected: f16 and bf16 are summed in f32, f64 in f64.  Returns 0 or an error code.
+ * Error: any other text. */
 WB_API int wb_set_matmul_precision(const char *precision);
 /** The precision of wb_set_matmul_precision: "highest", "high" or "medium". */
 WB_API const char *wb_matmul_precision(void);
 
 /** Sets whether every run on this machine gives the same bits, at some cost in speed: on CUDA no
  * algorithm with atomics is used, and algorithms are not chosen by timing.  The CPU, for a given
- * number of threads, and OpenCL always give the same bits.  It applies to the process, to
- * evaluations and recordings after the call.  Before the first call it is WEBER_DETERMINISTIC, else
- * false. */
+ * number of threads, and OpenCL always give the same bits.  The setting applies to the whole
+ * process, to evaluations and recordings after the call.  Before the first call it is true if the
+ * environment variable WEBER_DETERMINISTIC is set and not 0. */
 WB_API void wb_set_deterministic(bool on);
 /** The setting of wb_set_deterministic. */
 WB_API bool wb_deterministic(void);
@@ -167,11 +168,11 @@ WB_API bool wb_deterministic(void);
  * JuliaLocalPreferences.toml (which is preferred), LocalPreferences.toml or Project.toml ends the
  * search.  A file that cannot be read, or is not TOML, is reported once and ignored. */
 WB_API const char *wb_gpu_backend(void);
-/** Writes `backend` to the file as gpu_backend of [Flux], for the next start of the program; the
- * rest of the file stays.  NULL removes the key.  Nothing is written if `backend` is the preference
- * already.  If there is no file, the call creates LocalPreferences.toml beside Project.toml, else
- * in the working directory.  Returns 0 or an error code.  Errors: no such backend; the file cannot
- * be read or written, or is not TOML. */
+/** Writes `backend` to the file of wb_gpu_backend, as gpu_backend of [Flux], for the next start of
+ * the program; the rest of the file stays.  NULL removes the key.  Nothing is written if `backend`
+ * is the preference already.  If there is no file, the call creates LocalPreferences.toml beside
+ * Project.toml, else in the working directory.  Returns 0 or an error code.  Errors: no such
+ * backend; the file cannot be read or written, or is not TOML. */
 WB_API int wb_set_gpu_backend(const char *backend);
 
 /* ---- moving ---------------------------------------------------------------------------------- */

@@ -12,10 +12,10 @@ extern "C" {
  * and renames it, so a crash leaves the old file or the new one.
  *
  * Reading trusts no file.  A file that is missing, damaged, too short or of another format gives an
- * error with its name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT), and memory
- * stays below a small multiple of its size (for a compressed NPZ file see wb_set_unpack_limit).
- * Safetensors files of this library have checksums, which are compared.  A program must not change
- * a file in place while it is read. */
+ * error with the file's name, the position and the reason (WB_ERROR_FILE, WB_ERROR_FORMAT).
+ * Reading needs at most a small multiple of the file's size in memory (for a compressed NPZ file
+ * see wb_set_unpack_limit).  Safetensors files of this library have checksums, which are compared.
+ * A program must not change a file in place while it is read. */
 
 /* ---- models ---------------------------------------------------------------------------------- */
 
@@ -45,7 +45,7 @@ typedef enum { WB_NAMES_AUTO, WB_NAMES_WEBER, WB_NAMES_TORCH } wb_names;
 typedef struct wb_save_options {
     WB_OPTIONS_HEAD(wb_save_options)
     wb_names names WB_IS(WB_NAMES_AUTO);
-    const char *key WB_IS(NULL);            /* BSON: the name of the variable; default "model" */
+    const char *key WB_IS(NULL);            /* BSON: name of the Julia variable; default "model" */
     /* BSON: the version of Flux that will read the file, "0.9" to "0.16".  Default: "0.16". */
     const char *flux WB_IS(NULL);
     bool structs WB_IS(false);              /* BSON: saves Flux's layers instead of a state */
@@ -58,10 +58,11 @@ typedef struct wb_save_options {
  *
  * The ending of the path selects the format:
  *   .safetensors   values, and the model's structure (layers, options, ties) in the metadata, so
- *                  that wb_load restores the model; every other ending gives this format too
- *   .bson          for Flux, in the format of Julia's BSON.jl, less than 2 GiB.  The variable .key
- *                  is a state for Flux.loadmodel! (Flux 0.13 or later), the variable "weber" is
- *                  Weber's structure; with .structs, .key is Flux's own layers (docs/flux.md)
+ *                  that wb_load restores the model; unknown endings give this format too
+ *   .bson          for Flux, in the format of Julia's BSON.jl, less than 2 GiB.  The Julia variable
+ *                  named by .key is a state for Flux.loadmodel! (Flux 0.13 or later), and the Julia
+ *                  variable "weber" is the model's structure for wb_load.  With .structs there is
+ *                  only .key, which is Flux's own layers (docs/flux.md)
  *   .npz           for NumPy: the tensors by their paths; bf16 is written as f32
  * Errors: a layer that the format, or that version of Flux, does not have; a function without a
  * name (wb_name_function); the ending .npy or .idx; a file that cannot be written; BSON or NPZ
@@ -74,7 +75,7 @@ WB_API int wb_save_with(const char *path, void *model, const wb_save_options *o)
 typedef struct {
     const char *path;               /* "layers.3" */
     const char *type;               /* "Main.Attention", "closure #7#8", "function Main.f" */
-    wb_tree *fields;                /* its tensors and layers; WB_NONE for fields of other kinds */
+    wb_tree *fields;                /* tensors and layers; WB_NONE for fields of other kinds */
 } wb_unknown;
 
 /** Options of wb_load. */
@@ -83,8 +84,8 @@ typedef struct wb_load_options {
     /* Returns a layer for an unknown part; NULL: the part stays unknown. */
     wb_layer *(*substitute)(const wb_unknown *part, void *ctx) WB_IS(NULL);
     void *ctx WB_IS(NULL);                  /* passed to .substitute */
-    /* BSON: the name of a variable, or a path in it, as `weber show` prints them.  By default
-     * "model", else the only layer, else the only variable. */
+    /* BSON: the name of a Julia variable in the file, or a path in it, as `weber show` prints
+     * them.  By default "model", else the only layer, else the only Julia variable. */
     const char *key WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
@@ -93,17 +94,17 @@ typedef struct wb_load_options {
  * file of wb_save, or a BSON file of wb_save or of BSON.jl's @save for Flux 0.9 to 0.16.
  *
  * An array of Julia has its dimensions in reverse order: [784,32] becomes [32,784], and images are
- * [N,C,H,W].  The weight of a Dense or recurrent layer has the shape [out,in] in Flux and in Weber,
- * so its values are transposed.  Flux's convolutions become .flip layers.  A closure between a
- * layer of images and a Dense becomes Flatten, with a message in the log.
+ * [N,C,H,W].  The weight of a Dense or recurrent layer keeps the shape [out,in] that it has in
+ * Flux; its values are transposed in memory.  Flux's convolutions become .flip layers.  A closure
+ * between a layer of images and a Dense becomes Flatten, with a message in the log.
  *
  * Errors: unknown parts that .substitute does not replace, listed in one message; a file without a
  * model, such as a saved tree or an NPZ file (wb_load_state and wb_load_tensors read its tensors);
  * arrays in a GPU's memory; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 
-/** A name in a file, and the path in the model that gets the value.  A '*' at the end of both names
- * matches any rest: {"transformer.h.*", "layers.2.*"}. */
+/** A name in a file, and the path in the model that gets the value.  A '*' at the end of both means
+ * the same rest: {"transformer.h.*", "layers.2.*"}. */
 typedef struct { const char *file, *model; } wb_rename;
 
 /** Options of wb_load_state. */
@@ -114,7 +115,7 @@ typedef struct wb_load_state_options {
     const char *prefix WB_IS(NULL);
     wb_names names WB_IS(WB_NAMES_AUTO);
     int n_rename WB_IS(0);                  /* number of rows of .rename */
-    /* The first row that matches a name, from which .prefix was removed, renames it. */
+    /* Renames names of the file, after .prefix is removed: the first row that matches is used. */
     const wb_rename *rename WB_IS(NULL);
     const char *key WB_IS(NULL);            /* BSON: see wb_load_options.key */
     WB_BY_PLACE
@@ -129,8 +130,8 @@ typedef struct wb_load_state_options {
  * converted: convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.
  * Kernels of Flux are flipped where the layer is not a .flip layer.
  *
- * With PyTorch's names, names inside a layer may stay PyTorch's in .rename: {"bn.*", "layers.1.*"}
- * also renames "bn.running_mean".
+ * For a file with PyTorch's names a row of .rename needs to rename only the layer; the names inside
+ * the layer may stay PyTorch's.  {"bn.*", "layers.1.*"} also renames "bn.running_mean".
  *
  * A damaged file is an error, also with .lenient. */
 WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state_options *o);
@@ -185,13 +186,15 @@ WB_API struct DLManagedTensorVersioned *wb_to_dlpack(wb_tensor *x);
 /** wb_to_dlpack with the older struct, which has no read-only flag. */
 WB_API struct DLManagedTensor *wb_to_dlpack_unversioned(wb_tensor *x);
 
-/** A constant tensor of the memory of a DLPack tensor.  Its values must be complete, and must not
- * change while the tensor exists.  The library calls the deleter once, when no tensor needs the
- * memory, on the thread where that happens.
+/** A constant tensor that shares the memory of a DLPack tensor.  The values must be written before
+ * the call, and must not change while the tensor exists.  The library calls the deleter once, when
+ * no tensor needs the memory, on the thread where that happens.
  *
- * In two cases the values are copied, and the deleter is called before this function returns: a
- * tensor in host memory is not row-major, or its address is not a multiple of the element's size;
- * or an address in a GPU's memory is not a multiple of 64 bytes.
+ * In these cases the values are copied instead, and the deleter is called before this function
+ * returns:
+ *   - in host memory: the tensor is not row-major, or its address is not a multiple of the
+ *     element's size
+ *   - in a GPU's memory: the address is not a multiple of 64 bytes.
  *
  * Host memory, also host memory that a GPU's driver allocated, gives a tensor on the CPU.  Memory
  * of a GPU gives a tensor on that GPU, if its backend is loaded.
@@ -207,7 +210,7 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
  * `model` may be a tree cast to wb_layer *.  The struct holds no references; the caller owns
- * `name`. */
+ * `name`, which distinguishes the checkpoints of several trainings. */
 typedef struct {
     wb_layer *model;
     wb_opt_state *state;
@@ -219,8 +222,8 @@ typedef struct {
 } wb_checkpoint;
 /** Saves model, optimiser state, loader and the state of this thread's random numbers in one
  * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A
- * training that continues from it has the same bits as one that never stopped.  Returns 0 or an
- * error code. */
+ * training that continues from the checkpoint computes the same bits as one that never stopped.
+ * Returns 0 or an error code. */
 WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,

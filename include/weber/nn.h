@@ -36,14 +36,14 @@ WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
  * [n, dim].  A vector [n] has fan_in 1 and fan_out n.  The result has the dtype `dtype` and the
  * shape `dims`, and belongs to the current scope.  If it is NULL, the layer is not made. */
 typedef wb_tensor *(*wb_initialiser)(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is floating.
- * (Glorot & Bengio 2010) */
+/** Uniform on [-a, a] with a = sqrt(6 / (fan_in + fan_out)), from the seed of wb_seed; `dtype` is
+ * floating.  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Normal with standard deviation sqrt(2 / (fan_in + fan_out)), from the seed of wb_seed; `dtype`
  * is floating.  (Glorot & Bengio 2010) */
 WB_API wb_tensor *wb_glorot_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Uniform on ±sqrt(6 / fan_in), from the seed of wb_seed; `dtype` is floating.  (He et al.
- * 2015) */
+/** Uniform on [-a, a] with a = sqrt(6 / fan_in), from the seed of wb_seed; `dtype` is floating.
+ * (He et al. 2015) */
 WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Normal with standard deviation sqrt(2 / fan_in), from the seed of wb_seed; `dtype` is floating.
  * (He et al. 2015) */
@@ -94,7 +94,7 @@ typedef struct wb_Conv_options {
     wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
     int64_t groups WB_IS(1);                /* divides `in` and `out` */
     wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose only */
-    bool same WB_IS(false);                 /* computes the padding, instead of .pad: see wb_Conv */
+    bool same WB_IS(false);                 /* computes .pad: see wb_Conv, wb_ConvTranspose */
     bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
     bool no_bias WB_IS(false);
     wb_initialiser init WB_IS(wb_glorot_uniform);
@@ -153,7 +153,8 @@ typedef struct wb_Dropout_options {
     double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
     WB_NO_MORE
 } wb_Dropout_options;
-/** wb_dropout(x, p) in train mode (wb_trainmode), x in test mode.  Error: p outside [0, 1]. */
+/** wb_dropout(x, p) in train mode (wb_trainmode), x itself in test mode.  Error: p is outside
+ * [0, 1]. */
 WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
 /** Options of wb_BatchNorm. */
@@ -191,9 +192,9 @@ typedef struct wb_LayerNorm_options {
     wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_LayerNorm_options;
-/** y = activation(wb_normalise(x, axes, eps) · scale + bias) over the last axes, whose sizes are
- * `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of x are not
- * `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
+/** y = activation(wb_normalise(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
+ * n numbers of `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of
+ * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
 /** Options of wb_Embedding. */
@@ -265,11 +266,11 @@ WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
  * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
 /** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
- * h and c.  States that are not given are those of wb_RNNCell; for c the parameter is
- * initial_cell. */
+ * h and c.  A state that is not given is 0 or, with .initial_state, the parameter initial_hidden
+ * (h) or initial_cell (c). */
 WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is that of
- * wb_RNNCell. */
+/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
+ * .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
 /** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
  * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
@@ -364,15 +365,15 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 WB_API wb_layer *wb_trainmode(wb_layer *layer);
 /** Sets test mode for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_testmode(wb_layer *layer);
-/** Sets automatic mode for a layer and all layers in it, and returns the layer. */
+/** Sets automatic mode (wb_trainmode) for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
 
 /* ---- losses ---------------------------------------------------------------------------------- */
 
-/* Losses have no dimensions.  yhat (or logits) and y have the same shape and the same floating
- * dtype; wb_onehotbatch makes such a y of class numbers.  If yhat is f16 or bf16, the loss is
- * computed in f32 and is f32, and y may be f32.  The loss has a gradient with respect to yhat and
- * to y. */
+/* A loss is a tensor without dimensions.  yhat (or logits) and y have the same shape and the same
+ * floating dtype; wb_onehotbatch makes such a y from class numbers.  If yhat is f16 or bf16, the
+ * loss is computed in f32 and has the dtype f32; y may then also be f32.  A loss has gradients with
+ * respect to yhat and to y. */
 
 /** mean((yhat - y)²). */
 WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);
@@ -400,13 +401,12 @@ WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 /** Returns the tensor that takes the place of x; x itself is allowed.  `path` is the path of x in
  * the model, valid during the call; `ctx` is the argument of wb_fmap.  NULL: the mapping fails. */
 typedef wb_tensor *(*wb_leaf_function)(wb_tensor *x, const char *path, void *ctx);
-/** A new layer of the same structure with f(x) for each tensor x.  A tensor that occurs several
- * times in the layer is mapped once; WB_NONE is not passed to f.  Where x is a variable, the new
- * layer has f(x) if that is a variable, else a new variable with the value of f(x).  NULL: f
- * failed. */
+/** A new layer of the same structure, with f(t) in place of each tensor t.  A tensor that occurs
+ * several times in the layer is mapped once; WB_NONE is not passed to f.  If t is a variable and
+ * f(t) is not, the new layer has a new variable with the value of f(t).  NULL: f failed. */
 WB_API wb_layer *wb_fmap_layer(wb_leaf_function f, wb_layer *x, void *ctx);
-/** wb_fmap_layer for a tree.  A tensor directly in the tree, not in a layer, is replaced by f(x) in
- * any case. */
+/** wb_fmap_layer for a tree.  A tensor t directly in the tree, not in a layer, is replaced by f(t)
+ * itself, even if t is a variable and f(t) is not. */
 WB_API wb_tree *wb_fmap_tree(wb_leaf_function f, wb_tree *x, void *ctx);
 #ifndef __cplusplus
 /** wb_fmap_layer or wb_fmap_tree, by the type of x. */
@@ -433,9 +433,9 @@ WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path,
  * tensor counts once.  -1 on failure. */
 WB_API int64_t wb_parameter_count(void *object);
 
-/** Replaces the tensor at a path by a new variable with a copy of x, of the same shape and dtype.
- * Other paths that share the old tensor keep it.  Returns 0 or an error code.  Errors: no such
- * path, WB_NONE at the path, another shape or dtype. */
+/** Replaces the tensor at a path by a new variable with a copy of x.  x has the shape and dtype of
+ * the old tensor.  Other paths that share the old tensor keep it.  Returns 0 or an error code.
+ * Errors: no such path, WB_NONE at the path, another shape or dtype. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
 /** Replaces the tensor at `path` by the tensor at the path `same_as`, so that both paths share one
  * parameter.  Returns 0 or an error code.  Errors: no such path, WB_NONE at one of the paths,

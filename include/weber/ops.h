@@ -61,8 +61,9 @@ WB_API wb_tensor *wb_isfinite(wb_tensor *x);
 WB_API wb_tensor *wb_not(wb_tensor *x);
 
 /* Activations.  NaN gives NaN.  At -Inf swish, gelu, gelu_erf, mish and hardswish are NaN, because
- * their formulas multiply an infinity by 0; the other activations have their limits.  The gradient
- * of relu, leakyrelu, elu, selu and hardswish at NaN uses the formula for the most negative x. */
+ * their formulas multiply an infinity by 0; the other activations have their limits.  Where x is
+ * NaN, the gradient of relu, leakyrelu, elu, selu and hardswish uses the formula for very negative
+ * x. */
 
 /** x itself, the same object, of any dtype. */
 WB_API wb_tensor *wb_identity(wb_tensor *x);
@@ -177,8 +178,8 @@ static inline wb_tensor *wb_natural_(uint64_t x)
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/** Options of reductions.  Reductions take any dtype but bool, and results have x's dtype.  Errors:
- * no such axis; an axis that is given twice. */
+/** Options of reductions.  Reductions take any dtype but bool, unless the comment of the function
+ * names dtypes.  Results have x's dtype.  Errors: no such axis; an axis that is given twice. */
 typedef struct wb_reduce_options {
     WB_OPTIONS_HEAD(wb_reduce_options)
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
@@ -230,9 +231,9 @@ typedef struct wb_cumsum_options {
     WB_BY_PLACE
     WB_NO_MORE
 } wb_cumsum_options;
-/** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.  f16
- * and bf16 are summed in f32.  The CPU adds in order with compensated summation.  A GPU first adds
- * groups of elements; these partial sums are rounded and may overflow. */
+/** Cumulative sums along an axis, y[i] = x[0] + ... + x[i], in x's dtype.  Any dtype but bool.
+ * f16, bf16 and f32 are summed in f32, with compensated summation.  The CPU adds in order.  A GPU
+ * may first add groups of elements; the sum of a group may overflow even if y does not. */
 WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options *o);
 #ifndef __cplusplus
 #define wb_cumsum(...) WB_CUMSUM_(__VA_ARGS__, )
@@ -250,8 +251,8 @@ WB_API wb_tensor *wb_reshape_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its axes reordered: axis i of the result is axis order[i] of x.  wb_permute(x, 0, 2, 1).
  * `order` has each axis once.  Error: a negative axis. */
 WB_API wb_tensor *wb_permute_array(wb_tensor *x, int ndim, const int64_t *order);
-/** x broadcast to a shape, which may have more axes in front.  wb_expand(x, 32, 10).  Error: a
- * dimension is -1. */
+/** x broadcast to the shape `dims`, which may have more axes in front.  wb_expand(x, 32, 10).
+ * Error: a dimension is negative. */
 WB_API wb_tensor *wb_expand_array(wb_tensor *x, int ndim, const int64_t *dims);
 /** x with its last two axes exchanged.  Error: x has fewer than two. */
 WB_API wb_tensor *wb_transpose(wb_tensor *x);
@@ -333,18 +334,18 @@ typedef struct wb_conv_options {
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
- * The last index of x is made like the third, from j, q and left.  x is 0 outside its bounds.  The
- * formula is for one group; with more, c runs over the input channels of the group of output
- * channel k.  Errors: the kernel is larger than the padded x; .groups does not divide C and K;
- * .outpad is given. */
+ * W' and the last index of x are computed in the same way, from kw, left, right, j and q.  x is 0
+ * outside its bounds.  The formula is for one group; with more, c runs over the input channels of
+ * the group of output channel k.  Errors: the kernel is larger than the padded x; .groups does not
+ * divide C and K; .outpad is given. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
- * wb_conv has the same output size for several input sizes; .outpad selects one of these.  It adds
- * rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1; .groups
- * does not divide C. */
+ * wb_conv has the same output size for several input sizes; .outpad selects one of these.  .outpad
+ * adds rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1;
+ * .groups does not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 

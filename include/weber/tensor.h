@@ -31,9 +31,9 @@ WB_API wb_tensor *wb_scalar(double value);
 /** wb_scalar for an integer.  Error: a double cannot hold `value` exactly; then use wb_from. */
 WB_API wb_tensor *wb_scalar_int(int64_t value);
 
-/** A variable, which is a tensor that can be assigned to, with a copy of x on x's device.  The call
- * evaluates x.  Gradients do not reach x through the variable.  Parameters of layers are
- * variables. */
+/** A variable is a tensor that can be assigned to.  The result has a copy of x's values, on x's
+ * device.  The call evaluates x.  Gradients do not reach x through the variable.  Parameters of
+ * layers are variables. */
 WB_API wb_tensor *wb_variable(wb_tensor *x);
 
 /** Assigns `value` to the variable x, of the same shape and dtype.  The assignment is recorded and
@@ -41,9 +41,10 @@ WB_API wb_tensor *wb_variable(wb_tensor *x);
  * the call use the old value, tensors built after the call use the new value.  In the root scope a
  * second assignment to x executes the first (wb_scope_close).
  *
- * Returns 0 or an error code.  Errors: x is no variable; another shape, dtype or device.  If an
- * unread result still needs the old value, this call or the next evaluation returns
- * WB_ERROR_VERSION, and no pending assignment is executed. */
+ * The old value is lost when the assignment is executed.  Evaluating or assigning a tensor that
+ * still needs the old value then fails with WB_ERROR_VERSION, and no pending assignment is
+ * executed.  Returns 0 or an error code.  Other errors: x is no variable; `value` has another shape
+ * or dtype, or is on another device. */
 WB_API int wb_assign(wb_tensor *x, wb_tensor *value);
 
 /** A tensor whose elements are all `value`, of any dtype.  For an integer dtype `value` is rounded
@@ -125,10 +126,11 @@ WB_API double wb_at_array(wb_tensor *x, int n, const int64_t *index);
 /* ---- evaluation ------------------------------------------------------------------------------ */
 
 /** Evaluates n tensors and all pending assignments (wb_assign, wb_update), with one plan (weber.h)
- * for each device.  It also evaluates each result that is no operand yet and that reads a variable
- * which an assignment overwrites.  With n = 0 it evaluates only the assignments and these results.
- * Returns 0 or an error code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that
- * guards an update is not finite (WB_ERROR_NUMBER, see wb_setup); an overwritten value is needed
+ * for each device.  If an assignment overwrites a variable, the results that were built from the
+ * old value and are not operands of other operations are evaluated too, so they can still be read.
+ * With n = 0 the call evaluates only the assignments and these results.  Returns 0 or an error
+ * code.  Errors: a tensor is WB_NONE; out of memory; a loss or norm that guards an update is not
+ * finite (WB_ERROR_NUMBER, see wb_setup); a tensor needs an overwritten value of a variable
  * (WB_ERROR_VERSION). */
 WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
 #ifndef __cplusplus
@@ -136,7 +138,7 @@ WB_API int wb_eval_array(int n, wb_tensor *const *tensors);
  * Without tensors these are 1 and an array with one NULL. */
 #define WB_TENSORS_(...) \
     WB_NARGS_(__VA_ARGS__), (wb_tensor *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__}
-/** wb_eval(loss, accuracy) evaluates both tensors in one plan. */
+/** wb_eval(loss, accuracy) evaluates both tensors together. */
 #define wb_eval(...) wb_eval_array(WB_TENSORS_(__VA_ARGS__))
 #endif
 
@@ -191,9 +193,9 @@ typedef int (*wb_recordable)(wb_tensor *const *inputs, wb_tensor **outputs, void
  * NULL, or out of memory. */
 WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
 
-/** Calls a compiled function with n_in inputs, and sets the first n_out results of f.  They belong
- * to the current scope.  Threads may share a compiled function; their calls run one after the
- * other.  Returns 0 or an error code, and then the outputs are not valid:
+/** Calls a compiled function with n_in inputs, and sets the n_out outputs to the first results of
+ * f.  They belong to the current scope.  Threads may share a compiled function; their calls run one
+ * after the other.  Returns 0 or an error code, and then the outputs are not valid:
  *   - WB_ERROR_ARGUMENT: f reads a value (wb_item, wb_at, wb_data, wb_eval, wb_show, wb_save, ...)
  *     or calls a function that cannot be recorded (wb_variable, wb_set, wb_setup, wb_train,
  *     wb_load, wb_loader_next, ...); a tensor that f made, other than a result, outlives f
@@ -204,7 +206,7 @@ WB_API wb_compiled *wb_compile(wb_recordable f, void *ctx);
  *
  * A recording that failed is dropped.  If an input is a number of wb_scalar, another value needs
  * another recording only if other integer dtypes can hold it: 0.5 (none), 3 (all) and 300 (i32 and
- * i64) need three recordings.  Numbers of wb_full_array need one. */
+ * i64) need three recordings.  For a number of wb_full_array one recording serves all values. */
 WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, int n_out,
                             wb_tensor **outputs);
 
@@ -213,9 +215,9 @@ WB_API int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *inputs, 
 /** d(loss)/d(wrt), as a tensor of wrt's shape and dtype; zeros if `loss` does not depend on `wrt`.
  * The gradient is made of ordinary operations, so it has gradients itself.  `loss` is floating and
  * has one element; `wrt` is floating, and need not be a variable.  Errors: `loss` depends on an
- * overwritten value of a variable; or `loss` depends on a BatchNorm or Dropout that was called in
- * automatic mode outside wb_withgradient (the cure is wb_withgradient, wb_trainmode or
- * wb_testmode). */
+ * overwritten value of a variable; `loss` depends on a BatchNorm, or on a layer with dropout, that
+ * was called outside wb_withgradient and has neither train mode nor test mode set.  Use
+ * wb_withgradient, or call wb_trainmode or wb_testmode on the layer first. */
 WB_API wb_tensor *wb_gradient_tensor(wb_tensor *loss, wb_tensor *wrt);
 
 /** d(loss)/d(p) for each parameter p of a layer, as a tree with the same names.  The tree has

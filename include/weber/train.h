@@ -28,9 +28,9 @@ extern "C" {
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/** Options of all rules and of wb_adjust.  A rule uses the numbers in its formula; its comment
- * gives their defaults.  Errors: a number that the rule does not use; NaN; eta negative or
- * infinite; a beta of 1 or more; any number but lambda negative. */
+/** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
+ * comment of the rule gives their defaults.  Errors: a number that the rule does not use; NaN; an
+ * infinite eta; a beta of 1 or more; a negative number other than lambda. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
@@ -48,31 +48,30 @@ typedef struct wb_Rule_options {
     WB_NO_MORE
 } wb_Rule_options;
 
-/* Rules update a parameter x with its gradient g; their states v and m start as 0.  Numbers in
- * brackets are the defaults.  A function that makes a rule returns NULL if a number is wrong or
- * memory is short. */
+/* Rules update a parameter x with its gradient g; their states v and m start as 0.  A function that
+ * makes a rule returns NULL if a number is wrong or memory is short. */
 
-/** x <- x - eta g: wb_Descent(eta).  [eta 0.1] */
+/** x <- x - eta g: wb_Descent(eta).  Default: eta 0.1. */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
-/** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  [eta 0.01, rho 0.9] */
+/** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  Defaults: eta 0.01, rho 0.9. */
 WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
 /** m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g²;
  * x <- x - eta (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t: wb_Adam(eta).
- * [eta 0.001, beta {0.9, 0.999}, eps 1e-8]  (Kingma & Ba 2015, algorithm 1) */
+ * Defaults: eta 0.001, beta {0.9, 0.999}, eps 1e-8.  (Kingma & Ba 2015, algorithm 1) */
 WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
 /** Adam with decoupled weight decay: each update also subtracts eta lambda x, with the value of x
- * before the update: wb_AdamW(eta, .lambda = 0.01).  [as Adam, lambda 0.01]  (Loshchilov & Hutter
- * 2019) */
+ * before the update: wb_AdamW(eta, .lambda = 0.01).  Defaults: lambda 0.01, the others as Adam.
+ * (Loshchilov & Hutter 2019) */
 WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
 /** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(.lambda = 5e-4).
- * [lambda 5e-4] */
+ * Default: lambda 5e-4. */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
 /** g <- g with each element limited to [-delta, delta], in a wb_OptimiserChain before another rule:
- * wb_ClipGrad(.delta = 10).  [delta 10] */
+ * wb_ClipGrad(.delta = 10).  Default: delta 10. */
 WB_API wb_rule *wb_ClipGrad_with(const wb_Rule_options *o);
 /** g <- g omega / |g| if |g| > omega, in a wb_OptimiserChain before another rule:
  * wb_ClipNorm(.omega = 10).  |g| is the Euclidean norm over the gradients of all parameters
- * together.  [omega 10] */
+ * together.  Default: omega 10. */
 WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
 /** Rules in sequence: wb_OptimiserChain(wb_ClipNorm(), wb_Adam()).  Each rule takes the result of
  * the rule before it as its gradient.  The result of the last rule is subtracted from x.  The rules
@@ -116,19 +115,22 @@ WB_API wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_op
  *     wb_update(state, model, wb_gradient(wb_scale_loss(state, loss), model));
  *
  * The scale starts at 65536.  An update with a gradient that is not finite changes no parameter and
- * halves the scale; 2000 updates without such a gradient double it.  This happens on the device,
- * and the host does not wait.  Errors: the loss is not floating, or has more than one element. */
+ * halves the scale; 2000 updates in a row without such a gradient double it.  This happens on the
+ * device, and the host does not wait.  Errors: the loss is not floating, or has more than one
+ * element. */
 WB_API wb_tensor *wb_scale_loss(wb_opt_state *state, wb_tensor *loss);
 
 /** Updates each parameter of a model by the rule of the state.  The assignments are recorded and
  * executed later, as in wb_assign.  `grads` has the structure of the model; parameters whose
  * gradient is WB_NONE, and frozen parameters, are skipped.  Returns 0, or an error code, and then
- * nothing was recorded.  Errors: state or gradients of another model, or on another device than
- * their parameter; .mixed = WB_F16, and wb_scale_loss was never called with this state.
+ * nothing was recorded.  Errors: state or gradients of another model; a state or a gradient on
+ * another device than its parameter; .mixed = WB_F16, and wb_scale_loss was never called with this
+ * state.
  *
- * A gradient must be evaluated before the update is executed, or in the same evaluation:
- * wb_eval(loss, g).  Later its operands are overwritten (WB_ERROR_VERSION).  In the root scope an
- * update first executes the previous update, if that is still pending (wb_scope_close). */
+ * A gradient g that the program reads must be evaluated before the update is executed, or in the
+ * same evaluation: wb_eval(loss, g).  After the update the operands of g are overwritten
+ * (WB_ERROR_VERSION).  In the root scope an update first executes the previous update, if that is
+ * still pending (wb_scope_close). */
 WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 /** Like wb_update, but puts the new values into a new model, which belongs to the current scope,
  * and evaluates them at once.  The given model keeps its values; the state's moments advance.
@@ -206,7 +208,7 @@ typedef struct wb_train_options {
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
  * statistics have changed already.
  *
- * The metric of a checkpoint is what .metric returns for the epoch.  During this call automatic
+ * The metric of a checkpoint is what .metric returns for the epoch.  While .metric runs, automatic
  * mode is test mode.
  *
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
@@ -235,14 +237,16 @@ WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_
 /* ---- progress bars and plots ----------------------------------------------------------------- */
 
 /** A progress bar on standard error, with rate, remaining time and metrics; lines of text where
- * standard error is not a terminal.  Its length is the number of batches of the loader, unknown if
- * `loader` is NULL.  `format` and the arguments after it are the title, as for printf. */
+ * standard error is not a terminal.  The bar's length is the number of batches of the loader,
+ * unknown if `loader` is NULL.  `format` and the arguments after it are the title, as for
+ * printf. */
 WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
 /** wb_progress_begin with a number of steps instead of a loader; 0: unknown. */
 WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
 /** Sets a metric to a tensor with one element.  A bar has at most 4 metrics; others are ignored.  A
  * call with the name of the first metric, or with NULL, also counts a step.  The next call for the
- * same metric reads `value`, so that this call does not wait for it.  WB_NONE or NULL: no value. */
+ * same metric reads `value`, so that this call does not wait for it.  If `value` is WB_NONE or
+ * NULL, the metric gets no value. */
 WB_API void wb_progress_step(wb_progress *p, const char *metric, wb_tensor *value);
 /** Ends a progress bar with a last line: steps, duration, means of the metrics.  A bar that is
  * still running when its scope closes ends in the same way.  NULL is ignored. */
