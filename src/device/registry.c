@@ -68,7 +68,7 @@ static const wb__backend *built[WB__ROWS] = {
     [CUDA_ROW] = &wb__cu_backend,
 #endif
 #ifdef WB_HAVE_AMDGPU
-    [AMDGPU_ROW] = &wb__hip_backend,
+    [AMDGPU_ROW] = &wb__amd_backend,
 #endif
 #ifdef WB_HAVE_OPENCL
     [OPENCL_ROW] = &wb__cl_backend,

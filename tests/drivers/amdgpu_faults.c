@@ -5,7 +5,7 @@
 
 static int64_t failed(char text[200]) { return calls_failed(text); }
 
-static const calls_that_fail calls = {&wb__hip_backend, FAIL, failed, nothing_left};
+static const calls_that_fail calls = {&wb__amd_backend, FAIL, failed, nothing_left};
 
 TEST(once_from_text) { fail_each(&calls, false, true, 100); }
 

@@ -8,14 +8,14 @@
 
 /* ---- what is found of ROCm ------------------------------------------------------------------- */
 
-#define STARTS(name, value, ...) CHILD(&wb__hip_backend, name, value, __VA_ARGS__)
+#define STARTS(name, value, ...) CHILD(&wb__amd_backend, name, value, __VA_ARGS__)
 
 /* No text is compiled before the compiler is known to support the device: AMD's compiler ends the
  * process for an unknown one, and so does the double's. */
 static int compile_for_unknown(void)
 {
     setenv("VGPU_GFX", "gfx1250", 1);
-    if (test_begin(&wb__hip_backend)) return 1;
+    if (test_begin(&wb__amd_backend)) return 1;
     const wb__step s = test_step_of(STEP_SCALE, N);
     wb__kernel *k = NULL;
     const int status = b->prepare(dev[0], &s, &k);
@@ -29,7 +29,7 @@ TEST(unknown_architecture) { assert_int_equal(in_child(compile_for_unknown), 0);
 static int run_on_rocm_5(void)
 {
     setenv("WEBER_ROCM_PATH", WB_TEST_HIP_DOUBLE "5", 1);
-    if (test_begin(&wb__hip_backend)) return 1;
+    if (test_begin(&wb__amd_backend)) return 1;
     launches();
     return !strstr(dev[0]->name, "vgpu of AMD 0");
 }
@@ -52,7 +52,7 @@ static int start_real(void)
     void *library = dlopen("libamdhip64.so.5", RTLD_NOW | RTLD_LOCAL);
     if (!library) library = dlopen("libamdhip64.so.6", RTLD_NOW | RTLD_LOCAL);
     if (!library) library = dlopen("libamdhip64.so.7", RTLD_NOW | RTLD_LOCAL);
-    const int status = wb__hip_backend.start();
+    const int status = wb__amd_backend.start();
     if (!status) return 0;
     if (status != WB_ERROR_DEVICE) return 1;
     if (library) return !strstr(wb_error(), "sees no GPU") || !strstr(wb_error(), "rocminfo");
@@ -68,7 +68,7 @@ TEST(the_real_runtime) { assert_int_equal(in_child(start_real), 0); }
  * until the process ends. */
 static int lose_a_device(void)
 {
-    if (test_begin(&wb__hip_backend)) return 1;
+    if (test_begin(&wb__amd_backend)) return 1;
     const wb_device *d = dev[0];
     void *small = take(d, 64);
     wb__kernel *far = prepared(d, STEP_SLOW, 40000000);

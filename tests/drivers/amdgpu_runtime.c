@@ -89,7 +89,7 @@ static int begin(void **state)
 {
     open_double();
     setenv("VGPU_DEVICES", "2", 1);
-    return test_begin(&wb__hip_backend);
+    return test_begin(&wb__amd_backend);
 }
 
 int main(void) { return run_cases(begin, NULL); }

@@ -205,7 +205,7 @@ static int compile(wb__gpu_device *base, const char *text, const char *list, voi
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
 const wb__gpu_driver wb__hip_driver = {
-    .backend = &wb__hip_backend, .state = &state, .dlpack = 10,
+    .backend = &wb__amd_backend, .state = &state, .dlpack = 10,
     .load = wb__hip_load, .find = find, .open = open_device, .close = close_device,
     .enter = enter, .leave = leave,
     .error_name = wb__hip_error_name, .error_kind = wb__hip_error_kind,
@@ -224,7 +224,7 @@ static int part(const char *name)
 
 WB__GPU_WRAPPERS(wb__hip_driver)
 
-const wb__backend wb__hip_backend = {
+const wb__backend wb__amd_backend = {
     .name = "AMDGPU", .tag = "amdgpu", .part = part, .supports = wb__gpu_supports_step,
     WB__GPU_FUNCTIONS,
     .graph = wb__gpu_graph, .graph_free = wb__gpu_graph_free, .graph_run = wb__gpu_graph_run,

@@ -60,34 +60,34 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
     X(Free, Free, (void *at))                                                                      \
     X(MemHostAlloc, HostMalloc, (void **made, size_t bytes, unsigned flags))                       \
     X(MemFreeHost, HostFree, (void *at))                                                           \
-    X(MemcpyHtoDAsync, MemcpyHtoDAsync, (void *to, void *from, size_t bytes, hipStream_t stream))    \
-    X(MemcpyDtoHAsync, MemcpyDtoHAsync, (void *to, void *from, size_t bytes, hipStream_t stream))    \
-    X(MemcpyDtoDAsync, MemcpyDtoDAsync, (void *to, void *from, size_t bytes, hipStream_t stream))    \
+    X(MemcpyHtoDAsync, MemcpyHtoDAsync, (void *to, void *from, size_t bytes, hipStream_t stream))  \
+    X(MemcpyDtoHAsync, MemcpyDtoHAsync, (void *to, void *from, size_t bytes, hipStream_t stream))  \
+    X(MemcpyDtoDAsync, MemcpyDtoDAsync, (void *to, void *from, size_t bytes, hipStream_t stream))  \
     X(MemcpyPeerAsync, MemcpyPeerAsync,                                                            \
       (void *to, int to_device, const void *from, int from_device, size_t bytes,                   \
-       hipStream_t stream))                                                                          \
-    X(StreamCreate, StreamCreateWithFlags, (hipStream_t *made, unsigned flags))                      \
-    X(StreamDestroy, StreamDestroy, (hipStream_t stream))                                            \
-    X(StreamSynchronize, StreamSynchronize, (hipStream_t stream))                                    \
-    X(StreamWaitEvent, StreamWaitEvent, (hipStream_t stream, hipEvent_t event, unsigned flags))        \
-    X(EventCreate, EventCreateWithFlags, (hipEvent_t *made, unsigned flags))                         \
-    X(EventDestroy, EventDestroy, (hipEvent_t event))                                                \
-    X(EventRecord, EventRecord, (hipEvent_t event, hipStream_t stream))                                \
-    X(EventSynchronize, EventSynchronize, (hipEvent_t event))                                        \
-    X(ModuleLoadData, ModuleLoadData, (hipModule_t *made, const void *image))                        \
-    X(ModuleUnload, ModuleUnload, (hipModule_t module))                                              \
+       hipStream_t stream))                                                                        \
+    X(StreamCreate, StreamCreateWithFlags, (hipStream_t *made, unsigned flags))                    \
+    X(StreamDestroy, StreamDestroy, (hipStream_t stream))                                          \
+    X(StreamSynchronize, StreamSynchronize, (hipStream_t stream))                                  \
+    X(StreamWaitEvent, StreamWaitEvent, (hipStream_t stream, hipEvent_t event, unsigned flags))    \
+    X(EventCreate, EventCreateWithFlags, (hipEvent_t *made, unsigned flags))                       \
+    X(EventDestroy, EventDestroy, (hipEvent_t event))                                              \
+    X(EventRecord, EventRecord, (hipEvent_t event, hipStream_t stream))                            \
+    X(EventSynchronize, EventSynchronize, (hipEvent_t event))                                      \
+    X(ModuleLoadData, ModuleLoadData, (hipModule_t *made, const void *image))                      \
+    X(ModuleUnload, ModuleUnload, (hipModule_t module))                                            \
     X(ModuleGetFunction, ModuleGetFunction,                                                        \
-      (hipFunction_t *function, hipModule_t module, const char *name))                                 \
-    X(FuncGetAttribute, FuncGetAttribute, (int *value, HIPenum what, hipFunction_t function))        \
+      (hipFunction_t *function, hipModule_t module, const char *name))                             \
+    X(FuncGetAttribute, FuncGetAttribute, (int *value, HIPenum what, hipFunction_t function))      \
     X(LaunchKernel, ModuleLaunchKernel,                                                            \
-      (hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,      \
-       unsigned bz, unsigned shared, hipStream_t stream, void **arguments, void **extra))            \
-    X(StreamBeginCapture, StreamBeginCapture, (hipStream_t stream, HIPenum mode))                    \
-    X(StreamEndCapture, StreamEndCapture, (hipStream_t stream, hipGraph_t *made))                      \
+      (hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
+       unsigned bz, unsigned shared, hipStream_t stream, void **arguments, void **extra))          \
+    X(StreamBeginCapture, StreamBeginCapture, (hipStream_t stream, HIPenum mode))                  \
+    X(StreamEndCapture, StreamEndCapture, (hipStream_t stream, hipGraph_t *made))                  \
     X(GraphInstantiate, GraphInstantiate,                                                          \
-      (hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t log_bytes))       \
-    X(GraphLaunch, GraphLaunch, (hipGraphExec_t graph, hipStream_t stream))                            \
-    X(GraphExecDestroy, GraphExecDestroy, (hipGraphExec_t graph))                                    \
+      (hipGraphExec_t *made, hipGraph_t graph, hipGraphNode_t *node, char *log, size_t log_bytes)) \
+    X(GraphLaunch, GraphLaunch, (hipGraphExec_t graph, hipStream_t stream))                        \
+    X(GraphExecDestroy, GraphExecDestroy, (hipGraphExec_t graph))                                  \
     X(GraphDestroy, GraphDestroy, (hipGraph_t graph))
 
 /* X(name, parameters) */

@@ -1,7 +1,7 @@
 /* The functions of the CUDA backend, most of which are one call of the CUDA driver API, and the
- * tables of backend and driver.  Devices are opened at the first use.  Every call for a device makes
- * its primary context current and then restores the previous context.  Other users of CUDA in this
- * process share the primary context. */
+ * tables of backend and driver.  Devices are opened at the first use.  Every call for a device
+ * makes its primary context current and then restores the previous context.  Other users of CUDA in
+ * this process share the primary context. */
 #include "backend/cuda/cuda.h"
 
 #include <string.h>

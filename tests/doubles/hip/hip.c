@@ -48,7 +48,7 @@ static int count(int *n)
     for (int i = 0; i < 2 && !code; i++) {
         const char *visible = getenv(names[i]);
         if (!visible) continue;
-        int shown = 0;          /* device numbers in order; an invalid one hides it and all others */
+        int shown = 0;          /* an invalid device number hides its device and all later ones */
         for (const char *p = visible; *p;) {
             char *end;
             const long id = strtol(p, &end, 10);

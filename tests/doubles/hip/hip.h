@@ -28,8 +28,8 @@ static inline const char *vgpu_gfx(void)
     return name && *name ? name : "gfx90a:sramecc+:xnack-";
 }
 
-/* What the compiler of the doubles knows.  The list is that of comgr 2.4 (ROCm 5.2) and, for ROCm 7,
- * some of the later ones. */
+/* The instruction sets that the doubles' compiler knows: some of comgr 2.4 (ROCm 5.2) and, for
+ * ROCm 7, some later ones. */
 #define VGPU_ISAS                                                                                  \
     "gfx700", "gfx803", "gfx900", "gfx906", "gfx908", "gfx90a", "gfx1010", "gfx1030"
 #define VGPU_LATER_ISAS "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1201"

@@ -1,8 +1,9 @@
-/* Compiles a kernel's text with a run-time compiler.  NVRTC and hiprtc differ in prefixes and types,
- * so a driver's file includes this text after it has defined:
+/* Compiles a kernel's text with a run-time compiler.  The compilers of two vendors have the same
+ * functions, with other prefixes and types.  A driver's file includes this text after it has
+ * defined:
  *
  *   RTC_TABLE, RTC_PROGRAM   the types of the function table and of a program's handle
- *   RTC_NAME                 the prefix of the functions' names, for messages: "nvrtc"
+ *   RTC_NAME                 the prefix of the functions' names, for messages
  *   RTC_FILE                 the file name that the compiler's messages show
  *   RTC_NO_MEMORY, RTC_INVALID_OPTION       codes of the compiler
  *   RTC_SIZE(d, f, program, bytes), RTC_IMAGE(d, f, program, image)     call the functions that

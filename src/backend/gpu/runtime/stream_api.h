@@ -1,5 +1,6 @@
-/* Functions of wb__gpu_driver for an API with streams, events and modules.  CUDA's driver API and
- * HIP differ in prefixes and types, so a driver's file includes this text after it has defined:
+/* Functions of wb__gpu_driver for an API with streams, events and modules.  The APIs of two vendors
+ * have the same functions, with other prefixes and types.  A driver's file includes this text after
+ * it has defined:
  *
  *   API              the table of the API's functions; its fields have the names used here
  *   API_STREAM, API_EVENT, API_MODULE, API_FUNCTION, API_GRAPH, API_EXEC     types of handles
