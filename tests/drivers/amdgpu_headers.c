@@ -42,6 +42,7 @@ EQUAL(sizeof(hipDeviceProp_t) <= WB__HIP_PROPERTIES_BYTES, 1);
     {"hiprtc" #name, SAME(((wb__hiprtc_functions *)0)->name, hiprtc##name)},
 static const struct { const char *name; bool same; } functions[] = {
     WB__HIP_FUNCTIONS(HIP)
+    WB__HIP_GRAPH_FUNCTIONS(HIP)
     WB__HIPRTC_FUNCTIONS(HIPRTC)
     {"hipGetErrorName", SAME(((wb__hip_functions *)0)->GetErrorName, hipGetErrorName)},
     {"hipGetErrorString", SAME(((wb__hip_functions *)0)->GetErrorString, hipGetErrorString)},

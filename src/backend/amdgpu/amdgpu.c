@@ -47,25 +47,21 @@ static void leave(void) { hip.SetDevice(before[--depth]); }
  * position i whenever devices are searched. */
 static wb__hip_device devices[WB__GPU_MAX_DEVICES];
 
-static void field(const char *properties, wb__hip_property p, void *to, size_t bytes)
-{
-    memcpy(to, properties + wb__hip_property_at(p), bytes);
-}
-
 static int describe(wb__hip_device *d, int id)
 {
+    const wb__hip_layout *at = wb__hip_properties;
     _Alignas(16) char properties[WB__HIP_PROPERTIES_BYTES] = {0};
     int items = 0, processors = 0, wave = 0, driver = 0;
     size_t total = 0, local = 0;
     const int code = CALL(GetDeviceProperties, properties, id);
     if (code) return wb__gpu_fail(&wb__hip_driver, NULL, code, "device %d", id);
-    field(properties, WB__HIP_name, d->gpu.name, sizeof d->gpu.name - 1);
-    field(properties, WB__HIP_gcnArchName, d->arch, sizeof d->arch - 1);
-    field(properties, WB__HIP_totalGlobalMem, &total, sizeof total);
-    field(properties, WB__HIP_sharedMemPerBlock, &local, sizeof local);
-    field(properties, WB__HIP_warpSize, &wave, sizeof wave);
-    field(properties, WB__HIP_maxThreadsPerBlock, &items, sizeof items);
-    field(properties, WB__HIP_multiProcessorCount, &processors, sizeof processors);
+    memcpy(d->gpu.name, properties + at->name, sizeof d->gpu.name - 1);
+    memcpy(d->arch, properties + at->gcnArchName, sizeof d->arch - 1);
+    memcpy(&total, properties + at->totalGlobalMem, sizeof total);
+    memcpy(&local, properties + at->sharedMemPerBlock, sizeof local);
+    memcpy(&wave, properties + at->warpSize, sizeof wave);
+    memcpy(&items, properties + at->maxThreadsPerBlock, sizeof items);
+    memcpy(&processors, properties + at->multiProcessorCount, sizeof processors);
     if (strncmp(d->arch, "gfx", 3) || items < 1 || items > 1024)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: HIP %d describes its GPU in a form that this"
                         " version of Weber does not know (architecture \"%.20s\", %d work-items)",
@@ -204,8 +200,10 @@ static int compile(wb__gpu_device *base, const char *text, const char *list, voi
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
+static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, NULL};
+
 const wb__gpu_driver wb__hip_driver = {
-    .backend = &wb__amd_backend, .state = &state, .dlpack = 10,
+    .backend = &wb__amd_backend, .state = &state, .dlpack = 10, .libraries = libraries,
     .load = wb__hip_load, .find = find, .open = open_device, .close = close_device,
     .enter = enter, .leave = leave,
     .error_name = wb__hip_error_name, .error_kind = wb__hip_error_kind,
@@ -217,7 +215,8 @@ const wb__gpu_driver wb__hip_driver = {
 static int part(const char *name)
 {
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
-    if (strcmp(name, "MIOpen") && strcmp(name, "rocBLAS") && strcmp(name, "RCCL")) return -1;
+    if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
+    if (strcmp(name, "MIOpen") && strcmp(name, "RCCL")) return -1;
     wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use %s", name);
     return 0;
 }

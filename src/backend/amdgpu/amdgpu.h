@@ -3,6 +3,7 @@
  *   hip.h        declarations of HIP, hiprtc and comgr
  *   driver.c     opening HIP and its compiler at run time; errors
  *   amdgpu.c     devices, memory, copies, compilation; the tables
+ *   blas.h blas.c      matrix products by rocBLAS
  *
  * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
  * the first use.
@@ -12,6 +13,7 @@
  *   WEBER_ROCM_PATH       a folder in which ROCm's libraries are searched first
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
+ *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
  *   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES     read by AMD's runtime: the GPUs that it shows */
 #ifndef WB__AMDGPU_H
 #define WB__AMDGPU_H
@@ -30,6 +32,9 @@ typedef struct {
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
+extern const wb__gpu_hook wb__hip_blas;
+/* Whether rocBLAS is usable.  The first call opens the library.  false: the error is set. */
+bool wb__hip_blas_works(void);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 
@@ -49,14 +54,7 @@ int wb__hip_init(int *n);
 const char *wb__hip_error_name(int code);
 int wb__hip_error_kind(int code);
 void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
-/* The byte offset of a field of hipDeviceProp_t, in the layout of the opened runtime. */
-typedef enum {
-#define WB__HIP_FIELD(name, five, six) WB__HIP_##name,
-    WB__HIP_PROPERTIES(WB__HIP_FIELD)
-#undef WB__HIP_FIELD
-    WB__HIP_PROPERTY_COUNT
-} wb__hip_property;
-size_t wb__hip_property_at(wb__hip_property p);
+extern const wb__hip_layout *wb__hip_properties;        /* of the opened runtime */
 
 /* The compiler, which is opened once.  NULL: the error is set, with instructions. */
 typedef struct {

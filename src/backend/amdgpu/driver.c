@@ -26,6 +26,7 @@ static const wb__gpu_function functions[] = {
     LISTED(GetErrorName, GetErrorName, (hipError code))
     LISTED(GetErrorString, GetErrorString, (hipError code))
 };
+static const wb__gpu_function graph_functions[] = {WB__HIP_GRAPH_FUNCTIONS(LISTED)};
 #undef LISTED
 
 static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.so.6", 6},
@@ -33,39 +34,30 @@ static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.
                                          {NULL, 0}};
 static void *library;                   /* of HIP */
 
-/* The layout of hipDeviceProp_t: 0 for that of ROCm 5, 1 for that of ROCm 6 and 7. */
-static int layout;
-static const uint16_t offsets[WB__HIP_PROPERTY_COUNT][2] = {
-#define OFFSETS(name, five, six) {five, six},
-    WB__HIP_PROPERTIES(OFFSETS)
-#undef OFFSETS
+const wb__hip_layout *wb__hip_properties;
+static const wb__hip_layout of_rocm_6 = {
+#define OFFSET(name, five, six) .name = six,
+    WB__HIP_PROPERTIES(OFFSET)
+#undef OFFSET
+}, of_rocm_5 = {
+#define OFFSET(name, five, six) .name = five,
+    WB__HIP_PROPERTIES(OFFSET)
+#undef OFFSET
 };
-size_t wb__hip_property_at(wb__hip_property p) { return offsets[p][layout]; }
-
-/* Optional functions: a runtime without them has no graphs. */
-static bool is_of_graphs(const char *name)
-{
-    return !strncmp(name, "hipGraph", 8) || !strncmp(name, "hipStreamBegin", 14) ||
-           !strncmp(name, "hipStreamEnd", 12);
-}
 
 static int find_functions(void)
 {
-    static const char *const properties[] = {"hipGetDeviceProperties",
-                                             "hipGetDevicePropertiesR0600"};
-    const char *graphs = getenv("WEBER_AMDGPU_GRAPHS"), *missing = NULL;
-    wb__hip_has_graphs = !graphs || strcmp(graphs, "0") != 0;
-    for (layout = 1; layout >= 0; layout--) {
-        const wb__gpu_function f = {properties[layout],
-                                    offsetof(wb__hip_functions, GetDeviceProperties)};
-        if (!(missing = wb__gpu_find_functions(library, &f, 1, &hip))) break;
-    }
-    for (size_t i = 0; i < WB__COUNT(functions) && !missing; i++) {
-        missing = wb__gpu_find_functions(library, &functions[i], 1, &hip);
-        if (!missing || !is_of_graphs(missing)) continue;
-        wb__hip_has_graphs = false;
-        missing = NULL;
-    }
+    const size_t at = offsetof(wb__hip_functions, GetDeviceProperties);
+    const wb__gpu_function properties[] = {{"hipGetDevicePropertiesR0600", at},
+                                           {"hipGetDeviceProperties", at}};
+    const char *graphs = getenv("WEBER_AMDGPU_GRAPHS");
+    const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions), &hip);
+    const bool old = wb__gpu_find_functions(library, &properties[0], 1, &hip) != NULL;
+    wb__hip_properties = old ? &of_rocm_5 : &of_rocm_6;
+    if (old && !missing) missing = wb__gpu_find_functions(library, &properties[1], 1, &hip);
+    wb__hip_has_graphs = (!graphs || strcmp(graphs, "0")) &&
+                         !wb__gpu_find_functions(library, graph_functions,
+                                                 WB__COUNT(graph_functions), &hip);
     if (!missing) return 0;
     return wb__fail(WB_ERROR_DEVICE, "amdgpu: libamdhip64 has no %s: it is not AMD's HIP runtime,"
                     " or it is older than ROCm 5", missing);
@@ -89,12 +81,11 @@ static int init_failed(int code)
 {
     const char *const names[] = {"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"};
     char hidden[300] = "";
-    for (size_t i = 0, at = 0; i < WB__COUNT(names); i++) {
-        const char *value = getenv(names[i]);
-        if (value)
+    for (size_t i = 0, at = 0; i < WB__COUNT(names); i++)
+        if (getenv(names[i]))
             at += (size_t)snprintf(hidden + at, sizeof hidden - at,
-                                   "; %s is \"%.80s\", which may hide it", names[i], value);
-    }
+                                   "; %s is \"%.80s\", which may hide it", names[i],
+                                   getenv(names[i]));
     if (code == hipErrorNoDevice || code == hipErrorInvalidDevice)
         return wb__gpu_fail(&wb__hip_driver, NULL, code, "ROCm is installed, but sees no GPU%s; "
                             "run `rocminfo`: the kernel module amdgpu must be loaded, and the user"

@@ -41,7 +41,10 @@ enum { WB__HIP_CONSTANTS(WB__HIP_CONSTANT) };
 #define WB__HIP_PROPERTIES(X)                                                                      \
     X(name, 0, 0) X(totalGlobalMem, 256, 288) X(sharedMemPerBlock, 264, 296)                       \
     X(warpSize, 276, 308) X(maxThreadsPerBlock, 280, 320) X(multiProcessorCount, 336, 388)         \
-    X(integrated, 652, 396) X(gcnArchName, 396, 1160)
+    X(gcnArchName, 396, 1160)
+#define WB__HIP_OFFSET(name, five, six) uint16_t name;
+typedef struct { WB__HIP_PROPERTIES(WB__HIP_OFFSET) } wb__hip_layout;
+#undef WB__HIP_OFFSET
 enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has */
 
 /* X(field, name, parameters): each returns a code, 0 for success.  The fields have the names of
@@ -81,7 +84,10 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
     X(FuncGetAttribute, FuncGetAttribute, (int *value, HIPenum what, hipFunction_t function))      \
     X(LaunchKernel, ModuleLaunchKernel,                                                            \
       (hipFunction_t function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,    \
-       unsigned bz, unsigned shared, hipStream_t stream, void **arguments, void **extra))          \
+       unsigned bz, unsigned shared, hipStream_t stream, void **arguments, void **extra))
+
+/* The same for graphs, which a runtime may lack. */
+#define WB__HIP_GRAPH_FUNCTIONS(X)                                                                 \
     X(StreamBeginCapture, StreamBeginCapture, (hipStream_t stream, HIPenum mode))                  \
     X(StreamEndCapture, StreamEndCapture, (hipStream_t stream, hipGraph_t *made))                  \
     X(GraphInstantiate, GraphInstantiate,                                                          \
@@ -108,6 +114,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
 #define WB__HIPRTC_FIELD(name, parameters) hiprtcResult (*name) parameters;
 typedef struct {
     WB__HIP_FUNCTIONS(WB__HIP_FIELD)
+    WB__HIP_GRAPH_FUNCTIONS(WB__HIP_FIELD)
     hipError (*GetDeviceProperties)(void *properties, int device);
     const char *(*GetErrorName)(hipError code);
     const char *(*GetErrorString)(hipError code);

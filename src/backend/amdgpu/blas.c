@@ -1,0 +1,235 @@
+/* Matrix products by rocBLAS.  The library is opened for the first product.  It adds no bias and no
+ * epilogue; a kernel of ours applies these.  rocBLAS computes D = op(A)·op(B) in column-major
+ * order.  A row-major c = a·b is the column-major cᵀ = bᵀ·aᵀ, so A is b and B is a.
+ *
+ *   WEBER_AMDGPU_ROCBLAS   0: rocBLAS is not used */
+#include "backend/amdgpu/amdgpu.h"
+#include "backend/amdgpu/blas.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the library ----------------------------------------------------------------------------- */
+
+static wb__blas_functions blas;
+
+/* A product without its addresses, and the key of its entry.  It is initialised with zeros, since
+ * keys are compared byte by byte. */
+typedef struct {
+    int32_t m, n, k, batch, op[2], ld[3], type, compute;        /* of A, B and D */
+    int64_t step[3];                    /* elements between the matrices of a batch */
+} problem;
+
+/* A cached problem, and the workspace that rocBLAS needs for it, in bytes. */
+typedef struct {
+    wb__gpu_entry base;
+    problem problem;
+    size_t workspace;
+} entry;
+_Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
+
+typedef struct {
+    wb__gpu_routine base;
+    entry *entry;
+    rocblas_handle handle;
+    int buffer[3];                      /* indices, in the plan, of the buffers of A, B and D */
+    size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
+} routine;
+
+static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
+{
+    (void)table;
+    if (missing) snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
+    return !missing;
+}
+
+/* Sums by atomic additions have another order at each run, so they are not allowed. */
+static int create(void **handle)
+{
+    rocblas_handle made = NULL;
+    int status = (int)blas.create_handle(&made);
+    if (status) return status;
+    status = (int)blas.set_atomics_mode(made, rocblas_atomics_not_allowed);
+    if (status) blas.destroy_handle(made);
+    else *handle = made;
+    return status;
+}
+
+static void destroy_handle(void *handle) { blas.destroy_handle(handle); }
+static const char *status_name(int status) { return blas.status_to_string((HIPenum)status); }
+static bool is_memory(int status) { return status == rocblas_status_memory_error; }
+
+/* Calls the product with these addresses of A, B and D.  Returns a status. */
+static int multiply(const problem *p, rocblas_handle handle, void *const at[3])
+{
+    static const float one = 1, zero = 0;
+    static const double one_f64 = 1, zero_f64 = 0;
+    const bool f64 = p->type == rocblas_datatype_f64_r;
+    const HIPenum type = (HIPenum)p->type;
+    return (int)blas.gemm_strided_batched_ex(
+        handle, (HIPenum)p->op[0], (HIPenum)p->op[1], p->m, p->n, p->k,
+        f64 ? (const void *)&one_f64 : &one, at[0], type, p->ld[0], p->step[0], at[1], type,
+        p->ld[1], p->step[1], f64 ? (const void *)&zero_f64 : &zero, at[2], type, p->ld[2],
+        p->step[2], at[2], type, p->ld[2], p->step[2], p->batch, (HIPenum)p->compute,
+        rocblas_gemm_algo_standard, 0, 0);
+}
+
+/* Asks rocBLAS for the size of the workspace.  During the query a product computes nothing; the
+ * addresses must not be NULL. */
+static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+{
+    static _Alignas(16) char nowhere[16];
+    void *const at[3] = {nowhere, nowhere, nowhere};
+    entry *e = (entry *)base;
+    const char *call = "rocblas_start_device_memory_size_query";
+    int status = (int)blas.start_device_memory_size_query(handle);
+    if (!status) {
+        const int asked = multiply(&e->problem, handle, at);
+        status = (int)blas.stop_device_memory_size_query(handle, &e->workspace);
+        call = status ? "rocblas_stop_device_memory_size_query" : "rocblas_gemm_strided_batched_ex";
+        if (!status && asked != rocblas_status_size_increased &&
+            asked != rocblas_status_size_unchanged)
+            status = asked;
+    }
+    if (status) wb__gpu_vendor_note(d, l, status, call);
+    base->found = !status;
+    return 0;
+}
+
+#define NAME(name, parameters) {"rocblas_" #name, offsetof(wb__blas_functions, name)},
+static const wb__gpu_function functions[] = {
+    WB__BLAS_FUNCTIONS(NAME)
+    NAME(status_to_string, (HIPenum status))
+};
+#undef NAME
+_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
+
+static wb__gpu_vendor library = {
+    .name = "rocBLAS", .variable = "WEBER_AMDGPU_ROCBLAS",
+    .advice = "install rocBLAS (Debian 13: librocblas0; Ubuntu with AMD's packages and Fedora:"
+              " rocblas), or name its folder in WEBER_ROCM_PATH",
+    .search = &wb__hip_search,
+    .files = (const wb__gpu_file[]){{"librocblas.so.5", 7}, {"librocblas.so.4", 6},
+                                    {"librocblas.so.3", 5}, {"librocblas.so.0", 5},
+                                    {"librocblas.so", 0}, {NULL, 0}},
+    .functions = functions, .n_functions = WB__COUNT(functions), .table = &blas, .suits = suits,
+    .creating = "rocblas_create_handle", .create = create, .destroy = destroy_handle,
+    .status_name = status_name, .is_memory = is_memory, .entry_bytes = sizeof(entry),
+    .problem_bytes = sizeof(problem), .find = find,
+    .reasons = {"rocBLAS is not used", "rocBLAS: it does not work here",
+                "rocBLAS: it does not take this product", "rocBLAS: it refused this one"},
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+};
+
+bool wb__hip_blas_works(void) { return wb__gpu_vendor_works(&library); }
+
+/* ---- preparing ------------------------------------------------------------------------------- */
+
+static int32_t type_of(wb_dtype t)
+{
+    return t == WB_F32    ? rocblas_datatype_f32_r
+           : t == WB_F64  ? rocblas_datatype_f64_r
+           : t == WB_F16  ? rocblas_datatype_f16_r
+           : t == WB_BF16 ? rocblas_datatype_bf16_r
+                          : 0;
+}
+
+/* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not
+ * compute it. */
+static const char *problem_of(const wb__hip_device *d, const wb__step *step, problem *p, routine *r)
+{
+    const wb__view *a = &step->views[0], *c = &step->views[2];
+    const wb_dtype t = c->dtype;
+    const int last = c->ndim - 1;
+    int64_t rows[3], steps[3], batch;
+    memset(p, 0, sizeof *p);
+    if (wb__step_is_special(step)) return "rocBLAS: sums or operands beside the product";
+    if (step->n_views > 3 || step->epilogue) return "rocBLAS: bias or epilogue";
+    if (!type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
+    /* The matrix units of gfx90a replace subnormal numbers of f16 by 0. */
+    if (t == WB_F16 && !strncmp(d->arch, "gfx90a", 6)) return "rocBLAS: f16 on gfx90a";
+    const int64_t m = c->dims[last - 1], n = c->dims[last], k = a->dims[a->ndim - 1];
+    if (!m || !n || !k) return "rocBLAS: nothing to multiply";
+    for (int j = 0; j < 3; j++) {
+        /* A is b, B is a */
+        const int i = j == 2 ? 2 : 1 - j;
+        const wb__view *v = &step->views[i];
+        bool transposed = false;
+        if (v->ndim != c->ndim || !wb__gpu_matrix(v, &transposed, &rows[i]))
+            return "rocBLAS: strides";
+        if (j < 2)
+            p->op[j] = transposed ? rocblas_operation_transpose : rocblas_operation_none;
+        else if (transposed) return "rocBLAS: the result is transposed";
+        if (rows[i] > INT32_MAX) return "rocBLAS: too large";
+        p->ld[j] = (int32_t)rows[i];
+        r->buffer[j] = v->buffer;
+        r->at[j] = (size_t)v->offset * wb__dtype_size(t);
+    }
+    if (!wb__gpu_batch(step->views, steps, &batch) || !batch)
+        return "rocBLAS: strides of the batch";
+    if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
+    if (batch > 1)
+        for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
+    p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
+    p->type = type_of(t);
+    p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;
+    return NULL;
+}
+
+static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
+                   const char **reason)
+{
+    problem p;
+    routine made = {.base = {.library = &wb__hip_blas, .impl = "rocBLAS"}};
+    int error = WB_ERROR_UNSUPPORTED;
+    *reason = problem_of(wb__hip_of(d), step, &p, &made);
+    if (*reason) return error;
+    made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
+    if (!made.entry) return error;
+    made.base.workspace = made.entry->workspace;
+    made.handle = wb__gpu_vendor_handle(d, &library);
+    routine *kept = wb__alloc(sizeof *kept);
+    if (!kept) return WB_ERROR_MEMORY;
+    *kept = made;
+    made.entry->base.holders++;
+    *r = &kept->base;
+    return 0;
+}
+
+static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
+{
+    routine *r = (routine *)base;
+    (void)d;
+    r->entry->base.holders--;
+    wb__free(r);
+}
+
+/* ---- launching ------------------------------------------------------------------------------- */
+
+/* The workspace of the handle is the plan's, so that rocBLAS allocates nothing. */
+static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
+                  const wb__gpu_addresses *addresses)
+{
+    routine *r = (routine *)base;
+    const char *call = "rocblas_set_stream";
+    void *at[3], *lent = (void *)(uintptr_t)(addresses->workspace + addresses->workspace_at);
+    for (int j = 0; j < 3; j++)
+        at[j] = (void *)(uintptr_t)(addresses->address[r->buffer[j]] + r->at[j]);
+    int status = (int)blas.set_stream(r->handle, wb__hip_of(d)->stream[q]);
+    if (!status && base->workspace) {
+        call = "rocblas_set_workspace";
+        status = (int)blas.set_workspace(r->handle, lent, base->workspace);
+    }
+    if (!status) {
+        call = "rocblas_gemm_strided_batched_ex";
+        status = multiply(&r->entry->problem, r->handle, at);
+    }
+    if (status) return wb__gpu_entry_refused(d, &library, &r->entry->base, status, call);
+    if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
+    return 0;
+}
+
+const wb__gpu_hook wb__hip_blas = {
+    .kinds = 1u << WB__STEP_MATMUL, .bare = true, .vendor = &library, .prepare = prepare,
+    .launch = launch, .destroy = destroy,
+};
