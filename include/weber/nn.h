@@ -433,13 +433,15 @@ WB_API int wb_each_tensor(void *object, int (*f)(wb_tensor *x, const char *path,
  * tensor counts once.  -1 on failure. */
 WB_API int64_t wb_parameter_count(void *object);
 
-/** Replaces the tensor at a path by a new variable with a copy of x.  x has the shape and dtype of
- * the old tensor.  Other paths that share the old tensor keep it.  Returns 0 or an error code.
- * Errors: no such path, WB_NONE at the path, another shape or dtype. */
+/** Replaces the tensor at a path by a new variable with a copy of x.  x has the shape, dtype and
+ * device of the old tensor.  Other paths that share the old tensor keep it, so the path is no
+ * longer tied to them; an optimiser state that was made before does not fit a model whose ties
+ * changed.  Returns 0 or an error code.  Errors: no such path, WB_NONE at the path, another shape,
+ * dtype or device. */
 WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
 /** Replaces the tensor at `path` by the tensor at the path `same_as`, so that both paths share one
  * parameter.  Returns 0 or an error code.  Errors: no such path, WB_NONE at one of the paths,
- * different shapes or dtypes. */
+ * different shapes, dtypes or devices. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 
 /** A field of a struct that points to an object: its name and its offset in bytes. */

@@ -82,8 +82,8 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
 /** The number of dimensions; -1 for NULL and WB_NONE. */
 WB_API int wb_ndim(const wb_tensor *x);
-/** The dimensions, an array of wb_ndim(x) numbers that is valid as long as x.  NULL if x is NULL;
- * WB_NONE has no dimensions. */
+/** The dimensions, an array of wb_ndim(x) numbers that is valid as long as x.  NULL for NULL; for
+ * WB_NONE a pointer that must not be read. */
 WB_API const int64_t *wb_dims(const wb_tensor *x);
 /** The size of an axis; a negative axis counts from the end.  -1 if there is no such axis, and for
  * NULL and WB_NONE. */

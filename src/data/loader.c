@@ -166,8 +166,9 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
 
 /* ---- moving ---------------------------------------------------------------------------------- */
 
-/* Returns the target of the loader that wb_to(l, d) makes. The new target has the dtype of l's
- * target, unless `requested` is a dtype. If nothing is requested, a move to a GPU sets `narrow`. */
+/* Returns the target of the loader that wb_to(l, d) makes.  `requested` is 0, WB_KEEP or a dtype.
+ * A dtype replaces the dtype of l's target; the two others keep it.  With 0 a move to a GPU also
+ * sets `narrow`, so that f64 becomes f32. */
 static wb__target target_on(const wb_loader *l, const wb_device *d, wb_dtype requested)
 {
     wb__target t = l->target;

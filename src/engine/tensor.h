@@ -281,7 +281,8 @@ wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype);
 /* Returns x cast to the dtype in which sums over it are computed. */
 wb_tensor *wb__wide(wb_tensor *x);
 
-/* Operations without options, for the engine and for layers. */
+/* Operations for the engine and for layers.  They take plain arguments instead of a struct of
+ * options. */
 wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep);
 wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep);
 /* Returns g summed to the shape `dims`, which broadcasts to the shape of g. */

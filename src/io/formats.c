@@ -1,4 +1,4 @@
-/* Detects formats, and loads tables of any format. */
+/* Detects the format of a file, and reads the table of its tensors (table.h). */
 #include "io/formats.h"
 
 #include "io/dataset/idx.h"

@@ -103,7 +103,15 @@ static wb__child *tensor_at(const char *what, wb_layer *layer, const char *path,
 
 static bool alike(const char *what, const char *path, const wb_tensor *old, const wb_tensor *x)
 {
-    if (wb__same_dims(old, x) && old->dtype == x->dtype) return true;
+    const wb_device *from = wb__device_of(x), *to = wb__device_of(old);
+    if (wb__same_dims(old, x) && old->dtype == x->dtype && from == to) return true;
+    if (from != to) {
+        wb__fail(WB_ERROR_DEVICE,
+                 "%s: \"%s\" is %s, got %s of another device: move it first, as in "
+                 "wb_to(x, device)",
+                 what, path, wb_describe(old), wb_describe(x));
+        return false;
+    }
     wb__fail(old->dtype == x->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE, "%s: \"%s\" is %s, got %s",
              what, path, wb_describe(old), wb_describe(x));
     return false;

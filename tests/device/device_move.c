@@ -92,6 +92,10 @@ TEST(mixing_is_an_error)
         assert_int_equal(wb_assign(v, y), WB_ERROR_DEVICE);
         FAILED(WB_ERROR_DEVICE, "wb_to");
         assert_int_equal(wb_assign(v, wb_to(y, devices[0])), 0);
+        wb_layer *layer = wb_to(wb_Dense(3, 2), devices[d]);
+        assert_int_equal(wb_set(layer, "weight", wb_cpu(x)), WB_ERROR_DEVICE);
+        FAILED(WB_ERROR_DEVICE, "set", "\"weight\"", "wb_to");
+        assert_int_equal(wb_set(layer, "weight", y), 0);
         /* scalars and constant tensors are not bound to a device */
         assert_true(same_bits(wb_cpu(wb_mul(y, wb_scalar(2))), wb_mul(x, wb_scalar(2))));
         assert_true(same_bits(wb_cpu(wb_add(y, wb_zeros(2, 3))), x));

@@ -128,9 +128,9 @@ void wb__fuse_levels(const wb__fuse_program *p, uint8_t *level);
 /* Adds to `needed` the instructions that the needed ones depend on, directly or not.  The operands
  * of reductions along columns are added only if past_reductions is true. */
 void wb__fuse_mark_needed(const wb__fuse_program *p, bool *needed, bool past_reductions);
-/* wb__fuse_values emits the needed instructions whose level is at most `level`, except those
- * already emitted.  wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as
- * not emitted. */
+/* wb__fuse_values emits the values of the needed instructions that are not emitted yet and whose
+ * wb__level is at most `level`; reductions and stores have functions of their own.
+ * wb__fuse_forget, called at the end of a loop, marks WB__EMITTED_FULL values as not emitted. */
 void wb__fuse_values(wb__fuse *k, const bool *needed, int level);
 void wb__fuse_forget(wb__fuse *k);
 void wb__fuse_emit(wb__fuse *k, int i, const char *text);

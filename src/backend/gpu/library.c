@@ -1,4 +1,5 @@
-/* Library operations by written kernels: shared functions, pools and copies.
+/* Library operations by the kernels of kernels/: pools, copies, and functions that the files
+ * library_*.c share.
  *
  * The source text of a kernel has a few #define lines, then types and argument structs, then one or
  * two files of kernels/.  Shapes and offsets are arguments, so that one text works for many shapes.

@@ -33,7 +33,7 @@ char *wb__gpu_text(int dtype, bool wide, const char *defines, const char *family
 int wb__gpu_pair(const wb__view *x, const wb__view *y, int first, int64_t *total,
                  wb__pair_args *args);
 
-/* A launch of a written kernel, with at least `total` items in groups of `items`.
+/* A launch of a kernel of kernels/: at least `total` items (threads), in groups of `items`.
  * wb__gpu_launch_of adds it to `work`, and takes ownership of `text`, also on failure. */
 enum { WB__GPU_MAX_ORIGINS = 9 };
 typedef struct {

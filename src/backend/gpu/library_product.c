@@ -27,9 +27,10 @@ typedef struct {
     const wb__view *a, *b, *c, *bias;       /* bias: NULL if there is none */
     const char *activation;                 /* the expression of the epilogue; NULL: none */
     wb_dtype dtype;
+    /* c is z matrices of m x n; the sum over k is `steps` sums of at most `inner` products */
     int64_t z, m, n, k, steps, inner;
     bool shared_b, wide;                    /* shared_b: one B for all z */
-    bool cuts;  /* steps may have any size, so `steps` and `inner` may be changed */
+    bool cuts;                              /* k may be divided into other `steps` and `inner` */
 } product;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }

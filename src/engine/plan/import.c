@@ -1,5 +1,5 @@
-/* From the graph to values: each tensor of the walk becomes a value, and composites become the
- * operations that they are composed of. */
+/* From the graph to values.  Each tensor that the evaluation needs becomes a value.  Composites,
+ * such as softmax, become the operations that they are composed of. */
 #include "engine/ops/op.h"
 
 #include <string.h>

@@ -138,8 +138,8 @@ void wb__find_views(wb__values *s)
         const int in = wb__is_view_op((wb__op)v->op) ? wb__input(s, v, 0) : -1;
         s->base[x] = in < 0 ? x : s->base[in];
         if (in >= 0 && one_view(s, x, &s->view[in], &s->view[x])) continue;
-        s->base[x] = x;                 /* strides cannot express the view: x becomes a contiguous
-                                           copy */
+        /* x is no view, or strides cannot express it: x has memory of its own, if any */
+        s->base[x] = x;
         if (wb__is_free_source(s, x)) wb__source_view(s, x, &s->view[x]);
         else wb__contiguous(v, &s->view[x]);
     }

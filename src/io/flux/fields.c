@@ -1,4 +1,5 @@
-/* The tables of Flux's structs, functions and connections with their counterparts in Weber. */
+/* The tables of Flux's structs, functions and connections with their counterparts in Weber.  A
+ * connection is the function that joins the branches of a Parallel or SkipConnection. */
 #include "io/flux/fields.h"
 
 #include <string.h>

@@ -429,7 +429,8 @@ static int load_tensor(matching *m, const wb__name_row *l)
     return status;
 }
 
-/* Whether the file has values of the right shape and dtype for the row. */
+/* Whether the file has values of the right shape and dtype for the row.  PyTorch stores some of our
+ * biases as two tensors to be added; the second has the next row, which is checked too. */
 static bool is_good(const matching *m, const wb__name_row *l)
 {
     const source *s = source_of(m, l);

@@ -164,7 +164,9 @@ static int check_size(scanner *s, wb__entry *t, const known_dtype *dtype, const 
     t->dtype = dtype->dtype;
     snprintf(t->type, sizeof t->type, "%s", dtype->name);
     if (t->ndim <= WB_MAX_DIMS) return 0;
-    t->ndim = 0;                        /* Weber has fewer dimensions, so the dtype becomes 0 */
+    /* More dimensions than a tensor of Weber has.  dtype 0 marks the entry as one that cannot be
+     * loaded. */
+    t->ndim = 0;
     t->dtype = WB_DTYPE_DEFAULT;
     snprintf(t->type, sizeof t->type, "%.12s>8D", dtype->name);
     return 0;

@@ -10,7 +10,7 @@
 
 /* The lists of calls.  LIST_ONCE runs once per task, LIST_HOIST once for all tiles with the same
  * columns.  From LIST_PHASES on, each phase has two lists: the first runs once for the rows of a
- * tile, the second for each chunk of these rows.  One more list runs after all chunks. */
+ * tile, the second for each chunk of these rows.  The last list runs after all phases. */
 enum { LIST_ONCE, LIST_HOIST, LIST_PHASES };
 /* In tiles with fewer columns than this, an operand with one value per row is spread over the tile
  * (CALL_SPLAT). */
