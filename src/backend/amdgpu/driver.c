@@ -11,7 +11,9 @@ wb__hip_functions wb__hip;
 int wb__hip_version;
 bool wb__hip_has_graphs;
 
+static int rocm;                        /* 1000 * the major version of the opened runtime; 0: none */
 const wb__gpu_search wb__hip_search = {.tag = "amdgpu", .variable = "WEBER_ROCM_PATH",
+                                       .version = &rocm,
                                        .folders = {"/opt/rocm/lib", "/opt/rocm/lib64"}};
 
 #define INSTALL(debian, ubuntu, fedora)                                                            \
@@ -100,6 +102,7 @@ int wb__hip_init(int *n)
     if (!code) code = CALL(GetDeviceCount, n);
     if (!code && !*n) code = hipErrorNoDevice;
     if (!code) code = CALL(RuntimeGetVersion, &wb__hip_version);
+    rocm = wb__hip_version / 10000000 * 1000;
     return code ? init_failed(code) : 0;
 }
 
@@ -129,14 +132,11 @@ static bool compiler_works;
 static const char *find_in(void *file, const wb__gpu_file *files, const wb__gpu_function *list,
                            size_t n, void *table, char *reason, size_t capacity)
 {
-    const int version = wb__hip_version / 10000000 * 1000;
-    wb__gpu_search search = wb__hip_search;
     const char *missing = files[0].name;
     int from = 0;
-    search.version = &version;
     *reason = 0;
     while ((!file || (missing = wb__gpu_find_functions(file, list, n, table))) &&
-           (file = wb__gpu_open_next(&search, files, &from, reason, capacity))) {}
+           (file = wb__gpu_open_next(&wb__hip_search, files, &from, reason, capacity))) {}
     return file ? NULL : missing;
 }
 

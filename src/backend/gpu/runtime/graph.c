@@ -163,11 +163,13 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
     int code = d->driver->record_begin(d);
     if (code) return fail(d, g, code);
     int status = 0;
+    d->recording = true;
     for (int i = 0; i < g->s->n_kernels && !status; i++) {
         wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
         if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
         for (int p = 0; p < k->n && !status; p++) status = record_launch(d, g, k, p, block, at);
     }
+    d->recording = false;
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
     return status || !code ? status : fail(d, g, code);

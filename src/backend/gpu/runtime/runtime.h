@@ -107,7 +107,7 @@ struct wb__gpu_device {
     bool graphs;                /* the driver can record commands */
     bool allocates_in_order;    /* allocating a block is a command of the compute queue */
 
-    bool debug_sync;
+    bool debug_sync, recording;         /* recording: commands are being recorded as a graph */
     pthread_mutex_t opening;
     _Atomic bool open;
     _Atomic int holders;        /* kernels, graphs and adopted memory that are not freed yet */

@@ -264,7 +264,7 @@ int wb__gpu_entry_refused(wb__gpu_device *d, wb__gpu_vendor *l, wb__gpu_entry *e
     bool *refusal_logged = &state_of(d, l)->refusal_logged;
     wb__gpu_vendor_fail(d, l, status, call);
     snprintf(message, sizeof message, "%s", wb_error());
-    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
+    const int code = d->recording ? 0 : d->driver->sync(d, WB__GPU_COMPUTE);
     if (code) return wb__gpu_fail(d->driver, d, code, "%s", message);
     if (!*refusal_logged || wb__debug("dispatch"))
         wb__log(*refusal_logged ? WB_LOG_INFO : WB_LOG_WARN, "%s; from now on our own kernels do"
