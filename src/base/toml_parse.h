@@ -38,8 +38,9 @@ struct wb__toml {
     int n, capacity;
     int first[WB__TOML_LISTS];          /* index in `nodes` of the latest node of each hash list; 0:
                                            empty */
-    int dotted;                         /* index in `nodes` of the table that a dotted key of this
-                                           line names; 0: none */
+    /* index in `nodes` of the table a, if this line has a key a.b or a.b.c of the root table; 0:
+     * it has none */
+    int dotted;
     char *decoded;
     int n_decoded;
 };

@@ -1,4 +1,4 @@
-/* Functions for single checkpoint files (checkpoint.c). wb_train uses them, and keep.c, which
+/* Functions for single checkpoint files (checkpoint.c), which train.c and keep.c use.  keep.c
  * manages folders of checkpoints. */
 #ifndef WB__CHECKPOINT_H
 #define WB__CHECKPOINT_H

@@ -68,7 +68,7 @@ typedef enum {
     WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_QUEUES
 } wb__gpu_queue;
 
-/* An event, and the number of the last command or upload before it. */
+/* An event.  count: number of the last command (in wb__gpu_device.upload: upload) before it. */
 typedef struct { void *event; uint64_t count; } wb__gpu_mark;
 
 enum { WB__GPU_MAX_DEVICES = 64, WB__GPU_MARKS = 16 };
