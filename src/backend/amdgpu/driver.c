@@ -11,7 +11,7 @@ wb__hip_functions wb__hip;
 int wb__hip_version;
 bool wb__hip_has_graphs;
 
-static int rocm;                        /* 1000 * the major version of the opened runtime; 0: none */
+static int rocm;        /* 1000 * the major version of the opened runtime; 0: none is open */
 const wb__gpu_search wb__hip_search = {.tag = "amdgpu", .variable = "WEBER_ROCM_PATH",
                                        .version = &rocm,
                                        .folders = {"/opt/rocm/lib", "/opt/rocm/lib64"}};
