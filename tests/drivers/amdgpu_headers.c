@@ -50,11 +50,21 @@ static const struct { const char *name; bool same; } functions[] = {
      SAME(((wb__hiprtc_functions *)0)->GetErrorString, hiprtcGetErrorString)},
 };
 
+/* In the headers of ROCm 7 some pointers are to const; calls are the same. */
+static bool is_const_since_7(const char *name)
+{
+    static const char *const names[] = {"hipMemcpyHtoDAsync", "hiprtcCreateProgram",
+                                        "hiprtcCompileProgram"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && HIP_VERSION_MAJOR >= 7; i++)
+        if (!strcmp(name, names[i])) return true;
+    return false;
+}
+
 TEST(test_functions)
 {
     int different = 0;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (functions[i].same) continue;
+        if (functions[i].same || is_const_since_7(functions[i].name)) continue;
         print_error("%s is declared otherwise in ROCm's headers\n", functions[i].name);
         different++;
     }

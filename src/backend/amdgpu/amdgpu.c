@@ -21,6 +21,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_PORTABLE hipHostMallocPortable
 #define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+#define API_BEFORE_DROP() hip.DeviceSynchronize()   /* before ROCm 6.2 HIP itself does not wait */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #include "backend/gpu/runtime/stream_api.h"
 
@@ -33,6 +34,7 @@ static _Thread_local int before[NESTING], depth;
 
 static int enter(wb__gpu_device *d)
 {
+    if (depth == NESTING) return hipErrorInvalidDevice;
     int code = CALL(GetDevice, &before[depth]);
     if (!code) code = CALL(SetDevice, wb__hip_of(d)->id);
     depth += !code;
@@ -51,7 +53,7 @@ static int describe(wb__hip_device *d, int id)
 {
     const wb__hip_layout *at = wb__hip_properties;
     _Alignas(16) char properties[WB__HIP_PROPERTIES_BYTES] = {0};
-    int items = 0, processors = 0, wave = 0, driver = 0;
+    int items = 0, processors = 0, wave = 0;
     size_t total = 0, local = 0;
     const int code = CALL(GetDeviceProperties, properties, id);
     if (code) return wb__gpu_fail(&wb__hip_driver, NULL, code, "device %d", id);
@@ -66,7 +68,6 @@ static int describe(wb__hip_device *d, int id)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: HIP %d describes its GPU in a form that this"
                         " version of Weber does not know (architecture \"%.20s\", %d work-items)",
                         id, wb__hip_version, d->arch, items);
-    if (hip.DriverGetVersion(&driver)) driver = 0;
     d->id = id;
     d->gpu.staged = d->gpu.keeps_images = true;
     d->gpu.graphs = wb__hip_has_graphs;
@@ -75,23 +76,28 @@ static int describe(wb__hip_device *d, int id)
     d->gpu.target = (wb__gpu_target){.f64 = true, .max_items = items, .local_bytes = local,
                                      .max_args_bytes = 4096, .buffer_bytes = sizeof(void *),
                                      .max_groups = {UINT32_MAX / 1024, UINT16_MAX, UINT16_MAX}};
-    snprintf(d->gpu.about, sizeof d->gpu.about, "%s, %d processors, waves of %d, HIP %d.%d, driver"
-             " %d", d->arch, processors, wave, wb__hip_version / 10000000,
-             wb__hip_version / 100000 % 100, driver);
+    snprintf(d->gpu.about, sizeof d->gpu.about, "%s, %d processors, waves of %d, HIP %d.%d",
+             d->arch, processors, wave, wb__hip_version / 10000000, wb__hip_version / 100000 % 100);
     return 0;
 }
 
-/* Without a compiler no kernel can run; the error is reported before the program moves data to a
- * device. */
+/* Lists the devices.  A device for which nothing can be compiled is left out, with a warning, as a
+ * machine often has a GPU in its processor beside the one to use.  If no other is left, returns the
+ * error of the last of them. */
 static int find(wb__gpu_device **list, int *n)
 {
     int all = 0, status = wb__hip_init(&all);
-    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES) && !status; i++) {
+    if (!status && !wb__hip_compiler_get()) status = (int)wb_error_code();
+    if (status) return status;
+    for (int i = 0; i < WB__MIN(all, (int)WB__GPU_MAX_DEVICES); i++) {
         memset(&devices[i], 0, sizeof devices[i]);
-        status = describe(&devices[i], i);
-        if (!status) list[(*n)++] = &devices[i].gpu;
+        if ((status = describe(&devices[i], i))) return status;
+        if (!wb__hip_check_arch(&devices[i])) list[(*n)++] = &devices[i].gpu;
+        else if (all > 1) wb__log(WB_LOG_WARN, "%s", wb_error());
     }
-    return status || wb__hip_compiler_get() ? status : (int)wb_error_code();
+    if (!*n) return (int)wb_error_code();
+    wb_clear_error();
+    return 0;
 }
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -179,7 +185,7 @@ static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity
     wb__hip_device *d = wb__hip_of(base);
     const wb__hip_compiler *c = wb__hip_compiler_get();
     (void)flags;
-    if (!c || wb__hip_check_arch(d)) return false;
+    if (!c) return false;
     snprintf(base->maker, sizeof base->maker, "hiprtc %d.%d of HIP %d", c->major, c->minor,
              wb__hip_version);
     snprintf(text, capacity, "--offload-arch=%s -ffp-contract=off -O3", d->arch);

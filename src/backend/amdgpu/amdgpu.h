@@ -27,6 +27,8 @@ typedef struct {
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
     uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
+    int blas_kernels;           /* 1: rocBLAS has kernels for the device; -1: it has none; 0: not
+                                   known yet */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }

@@ -6,7 +6,10 @@
 #include "backend/amdgpu/amdgpu.h"
 #include "backend/amdgpu/blas.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the library ----------------------------------------------------------------------------- */
@@ -20,11 +23,9 @@ typedef struct {
     int64_t step[3];                    /* elements between the matrices of a batch */
 } problem;
 
-/* A cached problem, and the workspace that rocBLAS needs for it, in bytes. */
 typedef struct {
     wb__gpu_entry base;
     problem problem;
-    size_t workspace;
 } entry;
 _Static_assert(offsetof(entry, problem) == sizeof(wb__gpu_entry), "the problem is behind the head");
 
@@ -36,11 +37,71 @@ typedef struct {
     size_t at[3];                       /* the operands' offsets in their buffers, in bytes */
 } routine;
 
+/* The workspace of each product, in bytes.  rocBLAS is not asked for the size that it needs: some
+ * versions run the product during such a query.  A product that needs more is refused. */
+enum { WORKSPACE = 32 << 20 };
+
+/* A rocBLAS of another version of ROCm brings its own HIP, to which our streams and addresses mean
+ * nothing.  dlsym also finds the functions of libraries that `file` depends on. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
-    (void)table;
-    if (missing) snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
-    return !missing;
+    const wb__blas_functions *f = table;
+    Dl_info about;
+    void *address = NULL, *file = NULL, *ours = NULL;
+    if (missing) {
+        snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
+        return false;
+    }
+    memcpy(&address, &f->create_handle, sizeof address);
+    memcpy(&ours, &hip.Init, sizeof ours);
+    if (dladdr(address, &about)) file = dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    const bool same = file && dlsym(file, "hipInit") == ours;
+    if (file) dlclose(file);
+    if (!same) snprintf(reason, capacity, "%s belongs to another HIP runtime", about.dli_fname);
+    return same;
+}
+
+/* Whether a folder, or a folder in it down to this depth, has a file with kernels for `arch`. */
+static bool has_file(const char *folder, const char *arch, size_t length, int depth)
+{
+    DIR *all = opendir(folder);
+    bool found = false;
+    for (struct dirent *e; all && !found && (e = readdir(all));) {
+        const char *at = strstr(e->d_name, "gfx");
+        char below[1024];
+        found = at && !strncmp(at, arch, length) &&
+                !strchr("0123456789abcdef", at[length] ? at[length] : '.');
+        if (found || !depth || e->d_name[0] == '.') continue;
+        if (snprintf(below, sizeof below, "%s/%s", folder, e->d_name) < (int)sizeof below)
+            found = has_file(below, arch, length, depth - 1);
+    }
+    if (all) closedir(all);
+    return found;
+}
+
+/* Whether rocBLAS has kernels for the device: without them its first product ends the process.
+ * They are in the folder that ROCBLAS_TENSILE_LIBPATH names, or below "rocblas" beside the
+ * library. */
+static bool has_kernels(wb__hip_device *d)
+{
+    const char *named = getenv("ROCBLAS_TENSILE_LIBPATH");
+    const size_t length = strcspn(d->arch, ":");
+    char folder[1024] = "";
+    Dl_info about;
+    void *address = NULL;
+    memcpy(&address, &blas.create_handle, sizeof address);
+    if (d->blas_kernels) return d->blas_kernels > 0;
+    if (named) snprintf(folder, sizeof folder, "%s", named);
+    else if (dladdr(address, &about) && strrchr(about.dli_fname, '/'))
+        snprintf(folder, sizeof folder, "%.*s/rocblas",
+                 (int)(strrchr(about.dli_fname, '/') - about.dli_fname), about.dli_fname);
+    const bool found = *folder && has_file(folder, d->arch, length, 2);
+    if (!found)
+        wb__log(WB_LOG_WARN, "amdgpu:%d: rocBLAS has no kernels for %.*s in %s: our own kernels"
+                " compute products; ROCBLAS_TENSILE_LIBPATH names another folder",
+                d->gpu.base.ordinal, (int)length, d->arch, *folder ? folder : "its folder");
+    d->blas_kernels = found ? 1 : -1;
+    return found;
 }
 
 /* Sums by atomic additions have another order at each run, so they are not allowed. */
@@ -50,6 +111,8 @@ static int create(void **handle)
     int status = (int)blas.create_handle(&made);
     if (status) return status;
     status = (int)blas.set_atomics_mode(made, rocblas_atomics_not_allowed);
+    /* frees the handle's own memory now: in a recording it could not be freed */
+    if (!status) status = (int)blas.set_workspace(made, NULL, 0);
     if (status) blas.destroy_handle(made);
     else *handle = made;
     return status;
@@ -66,33 +129,19 @@ static int multiply(const problem *p, rocblas_handle handle, void *const at[3])
     static const double one_f64 = 1, zero_f64 = 0;
     const bool f64 = p->type == rocblas_datatype_f64_r;
     const HIPenum type = (HIPenum)p->type;
-    return (int)blas.gemm_strided_batched_ex(
+    const int status = (int)blas.gemm_strided_batched_ex(
         handle, (HIPenum)p->op[0], (HIPenum)p->op[1], p->m, p->n, p->k,
         f64 ? (const void *)&one_f64 : &one, at[0], type, p->ld[0], p->step[0], at[1], type,
         p->ld[1], p->step[1], f64 ? (const void *)&zero_f64 : &zero, at[2], type, p->ld[2],
         p->step[2], at[2], type, p->ld[2], p->step[2], p->batch, (HIPenum)p->compute,
         rocblas_gemm_algo_standard, 0, 0);
+    return status == rocblas_status_perf_degraded ? 0 : status;
 }
 
-/* Asks rocBLAS for the size of the workspace.  During the query a product computes nothing; the
- * addresses must not be NULL. */
-static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *base)
+static int find(wb__gpu_device *d, const wb__gpu_vendor *l, void *handle, wb__gpu_entry *e)
 {
-    static _Alignas(16) char nowhere[16];
-    void *const at[3] = {nowhere, nowhere, nowhere};
-    entry *e = (entry *)base;
-    const char *call = "rocblas_start_device_memory_size_query";
-    int status = (int)blas.start_device_memory_size_query(handle);
-    if (!status) {
-        const int asked = multiply(&e->problem, handle, at);
-        status = (int)blas.stop_device_memory_size_query(handle, &e->workspace);
-        call = status ? "rocblas_stop_device_memory_size_query" : "rocblas_gemm_strided_batched_ex";
-        if (!status && asked != rocblas_status_size_increased &&
-            asked != rocblas_status_size_unchanged)
-            status = asked;
-    }
-    if (status) wb__gpu_vendor_note(d, l, status, call);
-    base->found = !status;
+    (void)d, (void)l, (void)handle;
+    e->found = true;
     return 0;
 }
 
@@ -136,7 +185,7 @@ static int32_t type_of(wb_dtype t)
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why rocBLAS does not
  * compute it. */
-static const char *problem_of(const wb__hip_device *d, const wb__step *step, problem *p, routine *r)
+static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *p, routine *r)
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const wb_dtype t = c->dtype;
@@ -146,7 +195,8 @@ static const char *problem_of(const wb__hip_device *d, const wb__step *step, pro
     if (wb__step_is_special(step)) return "rocBLAS: sums or operands beside the product";
     if (step->n_views > 3 || step->epilogue) return "rocBLAS: bias or epilogue";
     if (!type_of(t) || a->dtype != t || step->views[1].dtype != t) return "rocBLAS: dtype";
-    /* The matrix units of gfx90a replace subnormal numbers of f16 by 0. */
+    /* The matrix units of gfx90a replace subnormal numbers by 0.  Those of bf16 are as small as
+     * those of f32, those of f16 are not. */
     if (t == WB_F16 && !strncmp(d->arch, "gfx90a", 6)) return "rocBLAS: f16 on gfx90a";
     const int64_t m = c->dims[last - 1], n = c->dims[last], k = a->dims[a->ndim - 1];
     if (!m || !n || !k) return "rocBLAS: nothing to multiply";
@@ -170,6 +220,7 @@ static const char *problem_of(const wb__hip_device *d, const wb__step *step, pro
     if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
     if (batch > 1)
         for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
+    if (!has_kernels(d)) return "rocBLAS: no kernels for this GPU";
     p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
     p->type = type_of(t);
     p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;
@@ -186,7 +237,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
     if (*reason) return error;
     made.entry = (entry *)wb__gpu_entry_of(d, &library, &p, reason, &error);
     if (!made.entry) return error;
-    made.base.workspace = made.entry->workspace;
+    made.base.workspace = WORKSPACE;
     made.handle = wb__gpu_vendor_handle(d, &library);
     routine *kept = wb__alloc(sizeof *kept);
     if (!kept) return WB_ERROR_MEMORY;
@@ -216,9 +267,9 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     for (int j = 0; j < 3; j++)
         at[j] = (void *)(uintptr_t)(addresses->address[r->buffer[j]] + r->at[j]);
     int status = (int)blas.set_stream(r->handle, wb__hip_of(d)->stream[q]);
-    if (!status && base->workspace) {
+    if (!status) {
         call = "rocblas_set_workspace";
-        status = (int)blas.set_workspace(r->handle, lent, base->workspace);
+        status = (int)blas.set_workspace(r->handle, lent, WORKSPACE);
     }
     if (!status) {
         call = "rocblas_gemm_strided_batched_ex";

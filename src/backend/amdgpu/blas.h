@@ -10,14 +10,12 @@ typedef struct _rocblas_handle *rocblas_handle;
     X(rocblas_operation_none, 111) X(rocblas_operation_transpose, 112)                             \
     X(rocblas_datatype_f16_r, 150) X(rocblas_datatype_f32_r, 151) X(rocblas_datatype_f64_r, 152)   \
     X(rocblas_datatype_bf16_r, 168) X(rocblas_status_memory_error, 5)                              \
-    X(rocblas_status_size_increased, 9) X(rocblas_status_size_unchanged, 10)                       \
+    X(rocblas_status_perf_degraded, 7)                                                             \
     X(rocblas_atomics_not_allowed, 0) X(rocblas_gemm_algo_standard, 0)
 
-#ifndef WB__BLAS_NO_CONSTANTS           /* set by a test that compares them with AMD's */
 #define WB__BLAS_CONSTANT(name, value) name = value,
 enum { WB__BLAS_CONSTANTS(WB__BLAS_CONSTANT) };
 #undef WB__BLAS_CONSTANT
-#endif
 
 /* X(name, parameters): each returns a status, 0 for success. */
 #define WB__BLAS_FUNCTIONS(X)                                                                      \
@@ -26,8 +24,6 @@ enum { WB__BLAS_CONSTANTS(WB__BLAS_CONSTANT) };
     X(set_stream, (rocblas_handle handle, hipStream_t stream))                                     \
     X(set_atomics_mode, (rocblas_handle handle, HIPenum mode))                                     \
     X(set_workspace, (rocblas_handle handle, void *at, size_t bytes))                              \
-    X(start_device_memory_size_query, (rocblas_handle handle))                                     \
-    X(stop_device_memory_size_query, (rocblas_handle handle, size_t *bytes))                       \
     X(gemm_strided_batched_ex,                                                                     \
       (rocblas_handle handle, HIPenum op_a, HIPenum op_b, int32_t m, int32_t n, int32_t k,         \
        const void *alpha, const void *a, HIPenum a_type, int32_t a_ld, int64_t a_step,             \

@@ -73,9 +73,7 @@ int wb__hip_load(void)
     if (!library)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: HIP, AMD's GPU runtime, was not found: %s; "
                         INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"), reason);
-    const int status = find_functions();
-    if (status) dlclose(library);
-    return status;
+    return find_functions();
 }
 
 /* Reports the failure of a call before any device is known, and how to cure it. */
@@ -127,35 +125,37 @@ static wb__hip_compiler compiler;
 static wb__comgr_functions comgr;
 static bool compiler_works;
 
-/* Opens the first library of a list that has all functions of a table, after `file` if that is not
- * NULL.  NULL, or what is missing: `reason` has dlopen's message, if a file was not opened. */
-static const char *find_in(void *file, const wb__gpu_file *files, const wb__gpu_function *list,
-                           size_t n, void *table, char *reason, size_t capacity)
+/* Finds the functions of a table in `file`, in a library that it depends on, or in the first
+ * library of a list that has them all.  Returns that library.  NULL: none has them; `reason`
+ * explains it. */
+static void *find_in(void *file, const wb__gpu_file *files, const wb__gpu_function *list, size_t n,
+                     void *table, char *reason, size_t capacity)
 {
-    const char *missing = files[0].name;
+    const char *missing = NULL;
     int from = 0;
     *reason = 0;
     while ((!file || (missing = wb__gpu_find_functions(file, list, n, table))) &&
            (file = wb__gpu_open_next(&wb__hip_search, files, &from, reason, capacity))) {}
-    return file ? NULL : missing;
+    if (!file && !*reason) snprintf(reason, capacity, "no %s", missing ? missing : files[0].name);
+    return file;
 }
 
 /* Up to ROCm 6 the runtime itself contains hiprtc. */
 static int open_compiler(void)
 {
     char reason[400];
-    const char *missing = find_in(library, hiprtc_files, hiprtc_functions,
-                                  WB__COUNT(hiprtc_functions), &compiler.f, reason, sizeof reason);
-    if (missing)
+    void *own = find_in(library, hiprtc_files, hiprtc_functions, WB__COUNT(hiprtc_functions),
+                        &compiler.f, reason, sizeof reason);
+    if (!own)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtc, which compiles kernels, was not found: "
                         "%s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
-                        *reason ? reason : missing);
-    missing = find_in(NULL, comgr_files, comgr_functions, WB__COUNT(comgr_functions), &comgr,
-                      reason, sizeof reason);
-    if (missing)
+                        reason);
+    /* This is the compiler's own comgr, unless the compiler opens it at run time. */
+    if (!find_in(own, comgr_files, comgr_functions, WB__COUNT(comgr_functions), &comgr, reason,
+                 sizeof reason))
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
                         " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
-                        *reason ? reason : missing);
+                        reason);
     const hiprtcResult code = compiler.f.Version(&compiler.major, &compiler.minor);
     if (code)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtcVersion: %s",
@@ -188,8 +188,8 @@ int wb__hip_check_arch(const wb__hip_device *d)
         }
     }
     return wb__fail(WB_ERROR_DEVICE, "amdgpu:%d: hiprtc %d.%d of this ROCm does not compile for"
-                    " %.*s (%s): install a newer ROCm; for a GPU that is like one of the list of"
-                    " `rocminfo`, HSA_OVERRIDE_GFX_VERSION may help", d->gpu.base.ordinal,
+                    " %.*s (%s): install a newer ROCm; for a GPU like one that hiprtc knows,"
+                    " HSA_OVERRIDE_GFX_VERSION may help", d->id,
                     compiler.major, compiler.minor, (int)length, d->arch, d->gpu.name);
 }
 
@@ -205,7 +205,8 @@ void wb__hip_error_text(wb__gpu_device *d, int code, char *text, size_t capacity
 {
     const char *message = hip.GetErrorString((hipError)code);
     (void)d;
-    if (message) snprintf(text, capacity, "%s", message);
+    if (message && strcmp(message, wb__hip_error_name(code)))
+        snprintf(text, capacity, "%s", message);
 }
 
 int wb__hip_error_kind(int code)
@@ -214,7 +215,6 @@ int wb__hip_error_kind(int code)
     case hipErrorOutOfMemory: return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
     case hipErrorECCNotCorrectable: case hipErrorIllegalAddress: case hipErrorLaunchTimeOut:
     case hipErrorContextIsDestroyed: case hipErrorAssert: case hipErrorLaunchFailure:
-    case hipErrorUnknown:
         return WB__GPU_ERROR_LOST;
     default: return 0;
     }

@@ -1,6 +1,6 @@
 /* Declarations of AMD's HIP runtime, hiprtc and code object manager (comgr), as far as this backend
  * uses them, so that it compiles without ROCm's headers.  Names and values are AMD's.
- * tests/drivers/hip_headers.c compares them with the installed headers. */
+ * tests/drivers/amdgpu_headers.c compares those of HIP and hiprtc with the installed headers. */
 #ifndef WB__HIP_H
 #define WB__HIP_H
 
@@ -52,7 +52,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
 #define WB__HIP_FUNCTIONS(X)                                                                       \
     X(Init, Init, (unsigned flags))                                                                \
     X(RuntimeGetVersion, RuntimeGetVersion, (int *version))                                        \
-    X(DriverGetVersion, DriverGetVersion, (int *version))                                          \
+    X(DeviceSynchronize, DeviceSynchronize, (void))                                          \
     X(GetDeviceCount, GetDeviceCount, (int *n))                                                    \
     X(GetDevice, GetDevice, (int *device))                                                         \
     X(SetDevice, SetDevice, (int device))                                                          \

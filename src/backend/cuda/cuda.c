@@ -21,6 +21,7 @@
 #define API_PORTABLE CU_MEMHOSTALLOC_PORTABLE
 #define API_THREAD_LOCAL CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 #define API_MOST_ITEMS CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+#define API_BEFORE_DROP() ((void)0)     /* CUDA itself waits for the graph */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
 #include "backend/gpu/runtime/stream_api.h"
 

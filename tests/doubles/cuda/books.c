@@ -121,6 +121,7 @@ static void read_variable(void)
 bool vgpu_fails(const char *name)
 {
     static const char *const never[] = {"Destroy", "Release", "Free", "Unload", "Push", "Pop",
+                                        "CtxSynchronize",
                                         "GetError", "GetProgramLog"};
     bool may = true, fails = false;
     hold();

@@ -77,7 +77,6 @@ VGPU_API int hipRuntimeGetVersion(int *version)
     return 0;
 }
 
-VGPU_API int hipDriverGetVersion(int *version) { return hipRuntimeGetVersion(version); }
 VGPU_API int hipGetDeviceCount(int *n) { return count(n); }
 
 /* These two never fail for a device that exists: releasing functions call them too. */
@@ -230,6 +229,7 @@ HIP(hipGraphInstantiate, (CUgraphExec *made, CUgraph g, void **node, char *log, 
     (void)node, (void)log, (void)bytes, cuGraphInstantiateWithFlags(made, g, 0))
 HIP(hipGraphLaunch, (CUgraphExec g, CUstream s), cuGraphLaunch(g, s))
 HIP(hipGraphExecDestroy, (CUgraphExec g), cuGraphExecDestroy(g))
+HIP(hipDeviceSynchronize, (void), cuCtxSynchronize())
 HIP(hipGraphDestroy, (CUgraph g), cuGraphDestroy(g))
 
 /* ---- errors ---------------------------------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* A test double of rocBLAS: products in plain loops.  See hip.h.
  *
- * It counts as wrong what the real library does differently without a word: a product on a stream
- * that was not set, memory outside of its blocks, atomic additions, and a product whose workspace
- * was not set while its size was queried to be more than 0 (the real library then allocates memory,
- * which must not happen in a capture). */
+ * It counts as wrong what the real library does without a word: a product on a stream that was not
+ * set, memory outside of its blocks, atomic additions, and a product whose workspace is too small
+ * (the real library then allocates memory, or frees its own, which must not happen while commands
+ * are recorded). */
 #include "hip.h"
 
 #include "../cuda/number.h"
@@ -11,14 +11,14 @@
 #include <pthread.h>
 
 enum { SUCCESS = 0, INVALID_HANDLE = 1, INVALID_POINTER = 3, INVALID_SIZE = 4, MEMORY_ERROR = 5,
-       SIZE_QUERY_MISMATCH = 8, SIZE_INCREASED = 9, SIZE_UNCHANGED = 10, INVALID_VALUE = 11 };
+       INVALID_VALUE = 11 };
 enum { NONE = 111, TRANSPOSE = 112, F16 = 150, F32 = 151, F64 = 152, BF16 = 168 };
 
 typedef struct {
     CUstream stream;
-    bool has_stream, exact, asking;
+    bool has_stream, exact, lent;       /* lent: its own memory was given up */
     void *workspace;
-    size_t workspace_bytes, asked;
+    size_t workspace_bytes;
 } *rocblas_handle;
 
 VGPU_API const char *rocblas_status_to_string(int status)
@@ -58,27 +58,14 @@ VGPU_API int rocblas_set_atomics_mode(rocblas_handle h, int mode)
 
 VGPU_API int rocblas_set_workspace(rocblas_handle h, void *at, size_t bytes)
 {
+    if (at && !h->lent)
+        vgpu_wrong("rocblas_set_workspace: the handle still has its own memory, which cannot be"
+                   " freed while commands are recorded");
+    h->lent = true;
     if (at && vgpu_span((uint64_t)(uintptr_t)at) < bytes)
         vgpu_wrong("rocblas_set_workspace: %zu bytes are not in one block", bytes);
     h->workspace = at;
     h->workspace_bytes = bytes;
-    return SUCCESS;
-}
-
-VGPU_API int rocblas_start_device_memory_size_query(rocblas_handle h)
-{
-    if (vgpu_fails("rocblas_start_device_memory_size_query")) return MEMORY_ERROR;
-    if (h->asking) return SIZE_QUERY_MISMATCH;
-    h->asking = true;
-    h->asked = 0;
-    return SUCCESS;
-}
-
-VGPU_API int rocblas_stop_device_memory_size_query(rocblas_handle h, size_t *bytes)
-{
-    if (!h->asking) return SIZE_QUERY_MISMATCH;
-    h->asking = false;
-    *bytes = h->asked;
     return SUCCESS;
 }
 
@@ -150,11 +137,6 @@ VGPU_API int rocblas_gemm_strided_batched_ex(
         (a_type == F64 ? compute != F64 : compute != F32) || algorithm || solution || flags)
         return INVALID_VALUE;
     const size_t needed = (size_t)k > 64 ? (size_t)m * (size_t)n * 4 : 0;     /* of split sums */
-    if (h->asking) {
-        const bool more = needed > h->asked;
-        if (more) h->asked = needed;
-        return more ? SIZE_INCREASED : SIZE_UNCHANGED;
-    }
     if (vgpu_fails("rocblas_gemm_strided_batched_ex")) return MEMORY_ERROR;
     if (!h->has_stream) vgpu_wrong("rocblas_gemm_strided_batched_ex: no stream was set");
     if (!h->exact) vgpu_wrong("rocblas_gemm_strided_batched_ex: atomic additions are allowed");

@@ -12,6 +12,7 @@
  *   API_NON_BLOCKING, API_NO_TIMING, API_PORTABLE, API_THREAD_LOCAL, API_MOST_ITEMS   constants:
  *                    flags of a stream, an event, pinned memory and a capture; a function's
  *                    attribute
+ *   API_BEFORE_DROP()   called before a graph is destroyed, which may still be running
  *   CALL(name, ...)  calls API.name, and sets wb__gpu_call */
 
 static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
@@ -172,7 +173,12 @@ static int run(wb__gpu_device *d, void *graph)
 }
 
 static void drop_recorded(void *recorded) { API.GraphDestroy(recorded); }
-static void drop_graph(void *graph) { API.GraphExecDestroy(graph); }
+
+static void drop_graph(void *graph)
+{
+    API_BEFORE_DROP();
+    API.GraphExecDestroy(graph);
+}
 
 /* The entries of the table for the functions above. */
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
