@@ -125,9 +125,10 @@ typedef struct wb_load_state_options {
  * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
  * parameters, which is read in order), or NPZ.  Returns 0 or an error code.
  *
- * Every tensor of the model must be in the file with its shape and dtype, and the file must have no
- * other tensor.  Otherwise the error lists the differences, and nothing is changed.  Values are not
- * converted: convert the model with wb_to(model, device, .dtype = ...), load, and convert it back.
+ * Every tensor of the model must be a variable, as those of layers are, and be in the file with its
+ * shape and dtype.  The file must have no other tensor.  Otherwise the error lists the
+ * differences, and nothing is changed.  Values are not converted: convert the model with
+ * wb_to(model, device, .dtype = ...), load, and convert it back.
  * Kernels of Flux are flipped where the layer is not a .flip layer.
  *
  * For a file with PyTorch's names a row of .rename needs to rename only the layer; the names inside
