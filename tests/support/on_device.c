@@ -3,7 +3,8 @@
  *   WEBER_TEST_DEVICE=NAME   that backend's first device becomes the default device
  *   WEBER_TEST_NEEDS=NAME    the tests are about that backend, and open it themselves
  *
- * If the backend does not work, the program is skipped and prints the reason. */
+ * If the backend does not work, the program is skipped and prints the reason.  With
+ * WEBER_TEST_MUST=1 it fails instead: a test double always works. */
 #include "weber.h"
 
 #include <stdio.h>
@@ -17,9 +18,10 @@ static void need(const char *name)
 {
     wb_using(name);
     if (wb_functional(name)) return;
-    printf("SKIP: %s is not functional here: %s\n", name, wb_why_not(name));
+    const bool must = getenv("WEBER_TEST_MUST");
+    printf("%s: %s is not functional here: %s\n", must ? "FAILED" : "SKIP", name, wb_why_not(name));
     fflush(stdout);
-    _Exit(SKIPPED);
+    _Exit(must ? 1 : SKIPPED);
 }
 
 __attribute__((constructor)) static void choose_device(void)
@@ -33,8 +35,8 @@ __attribute__((constructor)) static void choose_device(void)
             _Exit(0);
         }
         if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-            WEXITSTATUS(status) == SKIPPED)
-            _Exit(SKIPPED);
+            WEXITSTATUS(status))
+            _Exit(WEXITSTATUS(status));
     }
     if (!name || !*name) return;
     need(name);
