@@ -283,7 +283,8 @@ struct wb__backend {
     void (*disown)(const wb_device *d, void *memory);
 };
 
-extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend;
+extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend,
+    wb__mtl_backend;
 /* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
  * several devices. */
 enum { WB__MAX_CPU_DEVICES = 16 };

@@ -155,8 +155,9 @@ static int function(wb__gpu_device *d, void *program, const char *entry, void **
 
 static void drop_function(void *object) { cl.ReleaseKernel(object); }
 
-static int bind(void *object, int index, size_t bytes, const void *value)
+static int bind(void *object, int index, bool memory, size_t bytes, const void *value)
 {
+    (void)memory;
     return CALL(SetKernelArg, object, (cl_uint)index, bytes, value);
 }
 

@@ -276,7 +276,8 @@ static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__g
 static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
                 const void *value)
 {
-    const int code = d->driver->bind(p->function, argument, bytes, value);
+    const bool memory = argument < p->launch->n_buffers;
+    const int code = d->driver->bind(p->function, argument, memory, bytes, value);
     return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
                                argument) : 0;
 }

@@ -225,9 +225,9 @@ struct wb__gpu_driver {
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* Returns a code.  Sets an argument for the function's next launches.  If this pointer is NULL,
-     * `launch` passes the arguments. */
-    int (*bind)(void *function, int index, size_t bytes, const void *value);
+    /* Returns a code.  Sets an argument for the function's next launches; memory: value points to
+     * wb__gpu_memory.at.  If this pointer is NULL, `launch` passes the arguments. */
+    int (*bind)(void *function, int index, bool memory, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 

@@ -1,0 +1,91 @@
+/* Internal declarations of the Metal driver for the GPU runtime.
+ *
+ *   objc.h       declarations of the Objective-C runtime, Foundation and Metal
+ *   driver.c     opening Metal at run time; errors; autorelease pools; finding devices
+ *   program.c    compilation; pipelines in binary archives
+ *   metal.c      memory, command buffers, transfers, events, launches; the tables
+ *
+ * Nothing from Apple is needed to compile it: the declarations are ours, and the framework is
+ * opened at the first use.
+ *
+ * Environment variables:
+ *
+ *   WEBER_METAL_LIBRARY   the file of the framework, instead of Metal.framework
+ *   WEBER_METAL_DEVICES   the devices to use, in this order: "1,0"
+ *   WEBER_METAL_STAGING   1: memory is private to the GPU, and transfers use shared memory; 0:
+ *                         never; default: only if the GPU has memory of its own
+ *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50% */
+#ifndef WB__METAL_H
+#define WB__METAL_H
+
+#include "backend/gpu/runtime/runtime.h"
+#include "backend/metal/objc.h"
+
+/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError. */
+enum {
+    WB__MTL_NO_OBJECT = 100,    /* a method that creates an object returned nil */
+    WB__MTL_NO_MEMORY,
+    WB__MTL_NOT_COMPILED, WB__MTL_NO_KERNEL, WB__MTL_NESTING
+};
+
+/* A command queue, and its command buffer that is being encoded.  Metal executes the commands of a
+ * queue in the order of the calls of `commit`. */
+enum { WB__MTL_MAX_RUNNING = 32 };
+typedef struct {
+    pthread_mutex_t lock;       /* guards the fields below; taken after the device's lock */
+    id queue, event;            /* event: signalled with increasing values */
+    uint64_t value;             /* the last value that the event will be signalled with */
+    id buffer, encoder;         /* not committed yet, or NULL; its open encoder, or NULL */
+    bool encodes_copies;        /* the encoder is one for copies */
+    id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
+    int n_running;
+    int failed;                 /* error of a command buffer that `sync` has not returned yet */
+} wb__mtl_queue;
+
+typedef struct {
+    wb__gpu_device gpu;
+    id device;
+    wb__mtl_queue queue[WB__GPU_RECORDING];     /* only the first is used without staging */
+    void *copier;  /* the program that copies bytes (metal.c); NULL: not compiled yet */
+    id copy_pipeline;
+} wb__mtl_device;
+
+static inline wb__mtl_device *wb__mtl_of(wb__gpu_device *d) { return (wb__mtl_device *)d; }
+static inline id wb__mtl_object(uint64_t at) { return (id)(uintptr_t)at; }
+
+extern const wb__gpu_driver wb__mtl_driver;
+
+/* ---- driver.c -------------------------------------------------------------------------------- */
+
+int wb__mtl_load(void);
+int wb__mtl_find(wb__gpu_device **list, int *n);
+void wb__mtl_forget(void);
+int wb__mtl_open(wb__gpu_device *base);
+void wb__mtl_close(wb__gpu_device *base);
+id wb__mtl_class(const char *name);
+id wb__mtl_string(const char *text);
+/* enter pushes an autorelease pool, and leave pops it; calls may be nested. */
+int wb__mtl_enter(wb__gpu_device *d);
+void wb__mtl_leave(void);
+
+/* Keeps the description of an NSError for error_text; returns `code`.  error may be NULL. */
+int wb__mtl_failed(int code, id error);
+const char *wb__mtl_error_name(int code);
+int wb__mtl_error_kind(int code);
+void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
+
+/* Calls a method that creates an object, and records its selector for messages. */
+#define MAKE(name, ...) (wb__gpu_call = #name, mtl_##name(__VA_ARGS__))
+
+/* ---- program.c ------------------------------------------------------------------------------- */
+
+bool wb__mtl_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
+int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
+                    void **image, size_t *bytes);
+int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
+                       void **program);
+void wb__mtl_unload(wb__gpu_device *base, void *program);
+/* The pipeline of a kernel. */
+int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline);
+
+#endif
