@@ -237,6 +237,10 @@ struct wb__backend {
     void (*trim)(const wb_device *d);       /* frees the cache */
     int (*upload)(const wb_device *d, void *to, size_t at, const void *from, size_t bytes);
     int (*download)(const wb_device *d, void *to, const void *from, size_t at, size_t bytes);
+    /* Sets *at to the host's address of the memory, and waits until no command writes it.  The host
+     * may read it until it is written or released.  WB_ERROR_UNSUPPORTED without a message: it has
+     * no such address.  NULL: no memory has one. */
+    int (*map)(const wb_device *d, const void *memory, const void **at);
     /* Copies within a device, or from another device of the same backend.  WB_ERROR_UNSUPPORTED
      * without a message: no direct copy is possible. */
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,

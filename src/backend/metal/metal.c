@@ -332,10 +332,7 @@ static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *so
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-static char *bytes_of(uint64_t buffer, size_t at)
-{
-    return (char *)mtl_contents(wb__mtl_object(buffer)) + at;
-}
+static void *contents(uint64_t at) { return mtl_contents(wb__mtl_object(at)); }
 
 static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
               size_t bytes, bool wait)
@@ -345,7 +342,7 @@ static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const 
         return copy_bytes(wb__mtl_of(d), q, wb__mtl_object(to), at, s->object,
                           (size_t)((const unsigned char *)from - s->at), bytes, NULL);
     const int code = q == WB__GPU_COMPUTE ? sync_queue(d, q) : 0;
-    if (!code) memcpy(bytes_of(to, at), from, bytes);
+    if (!code) memcpy((char *)contents(to) + at, from, bytes);
     return code;
 }
 
@@ -357,7 +354,7 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
         return copy_bytes(wb__mtl_of(d), q, s->object, (size_t)((unsigned char *)to - s->at),
                           wb__mtl_object(from), at, bytes, NULL);
     const int code = sync_queue(d, q);
-    if (!code) memcpy(to, bytes_of(from, at), bytes);
+    if (!code) memcpy(to, (char *)contents(from) + at, bytes);
     return code;
 }
 
@@ -442,7 +439,7 @@ const wb__gpu_driver wb__mtl_driver = {
     .error_name = wb__mtl_error_name, .error_kind = wb__mtl_error_kind,
     .error_text = wb__mtl_error_text,
     .allocate = allocate, .release = release, .memory_left = memory_left, .pin = pin,
-    .unpin = unpin, .up = up, .down = down, .reaches = reaches, .copy = copy,
+    .unpin = unpin, .up = up, .down = down, .contents = contents, .reaches = reaches, .copy = copy,
     .drop_event = drop_event, .record = record, .wait_event = wait_event, .sync_event = sync_event,
     .done = done, .flush = flush, .sync = sync_queue,
     .options = wb__mtl_options, .compile = wb__mtl_compile, .load_image = wb__mtl_load_image,

@@ -61,9 +61,8 @@ typedef struct {
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Each queue of a device executes its commands in order; different queues run concurrently.  The
- * last queue executes nothing: graphs are recorded on it.  A driver without graphs has only the
- * first three. */
+/* Each queue of a device executes its commands in order; different queues run concurrently.  Graphs
+ * are recorded on the last queue, which executes nothing; a driver without graphs lacks it. */
 typedef enum {
     WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_QUEUES
 } wb__gpu_queue;
@@ -196,6 +195,7 @@ struct wb__gpu_driver {
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait);
+    void *(*contents)(uint64_t at);  /* host address of memory, or NULL; NULL: there is none */
     /* Whether `d` can copy from the memory of `source`.  If this pointer is NULL, it always can. */
     bool (*reaches)(const wb__gpu_device *d, const wb__gpu_device *source);
     /* code: enqueues on the compute queue of d. */
@@ -225,8 +225,8 @@ struct wb__gpu_driver {
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* Returns a code.  Sets an argument for the function's next launches; memory: value points to
-     * wb__gpu_memory.at.  If this pointer is NULL, `launch` passes the arguments. */
+    /* code: sets an argument for the next launches.  memory: value points to a wb__gpu_memory.at.
+     * If this pointer is NULL, `launch` passes the arguments. */
     int (*bind)(void *function, int index, bool memory, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
@@ -306,9 +306,9 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .is_gpu = true, .start = start, .stop = stop, .count = count, .device = device,                \
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
-    .download = wb__gpu_download, .copy = wb__gpu_copy, .prepare = wb__gpu_prepare,                \
-    .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
-    .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
+    .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
+    .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
+    .wait = wb__gpu_wait, .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
  * the driver reports: message".  The function is wb__gpu_call, and `format` gives the request.  d
@@ -344,6 +344,7 @@ void wb__gpu_disown(const wb_device *base, void *memory);
 
 int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes);
 int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t at, size_t bytes);
+int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
 int wb__gpu_wait(const wb_device *base);
@@ -504,8 +505,7 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
-/* As wb__gpu_vendor_works, but sets no error.  Logs a warning once if the library does not work,
- * unless the user has disabled it. */
+/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if it is disabled. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
 /* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
