@@ -10,9 +10,8 @@
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
  *
- * A backend is a driver: a table of functions, most of which are one call of the vendor's API
- * (wb__gpu_driver).  A vendor library that executes whole steps is a table of functions too
- * (wb__gpu_hook). */
+ * A backend is a driver: a table of functions (wb__gpu_driver), most of which are one call of the
+ * vendor's API.  A library that executes whole steps is a table of functions too (wb__gpu_hook). */
 #ifndef WB__GPU_RUNTIME_H
 #define WB__GPU_RUNTIME_H
 
@@ -308,7 +307,8 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
-    .wait = wb__gpu_wait, .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
+    .wait = wb__gpu_wait, .share = wb__gpu_share,                                                  \
+    .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
  * the driver reports: message".  The function is wb__gpu_call, and `format` gives the request.  d
