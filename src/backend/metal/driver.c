@@ -27,11 +27,18 @@ static const wb__gpu_function metal_functions[] = {
 };
 
 #define FRAMEWORK(name) "/System/Library/Frameworks/" name ".framework/" name
-static const char needs[] = "Metal is part of macOS; macOS 13 or newer is needed";
+static const char needs[] = "Metal is part of macOS 13 and newer";
+#ifdef __APPLE__
+enum { IS_MACOS = 1 };
+#else
+enum { IS_MACOS = 0 };                  /* only tests have a library to open */
+#endif
 
 int wb__mtl_load(void)
 {
-    const char *file;
+    const char *file = getenv("WEBER_METAL_LIBRARY");
+    if (!IS_MACOS && (!file || !*file))
+        return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system", needs);
     void *library =
         wb__gpu_open_library("metal", "WEBER_METAL_LIBRARY", FRAMEWORK("Metal"), needs, &file);
     if (!library) return WB_ERROR_DEVICE;
