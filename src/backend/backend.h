@@ -155,6 +155,7 @@ struct wb_device {
     const wb__backend *backend;
     int ordinal;
     const char *name;       /* as the manufacturer names it; "" for the CPU */
+    const char *about;      /* such as its architecture and its driver's version; or NULL */
     void *state;
 };
 
