@@ -1,5 +1,5 @@
-/* The Metal backend by itself, on two devices of the test double: the order of commands, kernels and
- * their errors, archives, shared and private memory, which GPUs are used. */
+/* The Metal backend by itself, on two devices of the test double: the order of commands, kernels
+ * and their errors, archives, shared and private memory, which GPUs are used. */
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
@@ -58,8 +58,8 @@ TEST(copies_of_any_bytes)
     WORKS(restart("WEBER_METAL_STAGING", NULL));
 }
 
-/* The host reads memory that it shares with the GPU at its own address, after the kernel that writes
- * it; private memory has no such address. */
+/* The host reads memory that it shares with the GPU at its own address, after the kernel that
+ * writes it; private memory has no such address. */
 TEST(shared_memory_is_not_copied)
 {
     float x[N];
