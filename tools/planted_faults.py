@@ -249,7 +249,7 @@ TABLE = [
      "if (s->epilogue > 99)\n        return wb__fail(WB_ERROR_INTERNAL", ["cuda_product"]),
     ("a plan is kept without its declined steps", "src/engine/plan/prepare.c", "declined |= status != 0;", "declined |= status < 0;", ["engine_epilogues"]),
     ("a replay that is repeated draws other numbers", "src/engine/compiled/compile.c", "if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);", "", ["engine_epilogues"]),
-    ("CUDA: a library newer than the driver comes first", "src/backend/gpu/runtime/vendor.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
+    ("CUDA: a library newer than the driver comes first", "src/backend/gpu/runtime/files.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
     ("CUDA: an image that the driver refuses is an error", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code || !is_foreign(code))",
      ["cuda_versions"]),
     ("HIP: another device stays current after a call", "src/backend/amdgpu/amdgpu.c", "hip.SetDevice(before[--depth]);", "--depth;",

@@ -27,15 +27,15 @@ typedef struct {
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
     uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
-    int blas_kernels;           /* 1: rocBLAS has kernels for the device; -1: it has none; 0: not
-                                   known yet */
+    int blas_kernels;           /* rocBLAS has kernels for the device: 1; -1: no; 0: not known */
+    bool blas_warned;           /* a warning that it has none was logged */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
 extern const wb__gpu_hook wb__hip_blas;
-/* Whether rocBLAS is usable.  The first call opens the library.  false: the error is set. */
+/* Whether rocBLAS works on any device.  The first call opens it.  false: the error is set. */
 bool wb__hip_blas_works(void);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
@@ -64,8 +64,9 @@ typedef struct {
     int major, minor;
 } wb__hip_compiler;
 const wb__hip_compiler *wb__hip_compiler_get(void);
-/* Whether the compiler knows the instruction set `arch`.  It must be asked first: AMD's compiler
- * aborts the process for an unknown one.  Returns 0, or an error. */
+/* Checks that comgr's list has the device's instruction set.  It is called before anything is
+ * compiled for the device: with an instruction set that it does not know, AMD's compiler ends the
+ * process.  Returns 0, or an error. */
 int wb__hip_check_arch(const wb__hip_device *d);
 
 #endif
