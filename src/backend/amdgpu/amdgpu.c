@@ -166,7 +166,7 @@ static int compile(wb__gpu_device *base, const char *text, const char *list, voi
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
-static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, NULL};
+static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, NULL};
 
 const wb__gpu_driver wb__hip_driver = {
     .backend = &wb__amd_backend, .state = &state, .dlpack = 10, .libraries = libraries,
@@ -180,8 +180,9 @@ static int part(const char *name)
 {
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
     if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
-    if (strcmp(name, "MIOpen") && strcmp(name, "RCCL")) return -1;
-    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use %s", name);
+    if (!strcmp(name, "MIOpen")) return wb__hip_miopen_works();
+    if (strcmp(name, "RCCL")) return -1;
+    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use RCCL");
     return 0;
 }
 

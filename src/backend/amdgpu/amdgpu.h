@@ -4,6 +4,7 @@
  *   driver.c     opening HIP and its compiler at run time; errors
  *   amdgpu.c     devices, memory, copies, compilation; the tables
  *   blas.h blas.c      matrix products by rocBLAS
+ *   miopen.h miopen.c  convolutions by MIOpen
  *
  * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
  * the first use.
@@ -14,6 +15,7 @@
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
  *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
+ *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used
  *   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES     read by AMD's runtime: the GPUs that it shows */
 #ifndef WB__AMDGPU_H
 #define WB__AMDGPU_H
@@ -28,15 +30,18 @@ typedef struct {
     hipStream_t stream[WB__GPU_QUEUES];
     uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
     int blas_kernels;           /* rocBLAS has kernels for the device: 1; -1: no; 0: not known */
+    hipStream_t miopen_stream;  /* the stream that was last set in MIOpen's handle */
     bool blas_warned;           /* a warning that it has none was logged */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
-extern const wb__gpu_hook wb__hip_blas;
-/* Whether rocBLAS works on any device.  The first call opens it.  false: the error is set. */
-bool wb__hip_blas_works(void);
+extern const wb__gpu_hook wb__hip_blas, wb__hip_miopen;
+/* Whether MIOpen works, and whether rocBLAS works on any device (works: false sets the error) or on
+ * d, whose lock is held (serves).  The first call opens the library. */
+bool wb__hip_miopen_works(void), wb__hip_blas_works(void);
+bool wb__hip_blas_serves(wb__hip_device *d);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 

@@ -185,6 +185,13 @@ bool wb__hip_blas_works(void)
     return works;
 }
 
+bool wb__hip_blas_serves(wb__hip_device *d)
+{
+    if (wb__gpu_vendor_works(&library) && has_kernels(d)) return true;
+    wb_clear_error();
+    return false;
+}
+
 /* ---- preparing ------------------------------------------------------------------------------- */
 
 static int32_t type_of(wb_dtype t)

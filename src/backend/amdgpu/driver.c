@@ -36,15 +36,10 @@ static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.
 static void *library;                   /* of HIP */
 
 const wb__hip_layout *wb__hip_properties;
-static const wb__hip_layout of_rocm_6 = {
-#define OFFSET(name, five, six) .name = six,
-    WB__HIP_PROPERTIES(OFFSET)
-#undef OFFSET
-}, of_rocm_5 = {
-#define OFFSET(name, five, six) .name = five,
-    WB__HIP_PROPERTIES(OFFSET)
-#undef OFFSET
-};
+#define FIVE(name, five, six) .name = five,
+#define SIX(name, five, six) .name = six,
+static const wb__hip_layout of_rocm_5 = {WB__HIP_PROPERTIES(FIVE)};
+static const wb__hip_layout of_rocm_6 = {WB__HIP_PROPERTIES(SIX)};
 
 int wb__hip_load(void)
 {

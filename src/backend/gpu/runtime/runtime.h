@@ -431,7 +431,7 @@ typedef struct wb__gpu_entry {
 
 /* Reasons why a library does not execute a step, for the printed plan. */
 enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
-enum { WB__GPU_MAX_FUNCTIONS = 24 };
+enum { WB__GPU_MAX_FUNCTIONS = 32 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
@@ -514,6 +514,9 @@ typedef struct {
  * false: the step is not split. */
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
 
+/* Whether a view of a picture is dense, as NCHW or with the channels last, as NHWC.  Dimensions of
+ * size 1 may have any stride. */
+bool wb__gpu_is_dense(const wb__view *v, bool channels_last);
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
