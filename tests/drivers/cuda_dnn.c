@@ -37,6 +37,11 @@ TEST(test_behind_convolutions)
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
+static void send(arrays *r, int v)
+{
+    assert_int_equal(b->upload(d, r->memory[v], 0, r->x[v], r->bytes[v]), 0);
+}
+
 enum { Q, K, V, O, LSE, DO, DQ, DK, DV };
 
 static wb__step attention(wb_dtype dtype, int64_t n, int64_t h, int64_t t, int64_t width, int kind,

@@ -73,11 +73,6 @@ static void fill(arrays *r, const wb__step *s, unsigned made)
     }
 }
 
-static void send(arrays *r, int v)
-{
-    assert_int_equal(b->upload(d, r->memory[v], 0, r->x[v], r->bytes[v]), 0);
-}
-
 static void empty(arrays *r)
 {
     for (int v = 0; v < r->s->n_views; v++) {
