@@ -160,7 +160,6 @@ static int describe(search *s)
  * calls rocBLAS, which ends the process if it has no kernels for the GPU. */
 static bool is_allowed(const search *s, const wb__miopen_solution *solution)
 {
-    if (solution->workspace_size > MAX_WORKSPACE) return false;
     switch (solution->algorithm) {
     case miopenConvolutionAlgoFFT: case miopenConvolutionAlgoWinograd:
         return !s->entry->problem.accurate;
