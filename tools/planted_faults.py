@@ -280,7 +280,7 @@ TABLE = [
     ("MIOpen: padding on one side only", "src/backend/amdgpu/miopen.c", "pad < 0 || pad != a->pad[2 * k + 1]", "pad < 0 || pad > a->pad[2 * k + 1]", ["amdgpu_miopen"]),
     ("MIOpen: the workspace has no limit", "src/backend/amdgpu/miopen.c", "if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;", "", ["amdgpu_miopen"]),
     ("a library that refuses a recorded step waits for the device", "src/backend/gpu/runtime/vendor.c", "d->recording ? 0 : d->driver->sync",
-     "d->driver->sync", ["amdgpu_training_faults"]),
+     "d->driver->sync", ["amdgpu_libraries"]),
     ("cuBLASLt: only the first version is tried", "src/backend/gpu/runtime/vendor.c", "!l->version_fixed && open_next(l))",
      "l->version_fixed && open_next(l))", ["cuda_versions"]),
     ("cuDNN is loaded for another version of CUDA than cuBLASLt", "src/backend/cuda/dnn.c", "else if (beside && built != beside)", "else if (beside < 0)", ["cuda_versions"]),
