@@ -199,14 +199,32 @@ TEST(test_half_on_gfx90a)
 
 /* ---- calls that fail ------------------------------------------------------------------------- */
 
+/* A kernel and its workspace. */
+typedef struct { wb__kernel *k; void *workspace; size_t bytes; } made;
+
+static int make(made *m, const wb__step *s)
+{
+    const int status = b->prepare(d, s, &m->k);
+    if (status) return status;
+    m->bytes = m->k->workspace + 1;
+    m->workspace = b->allocate(d, m->bytes);
+    return m->workspace ? 0 : (int)wb_error_code();
+}
+
+static void unmake(made *m)
+{
+    if (m->workspace) b->release(d, m->workspace, m->bytes);
+    if (m->k) b->destroy(d, m->k);
+    *m = (made){.k = NULL};
+}
+
 /* A gradient of weights with workspace, from the search for devices to its result, which is
  * compared.  Returns 0 or an error code. */
 static int attempt(arrays *r, const double *want, const double *size)
 {
     const wb__number none = {.f = 0};
     const wb__step *s = r->s;
-    wb__kernel *k = NULL;
-    void *workspace = NULL;
+    made m = {.k = NULL};
     int status = b->start();
     if (status) return status;
     d = b->device(0);
@@ -215,17 +233,12 @@ static int attempt(arrays *r, const double *want, const double *size)
         status = r->memory[v] ? b->upload(d, r->memory[v], 0, r->x[v], r->bytes[v])
                               : (int)wb_error_code();
     }
-    if (!status) status = b->prepare(d, s, &k);
-    if (!status && !(workspace = b->allocate(d, k->workspace + 1))) status = (int)wb_error_code();
+    if (!status) status = make(&m, s);
     for (int turn = 0; turn < 2 && !status; turn++) {
-        status = b->launch(d, k, r->memory, NULL, workspace, 0, &none);
-        if (status != WB_ERROR_UNSUPPORTED) continue;   /* the library refused it: prepare again */
-        b->destroy(d, k);
-        b->release(d, workspace, k->workspace + 1);
-        k = NULL, workspace = NULL;
-        status = b->prepare(d, s, &k);
-        if (!status && !(workspace = b->allocate(d, k->workspace + 1)))
-            status = (int)wb_error_code();
+        status = b->launch(d, m.k, r->memory, NULL, m.workspace, 0, &none);
+        if (status != WB_ERROR_UNSUPPORTED) continue;
+        unmake(&m);                     /* the library refused it: another kernel, from the start */
+        status = make(&m, s);
         turn = -1;
     }
     if (!status) status = b->download(d, r->x[1], r->memory[1], 0, r->bytes[1]);
@@ -235,8 +248,7 @@ static int attempt(arrays *r, const double *want, const double *size)
         if (r->memory[v]) b->release(d, r->memory[v], r->bytes[v]);
         r->memory[v] = NULL;
     }
-    if (workspace) b->release(d, workspace, k ? k->workspace + 1 : 0);
-    if (k) b->destroy(d, k);
+    unmake(&m);
     b->stop();
     return status;
 }
