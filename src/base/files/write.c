@@ -12,6 +12,7 @@
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
+#include "base/files/packed.h"
 #include "base/parallel.h"
 
 #include <errno.h>
@@ -23,7 +24,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
@@ -195,7 +195,7 @@ static void do_half(void *ctx, int64_t half)
 {
     piece *p = ctx;
     if (half == 0) p->code = write_bytes(p->w, p->data, p->n);
-    else if (p->w->summing) p->w->sum = (uint32_t)crc32_z(p->w->sum, p->data, p->n);
+    else if (p->w->summing) p->w->sum = wb__crc32(p->w->sum, p->data, p->n);
 }
 
 static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
@@ -251,7 +251,7 @@ int wb__writer_put(wb__writer *w, const void *data, int64_t n)
     if (w->status || n <= 0) return w->status;
     if ((size_t)n > BUFFER - w->held && flush(w)) return w->status;
     if (n >= BUFFER) return write_out(w, data, (size_t)n, true);
-    if (w->summing) w->sum = (uint32_t)crc32_z(w->sum, data, (size_t)n);
+    if (w->summing) w->sum = wb__crc32(w->sum, data, (size_t)n);
     memcpy(w->buffer + w->held, data, (size_t)n);
     w->held += (size_t)n;
     w->offset += n;
