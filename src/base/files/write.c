@@ -14,6 +14,7 @@
 #include "base/files/file_calls.h"
 #include "base/files/packed.h"
 #include "base/parallel.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -163,13 +164,9 @@ void wb__writer_drop(wb__writer *w)
  * short. */
 static void start_writing(wb__writer *w)
 {
-#ifdef SYNC_FILE_RANGE_WRITE
     if (!w->temporary || w->offset - w->started < PIECE) return;
-    (void)!sync_file_range(w->file, w->started, w->offset - w->started, SYNC_FILE_RANGE_WRITE);
+    wb__system_start_writing(w->file, w->started, w->offset - w->started);
     w->started = w->offset;
-#else
-    (void)w;
-#endif
 }
 
 /* Writes n bytes and returns 0 or errno.  Sets no error message, since it may run on another
@@ -275,7 +272,8 @@ static int sync_folder(wb__writer *w)
 
 static int make_durable(wb__writer *w)
 {
-    if (wb__io_must_fail() || fsync(w->file) != 0) return fail(w, "cannot be made durable");
+    if (wb__io_must_fail() || wb__system_sync(w->file) != 0)
+        return fail(w, "cannot be made durable");
     /* The file is still open and locked, so no other process removes it as a leftover. */
     if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
         return fail(w, "cannot be given its name");
