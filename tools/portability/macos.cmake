@@ -1,4 +1,4 @@
-# CMake's toolchain for macOS without Apple's SDK: clang compiles for Apple's systems, and WEBER_MACOS
+# CMake's toolchain for macOS without Apple's SDK: clang compiles for macOS, and WEBER_MACOS
 # is a folder with the headers of macos-headers.txt and a list of the system's functions.
 set(CMAKE_SYSTEM_NAME Darwin)
 set(CMAKE_SYSTEM_PROCESSOR ${WEBER_ARCH})
@@ -10,7 +10,8 @@ set(CMAKE_C_COMPILER_TARGET ${WEBER_ARCH}-apple-macos13)
 set(CMAKE_C_FLAGS_INIT "-nostdlibinc -isystem ${WEBER_MACOS}/include")
 foreach(kind EXE SHARED)
     # clang calls the linker of macOS 13 with other options than older ones
-    set(CMAKE_${kind}_LINKER_FLAGS_INIT "-isysroot ${WEBER_MACOS} -fuse-ld=lld -mlinker-version=820")
+    set(CMAKE_${kind}_LINKER_FLAGS_INIT
+        "-isysroot ${WEBER_MACOS} -fuse-ld=lld -mlinker-version=820")
 endforeach()
 execute_process(COMMAND clang -print-prog-name=llvm-ar OUTPUT_VARIABLE CMAKE_AR
                 OUTPUT_STRIP_TRAILING_WHITESPACE)
