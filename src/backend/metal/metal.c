@@ -81,11 +81,9 @@ static void retire_completed(wb__mtl_queue *q)
     while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted) retire(q);
 }
 
-static void commit(wb__mtl_queue *q)
+/* The queue's command buffer has been committed. */
+static void note_commit(wb__mtl_queue *q)
 {
-    if (!q->buffer) return;
-    end_encoder(q);
-    mtl_commit(q->buffer);
     if (q->n_running == WB__MTL_MAX_RUNNING) {
         mtl_waitUntilCompleted(q->running[0]);
         retire(q);
@@ -93,6 +91,14 @@ static void commit(wb__mtl_queue *q)
     q->running[q->n_running++] = q->buffer;
     q->buffer = NULL;
     retire_completed(q);
+}
+
+static void commit(wb__mtl_queue *q)
+{
+    if (!q->buffer) return;
+    end_encoder(q);
+    mtl_commit(q->buffer);
+    note_commit(q);
 }
 
 /* Returns the error of a completed command buffer that has not been returned yet, or 0. */
@@ -212,6 +218,35 @@ static bool done(void *event, int *ended)
 {
     (void)ended;
     return mtl_status(((const point *)event)->buffer) >= MTLCommandBufferStatusCompleted;
+}
+
+/* ---- commands that a library encodes --------------------------------------------------------- */
+
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, id *buffer)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    pthread_mutex_lock(&q->lock);
+    const int code = begin_buffer(q);
+    if (code) {
+        pthread_mutex_unlock(&q->lock);
+        return code;
+    }
+    end_encoder(q);
+    *buffer = q->buffer;
+    return 0;
+}
+
+int wb__mtl_encode_end(wb__gpu_device *d, wb__gpu_queue which, id now, void **event)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    if (now != q->buffer) {
+        mtl_retain(now);
+        note_commit(q);
+        q->buffer = now;
+    }
+    const int code = event ? signal_event(wb__mtl_of(d), q, event) : 0;
+    pthread_mutex_unlock(&q->lock);
+    return code;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -429,6 +464,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+static const wb__gpu_hook *const libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
 const wb__gpu_driver wb__mtl_driver = {
@@ -444,13 +480,13 @@ const wb__gpu_driver wb__mtl_driver = {
     .done = done, .flush = flush, .sync = sync_queue,
     .options = wb__mtl_options, .compile = wb__mtl_compile, .load_image = wb__mtl_load_image,
     .unload = wb__mtl_unload, .function = function, .drop_function = drop_function, .bind = bind,
-    .launch = launch,
+    .launch = launch, .libraries = libraries,
 };
 
 static int part(const char *name)
 {
-    (void)name;
-    return -1;
+    if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
+    return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
 }
 
 WB__GPU_WRAPPERS(wb__mtl_driver)
