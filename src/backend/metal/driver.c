@@ -99,6 +99,11 @@ int wb__mtl_failed(int code, id error)
     return code;
 }
 
+void wb__mtl_describe(const char *reason)
+{
+    snprintf(description, sizeof description, "%s", reason);
+}
+
 const char *wb__mtl_error_name(int code)
 {
     static const struct { int code; const char *name; } names[] = {
@@ -201,8 +206,8 @@ static int list_devices(id all, id first, wb__gpu_device **list, int *n_list)
             if (is_first == !turn) add_device(device, list, n_list);
         }
     if (*n_list) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "metal: none of %lu GPUs is of the family Metal 3, to which"
-                    " Apple's processors belong, and AMD's GPUs since Vega; %s", n, needs);
+    return wb__fail(WB_ERROR_DEVICE, "metal: none of %lu GPUs is of the family Metal 3, as all"
+                    " GPUs of Apple's processors are; %s", n, needs);
 }
 
 int wb__mtl_find(wb__gpu_device **list, int *n_list)
@@ -238,8 +243,8 @@ int wb__mtl_open(wb__gpu_device *base)
         memset(q, 0, sizeof *q);
         pthread_mutex_init(&q->lock, NULL);
         q->queue = MAKE(newCommandQueue, d->device);
-        q->event = q->queue ? MAKE(newEvent, d->device) : NULL;
-        if (!q->event) code = wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
+        if (q->queue && n > 1) q->event = MAKE(newEvent, d->device);
+        if (!q->queue || (n > 1 && !q->event)) code = wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
     }
     if (entered) wb__mtl_leave();
     if (!code) return 0;
@@ -251,11 +256,11 @@ int wb__mtl_open(wb__gpu_device *base)
 void wb__mtl_close(wb__gpu_device *base)
 {
     wb__mtl_device *d = wb__mtl_of(base);
-    if (d->copier) {
-        mtl_release(d->copy_pipeline);
-        wb__mtl_unload(base, d->copier);
-        d->copier = NULL;
-    }
+    const bool entered = !wb__mtl_enter(base);
+    if (d->copy_pipeline) mtl_release(d->copy_pipeline);
+    if (d->copier) wb__mtl_unload(base, d->copier);
+    d->copy_pipeline = NULL;
+    d->copier = NULL;
     for (size_t i = 0; i < WB__COUNT(d->queue); i++) {
         wb__mtl_queue *q = &d->queue[i];
         if (q->queue) pthread_mutex_destroy(&q->lock);
@@ -263,4 +268,5 @@ void wb__mtl_close(wb__gpu_device *base)
         if (q->queue) mtl_release(q->queue);
         q->queue = q->event = NULL;
     }
+    if (entered) wb__mtl_leave();
 }

@@ -37,7 +37,10 @@ static int result_of(id buffer)
 static void retire(wb__mtl_queue *q)
 {
     const int code = result_of(q->running[0]);
-    if (!q->failed) q->failed = code;
+    if (code && !q->failed) {
+        q->failed = code;
+        wb__mtl_error_text(NULL, code, q->reason, sizeof q->reason);
+    }
     mtl_release(q->running[0]);
     q->n_running--;
     memmove(q->running, q->running + 1, (size_t)q->n_running * sizeof *q->running);
@@ -107,6 +110,7 @@ static int take_failure(wb__mtl_queue *q)
     pthread_mutex_lock(&q->lock);
     retire_completed(q);
     const int failed = q->failed;
+    if (failed) wb__mtl_describe(q->reason);
     q->failed = 0;
     pthread_mutex_unlock(&q->lock);
     wb__gpu_call = "waitUntilCompleted";
@@ -163,7 +167,7 @@ static int signal_event(wb__mtl_device *d, wb__mtl_queue *q, void **event)
     end_encoder(q);
     *p = (point){.queue = q, .compute = &d->queue[WB__GPU_COMPUTE], .buffer = mtl_retain(q->buffer),
                  .value = ++q->value};
-    mtl_encodeSignalEvent(q->buffer, q->event, p->value);
+    if (q->event) mtl_encodeSignalEvent(q->buffer, q->event, p->value);
     if (*event) drop_event(*event);
     *event = p;
     return 0;

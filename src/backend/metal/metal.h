@@ -37,13 +37,14 @@ enum {
 enum { WB__MTL_MAX_RUNNING = 32 };
 typedef struct {
     pthread_mutex_t lock;       /* guards the fields below; taken after the device's lock */
-    id queue, event;            /* event: signalled with increasing values */
+    id queue, event;            /* event: signalled with increasing values; NULL without staging */
     uint64_t value;             /* the last value that the event will be signalled with */
     id buffer, encoder;         /* not committed yet, or NULL; its open encoder, or NULL */
     bool encodes_copies;        /* the encoder is one for copies */
     id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
     int n_running;
-    int failed;                 /* error of a command buffer that `sync` has not returned yet */
+    int failed;                 /* error of a command buffer that no function has returned yet */
+    char reason[200];           /* its description */
 } wb__mtl_queue;
 
 typedef struct {
@@ -72,8 +73,10 @@ id wb__mtl_string(const char *text);
 int wb__mtl_enter(wb__gpu_device *d);
 void wb__mtl_leave(void);
 
-/* Keeps the description of an NSError for error_text; returns `code`.  error may be NULL. */
+/* Keep the description of an NSError, or of a failure, for error_text.  wb__mtl_failed returns
+ * `code`; error may be NULL. */
 int wb__mtl_failed(int code, id error);
+void wb__mtl_describe(const char *reason);
 const char *wb__mtl_error_name(int code);
 int wb__mtl_error_kind(int code);
 void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* path: the archive's file, which must exist as long as the archive; "": there is no archive. */
+/* path: the archive's file, in a folder of its own, which must exist as long as the archive; "":
+ * there is none. */
 typedef struct {
     id library, archive;
     char path[200];
@@ -81,17 +82,22 @@ static id url_of(const char *path)
     return mtl_fileURLWithPath(wb__mtl_class("NSURL"), wb__mtl_string(path));
 }
 
-/* Creates a file with a new name and these contents. */
-static bool make_file(program_of *p, const void *data, size_t bytes)
+/* Creates a folder with a new name for the archive's file. */
+static bool make_folder(program_of *p)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *parent = getenv("TMPDIR");
     const int n = snprintf(p->path, sizeof p->path, "%s/weber-XXXXXX",
-                           folder && *folder ? folder : "/tmp");
-    const int file = n < (int)sizeof p->path ? mkstemp(p->path) : -1;
-    if (file < 0) *p->path = 0;
-    FILE *f = file < 0 ? NULL : fdopen(file, "wb");
+                           parent && *parent ? parent : "/tmp");
+    const bool made = n + sizeof "/archive" <= sizeof p->path && mkdtemp(p->path);
+    strcpy(p->path + (made ? n : 0), made ? "/archive" : "");
+    return made;
+}
+
+static bool write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *f = fopen(path, "wb");
     if (!f) return false;
-    const bool written = !bytes || fwrite(data, bytes, 1, f) == 1;
+    const bool written = fwrite(data, 1, bytes, f) == bytes;
     return !fclose(f) && written;
 }
 
@@ -112,7 +118,7 @@ static bool fill_archive(const wb__mtl_device *d, program_of *p)
 {
     const id names = mtl_functionNames(p->library);
     const NSUInteger n = names ? mtl_count(names) : 0;
-    if (n && make_file(p, NULL, 0)) open_archive(d, p, true);
+    if (n && make_folder(p)) open_archive(d, p, true);
     for (NSUInteger i = 0; i < n && p->archive; i++) {
         const program_of bare = {.library = p->library};
         id descriptor = NULL, error = NULL;
@@ -128,8 +134,11 @@ static bool fill_archive(const wb__mtl_device *d, program_of *p)
 static void drop_archive(program_of *p)
 {
     if (p->archive) mtl_release(p->archive);
-    if (*p->path) unlink(p->path);
     p->archive = NULL;
+    if (!*p->path) return;
+    unlink(p->path);
+    *strrchr(p->path, '/') = 0;
+    rmdir(p->path);
     *p->path = 0;
 }
 
@@ -207,7 +216,8 @@ int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, co
         wb__free(p);
         return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
     }
-    if (make_file(p, text + head.text_bytes, bytes - sizeof head - (size_t)head.text_bytes))
+    if (make_folder(p) && write_file(p->path, text + head.text_bytes,
+                                     bytes - sizeof head - (size_t)head.text_bytes))
         open_archive(d, p, false);
     if (!p->archive) drop_archive(p);
     *program = p;
