@@ -250,7 +250,7 @@ static bool make_matrices(const routine *r, const wb__gpu_addresses *a, id matri
 {
     for (int j = 0; j < 3; j++) {
         const wb__mps_place at = wb__mps_place_of(a, r->buffer[j], r->at[j]);
-        matrix[j] = MAKE(newAt, mtl_alloc(wb__mtl_class("MPSMatrix")), at.buffer, at.at,
+        matrix[j] = MAKE(newWithBuffer, mtl_alloc(wb__mtl_class("MPSMatrix")), at.buffer, at.at,
                          r->entry->matrix[j]);
         if (!matrix[j]) return false;
     }

@@ -334,15 +334,17 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *base)
 static id data_of(const routine *r, const wb__gpu_addresses *a, int i)
 {
     const wb__mps_place at = wb__mps_place_of(a, r->buffer[i], r->at[i]);
-    const id array = MAKE(newAt, mtl_alloc(wb__mtl_class("MPSNDArray")), at.buffer, at.at,
+    const id array = MAKE(newWithBuffer, mtl_alloc(wb__mtl_class("MPSNDArray")), at.buffer, at.at,
                           r->entry->array[i]);
     if (!array) return NULL;
-    const id data = MAKE(newData, mtl_alloc(wb__mtl_class("MPSGraphTensorData")), array);
+    const id data = MAKE(newTensorData, mtl_alloc(wb__mtl_class("MPSGraphTensorData")), array);
     mtl_release(array);
     return data;
 }
 
-/* Encodes the executable.  *encoded: whether MPSGraph did so.  Returns a status. */
+/* Encodes the executable.  *encoded: whether MPSGraph did so.  Returns a status.  MPSGraph may
+ * commit the command buffer and continue with another, whose errors are seen as well; only the
+ * errors of command buffers between these two would not be. */
 static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, id inputs, id results,
                   bool *encoded)
 {

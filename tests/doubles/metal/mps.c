@@ -6,7 +6,10 @@
 
 /* ---- matrices -------------------------------------------------------------------------------- */
 
-typedef struct { NSUInteger rows, columns, matrices, row_bytes, matrix_bytes; uint32_t type; } sizes;
+typedef struct {
+    NSUInteger rows, columns, matrices, row_bytes, matrix_bytes;
+    uint32_t type;
+} sizes;
 
 typedef struct {
     struct objc_object object;
@@ -322,7 +325,9 @@ void mps_commit_and_continue(mps_commands *c)
 {
     id queue = send(c->root, "commandQueue");
     send(c->root, "commit");
-    id next = objc_retain(send(queue, "commandBuffer"));
+    id next = send(queue, "commandBuffer");
+    if (!next) next = send(queue, "commandBuffer");     /* VGPU_FAIL selected the call */
+    objc_retain(next);
     objc_release(c->root);
     c->root = next;
 }

@@ -7,7 +7,8 @@
  * MPSCommandBuffer.h, MPSGraph*.h).  They compute in double, when the command buffer runs.
  *
  *   VGPU_MPS_SUPPORTS=0   MPSSupportsMTLDevice answers NO
- *   VGPU_MPS_COMMITS=1    each executable calls commitAndContinue before and after its command */
+ *   VGPU_MPS_COMMITS=n    each executable calls commitAndContinue: 1 before its command, 2 after, 3
+ *                         both */
 #ifndef VGPU_MPS_H
 #define VGPU_MPS_H
 

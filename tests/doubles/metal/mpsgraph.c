@@ -317,7 +317,8 @@ static id compile(graph *g, SEL s, graph_device *d, id feeds, id targets, id ope
     const tensor *target = ns_count(targets) == 1 ? (const tensor *)ns_item(targets, 0) : NULL;
     if (operations || options || !target) vgpu_wrong("%s: not known here", name);
     if (!objc_is(target, &tensor_class, name) || !are_feeds(g, feeds, target, name)) return NULL;
-    id keys = ns_keys(feeds), order[2] = {ns_item(keys, turn), ns_item(keys, !turn)};
+    id keys = ns_keys(feeds);
+    const id order[2] = {ns_item(keys, (size_t)turn), ns_item(keys, !turn)};
     turn = !turn;
     executable *e = objc_make(&executable_class);
     e->device = d->device;
@@ -440,7 +441,7 @@ static id encode(executable *e, SEL s, mps_commands *c, id inputs, id results, i
 {
     LOCKED;
     const char *name = sel_getName(s);
-    const bool commits = vgpu_env_number("VGPU_MPS_COMMITS", 0) != 0;
+    const long long commits = vgpu_env_number("VGPU_MPS_COMMITS", 0);
     if (!objc_is(c, &mps_commands_class, name)) return NULL;
     if (!metal_is_open((metal_commands *)c->root, name) || !are_data(e, inputs, e->feeds, name) ||
         !are_data(e, results, e->targets, name))
@@ -449,7 +450,7 @@ static id encode(executable *e, SEL s, mps_commands *c, id inputs, id results, i
         vgpu_wrong("%s: another device, or a descriptor, which is not known here", name);
         return NULL;
     }
-    if (commits) mps_commit_and_continue(c);
+    if (commits & 1) mps_commit_and_continue(c);
     const tensor *t = (const tensor *)ns_item(e->targets, 0);
     const int place[4][3] = {                       /* of each input and the result: x, w or y */
         [FORWARD] = {0, 1, 2}, [DATA_GRADIENT] = {2, 1, 0}, [WEIGHTS_GRADIENT] = {2, 0, 1}};
@@ -465,7 +466,7 @@ static id encode(executable *e, SEL s, mps_commands *c, id inputs, id results, i
     w.w = logical_of(shape[1], t->how.weights);
     w.y = logical_of(shape[2], t->how.data);
     metal_encode((metal_commands *)c->root, "MPSGraph", run, &w, sizeof w);
-    if (commits) mps_commit_and_continue(c);
+    if (commits & 2) mps_commit_and_continue(c);
     return results;
 }
 
