@@ -11,7 +11,7 @@ static const struct { const char *selector, *types; } apple[] = {
     {"respondsToSelector:", "BOOL; SEL"},
     {"stringWithUTF8String:", "instancetype; const char *"}, {"UTF8String", "const char *"},
     {"count", "NSUInteger"}, {"objectAtIndex:", "ObjectType; NSUInteger"},
-    {"arrayWithObject:", "instancetype; ObjectType"}, {"fileURLWithPath:", "NSURL *; NSString *"},
+    {"arrayWithObjects:count:", "instancetype; const ObjectType *; NSUInteger"}, {"fileURLWithPath:", "NSURL *; NSString *"},
     {"code", "NSInteger"}, {"localizedDescription", "NSString *"},
     {"processInfo", "NSProcessInfo *"}, {"operatingSystemVersionString", "NSString *"},
     /* MTLDevice */
@@ -72,6 +72,7 @@ static const char *type_in_c(const char *type)
         if (!strcmp(type, unsigned_enums[i])) return "NSUInteger";
     for (size_t i = 0; i < sizeof signed_enums / sizeof *signed_enums; i++)
         if (!strcmp(type, signed_enums[i])) return "NSInteger";
+    if (!strcmp(type, "const ObjectType *")) return "const id *";
     if (!strcmp(type, "NSError **") ||
         !strcmp(type, "MTLAutoreleasedComputePipelineReflection *"))
         return "id *";

@@ -47,7 +47,7 @@ enum { MTL_MAX_BUFFERS = 31, MTL_MAX_BYTES = 4096 };  /* of a kernel; of setByte
     X(const char *, 0, UTF8String, "UTF8String", void)                                             \
     X(NSUInteger, 0, count, "count", void)                                                         \
     X(id, 1, objectAtIndex, "objectAtIndex:", NSUInteger)                                          \
-    X(id, 1, arrayWithObject, "arrayWithObject:", id)                                              \
+    X(id, 2, arrayWithObjects, "arrayWithObjects:count:", const id *, NSUInteger)                  \
     X(id, 1, fileURLWithPath, "fileURLWithPath:", id)                                              \
     X(NSInteger, 0, code, "code", void)                                                            \
     X(id, 0, localizedDescription, "localizedDescription", void)                                   \

@@ -55,8 +55,8 @@ static int descriptor_of(const program_of *p, id name, id *descriptor)
         mtl_setComputeFunction(*descriptor, function);
         mtl_setMaxTotalThreads(*descriptor, 256);
         if (p->archive)
-            mtl_setBinaryArchives(*descriptor,
-                                  mtl_arrayWithObject(wb__mtl_class("NSArray"), p->archive));
+            mtl_setBinaryArchives(*descriptor, mtl_arrayWithObjects(wb__mtl_class("NSArray"),
+                                                                    &p->archive, 1));
     }
     mtl_release(function);
     return *descriptor ? 0 : wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);

@@ -89,6 +89,7 @@ typedef struct {
     struct objc_object object;
     metal_function *function;
     bool whole_waves;                   /* all groups must be multiples of 32 items */
+    unsigned most_items;                /* of a group */
 } metal_pipeline;
 
 typedef struct {
@@ -96,12 +97,12 @@ typedef struct {
     metal_function *function;
     id archives;
     bool whole_waves;
+    unsigned most_items;                /* 0: the compiler chooses */
 } metal_pipeline_descriptor;
 
 extern objc_class metal_library_class, metal_function_class, metal_pipeline_class,
     metal_pipeline_descriptor_class, metal_archive_class;
 size_t metal_group_memory(const metal_kernel *k);
-unsigned metal_most_items(void);
 extern int64_t metal_compiled, metal_from_archives, metal_texts;
 
 /* What an archive knows a function by. */
