@@ -11,7 +11,6 @@
 static const struct { const char *selector, *types; } apple[] = {
     {"alloc", "instancetype"}, {"numberWithUnsignedInteger:", "NSNumber *; NSUInteger"},
     {"isOperatingSystemAtLeastVersion:", "BOOL; NSOperatingSystemVersion"},
-    {"arrayWithObjects:count:", "instancetype; const ObjectType *; NSUInteger"},
     {"dictionaryWithObjects:forKeys:count:",
      "instancetype; const ObjectType *; const KeyType *; NSUInteger"},
     /* MPSMatrixDescriptor, MPSMatrix, MPSMatrixMultiplication */

@@ -22,7 +22,6 @@ typedef struct { NSInteger major, minor, patch; } NSOperatingSystemVersion;
     X(id, 0, alloc, "alloc", void)                                                                 \
     X(BOOL, 1, isAtLeast, "isOperatingSystemAtLeastVersion:", NSOperatingSystemVersion)            \
     X(id, 1, number, "numberWithUnsignedInteger:", NSUInteger)                                     \
-    X(id, 2, array, "arrayWithObjects:count:", const id *, NSUInteger)                             \
     X(id, 3, dictionary, "dictionaryWithObjects:forKeys:count:", const id *, const id *,           \
       NSUInteger)                                                                                  \
     /* MPSMatrixDescriptor, MPSMatrix, MPSMatrixMultiplication */                                  \

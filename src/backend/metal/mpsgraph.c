@@ -74,7 +74,7 @@ static void destroy_handle(void *handle) { (void)handle; }
 
 static id list_of(const id *items, NSUInteger n)
 {
-    return MAKE(array, wb__mtl_class("NSArray"), items, n);
+    return MAKE(arrayWithObjects, wb__mtl_class("NSArray"), items, n);
 }
 
 /* The shape of operand i as MPSGraph describes it. */

@@ -61,7 +61,8 @@ static id url_path(string *o, SEL s)
 
 static const objc_method string_methods[] = {METHOD("UTF8String", "*@:", string_text),
                                              METHOD("length", "Q@:", string_length), {0}};
-static const objc_method string_makers[] = {METHOD("stringWithUTF8String:", "@#:*", string_of), {0}};
+static const objc_method string_makers[] = {METHOD("stringWithUTF8String:", "@#:*", string_of),
+                                            {0}};
 objc_class ns_string = {.name = "NSString", .bytes = sizeof(string), .methods = string_methods,
                         .class_methods = string_makers, .end = end_text};
 
