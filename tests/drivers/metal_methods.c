@@ -11,7 +11,8 @@ static const struct { const char *selector, *types; } apple[] = {
     {"respondsToSelector:", "BOOL; SEL"},
     {"stringWithUTF8String:", "instancetype; const char *"}, {"UTF8String", "const char *"},
     {"count", "NSUInteger"}, {"objectAtIndex:", "ObjectType; NSUInteger"},
-    {"arrayWithObjects:count:", "instancetype; const ObjectType *; NSUInteger"}, {"fileURLWithPath:", "NSURL *; NSString *"},
+    {"arrayWithObjects:count:", "instancetype; const ObjectType *; NSUInteger"},
+    {"fileURLWithPath:", "NSURL *; NSString *"},
     {"code", "NSInteger"}, {"localizedDescription", "NSString *"},
     {"processInfo", "NSProcessInfo *"}, {"operatingSystemVersionString", "NSString *"},
     /* MTLDevice */

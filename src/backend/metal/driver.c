@@ -257,6 +257,8 @@ void wb__mtl_close(wb__gpu_device *base)
 {
     wb__mtl_device *d = wb__mtl_of(base);
     const bool entered = !wb__mtl_enter(base);
+    /* Releasing memory may have left waits for uploads in a command buffer. */
+    for (int q = WB__GPU_RECORDING - 1; q >= 0; q--) wb__mtl_driver.sync(base, (wb__gpu_queue)q);
     if (d->copy_pipeline) mtl_release(d->copy_pipeline);
     if (d->copier) wb__mtl_unload(base, d->copier);
     d->copy_pipeline = NULL;

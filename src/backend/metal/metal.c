@@ -38,8 +38,11 @@ static void retire(wb__mtl_queue *q)
 {
     const int code = result_of(q->running[0]);
     if (code && !q->failed) {
+        char reason[100];
         q->failed = code;
-        wb__mtl_error_text(NULL, code, q->reason, sizeof q->reason);
+        wb__mtl_error_text(NULL, code, reason, sizeof reason);
+        snprintf(q->reason, sizeof q->reason, "%s: the results of the command buffer are missing",
+                 reason);
     }
     mtl_release(q->running[0]);
     q->n_running--;
@@ -104,16 +107,21 @@ static void commit(wb__mtl_queue *q)
     note_commit(q);
 }
 
-/* Returns the error of a completed command buffer that has not been returned yet, or 0. */
-static int take_failure(wb__mtl_queue *q)
+/* Returns the error of a completed command buffer of any queue that has not been returned yet, or
+ * 0.  A function that waits for a command returns the errors of those that came before it. */
+static int take_failure(wb__mtl_device *d)
 {
-    pthread_mutex_lock(&q->lock);
-    retire_completed(q);
-    const int failed = q->failed;
-    if (failed) wb__mtl_describe(q->reason);
-    q->failed = 0;
-    pthread_mutex_unlock(&q->lock);
-    wb__gpu_call = "waitUntilCompleted";
+    int failed = 0;
+    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue && !failed; i++) {
+        wb__mtl_queue *q = &d->queue[i];
+        pthread_mutex_lock(&q->lock);
+        retire_completed(q);
+        failed = q->failed;
+        if (failed) wb__mtl_describe(q->reason);
+        q->failed = 0;
+        pthread_mutex_unlock(&q->lock);
+    }
+    wb__gpu_call = "commit";
     return failed;
 }
 
@@ -137,7 +145,7 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
     pthread_mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
-    return take_failure(q);
+    return take_failure(wb__mtl_of(d));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -145,7 +153,8 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
 /* The point of a queue that is reached when the command buffer is completed.  Other queues wait
  * until the queue's event has the value. */
 typedef struct {
-    wb__mtl_queue *queue, *compute;     /* compute: the device's compute queue */
+    wb__mtl_device *device;
+    wb__mtl_queue *queue;
     id buffer;
     uint64_t value;
 } point;
@@ -157,28 +166,37 @@ static void drop_event(void *event)
     wb__free(p);
 }
 
-/* With the queue's lock held: replaces *event by an event after all commands so far of a device's
- * queue. */
-static int signal_event(wb__mtl_device *d, wb__mtl_queue *q, void **event)
+/* Returns a code.  Allocates *p if `event` is not NULL; it must be called before the commands that
+ * signal_event follows are encoded, so that these functions fail without a command. */
+static int new_point(void *const *event, point **p)
 {
-    const int code = begin_buffer(q);
-    point *p = code ? NULL : wb__alloc(sizeof *p);
-    if (code || !p) return code ? code : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+    *p = event ? wb__alloc_zero(1, sizeof **p) : NULL;
+    return !event || *p ? 0 : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+}
+
+/* With the lock of a device's queue held, which has an open command buffer: replaces *event by p,
+ * an event after all commands so far.  Does nothing if p is NULL. */
+static void signal_event(wb__mtl_device *d, wb__mtl_queue *q, point *p, void **event)
+{
+    if (!p) return;
     end_encoder(q);
-    *p = (point){.queue = q, .compute = &d->queue[WB__GPU_COMPUTE], .buffer = mtl_retain(q->buffer),
-                 .value = ++q->value};
+    *p = (point){d, q, mtl_retain(q->buffer), ++q->value};
     if (q->event) mtl_encodeSignalEvent(q->buffer, q->event, p->value);
     if (*event) drop_event(*event);
     *event = p;
-    return 0;
 }
 
 static int record(wb__gpu_device *d, wb__gpu_queue which, void **event)
 {
     wb__mtl_queue *q = queue_of(d, which);
+    point *p = NULL;
     pthread_mutex_lock(&q->lock);
-    const int code = signal_event(wb__mtl_of(d), q, event);
-    if (!code) commit(q);               /* other queues may wait for the event from now on */
+    int code = begin_buffer(q);
+    if (!code) code = new_point(event, &p);
+    if (!code) {
+        signal_event(wb__mtl_of(d), q, p, event);
+        commit(q);                      /* other queues may wait for the event from now on */
+    }
     pthread_mutex_unlock(&q->lock);
     return code;
 }
@@ -207,14 +225,12 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
     return code;
 }
 
-/* Also returns the errors of kernels, whose results a transfer has waited for. */
 static int sync_event(void *event)
 {
     const point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
-    const int code = take_failure(p->queue);
-    return code ? code : take_failure(p->compute);
+    return take_failure(p->device);
 }
 
 /* Errors are returned by the functions that wait. */
@@ -226,31 +242,36 @@ static bool done(void *event, int *ended)
 
 /* ---- commands that a library encodes --------------------------------------------------------- */
 
-int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, id *buffer)
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
+                         wb__mtl_encoding *e)
 {
     wb__mtl_queue *q = queue_of(d, which);
+    point *p = NULL;
+    int code = new_point(event, &p);
+    if (code) return code;
     pthread_mutex_lock(&q->lock);
-    const int code = begin_buffer(q);
+    code = begin_buffer(q);
     if (code) {
         pthread_mutex_unlock(&q->lock);
+        wb__free(p);
         return code;
     }
     end_encoder(q);
-    *buffer = q->buffer;
+    *e = (wb__mtl_encoding){.queue = q, .buffer = q->buffer, .point = p, .event = event};
     return 0;
 }
 
-int wb__mtl_encode_end(wb__gpu_device *d, wb__gpu_queue which, id now, void **event)
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded)
 {
-    wb__mtl_queue *q = queue_of(d, which);
+    wb__mtl_queue *q = e->queue;
     if (now != q->buffer) {
         mtl_retain(now);
         note_commit(q);
         q->buffer = now;
     }
-    const int code = event ? signal_event(wb__mtl_of(d), q, event) : 0;
+    if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
+    else wb__free(e->point);
     pthread_mutex_unlock(&q->lock);
-    return code;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -347,14 +368,17 @@ static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_a
                       size_t from_at, size_t bytes, void **event)
 {
     wb__mtl_queue *q = &d->queue[which];
-    int code = 0;
+    point *p = NULL;
+    int code = new_point(event, &p);
+    if (code) return code;
     pthread_mutex_lock(&q->lock);
     if ((to_at | from_at | bytes) % 4) {
         code = encode_kernel_copy(d, q, to, to_at, from, from_at, bytes);
     } else if (!(code = begin_encoder(q, true))) {
         mtl_copyFromBuffer(q->encoder, from, from_at, to, to_at, bytes);
     }
-    if (!code && event) code = signal_event(d, q, event);
+    if (!code) signal_event(d, q, p, event);
+    else wb__free(p);
     pthread_mutex_unlock(&q->lock);
     return code;
 }
@@ -452,15 +476,20 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
 {
     wb__mtl_queue *q = queue_of(d, which);
     const kernel *k = object;
+    point *p = NULL;
     (void)arguments;
+    int code = new_point(event, &p);
+    if (code) return code;
     pthread_mutex_lock(&q->lock);
-    int code = begin_encoder(q, false);
+    code = begin_encoder(q, false);
     if (!code) {
         mtl_setPipeline(q->encoder, k->pipeline);
         for (int i = 0; i < k->n; i++) mtl_setBuffer(q->encoder, k->buffer[i], 0, (NSUInteger)i);
         mtl_setBytes(q->encoder, k->values, k->bytes, (NSUInteger)k->n);
         mtl_dispatch(q->encoder, size_of(groups), size_of(items));
-        if (event) code = signal_event(wb__mtl_of(d), q, event);
+        signal_event(wb__mtl_of(d), q, p, event);
+    } else {
+        wb__free(p);
     }
     pthread_mutex_unlock(&q->lock);
     return code;

@@ -97,12 +97,18 @@ int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id 
 
 /* ---- metal.c: commands that a library encodes ------------------------------------------------ */
 
-/* begin ends the open encoder, sets *buffer to the queue's command buffer, which is not committed,
- * and takes the queue's lock; after a code other than 0 the lock is not held.  end releases the
- * lock; `now` is the command buffer to continue with, since a library may have committed the one it
- * was given.  *event receives an event after the commands, unless `event` is NULL. */
-int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue q, id *buffer);
-int wb__mtl_encode_end(wb__gpu_device *d, wb__gpu_queue q, id now, void **event);
+/* wb__mtl_encode_begin takes the queue's lock, ends the open encoder, and sets `buffer` to the
+ * queue's command buffer, which is not committed.  After a code other than 0 the lock is not held.
+ * wb__mtl_encode_end releases the lock; `now` is the command buffer to continue with, since a
+ * library may have committed the one it was given.  If `encoded` is true, *event receives an event
+ * after the commands, unless `event` is NULL. */
+typedef struct {
+    wb__mtl_queue *queue;
+    id buffer;
+    void *point, **event;               /* for wb__mtl_encode_end */
+} wb__mtl_encoding;
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue q, void **event, wb__mtl_encoding *e);
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded);
 
 /* ---- mps.c, mpsgraph.c ----------------------------------------------------------------------- */
 

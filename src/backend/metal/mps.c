@@ -260,16 +260,14 @@ static bool make_matrices(const routine *r, const wb__gpu_addresses *a, id matri
 static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, const id matrix[3])
 {
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
-    id buffer = NULL;
-    int code = wb__mtl_encode_begin(d, q, &buffer);
-    if (!code) {
-        mtl_encodeProduct(e->kernel, buffer, matrix[0], matrix[1], matrix[2]);
-        code = wb__mtl_encode_end(d, q, buffer, event);
-    }
+    wb__mtl_encoding to;
+    const int code = wb__mtl_encode_begin(d, q, event, &to);
     if (code)
         return wb__gpu_fail(d->driver, d, code, "%lld products of %lld x %lld x %lld by MPS",
                             (long long)e->problem.batch, (long long)e->problem.m,
                             (long long)e->problem.n, (long long)e->problem.k);
+    mtl_encodeProduct(e->kernel, to.buffer, matrix[0], matrix[1], matrix[2]);
+    wb__mtl_encode_end(d, &to, to.buffer, true);
     if (q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
     return 0;
 }

@@ -349,15 +349,12 @@ static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, id inputs,
                   bool *encoded)
 {
     void **event = q == WB__GPU_COMPUTE ? wb__gpu_next_event(d) : NULL;
-    id buffer = NULL;
-    int code = wb__mtl_encode_begin(d, q, &buffer);
-    if (!code) {
-        const id wrapped = MAKE(wrap, wb__mtl_class("MPSCommandBuffer"), buffer);
-        *encoded = wrapped && MAKE(encodeGraph, e->executable, wrapped, inputs, results, NULL);
-        code = wb__mtl_encode_end(d, q, wrapped ? mtl_root(wrapped) : buffer,
-                                  *encoded ? event : NULL);
-    }
+    wb__mtl_encoding to;
+    const int code = wb__mtl_encode_begin(d, q, event, &to);
     if (code) return wb__gpu_fail(d->driver, d, code, "a convolution by MPSGraph");
+    const id wrapped = MAKE(wrap, wb__mtl_class("MPSCommandBuffer"), to.buffer);
+    *encoded = wrapped && MAKE(encodeGraph, e->executable, wrapped, inputs, results, NULL);
+    wb__mtl_encode_end(d, &to, wrapped ? mtl_root(wrapped) : to.buffer, *encoded);
     if (*encoded && q == WB__GPU_COMPUTE) wb__gpu_issued(d, event);
     return 0;
 }
