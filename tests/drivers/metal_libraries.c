@@ -168,6 +168,34 @@ TEST(test_products)
     }
 }
 
+/* Buffers of a plan begin at offsets in their memory. */
+TEST(test_offsets)
+{
+    enum { MOVED = 64 };
+    const product p = {WB_F32, 1, 5, 7, 9, 0, false, false};
+    const size_t offsets[3] = {MOVED * sizeof(float), MOVED * sizeof(float), MOVED * sizeof(float)};
+    const wb__number none = {.f = 0};
+    const wb__step s = step_of(&p);
+    wb__step moved = s;
+    wb__kernel *k = NULL;
+    arrays r;
+    for (int v = 0; v < 3; v++) moved.views[v].offset += MOVED;
+    fill(&r, &moved, 1u << 2);
+    assert_int_equal(b->prepare(d, &s, &k), 0);
+    assert_string_equal(k->impl, "MPS");
+    assert_int_equal(b->launch(d, k, r.memory, offsets, NULL, 0, &none), 0);
+    assert_int_equal(b->download(d, r.x[2], r.memory[2], 0, r.bytes[2]), 0);
+    for (int64_t i = 0; i < p.m; i++)
+        for (int64_t j = 0; j < p.n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < p.k; l++)
+                sum += value(&r, 0, 0, 0, i, l) * value(&r, 1, 0, 0, l, j);
+            expect(value(&r, 2, 0, 0, i, j), sum, 1e-4, "a product");
+        }
+    b->destroy(d, k);
+    empty(&r);
+}
+
 /* MPS adds no bias and no epilogue: a kernel of ours does, in place. */
 TEST(test_behind_products)
 {

@@ -27,7 +27,7 @@ typedef struct { NSInteger major, minor, patch; } NSOperatingSystemVersion;
     /* MPSMatrixDescriptor, MPSMatrix, MPSMatrixMultiplication */                                  \
     X(id, 6, matrices, "matrixDescriptorWithRows:columns:matrices:rowBytes:matrixBytes:dataType:", \
       NSUInteger, NSUInteger, NSUInteger, NSUInteger, NSUInteger, uint32_t)                        \
-    X(id, 3, newWithBuffer, "initWithBuffer:offset:descriptor:", id, NSUInteger, id)                       \
+    X(id, 3, newWithBuffer, "initWithBuffer:offset:descriptor:", id, NSUInteger, id)               \
     X(id, 8, newProduct,                                                                           \
       "initWithDevice:transposeLeft:transposeRight:resultRows:resultColumns:interiorColumns:"      \
       "alpha:beta:", id, BOOL, BOOL, NSUInteger, NSUInteger, NSUInteger, double, double)           \
@@ -36,7 +36,7 @@ typedef struct { NSInteger major, minor, patch; } NSOperatingSystemVersion;
     /* MPSNDArrayDescriptor, MPSGraphTensorData, MPSCommandBuffer */                               \
     X(id, 2, arrayOf, "descriptorWithDataType:shape:", uint32_t, id)                               \
     X(void, V1, setPreferPackedRows, "setPreferPackedRows:", BOOL)                                 \
-    X(id, 1, newTensorData, "initWithMPSNDArray:", id)                                                   \
+    X(id, 1, newTensorData, "initWithMPSNDArray:", id)                                             \
     X(id, 1, wrap, "commandBufferWithCommandBuffer:", id)                                          \
     X(id, 0, root, "rootCommandBuffer", void)                                                      \
     /* MPSGraphDevice, MPSGraphShapedType, MPSGraph, MPSGraphExecutable */                         \
