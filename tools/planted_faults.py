@@ -281,6 +281,26 @@ TABLE = [
     ("MIOpen: the workspace has no limit", "src/backend/amdgpu/miopen.c", "if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;", "", ["amdgpu_miopen"]),
     ("a library that refuses a recorded step waits for the device", "src/backend/gpu/runtime/vendor.c", "d->recording ? 0 : d->driver->sync",
      "d->driver->sync", ["amdgpu_libraries"]),
+    ("MPS: the transpositions are exchanged", "src/backend/metal/mps.c", "if (j < 2) p->transposed[j] = transposed;", "if (j < 2) p->transposed[1 - j] = transposed;",
+     ["metal_libraries"]),
+    ("MPS: matrices of a batch overlap", "src/backend/metal/mps.c", "if (apart < p->apart[j][1] || apart", "if (apart",
+     ["metal_libraries"]),
+    ("MPS: results that are too large", "src/backend/metal/mps.c", "+ 2 * (double)p->k)", ")",
+     ["metal_libraries"]),
+    ("MPS and MPSGraph: the offset of a buffer in its memory is lost", "src/backend/metal/mps.c", "at + (a->offsets ? a->offsets[buffer] : 0)", "at",
+     ["metal_libraries"]),
+    ("MPSGraph: the executable's inputs in any order", "src/backend/metal/mpsgraph.c", "e->swapped = mtl_objectAtIndex(feeds, 0) == input[1];", "e->swapped = false;",
+     ["metal_libraries"]),
+    ("MPSGraph: padding on the other side", "src/backend/metal/mpsgraph.c", "(NSUInteger)p->pad[2], (NSUInteger)p->pad[3],", "(NSUInteger)p->pad[3], (NSUInteger)p->pad[2],",
+     ["metal_libraries"]),
+    ("MPSGraph: Winograd at the highest precision", "src/backend/metal/mpsgraph.c", "step->precision == WB__PRECISION_HIGHEST &&", "step->precision > WB__PRECISION_MEDIUM &&",
+     ["metal_libraries"]),
+    ("MPSGraph: executables stay", "src/backend/metal/mpsgraph.c", "if (e->executable) mtl_release(e->executable);", "",
+     ["metal_libraries"]),
+    ("MPSGraph: a command buffer that it committed is used again", "src/backend/metal/metal.c", "if (now != q->buffer) {", "if (now == NULL) {",
+     ["metal_libraries"]),
+    ("MPSGraph: the strides are exchanged", "src/backend/metal/mpsgraph.c", "(NSUInteger)p->stride[1], (NSUInteger)p->stride[0],",
+     "(NSUInteger)p->stride[0], (NSUInteger)p->stride[1],", ["conformance_product@Metal"]),
     ("Metal: an upload does not wait for the commands that use its memory", "src/backend/metal/metal.c", "q == WB__GPU_COMPUTE ? sync_queue(d, q) : 0;", "0;",
      ["metal_runtime"]),
     ("Metal: a download does not wait", "src/backend/metal/metal.c", "const int code = sync_queue(d, q);\n    if (!code) memcpy(to,", "const int code = 0;\n    if (!code) memcpy(to,",
@@ -423,8 +443,14 @@ class Copy:
                            VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(double),
                            WEBER_CUDA_LIBRARY=str(double / "libcuda.so.1"),
                            WEBER_ROCM_PATH=str(double) + "_hip", VGPU_STRICT="1")
+        metal = Path(str(double) + "_metal")
+        environment.update(WEBER_METAL_LIBRARY=str(metal / "Metal"), WEBER_METAL_PATH=str(metal),
+                           VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
+        if device == "Metal":           # by MPS and MPSGraph
+            environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
+                               WEBER_MATMUL_PRECISION="high")
         try:
             done = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
             return test if done.returncode else None

@@ -26,7 +26,8 @@ const wb__row wb__rows[WB__ROWS] = {
      .libraries = LIBRARIES("MIOpen", "rocBLAS", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"), .libraries = LIBRARIES(NULL),
+    {NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"),
+     .libraries = LIBRARIES("MPS", "MPSGraph"),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
     {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
      .libraries = LIBRARIES("CLBlast"),

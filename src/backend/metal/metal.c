@@ -87,11 +87,9 @@ static void retire_completed(wb__mtl_queue *q)
     while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted) retire(q);
 }
 
-static void commit(wb__mtl_queue *q)
+/* The queue's command buffer has been committed. */
+static void note_commit(wb__mtl_queue *q)
 {
-    if (!q->buffer) return;
-    end_encoder(q);
-    mtl_commit(q->buffer);
     if (q->n_running == WB__MTL_MAX_RUNNING) {
         mtl_waitUntilCompleted(q->running[0]);
         retire(q);
@@ -99,6 +97,14 @@ static void commit(wb__mtl_queue *q)
     q->running[q->n_running++] = q->buffer;
     q->buffer = NULL;
     retire_completed(q);
+}
+
+static void commit(wb__mtl_queue *q)
+{
+    if (!q->buffer) return;
+    end_encoder(q);
+    mtl_commit(q->buffer);
+    note_commit(q);
 }
 
 /* Returns the error of a completed command buffer of any queue that has not been returned yet, or
@@ -232,6 +238,40 @@ static bool done(void *event, int *ended)
 {
     (void)ended;
     return mtl_status(((const point *)event)->buffer) >= MTLCommandBufferStatusCompleted;
+}
+
+/* ---- commands that a library encodes --------------------------------------------------------- */
+
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
+                         wb__mtl_encoding *e)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    point *p = NULL;
+    int code = new_point(event, &p);
+    if (code) return code;
+    pthread_mutex_lock(&q->lock);
+    code = begin_buffer(q);
+    if (code) {
+        pthread_mutex_unlock(&q->lock);
+        wb__free(p);
+        return code;
+    }
+    end_encoder(q);
+    *e = (wb__mtl_encoding){.queue = q, .buffer = q->buffer, .point = p, .event = event};
+    return 0;
+}
+
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded)
+{
+    wb__mtl_queue *q = e->queue;
+    if (now != q->buffer) {
+        mtl_retain(now);
+        note_commit(q);
+        q->buffer = now;
+    }
+    if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
+    else wb__free(e->point);
+    pthread_mutex_unlock(&q->lock);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
@@ -457,6 +497,7 @@ static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const ui
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
+static const wb__gpu_hook *const libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
 const wb__gpu_driver wb__mtl_driver = {
@@ -472,13 +513,13 @@ const wb__gpu_driver wb__mtl_driver = {
     .done = done, .flush = flush, .sync = sync_queue,
     .options = wb__mtl_options, .compile = wb__mtl_compile, .load_image = wb__mtl_load_image,
     .unload = wb__mtl_unload, .function = function, .drop_function = drop_function, .bind = bind,
-    .launch = launch,
+    .launch = launch, .libraries = libraries,
 };
 
 static int part(const char *name)
 {
-    (void)name;
-    return -1;
+    if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
+    return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
 }
 
 WB__GPU_WRAPPERS(wb__mtl_driver)

@@ -14,6 +14,10 @@
  *   WEBER_METAL_DEVICES   the devices to use, in this order: "1,0"
  *   WEBER_METAL_STAGING   1: memory is private to the GPU, and transfers use shared memory; 0:
  *                         never; default: only if the GPU has memory of its own
+ *   WEBER_METAL_PATH      the folder of the files MetalPerformanceShaders and
+ *                         MetalPerformanceShadersGraph, instead of their frameworks
+ *   WEBER_METAL_MPS       0: MPS is not used; 1: also for small products
+ *   WEBER_METAL_MPSGRAPH  0: MPSGraph is not used; 1: also for small convolutions
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50% */
 #ifndef WB__METAL_H
 #define WB__METAL_H
@@ -90,5 +94,26 @@ int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, co
 void wb__mtl_unload(wb__gpu_device *base, void *program);
 /* The pipeline of a kernel. */
 int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline);
+
+/* ---- metal.c: commands that a library encodes ------------------------------------------------ */
+
+/* wb__mtl_encode_begin takes the queue's lock, ends the open encoder, and sets `buffer` to the
+ * queue's command buffer, which is not committed.  After a code other than 0 the lock is not held.
+ * wb__mtl_encode_end releases the lock; `now` is the command buffer to continue with, since a
+ * library may have committed the one it was given.  If `encoded` is true, *event receives an event
+ * after the commands, unless `event` is NULL. */
+typedef struct {
+    wb__mtl_queue *queue;
+    id buffer;
+    void *point, **event;               /* for wb__mtl_encode_end */
+} wb__mtl_encoding;
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue q, void **event, wb__mtl_encoding *e);
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded);
+
+/* ---- mps.c, mpsgraph.c ----------------------------------------------------------------------- */
+
+extern const wb__gpu_hook wb__mtl_mps, wb__mtl_mpsgraph;
+bool wb__mtl_mps_works(void);           /* false: the error is set */
+bool wb__mtl_mpsgraph_works(void);
 
 #endif

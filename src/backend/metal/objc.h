@@ -118,11 +118,13 @@ typedef struct { WB__OBJC_METHODS(WB__OBJC_FIELD) } wb__objc_selectors;
 #undef WB__OBJC_FIELD
 extern wb__objc_selectors wb__selector;
 
+/* The methods as functions; mps.h has a further list, with selectors of its own. */
+#define WB__SELECTORS wb__selector
 #define WB__SEND(result, name, ...) \
-    ((result (*)(id, SEL, __VA_ARGS__))wb__objc.send)(o, wb__selector.name
+    ((result (*)(id, SEL, __VA_ARGS__))wb__objc.send)(o, WB__SELECTORS.name
 #define WB__METHOD_0(result, name, none)                                                           \
     static inline result mtl_##name(id o)                                                          \
-    { return ((result (*)(id, SEL))wb__objc.send)(o, wb__selector.name); }
+    { return ((result (*)(id, SEL))wb__objc.send)(o, WB__SELECTORS.name); }
 #define WB__METHOD_1(result, name, A)                                                              \
     static inline result mtl_##name(id o, A a) { return WB__SEND(result, name, A), a); }
 #define WB__METHOD_2(result, name, A, B)                                                           \
@@ -136,7 +138,7 @@ extern wb__objc_selectors wb__selector;
     { return WB__SEND(result, name, A, B, C, D), a, b, c, d); }
 #define WB__METHOD_V0(result, name, none)                                                          \
     static inline void mtl_##name(id o)                                                            \
-    { ((void (*)(id, SEL))wb__objc.send)(o, wb__selector.name); }
+    { ((void (*)(id, SEL))wb__objc.send)(o, WB__SELECTORS.name); }
 #define WB__METHOD_V1(result, name, A)                                                             \
     static inline void mtl_##name(id o, A a) { WB__SEND(void, name, A), a); }
 #define WB__METHOD_V2(result, name, A, B)                                                          \
@@ -150,5 +152,6 @@ extern wb__objc_selectors wb__selector;
 #define WB__METHOD(result, n, name, selector, ...) WB__METHOD_##n(result, name, __VA_ARGS__)
 WB__OBJC_METHODS(WB__METHOD)
 #undef WB__METHOD
+#undef WB__SELECTORS
 
 #endif

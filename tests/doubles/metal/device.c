@@ -99,8 +99,8 @@ static objc_bool supports_family(metal_device *d, SEL s, long family)
                                                             : kind == METAL_PARAVIRTUAL ? 5 : 9);
     (void)d, (void)s;
     if (family > 1000 && family <= 1010) return objc_yes(family <= 1000 + apple);
-    if (family == 2001 || family == 2002 || (family > 3000 && family <= 3003)) return objc_yes(true);
-    return objc_yes(family == 5001 && (kind == METAL_DISCRETE || apple >= 7));
+    if (family == 5001) return objc_yes(kind == METAL_DISCRETE || apple >= 7);
+    return objc_yes(family == 2001 || family == 2002 || (family > 3000 && family <= 3003));
 }
 
 static size_t memory(void) { return (size_t)vgpu_env_number("VGPU_MEMORY", 4ll << 30); }

@@ -161,7 +161,7 @@ static bool good_sizes(const compute *e, SEL s, size3 groups, size3 items)
         vgpu_wrong("%s: %lu x %lu x %lu items in a group; the pipeline's most is %lu", name,
                    items.width, items.height, items.depth, most);
     else if (e->pipeline->whole_waves && all % 32)
-        vgpu_wrong("%s: %lu items in a group; the pipeline was promised multiples of 32", name, all);
+        vgpu_wrong("%s: %lu items in a group, not a multiple of 32 as promised", name, all);
     else return true;
     return false;
 }

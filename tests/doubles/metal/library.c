@@ -64,8 +64,7 @@ static objc_class options_class = {.name = "MTLCompileOptions", .bytes = sizeof(
 /* 300 for version 3.0; 0: this macOS does not know it.  macOS 13 has 3.0, 14 has 3.1, 15 has 3.2. */
 static int language(NSUInteger version)
 {
-    const int latest = 300 + 10 * (objc_macos() < 13 ? 0 : objc_macos() > 15 ? 2
-                                                                             : objc_macos() - 13);
+    const int macos = objc_macos(), latest = macos < 14 ? 300 : macos < 15 ? 310 : 320;
     const int asked = (int)(version >> 16) * 100 + (int)(version & 0xffff) * 10;
     return !version ? latest : asked < 110 || asked > latest ? 0 : asked;
 }

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef enum { METAL_UNIFIED, METAL_DISCRETE, METAL_PARAVIRTUAL, METAL_NONE } metal_kind;
 metal_kind metal_which(void);
-extern objc_class metal_device_class, metal_buffer_class, metal_event_class,
+VGPU_API extern objc_class metal_device_class, metal_buffer_class, metal_event_class,
     metal_shared_event_class;
 bool metal_is_event(const void *event, const metal_device *d, const char *where);
 const char *metal_device_name(const metal_device *d, char text[64]);
@@ -117,9 +117,12 @@ bool metal_translate(FILE *out, char *text, char **log);
 
 typedef struct metal_queue metal_queue;
 typedef struct metal_commands metal_commands;   /* a command buffer */
-extern objc_class metal_queue_class, metal_commands_class, metal_compute_class, metal_blit_class;
+VGPU_API extern objc_class metal_queue_class, metal_commands_class, metal_compute_class,
+    metal_blit_class;
 
-metal_device *metal_device_of(const metal_commands *c);
+VGPU_API metal_device *metal_device_of(const metal_commands *c);
+/* True if commands may be encoded now; otherwise counts a wrong use of `where`. */
+VGPU_API bool metal_is_open(metal_commands *c, const char *where);
 /* True if commands can be added: it is not committed, and no encoder is open.  Otherwise counts a
  * wrong use of `where`. */
 VGPU_API bool metal_is_open(metal_commands *c, const char *where);

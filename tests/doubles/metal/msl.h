@@ -9,12 +9,14 @@ typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
 
-/* Vectors are aligned to their size; three elements take the memory of four. */
+/* Vectors are aligned to their size; three elements take the memory of four.  The
+ * constructors without arguments are constexpr: otherwise g++ would initialize arrays in a group's
+ * memory at run time. */
 template <class T> struct alignas(2 * sizeof(T)) vgpu_2 {
     typedef T type;
     enum { size = 2 };
     T x, y;
-    vgpu_2() = default;
+    constexpr vgpu_2() : x(), y() {}
     constexpr vgpu_2(T s) : x(s), y(s) {}
     constexpr vgpu_2(T a, T b) : x(a), y(b) {}
     T &operator[](int i) { return (&x)[i]; }
@@ -23,7 +25,7 @@ template <class T> struct alignas(4 * sizeof(T)) vgpu_3 {
     typedef T type;
     enum { size = 3 };
     T x, y, z;
-    vgpu_3() = default;
+    constexpr vgpu_3() : x(), y(), z() {}
     constexpr vgpu_3(T s) : x(s), y(s), z(s) {}
     constexpr vgpu_3(T a, T b, T c) : x(a), y(b), z(c) {}
     T &operator[](int i) { return (&x)[i]; }
@@ -32,7 +34,7 @@ template <class T> struct alignas(4 * sizeof(T)) vgpu_4 {
     typedef T type;
     enum { size = 4 };
     T x, y, z, w;
-    vgpu_4() = default;
+    constexpr vgpu_4() : x(), y(), z(), w() {}
     constexpr vgpu_4(T s) : x(s), y(s), z(s), w(s) {}
     constexpr vgpu_4(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
     T &operator[](int i) { return (&x)[i]; }

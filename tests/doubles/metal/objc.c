@@ -280,7 +280,7 @@ __asm__(".text\n.globl objc_msgSend\n.type objc_msgSend,%function\n"
 
 static id allocate(objc_class *c, SEL s)
 {
-    if (!c->set_up) end_process("+[%s %s]: such objects come from methods", c->name, sel_getName(s));
+    if (!c->set_up) end_process("+[%s %s]: methods make such objects", c->name, sel_getName(s));
     id made = objc_make(c);
     c->set_up(made);
     return made;

@@ -442,7 +442,7 @@ struct wb__gpu_vendor {
     const wb__gpu_file *files;
     const wb__gpu_function *functions;
     size_t n_functions;
-    void *table;                            /* the function table */
+    void *table;                            /* the function table; NULL: it has no functions */
     /* Whether an opened version of the library is usable; if not, writes `reason`.  `missing`: the
      * first function that `table` lacks, or NULL. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);

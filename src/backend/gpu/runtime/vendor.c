@@ -19,7 +19,7 @@ static bool open_next(wb__gpu_vendor *l)
     while ((file = wb__gpu_open_next(l->search, l->files, &l->from, message, sizeof message))) {
         const char *missing = wb__gpu_find_functions(file, l->functions, l->n_functions, found);
         if (l->suits(found, missing, l->reason, sizeof l->reason)) {
-            memcpy(l->table, found, l->n_functions * sizeof *found);
+            if (l->table) memcpy(l->table, found, l->n_functions * sizeof *found);
             return true;
         }
         if (wb__debug("load"))
