@@ -69,9 +69,10 @@ TEST(functional)
         const char *name = backends[i].name, *of = backends[i].device;
         RUN(name, backends[i].works, "using:%", "functional:%", "at:%:1", "at:%:2", "get:verbose",
             "move");
-        snprintf(want, sizeof want, "ok\nyes\n%sDevice(1): %s1\nerror: %s has no device 2: there are"
-                 " 2, numbered from 0.\n%sDevice(0): %s0\ngoes to %sDevice(0): %s0 3\n", name, of,
-                 name, name, of, name, of);
+        snprintf(want, sizeof want, "ok\nyes\n%sDevice(1): %s1\n"
+                 "error: %s has no device 2: there are 2, numbered from 0.\n"
+                 "%sDevice(0): %s0\ngoes to %sDevice(0): %s0 3\n", name, of, name, name, of, name,
+                 of);
         assert_string_equal(p.out, want);
         snprintf(want, sizeof want, "[ Info: Using backend: %s.\n", name);
         assert_string_equal(p.err, want);
@@ -126,9 +127,9 @@ TEST(absent)
 TEST(the_command)
 {
     static const char *const rows[BACKENDS][3] = {
-        {"CUDA     works      ", "CUDA, 0: compute capability 9.0, ", "CUDA, cuDNN: works"},
-        {"AMDGPU   works      ", "AMDGPU, 0: gfx90a:sramecc+:xnack-, ", "AMDGPU, MIOpen: works"},
-        {"Metal    works      ", "Metal, 0: unified memory, macOS Version 13", "Metal, 1: memory "}};
+        {"CUDA     works   ", "CUDA, 0: compute capability 9.0, ", "CUDA, cuDNN: works"},
+        {"AMDGPU   works   ", "AMDGPU, 0: gfx90a:sramecc+:xnack-, ", "AMDGPU, MIOpen: works"},
+        {"Metal    works   ", "Metal, 0: unified memory, macOS Version 13", "Metal, 1: memory "}};
     for (int i = 0; i < BACKENDS; i++) {
         process_run(&p, folder, backends[i].works,
                     (const char *const[]){WB_TEST_COMMAND, "devices", "--verbose", NULL});
