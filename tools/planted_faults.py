@@ -249,7 +249,7 @@ TABLE = [
      "if (s->epilogue > 99)\n        return wb__fail(WB_ERROR_INTERNAL", ["cuda_product"]),
     ("a plan is kept without its declined steps", "src/engine/plan/prepare.c", "declined |= status != 0;", "declined |= status < 0;", ["engine_epilogues"]),
     ("a replay that is repeated draws other numbers", "src/engine/compiled/compile.c", "if (status == WB__PLAN_AGAIN) wb__rng_set_state(rng);", "", ["engine_epilogues"]),
-    ("CUDA: a library newer than the driver comes first", "src/backend/gpu/runtime/vendor.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
+    ("CUDA: a library newer than the driver comes first", "src/backend/gpu/runtime/files.c", "driver && files[i].major > driver;", "driver < 0;", ["cuda_versions"]),
     ("CUDA: an image that the driver refuses is an error", "src/backend/cuda/program.c", "if (!is_foreign(code))", "if (code || !is_foreign(code))",
      ["cuda_versions"]),
     ("HIP: another device stays current after a call", "src/backend/amdgpu/amdgpu.c", "hip.SetDevice(before[--depth]);", "--depth;",
@@ -259,11 +259,28 @@ TABLE = [
     ("HIP: a GPU that the compiler does not know is used", "src/backend/amdgpu/amdgpu.c", "if (!wb__hip_check_arch(&devices[i])) list",
      "if (wb__hip_check_arch(&devices[i]) < 99) list", ["amdgpu_rocm"]),
     ("rocBLAS: the operations of the operands are exchanged", "src/backend/amdgpu/blas.c", "p->op[j] = transposed", "p->op[1 - j] = transposed",
-     ["conformance_product_amdgpu"]),
+     ["conformance_product@AMDGPU"]),
     ("rocBLAS: the handle keeps memory of its own", "src/backend/amdgpu/blas.c", "if (!status) status = (int)blas.set_workspace(made, NULL, 0);", "",
-     ["conformance_product_amdgpu"]),
+     ["conformance_product@AMDGPU"]),
+    ("rocBLAS works without kernels for any GPU", "src/backend/amdgpu/blas.c", "works = has_kernels(wb__hip_of(s->device[i]));",
+     "works = s->device[i]->open;", ["amdgpu_libraries"]),
+    ("an unusable file with HIP's name is the last one", "src/backend/gpu/runtime/files.c", "(missing = wb__gpu_find_functions(file, list, n, table))) &&",
+     "(missing = wb__gpu_find_functions(file, list, n, table))) && !missing &&", ["amdgpu_libraries"]),
+    ("a library of another HIP is used", "src/backend/gpu/runtime/files.c", "const bool same = file && dlsym(file, name) == ours;",
+     "const bool same = file && ours;", ["amdgpu_libraries"]),
+    ("the reason is that of the step with its bias", "src/backend/gpu/runtime/kernel.c", "library->bare ? reason : &other", "&other", ["amdgpu_miopen"]),
+    ("MIOpen: the operands of a gradient are exchanged", "src/backend/amdgpu/miopen.c", "[WB__CONV_GRAD_INPUT] = {2, 1, 0}", "[WB__CONV_GRAD_INPUT] = {1, 2, 0}", ["amdgpu_miopen"]),
+    ("MIOpen: Winograd in full precision", "src/backend/amdgpu/miopen.c", "return !s->entry->problem.accurate;", "return true;", ["amdgpu_miopen"]),
+    ("MIOpen: a solution is compiled at its launch", "src/backend/amdgpu/miopen.c", "if (!*status) *status = MI_DIRECTION(s, CompileSolution, chosen.solution_id);", "",
+     ["amdgpu_miopen"]),
+    ("MIOpen: any solution in deterministic mode", "src/backend/amdgpu/miopen.c", "if (!status && p->deterministic)", "if (!status && p->deterministic > 1)", ["amdgpu_miopen"]),
+    ("MIOpen: GEMM without rocBLAS", "src/backend/amdgpu/miopen.c", "return wb__hip_blas_serves(s->device);", "return true;", ["amdgpu_miopen"]),
+    ("MIOpen: descriptors stay", "src/backend/amdgpu/miopen.c", "if (!e->found) drop(e);", "", ["amdgpu_miopen"]),
+    ("MIOpen: the stream of another launch", "src/backend/amdgpu/miopen.c", "if (d->miopen_stream != d->stream[q]) {", "if (!d->miopen_stream) {", ["amdgpu_libraries"]),
+    ("MIOpen: padding on one side only", "src/backend/amdgpu/miopen.c", "pad < 0 || pad != a->pad[2 * k + 1]", "pad < 0 || pad > a->pad[2 * k + 1]", ["amdgpu_miopen"]),
+    ("MIOpen: the workspace has no limit", "src/backend/amdgpu/miopen.c", "if (!*status && chosen.workspace_size > MAX_WORKSPACE) continue;", "", ["amdgpu_miopen"]),
     ("a library that refuses a recorded step waits for the device", "src/backend/gpu/runtime/vendor.c", "d->recording ? 0 : d->driver->sync",
-     "d->driver->sync", ["amdgpu_training_faults"]),
+     "d->driver->sync", ["amdgpu_libraries"]),
     ("MPS: the transpositions are exchanged", "src/backend/metal/mps.c", "if (j < 2) p->transposed[j] = transposed;", "if (j < 2) p->transposed[1 - j] = transposed;",
      ["metal_libraries"]),
     ("MPS: matrices of a batch overlap", "src/backend/metal/mps.c", "if (apart < p->apart[j][1] || apart", "if (apart",
@@ -424,10 +441,11 @@ class Copy:
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
                            POCL_CACHE_DIR=str(self.build / "pocl"),
                            VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(double),
-                           WEBER_CUDA_LIBRARY=str(double / "libcuda.so.1"))
+                           WEBER_CUDA_LIBRARY=str(double / "libcuda.so.1"),
+                           WEBER_ROCM_PATH=str(double) + "_hip", VGPU_STRICT="1")
         metal = Path(str(double) + "_metal")
         environment.update(WEBER_METAL_LIBRARY=str(metal / "Metal"), WEBER_METAL_PATH=str(metal),
-                           VGPU_LIBRARY=str(double / "libcuda.so.1"), VGPU_STRICT="1")
+                           VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
         if device == "Metal":           # by MPS and MPSGraph

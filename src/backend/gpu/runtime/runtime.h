@@ -5,7 +5,8 @@
  *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
  *   program.c    compiled programs, in memory and on disk
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
- *   vendor.c     vendor libraries: opening, handles, cached algorithms
+ *   files.c      opening the files of vendors' libraries
+ *   vendor.c     vendor libraries: versions, handles, cached algorithms
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
@@ -16,6 +17,7 @@
 #define WB__GPU_RUNTIME_H
 
 #include "backend/gpu/gpu.h"
+#include "backend/gpu/runtime/files.h"
 
 #include <pthread.h>
 
@@ -419,34 +421,6 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
-/* A function of a vendor library, and the byte offset of its pointer in a table.
- * wb__gpu_find_functions fills the table `to`, and returns the first name that the library lacks,
- * or NULL.  The pointers of missing functions are set to NULL. */
-typedef struct { const char *name; size_t at; } wb__gpu_function;
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
-
-/* Opens a driver's library.  *file receives the library's name: the value of the environment
- * variable `variable`, or else `usual`.  NULL: failed; the error message ends with `advice`. */
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file);
-
-/* A library's file name, and the major version of the vendor's toolkit that it belongs to, 0:
- * unknown.  A list of files ends with a NULL name. */
-typedef struct { const char *name; int major; } wb__gpu_file;
-
-/* Where to look for a vendor's libraries: first in the folder that is the value of the environment
- * variable `variable`, then in the system's library path, then in `folders`. */
-typedef struct {
-    const char *tag, *variable, *folders[2];    /* NULL: none */
-    const int *version;  /* toolkit version of the driver, as 1000 * major + 10 * minor; or NULL */
-} wb__gpu_search;
-
-/* Opens the next file of the list that can be opened.  In each folder, files whose major version is
- * not newer than the driver's are tried first.  *from is the position in the search, 0 at the first
- * call.  NULL: no file is left; `reason` has a message of dlopen. */
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
-                        size_t capacity);
-
 /* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
  * entry is the first member of the library's own struct, and the problem is the second. */
 typedef struct wb__gpu_entry {
@@ -458,7 +432,7 @@ typedef struct wb__gpu_entry {
 
 /* Reasons why a library does not execute a step, for the printed plan. */
 enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
-enum { WB__GPU_MAX_FUNCTIONS = 24 };
+enum { WB__GPU_MAX_FUNCTIONS = 32 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
@@ -540,6 +514,9 @@ typedef struct {
  * false: the step is not split. */
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
 
+/* Whether a view of a picture is dense, as NCHW or with the channels last, as NHWC.  Dimensions of
+ * size 1 may have any stride. */
+bool wb__gpu_is_dense(const wb__view *v, bool channels_last);
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);
