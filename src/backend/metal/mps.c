@@ -25,11 +25,17 @@ uint32_t wb__mps_type(wb_dtype t)
     return t == WB_F32 ? MPSDataTypeFloat32 : t == WB_F16 ? MPSDataTypeFloat16 : 0;
 }
 
-bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t capacity)
+static void register_selectors(void)
 {
 #define REGISTER(result, n, name, text, ...) wb__mps_selector.name = wb__objc.registerName(text);
     WB__MPS_METHODS(REGISTER)
 #undef REGISTER
+}
+
+bool wb__mps_classes(const char *const *names, size_t n, char *reason, size_t capacity)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, register_selectors);
     for (size_t i = 0; i < n; i++)
         if (!wb__mtl_class(names[i])) {
             snprintf(reason, capacity, "it has no class %s: it is too old", names[i]);
