@@ -341,7 +341,7 @@ bool option_perf;
 int fewer(void)
 {
     const char *n = getenv("WEBER_TEST_FEWER");
-    return n && atoi(n) > 1 ? atoi(n) : 1;
+    return n && atoi(n) > 1 && !getenv("WEBER_TEST_ALL") ? atoi(n) : 1;
 }
 
 void read_options(int argc, char **argv)
