@@ -61,7 +61,8 @@ static objc_class options_class = {.name = "MTLCompileOptions", .bytes = sizeof(
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* 300 for version 3.0; 0: this macOS does not know it.  macOS 13 has 3.0, 14 has 3.1, 15 has 3.2. */
+/* 300 for version 3.0; 0: this macOS does not know it.  macOS 13 has 3.0, 14 has 3.1, 15 has
+ * 3.2. */
 static int language(NSUInteger version)
 {
     const int macos = objc_macos(), latest = macos < 14 ? 300 : macos < 15 ? 310 : 320;
