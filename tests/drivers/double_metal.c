@@ -1,5 +1,6 @@
 /* The test double of Metal, by itself: messages, references, devices, buffers, the compiler, binary
- * archives.  double_metal_commands.c is about commands.  Each wrong use must be found. */
+ * archives.  The other programs double_metal_* are about commands.  Each wrong use must be
+ * found. */
 #include "double_metal.h"
 
 #include <pthread.h>
