@@ -5,6 +5,7 @@
 #include "backend/kernel_cache.h"
 
 #include "base/files/file.h"
+#include "base/system.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -128,16 +129,6 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* The time of a file's last use, in nanoseconds: its modification time. */
-static int64_t last_use(const struct stat *s)
-{
-#ifdef __APPLE__
-    return (int64_t)s->st_mtimespec.tv_sec * 1000000000 + s->st_mtimespec.tv_nsec;
-#else
-    return (int64_t)s->st_mtim.tv_sec * 1000000000 + s->st_mtim.tv_nsec;
-#endif
-}
-
 /* Lists the files of kernels, adds their number to *n and their sizes to *bytes.  Removes temporary
  * files older than a day, which an interrupted process left.  The caller frees the list. */
 static entry *list(DIR *folder, int *n, int64_t *bytes)
@@ -156,7 +147,7 @@ static entry *list(DIR *folder, int *n, int64_t *bytes)
         entry *to = &all[(*n)++];
         memcpy(to->name, e->d_name, sizeof to->name);
         to->bytes = s.st_size;
-        to->used = last_use(&s);
+        to->used = wb__system_changed(&s);       /* by wb__kernel_cache_get */
         *bytes += s.st_size;
     }
     return all;

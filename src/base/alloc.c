@@ -4,14 +4,13 @@
  *   base            block - 16        block
  *   | (alignment)   | size, distance  | the caller's bytes ... | */
 #include "base/base.h"
+#include "base/system.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 typedef struct {
     size_t total;               /* size of the block at `base`, in bytes */
@@ -128,28 +127,14 @@ void *wb__alloc_zero(size_t n, size_t size)
     return block ? memset(block, 0, bytes) : NULL;
 }
 
-/* Asks the system for huge pages for a large block, which makes the first access to fresh memory
- * faster. */
-static void prefer_huge_pages(char *base, size_t total)
-{
-#ifdef MADV_HUGEPAGE
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
-                    begin = ((uintptr_t)base + page - 1) & ~(page - 1),
-                    end = ((uintptr_t)base + total) & ~(page - 1);
-    if (total >= LARGE && allocator.reallocate == system_reallocate)
-        (void)!madvise((void *)begin, end - begin, MADV_HUGEPAGE);
-#else
-    (void)base, (void)total;
-#endif
-}
-
 void *wb__alloc_aligned(size_t bytes)
 {
     size_t total = bytes + HEADER + ALIGN;
     char *base =
         total < bytes || must_fail() ? NULL : allocator.reallocate(allocator.context, NULL, total);
     if (!base) return no_memory(bytes);
-    prefer_huge_pages(base, total);
+    if (total >= LARGE && allocator.reallocate == system_reallocate)
+        wb__system_huge_pages(base, total);
     uintptr_t first = ((uintptr_t)base + HEADER + ALIGN - 1) & ~(uintptr_t)(ALIGN - 1);
     return finish(base, total, first - (uintptr_t)base);
 }

@@ -3,21 +3,15 @@
  * With WB_HAVE_OPENMP the pool is OpenMP's, because oneDNN uses OpenMP, and two pools would compete
  * for the processors.  Otherwise it is a small pool of the library's own.  The callers of
  * wb__parallel decide what to run in parallel, and from which size on. */
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT */
-#endif
 #include "base/parallel.h"
 
 #include "base/base.h"
+#include "base/system.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #ifdef WB_HAVE_OPENMP
 #include <omp.h>
@@ -39,88 +33,9 @@ static int from_environment(const char *name)
     return n > MOST_THREADS ? MOST_THREADS : (int)n;
 }
 
-#ifdef __linux__
-/* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
-static int quota_of(const char *folder)
-{
-    char path[PATH_MAX + 32];
-    long long quota = 0, period = 0;
-    snprintf(path, sizeof path, "%s/cpu.max", folder);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        int got = fscanf(f, "%lld %lld", &quota, &period);      /* "max 100000" gives 0 */
-        fclose(f);
-        if (got != 2) return 0;
-    } else {                                                    /* version 1 of cgroups */
-        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
-        if (!(f = fopen(path, "re"))) return 0;
-        int got = fscanf(f, "%lld", &quota);
-        fclose(f);
-        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
-        if (got != 1 || !(f = fopen(path, "re"))) return 0;
-        got = fscanf(f, "%lld", &period);
-        fclose(f);
-        if (got != 1) return 0;
-    }
-    if (quota <= 0 || period <= 0) return 0;
-    long long n = (quota + period - 1) / period;
-    return n > MOST_THREADS ? MOST_THREADS : (int)n;
-}
-
-/* Whether a list such as "cpu,cpuacct" has the controller "cpu". */
-static bool has_cpu(const char *list)
-{
-    for (size_t n; *list; list += n + (list[n] == ',')) {
-        n = strcspn(list, ",");
-        if (n == 3 && !strncmp(list, "cpu", 3)) return true;
-    }
-    return false;
-}
-
-/* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
- * limit. */
-static int quota(void)
-{
-    int least = 0;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f) return 0;
-    char line[PATH_MAX];
-    while (fgets(line, sizeof line, f)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':');
-        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!path) continue;
-        *path++ = 0;
-        controllers++;
-        const char *mount = !*controllers ? "/sys/fs/cgroup"
-                          : has_cpu(controllers) ? "/sys/fs/cgroup/cpu" : NULL;
-        if (!mount) continue;
-        for (;;) {
-            char folder[PATH_MAX];
-            if (snprintf(folder, sizeof folder, "%s%s", mount, path) >= (int)sizeof folder) break;
-            int n = quota_of(folder);
-            if (n && (!least || n < least)) least = n;
-            char *slash = strrchr(path, '/');
-            if (!slash || !path[1]) break;
-            if (slash == path) path[1] = 0;
-            else *slash = 0;
-        }
-    }
-    fclose(f);
-    return least;
-}
-#endif
-
 static int count_cores(void)
 {
-    int n = 0;
-#ifdef __linux__
-    cpu_set_t set;
-    if (!sched_getaffinity(0, sizeof set, &set)) n = CPU_COUNT(&set);
-    int q = quota();
-    if (q && (!n || q < n)) n = q;
-#endif
-    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const int n = wb__system_processors();
     return n < 1 ? 1 : n > MOST_THREADS ? MOST_THREADS : n;
 }
 

@@ -1,5 +1,6 @@
 /* `weber devices`: a line for each device, then the backends that do not work and how to get them.
  * probe.c probes each backend. */
+#include "base/system.h"
 #include "cli/cli.h"
 #include "device/device.h"
 #include "device/registry.h"
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int width_of(const wb__probe *p)
 {
@@ -80,7 +80,8 @@ int wb__cli_devices(int n, char **arguments, const char *self)
         else if (!strcmp(arguments[i], "--wait") && i + 1 < n) seconds = atof(arguments[++i]);
         else return -1;
     }
-    if (access("/proc/self/exe", X_OK) == 0) self = "/proc/self/exe";
+    char program[4096];
+    if (wb__system_program(program, sizeof program)) self = program;
     for (int i = 0; i < WB__ROWS; i++)
         wb__cli_run_probe(&probes[i], self, wb__rows[i].name, seconds, verbose);
     print_table(probes);

@@ -197,7 +197,7 @@ static void add_checkpoint(wb__text *t, const wb__json *note)
         wb__text_add(t, "\n");
     }
     const wb__json *loader = wb__json_get(note, "loader"), *slots = wb__json_get(note, "slots"),
-                   *words[4], *word;
+                   *words[4], *word = NULL;
     if (wb__json_is(loader, WB__JSON_LIST) && wb__json_count(loader) == 4) {
         WB__JSON_EACH(loader, word, i) words[i] = word;
         wb__text_add(t, "  loader = ");

@@ -2,12 +2,16 @@
 #include "test.h"
 
 #include "base/files/file.h"
+#include "base/files/packed.h"
 #include "base/map.h"
 
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#ifdef WB_HAVE_ZLIB
 #include <zlib.h>
+#endif
 
 static char folder[] = "/tmp/weber-file-XXXXXX", path[64], other[64];
 
@@ -43,6 +47,9 @@ static void put(const char *to, const void *data, size_t n)
     fclose(f);
 }
 
+#ifdef WB_HAVE_ZLIB
+enum { FORMS = 2 };                 /* plain and gzip */
+
 static size_t gzip(unsigned char *to, size_t capacity, const void *data, size_t n)
 {
     z_stream z = {0};
@@ -56,6 +63,16 @@ static size_t gzip(unsigned char *to, size_t capacity, const void *data, size_t 
     deflateEnd(&z);
     return out;
 }
+#else
+enum { FORMS = 1 };
+
+static size_t gzip(unsigned char *to, size_t capacity, const void *data, size_t n)
+{
+    assert_true(n <= capacity);
+    memcpy(to, data, n);
+    return n;
+}
+#endif
 
 static const char text[] =
     "Observations by number: 0 1 2 3 4 5 6 7 8 9, and again 0 1 2 3 4 5 6 7 8 9.";
@@ -70,6 +87,26 @@ static void expect_text(const char *from)
     wb__free(got);
 }
 
+TEST(checksums)
+{
+    enum { N = 70001 };
+    static uint8_t data[N];
+    for (int i = 0; i < N; i++) data[i] = (uint8_t)(i * i >> 5);
+    assert_int_equal(wb__crc32(0, "", 0), 0);
+    assert_int_equal(wb__crc32(0, "123456789", 9), 0xcbf43926);     /* the check value of CRC-32 */
+    assert_int_equal(wb__crc32(0, "a", 1), 0xe8b7be43);
+    uint32_t by_bytes = 0;
+    for (int i = 0; i < N; i++) by_bytes = wb__crc32(by_bytes, data + i, 1);
+    assert_int_equal(wb__crc32(0, data, N), by_bytes);
+    for (int cut = 0; cut <= N; cut = cut < 20 ? cut + 1 : cut * 2 + 1) {
+        const uint32_t first = wb__crc32(0, data, (size_t)cut);
+        const uint32_t second = wb__crc32(0, data + cut, (size_t)(N - cut));
+        assert_int_equal(wb__crc32(first, data + cut, (size_t)(N - cut)), by_bytes);
+        assert_int_equal(wb__crc32_join(first, second, N - cut), by_bytes);
+    }
+}
+
+#ifdef WB_HAVE_ZLIB
 TEST(plain_and_gzip)
 {
     unsigned char packed[400];
@@ -91,7 +128,20 @@ TEST(plain_and_gzip)
     n += gzip(packed + n, sizeof packed - n, text + 30, sizeof text - 30);
     put(path, packed, n);
     expect_text(path);
+}
+#else
+TEST(gzip_without_zlib)
+{
+    put(path, "\x1f\x8b\x08 and the rest", 16);
+    int64_t length;
+    assert_null(wb__file_read(path, &length));
+    FAILED(WB_ERROR_UNSUPPORTED, path, "gzip", "-DWEBER_ZLIB=ON");
+}
+#endif
 
+TEST(short_files)
+{
+    int64_t length;
     const char *short_ones[] = {"", "\x1f", "x", "\x1f\x8c"};
     for (size_t i = 0; i < 4; i++) {
         put(path, short_ones[i], strlen(short_ones[i]));
@@ -107,7 +157,7 @@ TEST(long_files)
     size_t n = 3000017, capacity = 4000000;
     unsigned char *data = malloc(n), *packed = malloc(capacity);
     for (size_t i = 0; i < n; i++) data[i] = (unsigned char)(i * i >> 7);
-    for (int zipped = 0; zipped < 2; zipped++) {
+    for (int zipped = 0; zipped < FORMS; zipped++) {
         if (zipped) put(path, packed, gzip(packed, capacity, data, n));
         else put(path, data, n);
         int64_t length;
@@ -131,6 +181,7 @@ TEST(long_files)
     free(packed);
 }
 
+#ifdef WB_HAVE_ZLIB
 TEST(damage_is_found)
 {
     unsigned char packed[400], hurt[400];
@@ -151,13 +202,14 @@ TEST(damage_is_found)
             wb__free(got);
         }
 }
+#endif
 
 TEST(wrong_lengths_cost_no_memory)
 {
     unsigned char packed[400];
     size_t n = gzip(packed, sizeof packed, text, sizeof text);
     int64_t lengths[] = {sizeof text + 1, (int64_t)1 << 31, INT64_MAX};
-    for (int zipped = 0; zipped < 2; zipped++)
+    for (int zipped = 0; zipped < FORMS; zipped++)
         for (size_t i = 0; i < WB__COUNT(lengths); i++) {
             put(path, zipped ? packed : (const unsigned char *)text, zipped ? n : sizeof text);
             int64_t before = wb_memory_peak(), at = 0;

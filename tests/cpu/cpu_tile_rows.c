@@ -350,9 +350,14 @@ TEST(reductions)
             wb__set_threads(threads);
             for (int64_t n = 1; n < 3000000; n = n * 3 + 5) {
                 for (int64_t i = 0; i < n; i++) x[i] = 0.1f;
-                const double sum = reduction_of(kinds[k], WB__OP_sum, n, x);
-                if (fabs(sum / (0.1f * (double)n) - 1) > 6e-7)
-                    fail_msg("reduction %d of %lld: %.9g", k, (long long)n, sum);
+                for (int isa = 0; isa < n_tables; isa++) {
+                    setenv("WEBER_ISA", tables[isa]->isa, 1);
+                    const double sum = reduction_of(kinds[k], WB__OP_sum, n, x);
+                    if (fabs(sum / (0.1f * (double)n) - 1) > 6e-7)
+                        fail_msg("%s: reduction %d of %lld: %.9g", tables[isa]->isa, k,
+                                 (long long)n, sum);
+                }
+                unsetenv("WEBER_ISA");
                 const int64_t at = n * 2 / 3, last = n - 1;
                 x[at] = x[last] = 7;
                 assert_true(reduction_of(kinds[k], WB__OP_max, n, x) == 7

@@ -65,7 +65,7 @@ static const char *run(const char *topics, const char *backend, const char *how)
     static char debug[64];
     snprintf(debug, sizeof debug, "WEBER_DEBUG=%s", topics);
     process_run(&p, "/", ENVIRONMENT(debug),
-                (const char *const[]){"/proc/self/exe", "watched", backend, how, NULL});
+                (const char *const[]){process_self(), "watched", backend, how, NULL});
     if (p.status) fail_msg("%s on %s: status %d\n%s", topics, backend, p.status, p.err);
     return p.err;
 }

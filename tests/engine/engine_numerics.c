@@ -161,7 +161,7 @@ TEST(environment)
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         process p;
         process_run(&p, folder, ENVIRONMENT(rows[i].precision, rows[i].deterministic),
-                    (const char *const[]){"/proc/self/exe", "settings", NULL});
+                    (const char *const[]){process_self(), "settings", NULL});
         assert_int_equal(p.status, 0);
         assert_string_equal(p.out, rows[i].want);
     }

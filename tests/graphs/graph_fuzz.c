@@ -13,7 +13,6 @@
 #include "graph_fuzz.h"
 
 #include <inttypes.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -22,6 +21,12 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __APPLE__
+#include <malloc/malloc.h>
+#define malloc_usable_size malloc_size
+#else
+#include <malloc.h>
+#endif
 
 enum { MOST_FAILURES = 200, MOST_JOBS = 64, SKIPPED = 77, PATIENCE = 120 };
 

@@ -4,15 +4,17 @@
 #ifndef EVERY_BLOCK_H
 #define EVERY_BLOCK_H
 
-#include <malloc.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#ifdef __GLIBC__                /* stdint.h defines it */
+#include <malloc.h>
+#endif
 
 static _Atomic int64_t live, peak;
 
-static void count(int64_t bytes)
+static inline void count(int64_t bytes)
 {
     int64_t now = atomic_fetch_add(&live, bytes) + bytes, most = atomic_load(&peak);
     while (now > most && !atomic_compare_exchange_weak(&peak, &most, now)) {}

@@ -315,6 +315,7 @@ TEST(hundred_megabytes)
     unlink(file_name());
 }
 
+#ifdef WB_HAVE_ZLIB
 /* A file that the gzip command compressed. */
 TEST(compressed)
 {
@@ -330,6 +331,7 @@ TEST(compressed)
     unlink(packed);
     unlink(file_name());
 }
+#endif
 
 /* For each n, the n-th system call fails: then the path has the whole old file or the whole new
  * one. */

@@ -3,6 +3,8 @@
 
 #include "test.h"
 
+#include "base/system.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -55,7 +57,11 @@ void process_run(process *p, const char *folder, const char *const *environment,
     int out[2], err[2], status;
     memset(p, 0, sizeof *p);
     fflush(NULL);
-    if (pipe2(out, O_CLOEXEC) || pipe2(err, O_CLOEXEC)) fail_msg("pipe: %s", strerror(errno));
+    if (pipe(out) || pipe(err)) fail_msg("pipe: %s", strerror(errno));
+    for (int i = 0; i < 2; i++) {
+        fcntl(out[i], F_SETFD, FD_CLOEXEC);
+        fcntl(err[i], F_SETFD, FD_CLOEXEC);
+    }
     pid_t child = fork();
     if (child < 0) fail_msg("fork: %s", strerror(errno));
     if (!child) become(folder, environment, arguments, out[1], err[1]);
@@ -67,6 +73,13 @@ void process_run(process *p, const char *folder, const char *const *environment,
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR) fail_msg("waitpid: %s", strerror(errno));
     p->status = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+const char *process_self(void)
+{
+    static char path[4096];
+    if (!wb__system_program(path, sizeof path)) fail_msg("the program's path is unknown");
+    return path;
 }
 
 /* ---- folders --------------------------------------------------------------------------------- */

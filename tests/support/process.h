@@ -22,9 +22,12 @@ void process_file(const char *folder, const char *name, const char *text);
 const char *process_text(const char *folder, const char *name);
 void process_remove(const char *folder);
 
+/* The path of this program, valid for the whole test. */
+const char *process_self(void);
+
 /* Runs this program again with the words of a script for device_script.c. */
 #define SCRIPT(p, folder, environment, ...)                                                      \
-    process_run(p, folder, environment, (const char *const[]){"/proc/self/exe", "script",        \
+    process_run(p, folder, environment, (const char *const[]){process_self(), "script",          \
                                                               __VA_ARGS__, NULL})
 #define ENVIRONMENT(...) ((const char *const[]){__VA_ARGS__, NULL})
 

@@ -3,10 +3,11 @@
  * sums have their own files.  A launch computes at once, so there is nothing to wait for. */
 #include "backend/cpu/cpu.h"
 
+#include "base/system.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- memory ----
  *
@@ -223,12 +224,11 @@ static bool cpu_has_dtype(const wb_device *d, wb_dtype t)
 static int cpu_memory(const wb_device *d, wb_device_memory *m)
 {
     (void)d;
-    const int64_t page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-                  idle = sysconf(_SC_AVPHYS_PAGES);
+    int64_t total, free;
+    wb__system_memory(&total, &free);
     pthread_mutex_lock(&cache.lock);
-    *m = (wb_device_memory){.total = all > 0 ? page * all : -1, .free = idle > 0 ? page * idle : -1,
-                            .used = wb_memory_used() - cache.bytes, .peak = wb_memory_peak(),
-                            .cached = cache.bytes};
+    *m = (wb_device_memory){.total = total, .free = free, .used = wb_memory_used() - cache.bytes,
+                            .peak = wb_memory_peak(), .cached = cache.bytes};
     pthread_mutex_unlock(&cache.lock);
     return 0;
 }

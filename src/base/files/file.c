@@ -3,6 +3,7 @@
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
+#include "base/files/packed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,18 +11,17 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
-enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16, MOST_AT_ONCE = 1 << 30 };
+enum { BUFFER = 1 << 16, FIRST_CAPACITY = 1 << 16 };
 
 struct wb__reader {
     char *path;
     int file;
-    bool gzip, ended;
+    bool ended;
+    wb__unpacker *gzip;         /* NULL: a plain file */
     char *block;                /* the contents read so far; one byte more is allocated, for a final
                                    zero */
     int64_t n, capacity, size;  /* size: size of a plain file; -1: unknown */
-    z_stream z;
     size_t from, to;            /* the unread part of `buffer` */
     unsigned char buffer[BUFFER];
 };
@@ -79,18 +79,6 @@ static int add(wb__reader *r)
     }
 }
 
-static voidpf z_allocate(voidpf opaque, uInt items, uInt size)
-{
-    (void)opaque;
-    return wb__alloc_zero(items, size);
-}
-
-static void z_free(voidpf opaque, voidpf block)
-{
-    (void)opaque;
-    wb__free(block);
-}
-
 /* Detects gzip by the first two bytes, 1f 8b, and prepares decompression.  Fails if a plain file is
  * too large. */
 static int look(wb__reader *r)
@@ -104,11 +92,8 @@ static int look(wb__reader *r)
         if (r->size <= WB__FILE_MOST) return 0;
         return fail(r, "%lld bytes; the limit is 4 GiB", (long long)r->size);
     }
-    r->z.zalloc = z_allocate;
-    r->z.zfree = z_free;
-    if (inflateInit2(&r->z, 15 + 16) != Z_OK)
-        return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path);
-    r->gzip = true;
+    r->gzip = wb__unpacker_open(r->path);
+    if (!r->gzip) return wb_error_code();
     r->size = -1;
     return 0;
 }
@@ -143,7 +128,7 @@ wb__reader *wb__reader_open(const char *path)
 void wb__reader_close(wb__reader *r)
 {
     if (!r) return;
-    if (r->gzip) inflateEnd(&r->z);
+    wb__unpacker_close(r->gzip);
     if (r->file >= 0) close(r->file);
     wb__free(r->block);
     wb__free(r->path);
@@ -162,7 +147,7 @@ static int next_stream(wb__reader *r)
         int status = r->from == r->to ? add(r) : 0;
         if (status) return status;
         r->ended = r->from == r->to;
-        if (r->ended || (r->buffer[r->from] == 0x1f && inflateReset(&r->z) == Z_OK)) return 0;
+        if (r->ended || (r->buffer[r->from] == 0x1f && wb__unpacker_next(r->gzip))) return 0;
         if (r->buffer[r->from++] != 0)
             return fail(r, "something that is not gzip follows the compressed data");
     }
@@ -170,19 +155,16 @@ static int next_stream(wb__reader *r)
 
 static int unpack(wb__reader *r, void *to, int64_t n, int64_t *got)
 {
-    const uInt capacity = (uInt)WB__MIN(n, MOST_AT_ONCE);
-    r->z.next_in = r->buffer + r->from;
-    r->z.avail_in = (uInt)(r->to - r->from);
-    r->z.next_out = to;
-    r->z.avail_out = capacity;
-    const int outcome = inflate(&r->z, Z_NO_FLUSH);
-    r->from = r->to - r->z.avail_in;
-    r->n += *got = capacity - r->z.avail_out;
-    if (outcome == Z_STREAM_END) return next_stream(r);
-    if (outcome == Z_OK || outcome == Z_BUF_ERROR) return 0;
-    if (outcome == Z_MEM_ERROR)
+    wb__unpacking u = {.from = r->buffer + r->from, .left = r->to - r->from, .to = to,
+                       .room = (size_t)n};
+    const wb__unpack_outcome outcome = wb__unpack(r->gzip, &u);
+    r->from = r->to - u.left;
+    r->n += *got = n - (int64_t)u.room;
+    if (outcome == WB__UNPACK_END) return next_stream(r);
+    if (outcome == WB__UNPACK_MORE) return 0;
+    if (outcome == WB__UNPACK_MEMORY)
         return wb__fail(WB_ERROR_MEMORY, "%s: no memory to decompress it", r->path);
-    return fail(r, "the compressed data are damaged: %s", r->z.msg ? r->z.msg : "wrong checksum");
+    return fail(r, "the compressed data are damaged: %s", u.why);
 }
 
 /* Reads at most n bytes and adds their number to r->n.  May read none although the file has

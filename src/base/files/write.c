@@ -12,7 +12,9 @@
 #include "base/files/file.h"
 
 #include "base/files/file_calls.h"
+#include "base/files/packed.h"
 #include "base/parallel.h"
+#include "base/system.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +25,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { BUFFER = 1 << 16, SLOTS = 16, ATTEMPTS = 100, PIECE = 4 << 20 };
 
@@ -163,13 +164,9 @@ void wb__writer_drop(wb__writer *w)
  * short. */
 static void start_writing(wb__writer *w)
 {
-#ifdef SYNC_FILE_RANGE_WRITE
     if (!w->temporary || w->offset - w->started < PIECE) return;
-    (void)!sync_file_range(w->file, w->started, w->offset - w->started, SYNC_FILE_RANGE_WRITE);
+    wb__system_start_writing(w->file, w->started, w->offset - w->started);
     w->started = w->offset;
-#else
-    (void)w;
-#endif
 }
 
 /* Writes n bytes and returns 0 or errno.  Sets no error message, since it may run on another
@@ -195,7 +192,7 @@ static void do_half(void *ctx, int64_t half)
 {
     piece *p = ctx;
     if (half == 0) p->code = write_bytes(p->w, p->data, p->n);
-    else if (p->w->summing) p->w->sum = (uint32_t)crc32_z(p->w->sum, p->data, p->n);
+    else if (p->w->summing) p->w->sum = wb__crc32(p->w->sum, p->data, p->n);
 }
 
 static int write_out(wb__writer *w, const unsigned char *data, size_t n, bool sum)
@@ -251,7 +248,7 @@ int wb__writer_put(wb__writer *w, const void *data, int64_t n)
     if (w->status || n <= 0) return w->status;
     if ((size_t)n > BUFFER - w->held && flush(w)) return w->status;
     if (n >= BUFFER) return write_out(w, data, (size_t)n, true);
-    if (w->summing) w->sum = (uint32_t)crc32_z(w->sum, data, (size_t)n);
+    if (w->summing) w->sum = wb__crc32(w->sum, data, (size_t)n);
     memcpy(w->buffer + w->held, data, (size_t)n);
     w->held += (size_t)n;
     w->offset += n;
@@ -275,7 +272,8 @@ static int sync_folder(wb__writer *w)
 
 static int make_durable(wb__writer *w)
 {
-    if (wb__io_must_fail() || fsync(w->file) != 0) return fail(w, "cannot be made durable");
+    if (wb__io_must_fail() || wb__system_sync(w->file) != 0)
+        return fail(w, "cannot be made durable");
     /* The file is still open and locked, so no other process removes it as a leftover. */
     if (wb__io_must_fail() || rename(w->temporary, w->path) != 0)
         return fail(w, "cannot be given its name");

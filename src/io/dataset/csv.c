@@ -14,6 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __APPLE__
+#include <xlocale.h>            /* newlocale */
+#endif
 
 typedef struct { const char *text; int length; } field;
 

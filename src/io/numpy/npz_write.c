@@ -9,13 +9,13 @@
  * number does not fit, all bits of its field are 1. The number is then written in 64 bits, behind
  * the member's name or in a record behind the directory. */
 #include "base/files/file.h"
+#include "base/files/packed.h"
 #include "engine/tensor.h"
 #include "io/numpy/npy.h"
 #include "io/numpy/npz.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 uint32_t wb__npz_limit = UINT32_MAX;
 
@@ -51,10 +51,7 @@ static void add_32(record *r, uint64_t value) { add(r, large(value) ? UINT32_MAX
 static int sum_up(void *ctx, const void *data, int64_t bytes)
 {
     member *f = ctx;
-    for (int64_t i = 0, some; i < bytes; i += some) {
-        some = WB__MIN(bytes - i, (int64_t)1 << 30);
-        f->crc = (uint32_t)crc32(f->crc, (const Bytef *)data + i, (uInt)some);
-    }
+    f->crc = wb__crc32(f->crc, data, (size_t)bytes);
     f->bytes += (uint64_t)bytes;
     return 0;
 }

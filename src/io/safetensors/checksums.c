@@ -1,12 +1,12 @@
 /* Checksums in safetensors files. */
 #include "io/safetensors/checksums.h"
 
+#include "base/files/packed.h"
 #include "base/map.h"
 #include "base/parallel.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #define CURE                                                                                    \
     " (if a program changed them on purpose, it should leave out the note \"" WB__SUMS_KEY "\")"
@@ -47,12 +47,12 @@ static size_t digits_at(const char *header, size_t length, size_t *digits)
 static uint32_t sum_of(const char *header, size_t length, size_t at, size_t digits)
 {
     static const char zeros[] = "0000000000000000000000000000000000000000000000000000000000000000";
-    uLong sum = crc32_z(0, (const Bytef *)header, at);
+    uint32_t sum = wb__crc32(0, header, at);
     for (size_t left = digits, some; left; left -= some) {
         some = WB__MIN(left, sizeof zeros - 1);
-        sum = crc32_z(sum, (const Bytef *)zeros, some);
+        sum = wb__crc32(sum, zeros, some);
     }
-    return (uint32_t)crc32_z(sum, (const Bytef *)header + at + digits, length - at - digits);
+    return wb__crc32(sum, header + at + digits, length - at - digits);
 }
 
 void wb__sums_fill(char *header, size_t length, int n, const uint32_t *sums)
@@ -115,7 +115,7 @@ static void sum_chunk(void *ctx, int64_t i)
     for (int64_t k = i ? i + AHEAD : 0; k <= i + AHEAD && k < s->n; k++)
         if (s->table->mapping)
             wb__map_ahead(s->table->mapping, bytes_of(&s->chunks[k]), s->chunks[k].bytes);
-    p->sum = (uint32_t)crc32_z(0, bytes_of(p), (size_t)p->bytes);
+    p->sum = wb__crc32(0, bytes_of(p), (size_t)p->bytes);
 }
 
 static int64_t cut(const wb__table *t, chunk *into)
@@ -141,9 +141,9 @@ int wb__sums_check(const wb__table *t, const char *path)
     int status = 0;
     for (int64_t i = 0; !status && i < n;) {
         const wb__entry *e = chunks[i].entry;
-        uLong sum = chunks[i++].sum;
+        uint32_t sum = chunks[i++].sum;
         for (; i < n && chunks[i].entry == e; i++)
-            sum = crc32_combine(sum, chunks[i].sum, (z_off_t)chunks[i].bytes);
+            sum = wb__crc32_join(sum, chunks[i].sum, chunks[i].bytes);
         if (sum != e->sum)
             status = wb__fail(WB_ERROR_FORMAT,
                               "%s: is damaged: the values of \"%s\" do not have the checksum that "

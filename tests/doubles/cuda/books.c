@@ -11,7 +11,7 @@ static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static vgpu_counter *counters;
 static vgpu_object *objects[VGPU_KINDS];
-static int64_t alive[VGPU_KINDS], wrong;
+static int64_t alive[VGPU_KINDS], held, wrong;
 static char first_wrong[256];
 
 static void set_up(void)
@@ -159,6 +159,13 @@ int64_t vgpu_failed(char text[200])
 
 /* ---- wrong uses ------------------------------------------------------------------------------ */
 
+void vgpu_held(int change)
+{
+    vgpu_hold();
+    held += change;
+    vgpu_let_go();
+}
+
 void vgpu_wrong(const char *format, ...)
 {
     char text[256];
@@ -277,6 +284,7 @@ void vgpu_read_books(vgpu_books *b)
     b->execs = alive[VGPU_EXEC];
     vgpu_memory_books(b);
     b->commands = vgpu_recorded();
+    b->held = held;
     b->wrong = wrong;
     memcpy(b->first_wrong, first_wrong, sizeof first_wrong);
     pthread_mutex_unlock(&lock);

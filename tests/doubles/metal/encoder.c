@@ -150,7 +150,7 @@ static CUresult run_launch(vgpu_work *w)
 
 static bool good_sizes(const compute *e, SEL s, size3 groups, size3 items)
 {
-    const NSUInteger most = metal_most_items(), all = items.width * items.height * items.depth;
+    const NSUInteger most = e->pipeline->most_items, all = items.width * items.height * items.depth;
     const char *name = sel_getName(s);
     if (!groups.width || !groups.height || !groups.depth || !all)
         vgpu_wrong("%s: a size is 0: %lu x %lu x %lu groups of %lu x %lu x %lu", name, groups.width,

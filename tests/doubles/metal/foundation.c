@@ -144,6 +144,9 @@ static NSUInteger dictionary_count(dictionary *d, SEL s)
     return d->keys->n;
 }
 
+id ns_keys(const void *o) { return &((const dictionary *)o)->keys->object; }
+id ns_values(const void *o) { return &((const dictionary *)o)->values->object; }
+
 void ns_each(const void *o, void (*visit)(const char *key, const char *value, void *to), void *to)
 {
     const dictionary *d = o;
@@ -190,6 +193,8 @@ static NSUInteger number_value(number *n, SEL s)
     (void)s;
     return n->value;
 }
+
+uint64_t ns_value(const void *o) { return ((const number *)o)->value; }
 
 static const objc_method number_methods[] = {
     METHOD("unsignedIntegerValue", "Q@:", number_value),
@@ -269,7 +274,18 @@ static id system_version(id o, SEL s)
     return ns_text(text);
 }
 
+typedef struct { long major, minor, patch; } version;          /* NSOperatingSystemVersion */
+static objc_bool is_at_least(id o, SEL s, version v)
+{
+    (void)o, (void)s;
+    const long now[3] = {objc_macos(), 5, 0}, wanted[3] = {v.major, v.minor, v.patch};
+    int i = 0;
+    while (i < 2 && now[i] == wanted[i]) i++;
+    return objc_yes(now[i] >= wanted[i]);
+}
+
 static const objc_method info_methods[] = {
+    METHOD("isOperatingSystemAtLeastVersion:", "B@:{?=qqq}", is_at_least),
     METHOD("operatingSystemVersionString", "@@:", system_version), {0}};
 static const objc_method info_makers[] = {METHOD("processInfo", "@#:", process_info), {0}};
 static objc_class ns_process_info = {.name = "NSProcessInfo", .bytes = sizeof(struct objc_object),

@@ -61,8 +61,7 @@ static objc_class options_class = {.name = "MTLCompileOptions", .bytes = sizeof(
 
 /* ---- compiling ------------------------------------------------------------------------------- */
 
-/* 300 for version 3.0; 0: this macOS does not know it.  macOS 13 has 3.0, 14 has 3.1, 15 has
- * 3.2. */
+/* 300 for version 3.0; 0: this macOS does not know it.  macOS 13 has 3.0, 14 has 3.1, 15 3.2. */
 static int language(NSUInteger version)
 {
     const int macos = objc_macos(), latest = macos < 14 ? 300 : macos < 15 ? 310 : 320;
@@ -249,9 +248,17 @@ static void set_whole_waves(metal_pipeline_descriptor *d, SEL s, bool whole)
     d->whole_waves = whole;
 }
 
+/* A pipeline is compiled for groups of up to this size. */
+static void set_most_items(metal_pipeline_descriptor *d, SEL s, NSUInteger n)
+{
+    if (n > 1024) vgpu_wrong("%s: %lu items", sel_getName(s), n);
+    else d->most_items = (unsigned)n;
+}
+
 static const objc_method descriptor_methods[] = {
     METHOD("setComputeFunction:", "v@:@", set_function),
     METHOD("setBinaryArchives:", "v@:@", set_archives), METHOD("setLabel:", "v@:@", set_label),
+    METHOD("setMaxTotalThreadsPerThreadgroup:", "v@:Q", set_most_items),
     METHOD("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:", "v@:B", set_whole_waves), {0}};
 objc_class metal_pipeline_descriptor_class = {
     .name = "MTLComputePipelineDescriptor", .bytes = sizeof(metal_pipeline_descriptor),
@@ -266,8 +273,6 @@ size_t metal_group_memory(const metal_kernel *k)
 {
     return (size_t)(k->group_end - k->group) - (k->dynamic ? METAL_GROUP_MEMORY : 0);
 }
-
-unsigned metal_most_items(void) { return (unsigned)vgpu_env_number("VGPU_METAL_ITEMS", 1024); }
 
 static id make_pipeline(metal_device *d, SEL s, metal_function *f, id *error)
 {
@@ -284,6 +289,7 @@ static id make_pipeline(metal_device *d, SEL s, metal_function *f, id *error)
     }
     metal_pipeline *p = objc_make(&metal_pipeline_class);
     p->function = objc_retain(f);
+    p->most_items = (unsigned)vgpu_env_number("VGPU_METAL_ITEMS", 1024);
     return &p->object;
 }
 
@@ -319,6 +325,7 @@ id metal_new_pipeline_with(metal_device *d, SEL s, id descriptor, NSUInteger opt
     }
     id made = make_pipeline(d, s, with->function, error);
     if (made) ((metal_pipeline *)made)->whole_waves = with->whole_waves;
+    if (made && with->most_items) ((metal_pipeline *)made)->most_items = with->most_items;
     if (found) metal_from_archives += made != NULL;
     else metal_compiled += made != NULL;
     return made;
@@ -328,8 +335,8 @@ static void end_pipeline(id o) { objc_release(((metal_pipeline *)o)->function); 
 
 static NSUInteger most_items(metal_pipeline *p, SEL s)
 {
-    (void)p, (void)s;
-    return metal_most_items();
+    (void)s;
+    return p->most_items;
 }
 
 static NSUInteger width(metal_pipeline *p, SEL s)

@@ -40,7 +40,7 @@ typedef struct {
 
 typedef enum { METAL_UNIFIED, METAL_DISCRETE, METAL_PARAVIRTUAL, METAL_NONE } metal_kind;
 metal_kind metal_which(void);
-extern objc_class metal_device_class, metal_buffer_class, metal_event_class,
+VGPU_API extern objc_class metal_device_class, metal_buffer_class, metal_event_class,
     metal_shared_event_class;
 bool metal_is_event(const void *event, const metal_device *d, const char *where);
 const char *metal_device_name(const metal_device *d, char text[64]);
@@ -89,6 +89,7 @@ typedef struct {
     struct objc_object object;
     metal_function *function;
     bool whole_waves;                   /* all groups must be multiples of 32 items */
+    unsigned most_items;                /* of a group */
 } metal_pipeline;
 
 typedef struct {
@@ -96,12 +97,12 @@ typedef struct {
     metal_function *function;
     id archives;
     bool whole_waves;
+    unsigned most_items;                /* 0: the compiler chooses */
 } metal_pipeline_descriptor;
 
 extern objc_class metal_library_class, metal_function_class, metal_pipeline_class,
     metal_pipeline_descriptor_class, metal_archive_class;
 size_t metal_group_memory(const metal_kernel *k);
-unsigned metal_most_items(void);
 extern int64_t metal_compiled, metal_from_archives, metal_texts;
 
 /* What an archive knows a function by. */
@@ -116,9 +117,10 @@ bool metal_translate(FILE *out, char *text, char **log);
 
 typedef struct metal_queue metal_queue;
 typedef struct metal_commands metal_commands;   /* a command buffer */
-extern objc_class metal_queue_class, metal_commands_class, metal_compute_class, metal_blit_class;
+VGPU_API extern objc_class metal_queue_class, metal_commands_class, metal_compute_class,
+    metal_blit_class;
 
-metal_device *metal_device_of(const metal_commands *c);
+VGPU_API metal_device *metal_device_of(const metal_commands *c);
 /* True if commands can be added: it is not committed, and no encoder is open.  Otherwise counts a
  * wrong use of `where`. */
 VGPU_API bool metal_is_open(metal_commands *c, const char *where);

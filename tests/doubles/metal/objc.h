@@ -86,15 +86,18 @@ static inline objc_bool objc_yes(bool is) { return 0x5a5a5a5a5a5a5a00u | is; }
 
 /* ---- Foundation ------------------------------------------------------------------------------ */
 
-extern objc_class ns_string, ns_array, ns_dictionary, ns_number, ns_error, ns_url;
+VGPU_API extern objc_class ns_string, ns_array, ns_dictionary, ns_number, ns_error, ns_url;
 
 /* Autoreleased, as all results of functions below. */
 VGPU_API id ns_text(const char *text);
 VGPU_API id ns_list(const id *items, size_t n);
 const char *ns_chars(const void *string);
 const char *ns_path(const void *url);
-size_t ns_count(const void *array);
-id ns_item(const void *array, size_t i);
+VGPU_API size_t ns_count(const void *array);
+VGPU_API id ns_item(const void *array, size_t i);
+VGPU_API id ns_keys(const void *dictionary);            /* an NSArray, not retained */
+VGPU_API id ns_values(const void *dictionary);
+VGPU_API uint64_t ns_value(const void *number);
 /* Calls visit with the text of each key and of its value, a string or a number. */
 void ns_each(const void *dictionary, void (*visit)(const char *key, const char *value, void *to),
              void *to);

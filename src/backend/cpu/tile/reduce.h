@@ -1,6 +1,7 @@
 /* Part of rows.h: sums and extremes.  A sum along a row of a tile has four vectors of partial sums,
- * which are then added pairwise, so with 16 lanes its rounding error grows with n/64 for n
- * elements.  Sums of f32 over tiles are added to doubles at intervals (plan.h). */
+ * which are added pairwise after at most 16 elements for each lane (SUM_BLOCK), so the rounding
+ * error of long rows is small for vectors of 4 lanes too.  Sums of f32 over tiles are added to
+ * doubles at intervals (plan.h). */
 
 #if defined(__AVX512F__)
 enum { VECTOR = 64 };
@@ -98,6 +99,8 @@ READ_BY_ELEMENT(i64, int64_t, v_i64)
 #endif
 #define PLUS(x, a) (x + a)
 
+enum { SUM_BLOCK = 16 };
+
 #define SUM_ROWS(kind, type, vector, TREE)                                                         \
     static void reduce_sum_##kind(void *d_, const void *s_, int64_t rows, int64_t cols)            \
     {                                                                                              \
@@ -107,15 +110,16 @@ READ_BY_ELEMENT(i64, int64_t, v_i64)
         for (int64_t r = 0; r < rows; r++, s += cols) {                                            \
             vector a = {0};                                                                        \
             int64_t i = 0;                                                                         \
-            if (cols >= 4 * L) {                                                                   \
-                vector b = {0}, c = {0}, e = {0};                                                  \
-                for (; i + 4 * L <= cols; i += 4 * L) {                                            \
-                    a += *(const vector *)(s + i);                                                 \
+            while (i + 4 * L <= cols) {                                                            \
+                const int64_t end = WB__MIN(i + SUM_BLOCK * 4 * L, cols);                          \
+                vector f = {0}, b = {0}, c = {0}, e = {0};                                         \
+                for (; i + 4 * L <= end; i += 4 * L) {                                             \
+                    f += *(const vector *)(s + i);                                                 \
                     b += *(const vector *)(s + i + L);                                             \
                     c += *(const vector *)(s + i + 2 * L);                                         \
                     e += *(const vector *)(s + i + 3 * L);                                         \
                 }                                                                                  \
-                a = (a + b) + (c + e);                                                             \
+                a += (f + b) + (c + e);                                                            \
             }                                                                                      \
             for (; i + L <= cols; i += L) a += *(const vector *)(s + i);                           \
             if (i < cols) a += read_##kind(s + i, cols - i, 0);                                    \

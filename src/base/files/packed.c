@@ -1,0 +1,150 @@
+/* Checksums and the decompression of gzip (packed.h). */
+#include "base/files/packed.h"
+
+#ifdef WB_HAVE_ZLIB
+
+#include <limits.h>
+#include <zlib.h>
+
+uint32_t wb__crc32(uint32_t sum, const void *data, size_t n)
+{
+    return (uint32_t)crc32_z(sum, data, n);
+}
+
+uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes)
+{
+    return (uint32_t)crc32_combine(first, second, (z_off_t)bytes);
+}
+
+struct wb__unpacker { z_stream z; };
+
+static voidpf allocate(voidpf opaque, uInt items, uInt size)
+{
+    (void)opaque;
+    return wb__alloc_zero(items, size);
+}
+
+static void release(voidpf opaque, voidpf block)
+{
+    (void)opaque;
+    wb__free(block);
+}
+
+wb__unpacker *wb__unpacker_open(const char *path)
+{
+    enum { WINDOW = 15, GZIP = 16 };
+    wb__unpacker *u = wb__alloc_zero(1, sizeof *u);
+    if (!u) return NULL;
+    u->z.zalloc = allocate;
+    u->z.zfree = release;
+    if (inflateInit2(&u->z, WINDOW + GZIP) == Z_OK) return u;
+    wb__free(u);
+    return wb__fail_null(WB_ERROR_MEMORY, "%s: no memory to decompress it", path);
+}
+
+void wb__unpacker_close(wb__unpacker *u)
+{
+    if (!u) return;
+    inflateEnd(&u->z);
+    wb__free(u);
+}
+
+bool wb__unpacker_next(wb__unpacker *u) { return inflateReset(&u->z) == Z_OK; }
+
+wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
+{
+    const uInt left = (uInt)WB__MIN(all->left, UINT_MAX), room = (uInt)WB__MIN(all->room, UINT_MAX);
+    u->z.next_in = (Bytef *)(uintptr_t)all->from;       /* zlib does not write there */
+    u->z.avail_in = left;
+    u->z.next_out = all->to;
+    u->z.avail_out = room;
+    const int outcome = inflate(&u->z, Z_NO_FLUSH);
+    all->from += left - u->z.avail_in;
+    all->left -= left - u->z.avail_in;
+    all->to += room - u->z.avail_out;
+    all->room -= room - u->z.avail_out;
+    if (outcome == Z_STREAM_END) return WB__UNPACK_END;
+    if (outcome == Z_OK || outcome == Z_BUF_ERROR) return WB__UNPACK_MORE;
+    if (outcome == Z_MEM_ERROR) return WB__UNPACK_MEMORY;
+    all->why = u->z.msg ? u->z.msg : "wrong checksum";
+    return WB__UNPACK_DAMAGED;
+}
+
+#else
+
+#include <pthread.h>
+
+/* Bits are reversed: the highest bit of a sum is the coefficient of x^0. */
+#define POLYNOMIAL 0xedb88320u
+#define ONE 0x80000000u
+
+/* table[k][b]: the checksum of the byte b and k zero bytes behind it, which starts from 0 and is
+ * not inverted at the end. */
+static uint32_t table[8][256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static uint32_t times_x(uint32_t a) { return a >> 1 ^ (a & 1 ? POLYNOMIAL : 0); }
+
+static void make_table(void)
+{
+    for (uint32_t b = 0; b < 256; b++) {
+        uint32_t sum = b;
+        for (int i = 0; i < 8; i++) sum = times_x(sum);
+        table[0][b] = sum;
+    }
+    for (int k = 1; k < 8; k++)
+        for (int b = 0; b < 256; b++)
+            table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
+}
+
+uint32_t wb__crc32(uint32_t sum, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+    pthread_once(&once, make_table);
+    sum = ~sum;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint32_t next = 0;
+        for (int i = 0; i < 4; i++)
+            next ^= table[7 - i][p[i] ^ (sum >> 8 * i & 255)] ^ table[3 - i][p[4 + i]];
+        sum = next;
+    }
+    for (; n; n--, p++) sum = sum >> 8 ^ table[0][(sum ^ *p) & 255];
+    return ~sum;
+}
+
+/* The product of two polynomials modulo that of the checksum. */
+static uint32_t product(uint32_t a, uint32_t b)
+{
+    uint32_t sum = 0;
+    for (uint32_t bit = ONE; bit; bit >>= 1, b = times_x(b))
+        if (a & bit) sum ^= b;
+    return sum;
+}
+
+uint32_t wb__crc32_join(uint32_t first, uint32_t second, int64_t bytes)
+{
+    /* `first` times x^(8 bytes), by squaring */
+    uint32_t power = ONE >> 8, sum = first;
+    for (; bytes; bytes >>= 1, power = product(power, power))
+        if (bytes & 1) sum = product(power, sum);
+    return sum ^ second;
+}
+
+wb__unpacker *wb__unpacker_open(const char *path)
+{
+    return wb__fail_null(WB_ERROR_UNSUPPORTED,
+                         "%s: is compressed with gzip, and this build of Weber has no zlib: "
+                         "decompress the file, or build with -DWEBER_ZLIB=ON", path);
+}
+
+void wb__unpacker_close(wb__unpacker *u) { (void)u; }
+bool wb__unpacker_next(wb__unpacker *u) { return u; }
+
+wb__unpack_outcome wb__unpack(wb__unpacker *u, wb__unpacking *all)
+{
+    (void)u;
+    all->why = "no zlib";
+    return WB__UNPACK_DAMAGED;
+}
+
+#endif

@@ -1,0 +1,230 @@
+/* What differs between operating systems (system.h). */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE             /* sched_getaffinity, CPU_COUNT, sync_file_range, MADV_HUGEPAGE */
+#endif
+#include "base/system.h"
+
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__linux__)
+
+#include <sched.h>
+
+/* ---- Linux ----------------------------------------------------------------------------------- */
+
+/* Returns the quota of a cgroup in processors (quota / period, rounded up); 0: no limit. */
+static int quota_of(const char *folder)
+{
+    char path[PATH_MAX + 32];
+    long long quota = 0, period = 0;
+    snprintf(path, sizeof path, "%s/cpu.max", folder);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        int got = fscanf(f, "%lld %lld", &quota, &period);      /* "max 100000" gives 0 */
+        fclose(f);
+        if (got != 2) return 0;
+    } else {                                                    /* version 1 of cgroups */
+        snprintf(path, sizeof path, "%s/cpu.cfs_quota_us", folder);
+        if (!(f = fopen(path, "re"))) return 0;
+        int got = fscanf(f, "%lld", &quota);
+        fclose(f);
+        snprintf(path, sizeof path, "%s/cpu.cfs_period_us", folder);
+        if (got != 1 || !(f = fopen(path, "re"))) return 0;
+        got = fscanf(f, "%lld", &period);
+        fclose(f);
+        if (got != 1) return 0;
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    long long n = (quota + period - 1) / period;
+    return n > INT_MAX ? INT_MAX : (int)n;
+}
+
+/* Whether a list such as "cpu,cpuacct" has the controller "cpu". */
+static bool has_cpu(const char *list)
+{
+    for (size_t n; *list; list += n + (list[n] == ',')) {
+        n = strcspn(list, ",");
+        if (n == 3 && !strncmp(list, "cpu", 3)) return true;
+    }
+    return false;
+}
+
+/* Returns the smallest quota of this process's cgroup and its parents, in processors; 0: no
+ * limit. */
+static int quota(void)
+{
+    int least = 0;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return 0;
+    char line[PATH_MAX];
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *controllers = strchr(line, ':');
+        char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+        if (!path) continue;
+        *path++ = 0;
+        controllers++;
+        const char *mount = !*controllers ? "/sys/fs/cgroup"
+                          : has_cpu(controllers) ? "/sys/fs/cgroup/cpu" : NULL;
+        if (!mount) continue;
+        for (;;) {
+            char folder[PATH_MAX];
+            if (snprintf(folder, sizeof folder, "%s%s", mount, path) >= (int)sizeof folder) break;
+            int n = quota_of(folder);
+            if (n && (!least || n < least)) least = n;
+            char *slash = strrchr(path, '/');
+            if (!slash || !path[1]) break;
+            if (slash == path) path[1] = 0;
+            else *slash = 0;
+        }
+    }
+    fclose(f);
+    return least;
+}
+
+int wb__system_processors(void)
+{
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
+    const int q = quota();
+    if (q && (!n || q < n)) n = q;
+    if (n < 1) n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n;
+}
+
+void wb__system_memory(int64_t *total, int64_t *free)
+{
+    const int64_t page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
+                  idle = sysconf(_SC_AVPHYS_PAGES);
+    *total = all > 0 ? page * all : -1;
+    *free = idle > 0 ? page * idle : -1;
+}
+
+void wb__system_huge_pages(void *block, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE),
+                    begin = ((uintptr_t)block + page - 1) & ~(page - 1),
+                    end = ((uintptr_t)block + bytes) & ~(page - 1);
+    (void)!madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+}
+
+void wb__system_start_writing(int file, int64_t from, int64_t bytes)
+{
+    (void)!sync_file_range(file, from, bytes, SYNC_FILE_RANGE_WRITE);
+}
+
+int wb__system_sync(int file) { return fsync(file); }
+
+int64_t wb__system_changed(const struct stat *about)
+{
+    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
+}
+
+bool wb__system_program(char *path, size_t capacity)
+{
+    static const char self[] = "/proc/self/exe";        /* works if the file has been removed too */
+    if (capacity < sizeof self || access(self, X_OK)) return false;
+    memcpy(path, self, sizeof self);
+    return true;
+}
+
+#elif defined(__APPLE__)
+
+#include <mach-o/dyld.h>
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+
+/* ---- macOS ----------------------------------------------------------------------------------- */
+
+/* The value of an integer of sysctl, whose size differs; 0: there is none. */
+static int64_t number(const char *name)
+{
+    union { int32_t narrow; int64_t wide; } value = {.wide = 0};
+    size_t n = sizeof value;
+    if (sysctlbyname(name, &value, &n, NULL, 0)) return 0;
+    return n == sizeof value.narrow ? value.narrow : value.wide;
+}
+
+int wb__system_processors(void)
+{
+    int64_t n = number("hw.perflevel0.logicalcpu");     /* the fast ones of Apple's chips */
+    if (n < 1) n = number("hw.logicalcpu");
+    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+/* Inactive pages count as free: they are given to the first program that asks. */
+void wb__system_memory(int64_t *total, int64_t *free)
+{
+    vm_statistics64_data_t pages;
+    mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
+    const mach_port_t host = mach_host_self();
+    const int64_t all = number("hw.memsize");
+    const bool known =
+        host_statistics64(host, HOST_VM_INFO64, (host_info64_t)&pages, &n) == KERN_SUCCESS;
+    mach_port_deallocate(mach_task_self(), host);
+    *total = all > 0 ? all : -1;
+    *free = known ? ((int64_t)pages.free_count + pages.inactive_count) * sysconf(_SC_PAGESIZE) : -1;
+}
+
+/* The kernel of macOS has no huge pages for blocks of malloc. */
+void wb__system_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
+
+void wb__system_start_writing(int file, int64_t from, int64_t bytes)
+{
+    (void)file, (void)from, (void)bytes;
+}
+
+/* fsync leaves the data in the cache of the disk.  Not every file system has F_FULLFSYNC. */
+int wb__system_sync(int file) { return fcntl(file, F_FULLFSYNC) == -1 ? fsync(file) : 0; }
+
+int64_t wb__system_changed(const struct stat *about)
+{
+    return (int64_t)about->st_mtimespec.tv_sec * 1000000000 + about->st_mtimespec.tv_nsec;
+}
+
+bool wb__system_program(char *path, size_t capacity)
+{
+    uint32_t n = capacity > UINT32_MAX ? UINT32_MAX : (uint32_t)capacity;
+    return _NSGetExecutablePath(path, &n) == 0;
+}
+
+#else
+
+/* ---- other systems --------------------------------------------------------------------------- */
+
+int wb__system_processors(void)
+{
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
+}
+
+void wb__system_memory(int64_t *total, int64_t *free) { *total = *free = -1; }
+void wb__system_huge_pages(void *block, size_t bytes) { (void)block, (void)bytes; }
+
+void wb__system_start_writing(int file, int64_t from, int64_t bytes)
+{
+    (void)file, (void)from, (void)bytes;
+}
+
+int wb__system_sync(int file) { return fsync(file); }
+
+int64_t wb__system_changed(const struct stat *about)
+{
+    return (int64_t)about->st_mtim.tv_sec * 1000000000 + about->st_mtim.tv_nsec;
+}
+
+bool wb__system_program(char *path, size_t capacity)
+{
+    (void)path, (void)capacity;
+    return false;
+}
+
+#endif

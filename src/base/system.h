@@ -1,0 +1,33 @@
+/* What differs between operating systems: Linux (glibc or musl), macOS, and others with POSIX. */
+#ifndef WB__SYSTEM_H
+#define WB__SYSTEM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+/* The number of processors that this process may use, at least 1.  On Linux its affinity and the
+ * quotas of its cgroups limit it.  On macOS the slower processors of a chip with two kinds do not
+ * count: threads get equal parts, and the fast ones would wait. */
+int wb__system_processors(void);
+
+/* The memory of the machine in bytes, and the part of it that no program uses; -1: unknown. */
+void wb__system_memory(int64_t *total, int64_t *free);
+
+/* Asks for huge pages for a block from malloc, which makes the first access to it faster. */
+void wb__system_huge_pages(void *block, size_t bytes);
+
+/* Starts to write a part of a file to the disk, and does not wait. */
+void wb__system_start_writing(int file, int64_t from, int64_t bytes);
+
+/* Returns when all that was written to a file is on the disk; else -1 with errno. */
+int wb__system_sync(int file);
+
+/* The time when the contents of a file changed last, in nanoseconds. */
+int64_t wb__system_changed(const struct stat *about);
+
+/* Writes a path from which this process can start its own program to `path`; false: unknown. */
+bool wb__system_program(char *path, size_t capacity);
+
+#endif
