@@ -96,6 +96,9 @@ CLEAN_TEST(foundation_keeps_values)
     WRONG(SEND(id, (, const id *, word), objc_getClass("NSArray"), SEL("arrayWithObjects:count:"),
                items, 2), "item 1");
     WRONG(assert_null(string(NULL)), "NULL");
+    assert_int_equal(number(string("four"), "length"), 4);
+    id url = get1(objc_getClass("NSURL"), "fileURLWithPath:", string("/a/b"));
+    assert_string_equal(chars(get(url, "path")), "/a/b");
     WRONG(get1(objc_getClass("NSURL"), "fileURLWithPath:", one), "NSNumber in the place of NSStr");
     setenv("VGPU_MACOS", "14", 1);
     id info = get(objc_getClass("NSProcessInfo"), "processInfo");
@@ -322,15 +325,28 @@ static id compile_as(word version, const char *source, id macros, id *error)
     return made;
 }
 
+static id dictionary(const id *keys, const id *values)
+{
+    return SEND(id, (, const id *, const id *, word), objc_getClass("NSDictionary"),
+                SEL("dictionaryWithObjects:forKeys:count:"), values, keys, 1);
+}
+
 CLEAN_TEST(options_of_the_compiler)
 {
     static const char source[] = BEGIN "#if __METAL_VERSION__ != VERSION\n#error version\n#endif\n";
     id error = NULL, keys[] = {string("VERSION")}, values[] = {string("240")};
-    id macros = SEND(id, (, const id *, const id *, word), objc_getClass("NSDictionary"),
-                     SEL("dictionaryWithObjects:forKeys:count:"), values, keys, 1);
+    id macros = dictionary(keys, values);
+    assert_int_equal(number(macros, "count"), 1);
     id made = compile_as(2 << 16 | 4, source, macros, &error);
     assert_non_null(made);
     objc_release(made);
+    values[0] = SEND(id, (, word), objc_getClass("NSNumber"), SEL("numberWithUnsignedLong:"), 300);
+    made = compile_as(3 << 16, source, dictionary(keys, values), &error);
+    assert_non_null(made);
+    objc_release(made);
+    WRONG(assert_null(compile_as(3 << 16, source, dictionary(keys, &macros), &error)),
+          "a key is no NSString, or a value neither");
+    WRONG(assert_null(dictionary(keys, (id[]){NULL})), "item 0");
     assert_null(compile_as(3 << 16, source, macros, &error));
     assert_non_null(strstr(reason(error), "version"));
     assert_null(compile_as(3 << 16 | 1, source, macros, &error));

@@ -39,6 +39,9 @@ CLEAN_TEST(command_buffers_are_used_in_order)
     assert_int_equal(number(c, "status"), 4);
     wait_for(c);
     assert_ptr_equal(get(c, "commandQueue"), queue);
+    assert_ptr_equal(get(queue, "device"), device[0]);
+    assert_ptr_equal(get(event, "device"), device[0]);
+    assert_ptr_equal(get(x, "device"), device[0]);
     objc_release(event);
     objc_release(x);
 }

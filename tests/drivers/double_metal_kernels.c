@@ -177,8 +177,11 @@ CLEAN_TEST(arguments_of_kernels_are_checked)
     WRONG(dispatch3(e, (size3){1, 1, 1}, (size3){32, 32, 2}), "the pipeline's most is 1024");
     WRONG(dispatch(e, 1ul << 32, 1), "more than 2^32 groups");
     setenv("VGPU_METAL_ITEMS", "64", 1);
-    WRONG(dispatch(e, 1, 65), "the pipeline's most is 64");
+    id small = new_pipeline(device[0], library, "add");
     unsetenv("VGPU_METAL_ITEMS");
+    tell1(e, "setComputePipelineState:", small);
+    WRONG(dispatch(e, 1, 65), "the pipeline's most is 64");
+    objc_release(small);
     WRONG(set2(e, "useResource:usage:", x, 0), "usage 0");
     WRONG(set2(e, "useResource:usage:", far, 1), "another device");
     set2(e, "useResource:usage:", x, 3);
@@ -197,12 +200,15 @@ CLEAN_TEST(groups_of_whole_waves_are_as_promised)
     id f = get1(library, "newFunctionWithName:", string("set")), c = commands(), e = compute(c);
     tell1(with, "setComputeFunction:", f);
     SEND(void, (, bool), with, SEL("setThreadGroupSizeIsMultipleOfThreadExecutionWidth:"), true);
+    set(with, "setMaxTotalThreadsPerThreadgroup:", 128);
+    WRONG(set(with, "setMaxTotalThreadsPerThreadgroup:", 1025), "1025 items");
     id p = SEND(id, (, id, word, id *, id *), device[0],
                 SEL("newComputePipelineStateWithDescriptor:options:reflection:error:"), with, 0,
                 NULL, &error);
     encode(e, p, x, NULL, (args){N, 1});
     dispatch(e, 4, 64);
     WRONG(dispatch(e, 4, 63), "63 items");
+    WRONG(dispatch(e, 4, 160), "the pipeline's most is 128");
     tell(e, "endEncoding");
     objc_release(p);
     objc_release(f);

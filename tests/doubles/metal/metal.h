@@ -121,8 +121,6 @@ VGPU_API extern objc_class metal_queue_class, metal_commands_class, metal_comput
     metal_blit_class;
 
 VGPU_API metal_device *metal_device_of(const metal_commands *c);
-/* True if commands may be encoded now; otherwise counts a wrong use of `where`. */
-VGPU_API bool metal_is_open(metal_commands *c, const char *where);
 /* True if commands can be added: it is not committed, and no encoder is open.  Otherwise counts a
  * wrong use of `where`. */
 VGPU_API bool metal_is_open(metal_commands *c, const char *where);
