@@ -169,8 +169,8 @@ macos() {
 }
 
 macos
-: musl
-: aarch64
+musl
+aarch64
 status=0
 # shellcheck disable=SC2086
 [ -z "$folders" ] || python3 tools/count_tests.py $folders || status=1
