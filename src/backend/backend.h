@@ -155,6 +155,7 @@ struct wb_device {
     const wb__backend *backend;
     int ordinal;
     const char *name;       /* as the manufacturer names it; "" for the CPU */
+    const char *about;      /* such as its architecture and its driver's version; or NULL */
     void *state;
 };
 
@@ -237,6 +238,10 @@ struct wb__backend {
     void (*trim)(const wb_device *d);       /* frees the cache */
     int (*upload)(const wb_device *d, void *to, size_t at, const void *from, size_t bytes);
     int (*download)(const wb_device *d, void *to, const void *from, size_t at, size_t bytes);
+    /* Sets *at to the host's address of the memory, and waits until no command writes it.  The host
+     * may read it until it is written or released.  WB_ERROR_UNSUPPORTED without a message: it has
+     * no such address.  NULL: no memory has one. */
+    int (*map)(const wb_device *d, const void *memory, const void **at);
     /* Copies within a device, or from another device of the same backend.  WB_ERROR_UNSUPPORTED
      * without a message: no direct copy is possible. */
     int (*copy)(const wb_device *d, void *to, size_t to_at, const wb_device *from_device,
@@ -283,7 +288,8 @@ struct wb__backend {
     void (*disown)(const wb_device *d, void *memory);
 };
 
-extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend;
+extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend,
+    wb__mtl_backend;
 /* The CPU devices.  There is one, unless WEBER_CPU_DEVICES asks for more, to test programs that use
  * several devices. */
 enum { WB__MAX_CPU_DEVICES = 16 };

@@ -55,6 +55,8 @@ static void put_devices(FILE *to, int row)
         wb_device_memory m;
         char size[64] = "", threads[64], line[512];
         const bool known = !wb_device_memory_of(d, &m);
+        snprintf(line, sizeof line, "%d: %s", i, d->about ? d->about : "");
+        if (d->about) put_lines(to, "part", line);
         if (known) put_memory(to, i, &m);
         if (known && m.total >= 0)
             snprintf(size, sizeof size, ", %.1f GiB", (double)m.total / ((int64_t)1 << 30));

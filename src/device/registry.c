@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOT_OF_THIS_VERSION(name)                                                                 \
-    "This version of Weber comes without a backend for " name "; such a GPU can be used through " \
-    "its OpenCL driver: wb_using(\"OpenCL\")."
 #define BUILT_WITHOUT(name, option) \
     "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
 
@@ -20,7 +17,7 @@
 #define NAMED(name_) .name = name_, .label = name_ ": ", .prefix = name_ "Device"
 #define LIBRARIES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-enum { CUDA_ROW = 0, AMDGPU_ROW = 1, OPENCL_ROW = 3 };
+enum { CUDA_ROW, AMDGPU_ROW, METAL_ROW, OPENCL_ROW };
 const wb__row wb__rows[WB__ROWS] = {
     {NAMED("CUDA"), .missing = BUILT_WITHOUT("CUDA", "WEBER_CUDA"),
      .libraries = LIBRARIES("cuDNN", "cuBLASLt", "NVRTC", "NCCL"),
@@ -29,7 +26,8 @@ const wb__row wb__rows[WB__ROWS] = {
      .libraries = LIBRARIES("MIOpen", "rocBLAS", "hiprtc", "RCCL"),
      .deviceless = "It needs an AMD GPU, ROCm, and HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES "
                    "not to hide it."},
-    {NAMED("Metal"), .missing = NOT_OF_THIS_VERSION("Metal"), .libraries = LIBRARIES(NULL),
+    {NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"),
+     .libraries = LIBRARIES("MPS", "MPSGraph"),
      .deviceless = "It needs macOS and a GPU that knows Metal 3."},
     {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
      .libraries = LIBRARIES("CLBlast"),
@@ -69,6 +67,9 @@ static const wb__backend *built[WB__ROWS] = {
 #endif
 #ifdef WB_HAVE_AMDGPU
     [AMDGPU_ROW] = &wb__amd_backend,
+#endif
+#ifdef WB_HAVE_METAL
+    [METAL_ROW] = &wb__mtl_backend,
 #endif
 #ifdef WB_HAVE_OPENCL
     [OPENCL_ROW] = &wb__cl_backend,

@@ -8,9 +8,15 @@ static int through_host(const wb_device *to_device, void *to, size_t to_at,
                         const wb_device *from_device, const void *from, size_t from_at,
                         size_t bytes)
 {
+    const wb__backend *b = from_device->backend;
+    const void *all = NULL;
+    int status = b->map ? b->map(from_device, from, &all) : WB_ERROR_UNSUPPORTED;
+    if (!status)
+        return to_device->backend->upload(to_device, to, to_at, (const char *)all + from_at, bytes);
+    if (status != WB_ERROR_UNSUPPORTED) return status;
     void *stage = wb__alloc_aligned(bytes);
     if (!stage) return WB_ERROR_MEMORY;
-    int status = from_device->backend->download(from_device, stage, from, from_at, bytes);
+    status = b->download(from_device, stage, from, from_at, bytes);
     if (!status) status = to_device->backend->upload(to_device, to, to_at, stage, bytes);
     wb__free(stage);
     return status;

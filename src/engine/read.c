@@ -121,11 +121,14 @@ int wb__read_in_parts(wb_tensor *x, int (*f)(const void *part, int64_t n, void *
     if (!from) return wb__error_or(WB_ERROR_ARGUMENT);
     const wb__storage *s = from->storage;
     if (!x->size) return 0;
-    if (s->device->backend->host_visible)
-        return f((const char *)s->data + from->offset, x->size, ctx);
+    const wb__backend *b = s->device->backend;
+    const void *all = b->host_visible ? s->data : NULL;
+    int status = b->map ? b->map(s->device, s->data, &all) : 0;
+    if (status && status != WB_ERROR_UNSUPPORTED) return status;
+    if (all) return f((const char *)all + from->offset, x->size, ctx);
     const int64_t each = (int64_t)wb__dtype_size((wb_dtype)x->dtype), most = PART_BYTES / each;
     void *part = wb__alloc_aligned((size_t)(WB__MIN(most, x->size) * each));
-    int status = part ? 0 : WB_ERROR_MEMORY;
+    status = part ? 0 : WB_ERROR_MEMORY;
     for (int64_t i = 0; !status && i < x->size; i += most) {
         const int64_t n = WB__MIN(most, x->size - i);
         status = s->device->backend->download(s->device, part, s->data,

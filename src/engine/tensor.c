@@ -53,7 +53,10 @@ static pthread_mutex_t mirrors = PTHREAD_MUTEX_INITIALIZER;
 
 const void *wb__storage_read(wb__storage *s)
 {
-    if (s->device->backend->host_visible) return s->data;
+    const wb__backend *b = s->device->backend;
+    const void *at = NULL;
+    if (b->host_visible) return s->data;
+    if (b->map && b->map(s->device, s->data, &at) != WB_ERROR_UNSUPPORTED) return at;
     pthread_mutex_lock(&mirrors);
     if (!s->mirror) {
         void *copy = wb__alloc_aligned(s->bytes);

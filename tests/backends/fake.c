@@ -7,6 +7,8 @@
  *   crashes, hangs, leaves                  CUDA, whose start crashes, hangs or exits the process
  *   absent  CUDA is not built in
  *
+ * Metal is never built in, so that the tests give the same results on macOS.
+ *
  * If FAKE_TRACE names a file, each start appends an "s" to it and each stop an "e". */
 #include "device/registry.h"
 
@@ -182,6 +184,7 @@ static const wb__backend tables[2] = {TABLE(0, "CUDA"), TABLE(1, "AMDGPU")};
 __attribute__((constructor)) static void install(void)
 {
     const char *names = getenv("FAKES");
+    wb__registry_put("Metal", NULL);
     for (size_t n; names && *names; names += n + (names[n] == ',')) {
         n = strcspn(names, ",");
         for (size_t i = 0; i < WB__COUNT(kinds); i++) {

@@ -282,9 +282,9 @@ TEST(where_and_cast)
     int64_t dims[WB_MAX_DIMS];
     int ndim;
     for (wb_dtype t = WB_F32; t < WB_DTYPE_COUNT; t++) {
-        for (int shape = first_shape(8, 3, 0, t); shape < 8; shape += step_of_shapes(3)) {
+        for (int s = first_shape(8, 3, 0, t); s < 8 * has_dtype(t); s += step_of_shapes(3)) {
             wb_scope *scope = wb_scope_open();
-            draw_shape(shape, &ndim, dims);
+            draw_shape(s, &ndim, dims);
             array c = operand("where", WB_BOOL, ndim, dims), x = operand("where", t, ndim, dims),
                   y = operand("where", t, 0, NULL);
             check(wb_where(tensor_of(c, WB_BOOL, 1), tensor_of(x, t, 2), tensor_of(y, t, 0)),
@@ -293,6 +293,7 @@ TEST(where_and_cast)
                   ref_where(c, y, x), 0, 0, "where of %s", wb_dtype_name(t));
             for (wb_dtype to = WB_F32; to < WB_DTYPE_COUNT; to++) {
                 array z = ref_new(ndim, dims);
+                if (!has_dtype(to)) continue;
                 for (int64_t i = 0; i < z.size; i++)
                     z.at[i] = wb__dtype_float(t)    ? ref_cast(x.at[i], to)
                               : wb__dtype_float(to) ? ref_cast(x.at[i], to)
@@ -595,6 +596,5 @@ static void performance(void)
 int main(int argc, char **argv)
 {
     read_options(argc, argv);
-    if (option_perf) return performance(), 0;
-    return run_all_cases();
+    return option_perf ? performance(), 0 : run_all_cases();
 }

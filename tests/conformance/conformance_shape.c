@@ -138,6 +138,7 @@ TEST(moves)
 {
     for (int round = 0; round < 270 / fewer(); round++) {
         wb_dtype t = (wb_dtype)(WB_F32 + round % 9);
+        if (!has_dtype(t)) t = WB_F32;
         int64_t dims[WB_MAX_DIMS], order[WB_MAX_DIMS];
         int ndim = (int)draw_int(1, 4);
         for (int d = 0; d < ndim; d++) dims[d] = draw_int(round % 10 ? 1 : 0, 5);
@@ -210,6 +211,7 @@ TEST(sources)
     for (wb_dtype t = WB_F32; t < WB_BOOL; t++) {
         array range = ref_new(1, (int64_t[]){100}), eye = ref_new(2, (int64_t[]){7, 7}),
               full = ref_new(2, (int64_t[]){3, 0});
+        if (!has_dtype(t)) continue;
         for (int i = 0; i < 100; i++) range.at[i] = i;
         for (int i = 0; i < 7; i++) eye.at[8 * i] = 1;
         check(wb_arange(100, t), range, 0, 0, "arange");
@@ -221,6 +223,7 @@ TEST(sources)
     wb_seed(11);
     int64_t n = 200000;
     for (wb_dtype t = WB_F32; t <= WB_BF16; t++) {
+        if (!has_dtype(t)) continue;
         array u = values_of(wb_rand_array(t, 1, &n)), g = values_of(wb_randn_array(t, 1, &n));
         double mean = 0, square = 0, low = 1, high = 0;
         for (int64_t i = 0; i < n; i++) {
@@ -257,7 +260,7 @@ TEST(take_gradient)
           want = ref_new(2, x.dims);
     static const double rows[] = {1, 1, 3, -1, 4, 1};
     memcpy(index.at, rows, sizeof rows);
-    for (wb_dtype t = WB_F32; t <= WB_F64; t++) {
+    for (wb_dtype t = WB_F32; t <= widest_float(); t++) {
         wb_tensor *p = tensor_of(x, t, 0), *y = wb_take(p, tensor_of(index, WB_I32, 0));
         array w = draw_array(2, (int64_t[]){6, 3}, -1, 1);
         round_to(w, t);

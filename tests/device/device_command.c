@@ -34,8 +34,8 @@ TEST(test_table)
     prints_row("AMDGPU   works         0. Test GPU 0, 24.0 GiB", "");
     prints_row("Metal    not built in", "");
     assert_non_null(strstr(p.out, "CPU      works         0. "));
-    prints_row("Metal: This version of Weber comes without a backend for Metal; such a GPU can be "
-               "used through its OpenCL driver: wb_using(\"OpenCL\").", "");
+    prints_row("Metal: This Weber was built without the backend Metal: cmake -DWEBER_METAL=ON ",
+               "builds it in.");
     assert_null(strstr(p.out, "\nCUDA: "));     /* no line about a missing library */
     prints_row("preference: none", "");
 }

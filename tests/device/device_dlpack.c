@@ -27,7 +27,9 @@ static void is_sequence(wb_tensor *x, float first, float step)
 static DLDeviceType dlpack_type(const wb_device *d)
 {
     const char *backend = wb_device_backend(d);
-    return !strcmp(backend, "CUDA") ? kDLCUDA : !strcmp(backend, "AMDGPU") ? kDLROCM : kDLOpenCL;
+    return !strcmp(backend, "CUDA")   ? kDLCUDA
+         : !strcmp(backend, "AMDGPU") ? kDLROCM
+         : !strcmp(backend, "Metal")  ? kDLMetal : kDLOpenCL;
 }
 
 static bool takes(const wb_device *d) { return d->backend->adopt != NULL; }

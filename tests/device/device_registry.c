@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
-#define BUILT_WITHOUT \
-    "This Weber was built without the backend CUDA: cmake -DWEBER_CUDA=ON builds it in."
+#define MISSING(name, option) \
+    "This Weber was built without the backend " name ": cmake -D" option "=ON builds it in."
+#define BUILT_WITHOUT MISSING("CUDA", "WEBER_CUDA")
 
 static process p;
 
@@ -109,10 +110,8 @@ TEST(test_not_built_in)
             "Metal is not loaded: wb_using(\"Metal\").\n"
             "OpenCL is not loaded: wb_using(\"OpenCL\").\n", "");
     SCRIPT(&p, folder, ENVIRONMENT("WEBER_BACKENDS=Metal"), "get", "why:Metal");
-    printed("CPUDevice()\nwhy: This version of Weber comes without a backend for Metal; such a GPU "
-            "can be used through its OpenCL driver: wb_using(\"OpenCL\").\n",
-            "[ Warning: WEBER_BACKENDS: This version of Weber comes without a backend for Metal; "
-            "such a GPU can be used through its OpenCL driver: wb_using(\"OpenCL\").\n");
+    printed("CPUDevice()\nwhy: " MISSING("Metal", "WEBER_METAL") "\n",
+            "[ Warning: WEBER_BACKENDS: " MISSING("Metal", "WEBER_METAL") "\n");
 }
 
 /* ---- loaded, but ----------------------------------------------------------------------------- */

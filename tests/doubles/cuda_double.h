@@ -50,7 +50,7 @@ static inline int tell_left(void)
         {"contexts", left.contexts}, {"streams", left.streams}, {"events", left.events},
         {"modules", left.modules}, {"pools", left.pools}, {"graphs", left.graphs},
         {"graphs to run", left.execs}, {"blocks", left.blocks}, {"host blocks", left.host_blocks},
-        {"wrong uses", left.wrong}};
+        {"objects of libraries", left.held}, {"wrong uses", left.wrong}};
     int found = 0;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (!all[i].n) continue;

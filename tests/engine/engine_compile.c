@@ -63,8 +63,8 @@ static array train(bool compiled, bool chained, wb_dtype dtype)
 TEST(compiled_is_plain)
 {
     for (int k = 0; k < 4; k++) {
-        array plain = train(false, k & 1, k & 2 ? WB_F64 : WB_F32),
-              compiled = train(true, k & 1, k & 2 ? WB_F64 : WB_F32);
+        array plain = train(false, k & 1, k & 2 ? widest_float() : WB_F32),
+              compiled = train(true, k & 1, k & 2 ? widest_float() : WB_F32);
         for (int64_t i = plain.size - 10; i < plain.size; i++)
             if (plain.at[i] != compiled.at[i])
                 fail_msg("rule %d: the loss of step %lld is %.17g, plain %.17g", k,

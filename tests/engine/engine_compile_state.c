@@ -397,7 +397,7 @@ static void same_as_plain(wb_compiled *c, wb_tensor *x, wb_tensor *number)
 TEST(inputs_of_no_dimension)
 {
     const double values[] = {0.1, 0, 1, -1, 2.5, 1e-30, 3, INFINITY};
-    const wb_dtype dtypes[] = {WB_F32, WB_F64, WB_I32};
+    const wb_dtype dtypes[] = {WB_F32, widest_float(), WB_I32};
     for (int k = 0; k < 3; k++) {
         wb_scope *s = wb_scope_open();
         wb_compiled *c = wb_compile(scaled, NULL);

@@ -53,7 +53,7 @@ static void sources(values *v, wb_dtype t)
                        wb_full_array(-7, t, 1, &n)};
     for (int i = 0; i < 3; i++) {
         keep(v, x[i]);
-        keep(v, wb_astype(x[i], WB_F64));
+        keep(v, wb_astype(x[i], widest_float()));
         keep(v, wb_astype(wb_eq(x[i], wb_flip(x[i], 0)), WB_I32));
         keep(v, wb_where(wb_ne(x[i], wb_full_array(1, t, 1, &one)), wb_arange(n, WB_F32),
                          wb_scalar(0)));

@@ -65,6 +65,9 @@ wb__kernel *prepared(const wb_device *d, test_step which, int64_t n);
 void launch(const wb_device *d, const wb__kernel *k, void *from, void *to, void *workspace,
             size_t workspace_at, double number);
 void fill(float *x, size_t n, float first);
+/* b->copy, or through the host if the backend cannot copy between these devices. */
+int copy_or_stage(const wb_device *to_device, void *to, size_t to_at, const wb_device *from_device,
+                  const void *from, size_t from_at, size_t bytes);
 
 /* Checks for every driver.  keep_programs: a program is compiled once, then read from disk, and
  * a damaged program is compiled again; the backend restarts with this variable set, and at the

@@ -78,7 +78,7 @@ static int use(things *t)
     if ((e = b->download(d, y, t->y, 0, BYTES))) return e;
     for (int i = 0; i < N; i++) assert_true(y[i] == 2 * x[i]);
     if ((e = b->launch(d, t->twice, buffers, NULL, t->arena, 0, &three)) ||
-        (e = b->copy(t->d[1], t->other, 0, d, t->y, 0, BYTES)) ||
+        (e = copy_or_stage(t->d[1], t->other, 0, d, t->y, 0, BYTES)) ||
         (e = b->copy(d, t->x, 40, d, t->y, 40, 40)) ||
         (e = b->download(t->d[1], y, t->other, 0, BYTES)))
         return e;

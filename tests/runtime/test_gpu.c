@@ -494,10 +494,12 @@ static int function_of(wb__gpu_device *d, void *p, const char *entry, void **f, 
 
 static void drop_function(void *f) { GIVEN_BACK(gpu_ended(FUNCTIONS, f)); }
 
-static int bind(void *f, int index, size_t bytes, const void *value)
+static int bind(void *f, int index, bool memory, size_t bytes, const void *value)
 {
     function *to = f;
-    CALL("bind", NULL, if (index >= to->n || bytes != to->bytes[index]) is_wrong("bind");
+    const bool is_struct = index == to->n - 1;
+    CALL("bind", NULL,
+         if (index >= to->n || bytes != to->bytes[index] || memory == is_struct) is_wrong("bind");
          else memcpy(to->bound[index], value, bytes));
 }
 

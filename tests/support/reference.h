@@ -73,8 +73,11 @@ void draw_shape(int kind, int *ndim, int64_t *dims);
 /* Rounds the elements of x in place to values that the dtype represents. */
 void round_to(array x, wb_dtype dtype);
 
-/* x as a tensor of that dtype.  `view` 0: dense memory; 1..5: a slice, a permutation, a flip, an
- * expansion or a strided slice of other memory. */
+bool has_dtype(wb_dtype dtype);         /* whether the device under test has it */
+wb_dtype widest_float(void);            /* f64, or f32 if the device under test has no f64 */
+/* x as a tensor of that dtype, on the CPU if the device under test does not have the dtype.  `view`
+ * 0: dense memory; 1..5: a slice, a permutation, a flip, an expansion or a strided slice of other
+ * memory. */
 wb_tensor *tensor_of(array x, wb_dtype dtype, int view);
 enum { VIEWS = 6 };
 

@@ -2,7 +2,7 @@
  * comparing. */
 #include "reference.h"
 
-#include "base/base.h"
+#include "backend/backend.h"
 
 /* ---- products -------------------------------------------------------------------------------- */
 
@@ -237,11 +237,23 @@ void round_to(array x, wb_dtype dtype)
     for (int64_t i = 0; i < x.size; i++) x.at[i] = ref_cast(x.at[i], dtype);
 }
 
+bool has_dtype(wb_dtype dtype)
+{
+    const char *name = getenv("WEBER_TEST_DEVICE");
+    const wb_device *d = name && *name ? wb_device_at(name, 0) : wb_cpu_device();
+    return d->backend->has_dtype(d, dtype);
+}
+
+wb_dtype widest_float(void) { return has_dtype(WB_F64) ? WB_F64 : WB_F32; }
+
 static wb_tensor *dense(array x, wb_dtype dtype)
 {
+    const wb_device *d = wb_default_device();
     void *bytes = malloc((size_t)x.size * 8 + 8);
     wb__convert(bytes, dtype, x.at, WB_F64, x.size);
+    if (!has_dtype(dtype)) wb_set_default_device(wb_cpu_device());
     wb_tensor *t = wb_from(bytes, dtype, x.ndim, x.dims);
+    wb_set_default_device(d);
     free(bytes);
     return t;
 }

@@ -185,7 +185,8 @@ TEST_IN_SCOPE(ties_stay_ties)
  * has no moments but the masters. */
 TEST_IN_SCOPE(any_floating_dtype)
 {
-    wb_layer *m = wb_Chain(wb_Dense(3, 2, .dtype = WB_F64), wb_Dense(2, 2, .dtype = WB_BF16));
+    wb_layer *m = wb_Chain(wb_Dense(3, 2, .dtype = widest_float()),
+                           wb_Dense(2, 2, .dtype = WB_BF16));
     for (int i = 0; i < 3; i++) {
         wb_opt_state *st = wb_setup(wb_Descent(), m, .mixed = halves[i % 2]);
         MADE(st);

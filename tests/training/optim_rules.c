@@ -1,6 +1,7 @@
 /* Rules against PyTorch, five steps each; ties, freezing, adjusting, skipping, updates out of
  * place. */
 #include "golden.h"
+#include "reference.h"
 
 #include "optim/optim.h"
 
@@ -338,7 +339,8 @@ typedef struct { wb_opt_state *state; wb_tree *model; } recorded;
 static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     recorded *r = ctx;
-    wb_tensor *wide = wb_mul(wb_sum(wb_get(r->model, "1")), wb_astype(wb_sum(in[0]), WB_F64));
+    wb_tensor *wide = wb_mul(wb_sum(wb_get(r->model, "1")),
+                             wb_astype(wb_sum(in[0]), widest_float()));
     wb_tensor *l = wb_sum(wb_square(wb_sub(wb_get(r->model, "0"), in[0])));
     out[0] = wb_add(l, wb_astype(wide, WB_F32));
     return wb_update(r->state, r->model, wb_gradient(out[0], r->model)) ? -1 : 1;
@@ -347,7 +349,8 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 static recorded begin(void)
 {
     recorded r = {.model = wb_tuple(wb_variable(wb_ones(3)),
-                                    wb_variable(wb_full_array(2, WB_F64, 1, (int64_t[]){2})))};
+                                    wb_variable(wb_full_array(2, widest_float(), 1,
+                                                              (int64_t[]){2})))};
     r.state = wb_setup(wb_OptimiserChain(wb_ClipNorm(.omega = 3), wb_Adam(.eta = 0.1)), r.model);
     return r;
 }

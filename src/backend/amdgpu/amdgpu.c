@@ -23,7 +23,12 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 #define API_BEFORE_DROP() hip.DeviceSynchronize()   /* before ROCm 6.2 HIP itself does not wait */
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
-#include "backend/gpu/runtime/stream_api.h"
+#define API_PEER(d) ((d)->id)
+#define API_ENABLE_PEER(d, source) enable_peer(source)
+#define API_BEGIN(d) 0
+#define API_OPENED(d) 0
+#define API_CLOSING(d) ((void)0)
+#define API_END(d) ((void)0)
 
 /* ---- the current device ---------------------------------------------------------------------- */
 
@@ -42,6 +47,14 @@ static int enter(wb__gpu_device *d)
 }
 
 static void leave(void) { hip.SetDevice(before[--depth]); }
+
+static int enable_peer(const wb__hip_device *source)
+{
+    const int code = CALL(DeviceEnablePeerAccess, source->id, 0);
+    return code == hipErrorPeerAccessAlreadyEnabled ? 0 : code;
+}
+
+#include "backend/gpu/runtime/stream_api.h"
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
@@ -100,28 +113,6 @@ static int find(wb__gpu_device **list, int *n)
     return 0;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
-
-static void close_device(wb__gpu_device *d)
-{
-    const bool entered = !enter(d);
-    destroy_streams(wb__hip_of(d));
-    if (entered) leave();
-}
-
-static int open_device(wb__gpu_device *d)
-{
-    int code = enter(d);
-    if (!code) {
-        code = create_streams(wb__hip_of(d));
-        leave();
-    }
-    if (!code) return 0;
-    const int status = wb__gpu_fail(&wb__hip_driver, d, code, "%s", d->name);
-    close_device(d);
-    return status;
-}
-
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
@@ -139,35 +130,6 @@ static void release(wb__gpu_device *d, uint64_t at)
     hip.Free(pointer(at));
 }
 
-/* ---- transfers ------------------------------------------------------------------------------- */
-
-/* Enables direct access from `d` to the memory of `source`, if the hardware supports it; otherwise
- * HIP copies through the host.  `d` is current. */
-static int reach(wb__hip_device *d, const wb__hip_device *source)
-{
-    int can = 0;
-    const uint64_t bit = (uint64_t)1 << source->gpu.base.ordinal;
-    if (d->reached & bit) return 0;
-    int code = CALL(DeviceCanAccessPeer, &can, d->id, source->id);
-    if (!code && can) code = CALL(DeviceEnablePeerAccess, source->id, 0);
-    if (code == hipErrorPeerAccessAlreadyEnabled) code = 0;
-    if (!code) d->reached |= bit;
-    return code;
-}
-
-static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device *from_base,
-                uint64_t from, size_t from_at, size_t bytes, void **event)
-{
-    wb__hip_device *d = wb__hip_of(base), *source = wb__hip_of(from_base);
-    hipStream_t stream = d->stream[WB__GPU_COMPUTE];
-    (void)event;
-    if (d == source)
-        return CALL(MemcpyDtoDAsync, pointer(to + to_at), pointer(from + from_at), bytes, stream);
-    const int code = reach(d, source);
-    return code ? code : CALL(MemcpyPeerAsync, pointer(to + to_at), d->id,
-                              pointer(from + from_at), source->id, bytes, stream);
-}
-
 /* ---- programs -------------------------------------------------------------------------------- */
 
 #define RTC_TABLE wb__hiprtc_functions
@@ -178,6 +140,8 @@ static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device 
 #define RTC_INVALID_OPTION (-1)         /* there are no other options to try */
 #define RTC_SIZE(d, f, program, bytes) (f)->GetCodeSize((program), (bytes))
 #define RTC_IMAGE(d, f, program, image) (f)->GetCode((program), (image))
+#define RTC_LOAD_FAILED(d, code, options)                                                          \
+    wb__gpu_fail((d)->driver, (d), (code), "a kernel compiled with %s", (options))
 #include "backend/gpu/runtime/rtc_api.h"
 
 static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity)
@@ -195,35 +159,30 @@ static bool options(wb__gpu_device *base, int flags, char *text, size_t capacity
 static int compile(wb__gpu_device *base, const char *text, const char *list, void **program,
                    void **image, size_t *bytes)
 {
-    const int status = rtc_compile(base, &wb__hip_compiler_get()->f, text, list, image, bytes);
-    const int code = status ? 0 : load_image(base, *image, *bytes, list, program);
-    if (!code) return status;
-    *program = NULL;
-    return wb__gpu_fail(base->driver, base, code, "a kernel compiled with %s", list);
+    return rtc_make(base, &wb__hip_compiler_get()->f, text, list, program, image, bytes);
 }
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
-static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, NULL};
+static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, NULL};
 
 const wb__gpu_driver wb__hip_driver = {
     .backend = &wb__amd_backend, .state = &state, .dlpack = 10, .libraries = libraries,
-    .load = wb__hip_load, .find = find, .open = open_device, .close = close_device,
-    .enter = enter, .leave = leave,
-    .error_name = wb__hip_error_name, .error_kind = wb__hip_error_kind,
-    .error_text = wb__hip_error_text,
-    .allocate = allocate, .release = release, .copy = copy, .options = options,
-    .compile = compile, WB__GPU_STREAM_FUNCTIONS,
+    .load = wb__hip_load, .find = find, .error_name = wb__hip_error_name,
+    .error_kind = wb__hip_error_kind, .error_text = wb__hip_error_text,
+    .allocate = allocate, .release = release, .options = options, .compile = compile,
+    WB__GPU_STREAM_FUNCTIONS,
 };
 
 static int part(const char *name)
 {
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
     if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
-    if (strcmp(name, "MIOpen") && strcmp(name, "RCCL")) return -1;
-    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use %s", name);
+    if (!strcmp(name, "MIOpen")) return wb__hip_miopen_works();
+    if (strcmp(name, "RCCL")) return -1;
+    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use RCCL");
     return 0;
 }
 

@@ -4,6 +4,7 @@
  *   driver.c     opening HIP and its compiler at run time; errors
  *   amdgpu.c     devices, memory, copies, compilation; the tables
  *   blas.h blas.c      matrix products by rocBLAS
+ *   miopen.h miopen.c  convolutions by MIOpen
  *
  * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
  * the first use.
@@ -14,6 +15,7 @@
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
  *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
+ *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used
  *   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES     read by AMD's runtime: the GPUs that it shows */
 #ifndef WB__AMDGPU_H
 #define WB__AMDGPU_H
@@ -27,16 +29,19 @@ typedef struct {
     char arch[64];              /* the instruction set and its features: gfx90a:sramecc+:xnack- */
     hipStream_t stream[WB__GPU_QUEUES];
     uint64_t reached;           /* bit set: devices whose memory reach() has enabled access to */
-    int blas_kernels;           /* 1: rocBLAS has kernels for the device; -1: it has none; 0: not
-                                   known yet */
+    int blas_kernels;           /* rocBLAS has kernels for the device: 1; -1: no; 0: not known */
+    hipStream_t miopen_stream;  /* the stream that was last set in MIOpen's handle */
+    bool blas_warned;           /* a warning that it has none was logged */
 } wb__hip_device;
 
 static inline wb__hip_device *wb__hip_of(wb__gpu_device *d) { return (wb__hip_device *)d; }
 
 extern const wb__gpu_driver wb__hip_driver;
-extern const wb__gpu_hook wb__hip_blas;
-/* Whether rocBLAS is usable.  The first call opens the library.  false: the error is set. */
-bool wb__hip_blas_works(void);
+extern const wb__gpu_hook wb__hip_blas, wb__hip_miopen;
+/* Whether MIOpen works, and whether rocBLAS works on any device (works: false sets the error) or on
+ * d, whose lock is held (serves).  The first call opens the library. */
+bool wb__hip_miopen_works(void), wb__hip_blas_works(void);
+bool wb__hip_blas_serves(wb__hip_device *d);
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 
@@ -64,8 +69,9 @@ typedef struct {
     int major, minor;
 } wb__hip_compiler;
 const wb__hip_compiler *wb__hip_compiler_get(void);
-/* Whether the compiler knows the instruction set `arch`.  It must be asked first: AMD's compiler
- * aborts the process for an unknown one.  Returns 0, or an error. */
+/* Checks that comgr's list has the device's instruction set.  It is called before anything is
+ * compiled for the device: with an instruction set that it does not know, AMD's compiler ends the
+ * process.  Returns 0, or an error. */
 int wb__hip_check_arch(const wb__hip_device *d);
 
 #endif

@@ -41,24 +41,16 @@ typedef struct {
  * versions run the product during such a query.  A product that needs more is refused. */
 enum { WORKSPACE = 32 << 20 };
 
-/* A rocBLAS of another version of ROCm brings its own HIP, to which our streams and addresses mean
- * nothing.  dlsym also finds the functions of libraries that `file` depends on. */
+/* A rocBLAS of another version of ROCm brings its own HIP. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
     const wb__blas_functions *f = table;
-    Dl_info about;
-    void *address = NULL, *file = NULL, *ours = NULL;
-    if (missing) {
-        snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
-        return false;
-    }
+    void *address = NULL, *ours = NULL;
     memcpy(&address, &f->create_handle, sizeof address);
     memcpy(&ours, &hip.Init, sizeof ours);
-    if (dladdr(address, &about)) file = dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    const bool same = file && dlsym(file, "hipInit") == ours;
-    if (file) dlclose(file);
-    if (!same) snprintf(reason, capacity, "%s belongs to another HIP runtime", about.dli_fname);
-    return same;
+    if (!missing) return wb__gpu_shares(address, "hipInit", ours, reason, capacity);
+    snprintf(reason, capacity, "librocblas has no %s: it is too old", missing);
+    return false;
 }
 
 /* Whether a folder, or a folder in it down to this depth, has a file with kernels for `arch`. */
@@ -81,7 +73,7 @@ static bool has_file(const char *folder, const char *arch, size_t length, int de
 
 /* Whether rocBLAS has kernels for the device: without them its first product ends the process.
  * They are in the folder that ROCBLAS_TENSILE_LIBPATH names, or below "rocblas" beside the
- * library. */
+ * library.  false: the error is set. */
 static bool has_kernels(wb__hip_device *d)
 {
     const char *named = getenv("ROCBLAS_TENSILE_LIBPATH");
@@ -89,19 +81,29 @@ static bool has_kernels(wb__hip_device *d)
     char folder[1024] = "";
     Dl_info about;
     void *address = NULL;
+    if (d->blas_kernels > 0) return true;
     memcpy(&address, &blas.create_handle, sizeof address);
-    if (d->blas_kernels) return d->blas_kernels > 0;
     if (named) snprintf(folder, sizeof folder, "%s", named);
     else if (dladdr(address, &about) && strrchr(about.dli_fname, '/'))
         snprintf(folder, sizeof folder, "%.*s/rocblas",
                  (int)(strrchr(about.dli_fname, '/') - about.dli_fname), about.dli_fname);
-    const bool found = *folder && has_file(folder, d->arch, length, 2);
-    if (!found)
-        wb__log(WB_LOG_WARN, "amdgpu:%d: rocBLAS has no kernels for %.*s in %s: our own kernels"
-                " compute products; ROCBLAS_TENSILE_LIBPATH names another folder",
-                d->gpu.base.ordinal, (int)length, d->arch, *folder ? folder : "its folder");
-    d->blas_kernels = found ? 1 : -1;
-    return found;
+    if (!d->blas_kernels)
+        d->blas_kernels = *folder && has_file(folder, d->arch, length, 2) ? 1 : -1;
+    if (d->blas_kernels > 0) return true;
+    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu:%d: rocBLAS has no kernels for %.*s in %s;"
+             " ROCBLAS_TENSILE_LIBPATH names another folder", d->gpu.base.ordinal, (int)length,
+             d->arch, *folder ? folder : "its folder");
+    return false;
+}
+
+/* As has_kernels, but sets no error.  Logs a warning once for each device. */
+static bool is_usable(wb__hip_device *d)
+{
+    if (has_kernels(d)) return true;
+    if (!d->blas_warned) wb__log(WB_LOG_WARN, "%s; our own kernels compute products", wb_error());
+    d->blas_warned = true;
+    wb_clear_error();
+    return false;
 }
 
 /* Sums by atomic additions have another order at each run, so they are not allowed. */
@@ -170,7 +172,25 @@ static wb__gpu_vendor library = {
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
-bool wb__hip_blas_works(void) { return wb__gpu_vendor_works(&library); }
+bool wb__hip_blas_works(void)
+{
+    const wb__gpu_state *s = wb__hip_driver.state;
+    bool works = false;
+    for (int i = 0; i < s->n && !works && wb__gpu_vendor_works(&library); i++) {
+        pthread_mutex_lock(&s->device[i]->lock);
+        works = has_kernels(wb__hip_of(s->device[i]));
+        pthread_mutex_unlock(&s->device[i]->lock);
+    }
+    if (works) wb_clear_error();
+    return works;
+}
+
+bool wb__hip_blas_serves(wb__hip_device *d)
+{
+    if (wb__gpu_vendor_works(&library) && has_kernels(d)) return true;
+    wb_clear_error();
+    return false;
+}
 
 /* ---- preparing ------------------------------------------------------------------------------- */
 
@@ -220,7 +240,7 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     if (WB__MAX(WB__MAX(m, n), WB__MAX(k, batch)) > INT32_MAX) return "rocBLAS: too large";
     if (batch > 1)
         for (int j = 0; j < 3; j++) p->step[j] = steps[j == 2 ? 2 : 1 - j];
-    if (!has_kernels(d)) return "rocBLAS: no kernels for this GPU";
+    if (!is_usable(d)) return "rocBLAS: no kernels for this GPU";
     p->m = (int32_t)n, p->n = (int32_t)m, p->k = (int32_t)k, p->batch = (int32_t)batch;
     p->type = type_of(t);
     p->compute = t == WB_F64 ? rocblas_datatype_f64_r : rocblas_datatype_f32_r;

@@ -2,7 +2,6 @@
  * time; they are never closed, because their threads may still run. */
 #include "backend/amdgpu/amdgpu.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,43 +36,31 @@ static const wb__gpu_file hip_files[] = {{"libamdhip64.so.7", 7}, {"libamdhip64.
 static void *library;                   /* of HIP */
 
 const wb__hip_layout *wb__hip_properties;
-static const wb__hip_layout of_rocm_6 = {
-#define OFFSET(name, five, six) .name = six,
-    WB__HIP_PROPERTIES(OFFSET)
-#undef OFFSET
-}, of_rocm_5 = {
-#define OFFSET(name, five, six) .name = five,
-    WB__HIP_PROPERTIES(OFFSET)
-#undef OFFSET
-};
+#define FIVE(name, five, six) .name = five,
+#define SIX(name, five, six) .name = six,
+static const wb__hip_layout of_rocm_5 = {WB__HIP_PROPERTIES(FIVE)};
+static const wb__hip_layout of_rocm_6 = {WB__HIP_PROPERTIES(SIX)};
 
-static int find_functions(void)
+int wb__hip_load(void)
 {
     const size_t at = offsetof(wb__hip_functions, GetDeviceProperties);
     const wb__gpu_function properties[] = {{"hipGetDevicePropertiesR0600", at},
                                            {"hipGetDeviceProperties", at}};
-    const char *graphs = getenv("WEBER_AMDGPU_GRAPHS");
-    const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions), &hip);
+    char reason[400];
+    library = wb__gpu_find_library(&wb__hip_search, NULL, hip_files, functions,
+                                   WB__COUNT(functions), &hip, reason, sizeof reason);
+    if (!library)
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: HIP, AMD's GPU runtime of ROCm 5 or newer, was"
+                        " not found: %s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
+                        reason);
     const bool old = wb__gpu_find_functions(library, &properties[0], 1, &hip) != NULL;
+    if (old && wb__gpu_find_functions(library, &properties[1], 1, &hip))
+        return wb__fail(WB_ERROR_DEVICE, "amdgpu: libamdhip64 has no hipGetDeviceProperties");
     wb__hip_properties = old ? &of_rocm_5 : &of_rocm_6;
-    if (old && !missing) missing = wb__gpu_find_functions(library, &properties[1], 1, &hip);
-    wb__hip_has_graphs = (!graphs || strcmp(graphs, "0")) &&
+    wb__hip_has_graphs = !wb__gpu_is_off("WEBER_AMDGPU_GRAPHS") &&
                          !wb__gpu_find_functions(library, graph_functions,
                                                  WB__COUNT(graph_functions), &hip);
-    if (!missing) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "amdgpu: libamdhip64 has no %s: it is not AMD's HIP runtime,"
-                    " or it is older than ROCm 5", missing);
-}
-
-int wb__hip_load(void)
-{
-    char reason[400];
-    int from = 0;
-    library = wb__gpu_open_next(&wb__hip_search, hip_files, &from, reason, sizeof reason);
-    if (!library)
-        return wb__fail(WB_ERROR_DEVICE, "amdgpu: HIP, AMD's GPU runtime, was not found: %s; "
-                        INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"), reason);
-    return find_functions();
+    return 0;
 }
 
 /* Reports the failure of a call before any device is known, and how to cure it. */
@@ -125,34 +112,20 @@ static wb__hip_compiler compiler;
 static wb__comgr_functions comgr;
 static bool compiler_works;
 
-/* Finds the functions of a table in `file`, in a library that it depends on, or in the first
- * library of a list that has them all.  Returns that library.  NULL: none has them; `reason`
- * explains it. */
-static void *find_in(void *file, const wb__gpu_file *files, const wb__gpu_function *list, size_t n,
-                     void *table, char *reason, size_t capacity)
-{
-    const char *missing = NULL;
-    int from = 0;
-    *reason = 0;
-    while ((!file || (missing = wb__gpu_find_functions(file, list, n, table))) &&
-           (file = wb__gpu_open_next(&wb__hip_search, files, &from, reason, capacity))) {}
-    if (!file && !*reason) snprintf(reason, capacity, "no %s", missing ? missing : files[0].name);
-    return file;
-}
-
 /* Up to ROCm 6 the runtime itself contains hiprtc. */
 static int open_compiler(void)
 {
     char reason[400];
-    void *own = find_in(library, hiprtc_files, hiprtc_functions, WB__COUNT(hiprtc_functions),
-                        &compiler.f, reason, sizeof reason);
+    void *own = wb__gpu_find_library(&wb__hip_search, library, hiprtc_files, hiprtc_functions,
+                                     WB__COUNT(hiprtc_functions), &compiler.f, reason,
+                                     sizeof reason);
     if (!own)
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: hiprtc, which compiles kernels, was not found: "
-                        "%s; " INSTALL("libamdhip64-5", "hip-runtime-amd", "rocm-hip"),
-                        reason);
+                        "%s; " INSTALL("libamdhip64-5, from 13 on with libhiprtc-builtins5",
+                        "hip-runtime-amd", "rocm-hip"), reason);
     /* This is the compiler's own comgr, unless the compiler opens it at run time. */
-    if (!find_in(own, comgr_files, comgr_functions, WB__COUNT(comgr_functions), &comgr, reason,
-                 sizeof reason))
+    if (!wb__gpu_find_library(&wb__hip_search, own, comgr_files, comgr_functions,
+                              WB__COUNT(comgr_functions), &comgr, reason, sizeof reason))
         return wb__fail(WB_ERROR_DEVICE, "amdgpu: comgr, which lists the GPUs that hiprtc compiles"
                         " for, was not found: %s; " INSTALL("libamd-comgr2", "comgr", "rocm-comgr"),
                         reason);

@@ -22,12 +22,10 @@ typedef struct _hiprtcProgram *hiprtcProgram;
 #define WB__HIP_CONSTANTS(X)                                                                       \
     X(hipStreamNonBlocking, 1) X(hipEventDisableTiming, 2) X(hipHostMallocPortable, 1)             \
     X(hipStreamCaptureModeThreadLocal, 1) X(HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0)           \
-    X(hipErrorOutOfMemory, 2) X(hipErrorInsufficientDriver, 35) X(hipErrorNoDevice, 100)           \
-    X(hipErrorInvalidDevice, 101) X(hipErrorInvalidImage, 200) X(hipErrorNoBinaryForGpu, 209)      \
-    X(hipErrorECCNotCorrectable, 214) X(hipErrorIllegalAddress, 700)                               \
-    X(hipErrorLaunchTimeOut, 702) X(hipErrorPeerAccessAlreadyEnabled, 704)                         \
-    X(hipErrorContextIsDestroyed, 709) X(hipErrorAssert, 710) X(hipErrorLaunchFailure, 719)        \
-    X(hipErrorUnknown, 999) X(HIPRTC_ERROR_OUT_OF_MEMORY, 1)
+    X(hipErrorOutOfMemory, 2) X(hipErrorNoDevice, 100) X(hipErrorInvalidDevice, 101)               \
+    X(hipErrorECCNotCorrectable, 214) X(hipErrorIllegalAddress, 700) X(hipErrorLaunchTimeOut, 702) \
+    X(hipErrorPeerAccessAlreadyEnabled, 704) X(hipErrorContextIsDestroyed, 709)                    \
+    X(hipErrorAssert, 710) X(hipErrorLaunchFailure, 719) X(HIPRTC_ERROR_OUT_OF_MEMORY, 1)
 
 #ifndef WB__HIP_NO_CONSTANTS /* set by the test that compares them with AMD's */
 #define WB__HIP_CONSTANT(name, value) name = value,
@@ -52,7 +50,7 @@ enum { WB__HIP_PROPERTIES_BYTES = 4096 };       /* more than either layout has *
 #define WB__HIP_FUNCTIONS(X)                                                                       \
     X(Init, Init, (unsigned flags))                                                                \
     X(RuntimeGetVersion, RuntimeGetVersion, (int *version))                                        \
-    X(DeviceSynchronize, DeviceSynchronize, (void))                                          \
+    X(DeviceSynchronize, DeviceSynchronize, (void))                                                \
     X(GetDeviceCount, GetDeviceCount, (int *n))                                                    \
     X(GetDevice, GetDevice, (int *device))                                                         \
     X(SetDevice, SetDevice, (int device))                                                          \

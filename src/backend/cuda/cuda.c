@@ -22,13 +22,31 @@
 #define API_THREAD_LOCAL CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 #define API_MOST_ITEMS CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 #define API_BEFORE_DROP() ((void)0)     /* CUDA itself waits for the graph */
+#define API_PEER(d) ((d)->context)
+#define API_ENABLE_PEER(d, source) enable_peer(d, source)
+#define API_BEGIN(d) retain(d)
+#define API_OPENED(d) ((d)->gpu.allocates_in_order ? make_pool(d) : 0)
+#define API_CLOSING(d) drop_pool(d)
+#define API_END(d) give_up(d)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
-#include "backend/gpu/runtime/stream_api.h"
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
 static void leave(void) { cu.CtxPopCurrent(&(CUcontext){NULL}); }
 
 /* ---- opening --------------------------------------------------------------------------------- */
+
+static int retain(wb__cu_device *d)
+{
+    const int code = CALL(DevicePrimaryCtxRetain, &d->context, d->id);
+    if (code) d->context = NULL;
+    return code;
+}
+
+static void give_up(wb__cu_device *d)
+{
+    cu.DevicePrimaryCtxRelease(d->id);
+    d->context = NULL;
+}
 
 /* With the largest release threshold the pool keeps freed memory until `trim` in cuda.c. */
 static int make_pool(wb__cu_device *d)
@@ -41,38 +59,24 @@ static int make_pool(wb__cu_device *d)
     return CALL(MemPoolSetAttribute, d->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
 }
 
-/* Closes a device.  Fields that were not created are NULL.  If the device is lost, this frees what
- * the driver still accepts. */
-static void close_device(wb__gpu_device *base)
+static void drop_pool(wb__cu_device *d)
 {
-    wb__cu_device *d = wb__cu_of(base);
-    const bool pushed = !cu.CtxPushCurrent(d->context);
-    destroy_streams(d);
     if (d->pool) cu.MemPoolDestroy(d->pool);
     d->pool = NULL;
-    if (pushed) cu.CtxPopCurrent(&(CUcontext){NULL});
-    cu.DevicePrimaryCtxRelease(d->id);
-    d->context = NULL;
 }
 
-static int open_device(wb__gpu_device *base)
+/* The blocks of a pool need a permission of their own. */
+static int enable_peer(const wb__cu_device *d, const wb__cu_device *source)
 {
-    wb__cu_device *d = wb__cu_of(base);
-    int code = CALL(DevicePrimaryCtxRetain, &d->context, d->id);
-    if (code) {
-        d->context = NULL;
-        return wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
-    }
-    if (!(code = CALL(CtxPushCurrent, d->context))) {
-        code = create_streams(d);
-        if (!code && base->allocates_in_order) code = make_pool(d);
-        cu.CtxPopCurrent(&(CUcontext){NULL});
-    }
-    if (!code) return 0;
-    const int status = wb__gpu_fail(&wb__cu_driver, base, code, "%s", base->name);
-    close_device(base);
-    return status;
+    const wb__cu_access access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->id},
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    int code = CALL(CtxEnablePeerAccess, source->context, 0);
+    if (code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) code = 0;
+    if (!code && source->pool) code = CALL(MemPoolSetAccess, source->pool, &access, 1);
+    return code;
 }
+
+#include "backend/gpu/runtime/stream_api.h"
 
 /* ---- memory: blocks of the stream-ordered pool, if the device has one ------------------------ */
 
@@ -104,39 +108,6 @@ static void trim(wb__gpu_device *base)
     cu.MemPoolTrimTo(d->pool, 0);
 }
 
-/* ---- transfers ------------------------------------------------------------------------------- */
-
-/* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
- * direct access the driver copies through the host. */
-static int reach(wb__cu_device *d, const wb__cu_device *source)
-{
-    int can = 0;
-    const uint64_t bit = (uint64_t)1 << source->gpu.base.ordinal;
-    if (d->reached & bit) return 0;
-    int code = CALL(DeviceCanAccessPeer, &can, d->id, source->id);
-    if (!code && can) {
-        const wb__cu_access access = {{CU_MEM_LOCATION_TYPE_DEVICE, d->id},
-                                      CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-        code = CALL(CtxEnablePeerAccess, source->context, 0);
-        if (code == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) code = 0;
-        if (!code && source->pool) code = CALL(MemPoolSetAccess, source->pool, &access, 1);
-    }
-    if (!code) d->reached |= bit;
-    return code;
-}
-
-static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device *from_base,
-                uint64_t from, size_t from_at, size_t bytes, void **event)
-{
-    wb__cu_device *d = wb__cu_of(base), *source = wb__cu_of(from_base);
-    CUstream stream = d->stream[WB__GPU_COMPUTE];
-    (void)event;
-    if (d == source) return CALL(MemcpyDtoDAsync, to + to_at, from + from_at, bytes, stream);
-    const int code = reach(d, source);
-    return code ? code : CALL(MemcpyPeerAsync, to + to_at, d->context, from + from_at,
-                              source->context, bytes, stream);
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
@@ -145,12 +116,10 @@ static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, NULL};
 
 const wb__gpu_driver wb__cu_driver = {
     .backend = &wb__cu_backend, .state = &state, .dlpack = 2, .libraries = libraries,
-    .load = wb__cu_load, .find = wb__cu_find, .open = open_device, .close = close_device,
-    .enter = enter, .leave = leave,
-    .error_name = wb__cu_error_name, .error_kind = wb__cu_error_kind,
-    .error_text = wb__cu_error_text,
-    .allocate = allocate, .release = release, .trim = trim, .copy = copy,
-    .options = wb__cu_options, .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
+    .load = wb__cu_load, .find = wb__cu_find, .error_name = wb__cu_error_name,
+    .error_kind = wb__cu_error_kind, .error_text = wb__cu_error_text,
+    .allocate = allocate, .release = release, .trim = trim, .options = wb__cu_options,
+    .compile = wb__cu_compile, WB__GPU_STREAM_FUNCTIONS,
 };
 
 static int part(const char *name)

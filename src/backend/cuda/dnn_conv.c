@@ -1,19 +1,10 @@
 /* Convolutions as graphs of cuDNN. */
 #include "backend/cuda/dnn.h"
+#include "backend/gpu/runtime/runtime.h"
 
 #include <string.h>
 
 /* ---- problems -------------------------------------------------------------------------------- */
-
-static bool dense(const wb__view *v, const int order[4])
-{
-    int64_t size = 1;
-    for (int i = 3; i >= 0; i--) {
-        if (v->dims[order[i]] != 1 && v->strides[order[i]] != size) return false;
-        size *= v->dims[order[i]];
-    }
-    return true;
-}
 
 /* Sets `strides` to the strides of a dense tensor with the layout of the view, NHWC or NCHW.  They
  * differ from the view's strides only in dimensions of size 1, where a view may have any stride,
@@ -21,8 +12,9 @@ static bool dense(const wb__view *v, const int order[4])
 static bool layout(const wb__view *v, int64_t strides[4])
 {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
-    const bool last = dense(v, orders[1]) && (v->strides[1] == 1 || !dense(v, orders[0]));
-    if (!last && !dense(v, orders[0])) return false;
+    const bool first = wb__gpu_is_dense(v, false);
+    const bool last = wb__gpu_is_dense(v, true) && (v->strides[1] == 1 || !first);
+    if (!last && !first) return false;
     int64_t size = 1;
     for (int i = 3; i >= 0; i--) {
         const int at = orders[last][i];

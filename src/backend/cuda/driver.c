@@ -39,9 +39,8 @@ static const char *file;                /* the driver's file */
 
 static int find_functions(void *library)
 {
-    const char *graphs = getenv("WEBER_CUDA_GRAPHS");
     wb__cu_has_pools = true;
-    wb__cu_has_graphs = !graphs || strcmp(graphs, "0") != 0;
+    wb__cu_has_graphs = !wb__gpu_is_off("WEBER_CUDA_GRAPHS");
     for (size_t i = 0; i < WB__COUNT(functions); i++) {
         const char *name = wb__gpu_find_functions(library, &functions[i], 1, &cu);
         if (!name) continue;

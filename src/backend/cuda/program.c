@@ -75,21 +75,6 @@ bool wb__cu_options(wb__gpu_device *base, int flags, char *text, size_t capacity
     return true;
 }
 
-/* ---- compiling ------------------------------------------------------------------------------- */
-
-#define RTC_TABLE wb__nvrtc_functions
-#define RTC_PROGRAM nvrtcProgram
-#define RTC_NAME "nvrtc"
-#define RTC_FILE "kernel.cu"
-#define RTC_NO_MEMORY NVRTC_ERROR_OUT_OF_MEMORY
-#define RTC_INVALID_OPTION NVRTC_ERROR_INVALID_OPTION
-#define PORTABLE(d) (((const wb__cu_device *)(d))->portable)
-#define RTC_SIZE(d, f, program, bytes)                                                             \
-    (PORTABLE(d) ? (f)->GetPTXSize((program), (bytes)) : (f)->GetCUBINSize((program), (bytes)))
-#define RTC_IMAGE(d, f, program, image)                                                            \
-    (PORTABLE(d) ? (f)->GetPTX((program), (image)) : (f)->GetCUBIN((program), (image)))
-#include "backend/gpu/runtime/rtc_api.h"
-
 /* ---- loading --------------------------------------------------------------------------------- */
 
 /* Whether the error code means that an image is for a newer driver or for another device. */
@@ -112,6 +97,22 @@ static int load_failed(wb__gpu_device *base, int code, const char *options)
     return WB_ERROR_UNSUPPORTED;
 }
 
+/* ---- compiling ------------------------------------------------------------------------------- */
+
+#define RTC_TABLE wb__nvrtc_functions
+#define RTC_PROGRAM nvrtcProgram
+#define RTC_NAME "nvrtc"
+#define RTC_FILE "kernel.cu"
+#define RTC_NO_MEMORY NVRTC_ERROR_OUT_OF_MEMORY
+#define RTC_INVALID_OPTION NVRTC_ERROR_INVALID_OPTION
+#define PORTABLE(d) (((const wb__cu_device *)(d))->portable)
+#define RTC_SIZE(d, f, program, bytes)                                                             \
+    (PORTABLE(d) ? (f)->GetPTXSize((program), (bytes)) : (f)->GetCUBINSize((program), (bytes)))
+#define RTC_IMAGE(d, f, program, image)                                                            \
+    (PORTABLE(d) ? (f)->GetPTX((program), (image)) : (f)->GetCUBIN((program), (image)))
+#define RTC_LOAD_FAILED(d, code, options) load_failed((d), (code), (options))
+#include "backend/gpu/runtime/rtc_api.h"
+
 /* Returns 0 or an error code.  WB_ERROR_UNSUPPORTED: the compiler is not suitable, and d->compiler
  * is now the next compiler. */
 int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
@@ -119,11 +120,7 @@ int wb__cu_compile(wb__gpu_device *base, const char *text, const char *options, 
 {
     wb__cu_device *d = wb__cu_of(base);
     const wb__nvrtc_functions *f = &wb__cu_compiler_at(d->compiler)->f;
-    int status = rtc_compile(base, f, text, options, image, bytes);
-    if (!status) {
-        const int code = base->driver->load_image(base, *image, *bytes, options, program);
-        if (code) *program = NULL, status = load_failed(base, code, options);
-    }
+    const int status = rtc_make(base, f, text, options, program, image, bytes);
     d->compiler += status == WB_ERROR_UNSUPPORTED;
     return status;
 }

@@ -162,7 +162,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     const bool failed = k->failed || k->fields.failed || k->body.failed;
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
-        e = wb__fail(WB_ERROR_UNSUPPORTED, "this device has no f64");
+        e = wb__gpu_no_f64("an operation");
     const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",

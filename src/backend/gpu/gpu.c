@@ -41,6 +41,12 @@ bool wb__gpu_add_origin(wb__gpu_origin **list, int *n, const wb__view *v, size_t
     return true;
 }
 
+int wb__gpu_no_f64(const char *what)
+{
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: the device has no f64: compute in f32, or on the"
+                    " CPU (wb_cpu)", what);
+}
+
 void wb__gpu_work_free(wb__gpu_work *work)
 {
     if (!work) return;

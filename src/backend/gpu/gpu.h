@@ -111,6 +111,9 @@ extern const wb__gpu_type wb__gpu_types[WB_DTYPE_COUNT];
 int wb__gpu_fused(const wb__gpu_target *t, const wb__fused *fused, wb__gpu_work *work);
 int wb__gpu_library(const wb__gpu_target *t, const wb__step *step, wb__gpu_work *work);
 
+/* Sets the error that the device has no f64, and returns its code.  what: the operation. */
+int wb__gpu_no_f64(const char *what);
+
 /* Adds a launch of one item to `work`, which takes ownership of `text`, also on failure.  The
  * launch's arrays are zeroed, and have space for n_buffers buffers, args_bytes bytes and n_numbers
  * numbers.  NULL: `text` is NULL, or memory is exhausted. */

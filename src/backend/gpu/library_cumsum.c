@@ -17,7 +17,7 @@ int wb__gpu_step_cumsum(const wb__gpu_target *t, const wb__step *s, wb__gpu_work
     wb__pair_args args;
     char defines[96];
     if (y->dtype == WB_F64 && !t->f64)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "cumsum: this device has no f64");
+        return wb__gpu_no_f64("cumsum");
     const int dims = wb__gpu_pair(x, y, 1, &rows, &args);
     if (!rows || !n) return 0;
     const bool grouped = !t->is_cpu && n >= SHORT && (rows < FEW || beside);

@@ -321,7 +321,7 @@ int wb__gpu_step_product(const wb__gpu_target *t, const wb__step *s, wb__gpu_wor
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s: products of %s are not computed", name,
                         wb_dtype_name(p.dtype));
     if (p.dtype == WB_F64 && !t->f64)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "%s: this device has no f64", name);
+        return wb__gpu_no_f64(name);
     const int e = s->kind == WB__STEP_MATMUL ? matmul(s, &p) : convolution(s, &p);
     const int64_t elements = p.z * p.m * p.n;
     if (e || !elements) return e;

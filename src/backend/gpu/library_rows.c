@@ -91,7 +91,7 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         .index_at = wb__wide_of(index->offset), .y_at = wb__wide_of(y->offset),
     };
     if (adds && y->dtype == WB_F64 && !t->f64)
-        return wb__fail(WB_ERROR_UNSUPPORTED, "take: this device has no f64 to add rows in");
+        return wb__gpu_no_f64("the gradient of take");
     if (!total) return 0;
     return adds ? scatter_add(t, s, &args, wide, n, count, total, work)
                 : take(s, &args, wide, total, work);

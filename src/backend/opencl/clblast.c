@@ -86,9 +86,9 @@ static const char *refusal(const wb__gpu_device *d, const wb__step *step, produc
 {
     const wb__view *a = &step->views[0], *c = &step->views[2];
     const char *setting = getenv("WEBER_OPENCL_CLBLAST");
-    const bool always = setting && *setting == '1';
+    const bool always = setting && !strcmp(setting, "1");
     const int last = c->ndim - 1;
-    if (setting && *setting == '0') return "CLBlast: disabled";
+    if (wb__gpu_is_off("WEBER_OPENCL_CLBLAST")) return "CLBlast: disabled";
     if (d->target.is_cpu && !always) return "CLBlast: no faster on a CPU";
     if (a->dtype != WB_F32 && a->dtype != WB_F64) return "CLBlast: neither f32 nor f64";
     *p = (product){.dtype = a->dtype, .m = (size_t)c->dims[last - 1], .n = (size_t)c->dims[last],

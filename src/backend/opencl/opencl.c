@@ -155,8 +155,9 @@ static int function(wb__gpu_device *d, void *program, const char *entry, void **
 
 static void drop_function(void *object) { cl.ReleaseKernel(object); }
 
-static int bind(void *object, int index, size_t bytes, const void *value)
+static int bind(void *object, int index, bool memory, size_t bytes, const void *value)
 {
+    (void)memory;
     return CALL(SetKernelArg, object, (cl_uint)index, bytes, value);
 }
 
@@ -209,7 +210,7 @@ static bool supports(const wb_device *base, const wb__step *step)
     const wb__gpu_device *d = base->state;
     const char *asked = getenv("WEBER_OPENCL_ATTENTION");
     wb__gpu_target target = d->target;
-    if (asked && !strcmp(asked, "0")) return false;
+    if (wb__gpu_is_off("WEBER_OPENCL_ATTENTION")) return false;
     if (asked && !strcmp(asked, "1")) target.is_cpu = false;
     return wb__gpu_supports(&target, step);
 }

@@ -11,7 +11,7 @@ static pthread_mutex_t lock;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static vgpu_counter *counters;
 static vgpu_object *objects[VGPU_KINDS];
-static int64_t alive[VGPU_KINDS], wrong;
+static int64_t alive[VGPU_KINDS], held, wrong;
 static char first_wrong[256];
 
 static void set_up(void)
@@ -23,11 +23,13 @@ static void set_up(void)
     pthread_mutexattr_destroy(&a);
 }
 
-static void hold(void)
+void vgpu_hold(void)
 {
     pthread_once(&once, set_up);
     pthread_mutex_lock(&lock);
 }
+
+void vgpu_let_go(void) { pthread_mutex_unlock(&lock); }
 
 const char *vgpu_env(const char *name, const char *otherwise)
 {
@@ -66,7 +68,7 @@ void vgpu_count(vgpu_counter *c)
 
 void vgpu_enter(vgpu_counter *c)
 {
-    hold();
+    vgpu_hold();
     if (c->calls) c->calls++;
     else vgpu_count(c);
 }
@@ -96,7 +98,7 @@ CUresult vgpu_leave(vgpu_counter *c, CUresult result)
 int64_t vgpu_calls(const char *name)
 {
     int64_t calls = 0;
-    hold();
+    vgpu_hold();
     for (vgpu_counter *k = counters; k; k = k->next)
         if (!name || !strcmp(k->name, name)) calls += k->calls;
     pthread_mutex_unlock(&lock);
@@ -118,13 +120,20 @@ static void read_variable(void)
     fail_all = *end == '+';
 }
 
+void vgpu_fail_from_here(void)
+{
+    vgpu_hold();
+    read_variable();
+    vgpu_let_go();
+}
+
 bool vgpu_fails(const char *name)
 {
     static const char *const never[] = {"Destroy", "Release", "Free", "Unload", "Push", "Pop",
                                         "CtxSynchronize",
                                         "GetError", "GetProgramLog"};
     bool may = true, fails = false;
-    hold();
+    vgpu_hold();
     if (!strcmp(name, "cuInit")) read_variable();
     for (size_t i = 0; i < sizeof never / sizeof *never && fail_at; i++)
         may &= !strstr(name, never[i]);
@@ -140,7 +149,7 @@ bool vgpu_fails(const char *name)
 
 int64_t vgpu_failed(char text[200])
 {
-    hold();
+    vgpu_hold();
     const int64_t n = failed;
     memcpy(text, first_failed, sizeof first_failed);
     failed = 0;
@@ -150,6 +159,13 @@ int64_t vgpu_failed(char text[200])
 
 /* ---- wrong uses ------------------------------------------------------------------------------ */
 
+void vgpu_held(int change)
+{
+    vgpu_hold();
+    held += change;
+    vgpu_let_go();
+}
+
 void vgpu_wrong(const char *format, ...)
 {
     char text[256];
@@ -157,7 +173,7 @@ void vgpu_wrong(const char *format, ...)
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    hold();
+    vgpu_hold();
     if (!wrong++) memcpy(first_wrong, text, sizeof text);
     pthread_mutex_unlock(&lock);
     if (vgpu_env_number("VGPU_VERBOSE", 0)) fprintf(stderr, "vgpu: %s\n", text);
@@ -165,7 +181,7 @@ void vgpu_wrong(const char *format, ...)
 
 void vgpu_forget(void)
 {
-    hold();
+    vgpu_hold();
     for (vgpu_counter *k = counters; k; k = k->next) k->calls = 0;
     counters = NULL;
     wrong = 0;
@@ -197,8 +213,9 @@ static size_t slot_of(uintptr_t address)
     return i;
 }
 
-static void remember(uintptr_t address)
+void vgpu_remember(const void *handle)
 {
+    const uintptr_t address = (uintptr_t)handle;
     if (2 * (handles.n + 1) > handles.capacity) {
         uintptr_t *old = handles.slots;
         const size_t n = handles.capacity;
@@ -220,7 +237,7 @@ void *vgpu_new(vgpu_kind kind, size_t bytes, CUcontext context)
     o->next = objects[kind];
     objects[kind] = o;
     alive[kind]++;
-    remember((uintptr_t)o);
+    vgpu_remember(o);
     return o;
 }
 
@@ -231,11 +248,15 @@ void vgpu_end(void *object)
     o->dead = true;
 }
 
+bool vgpu_known(const void *handle)
+{
+    return handle && handles.capacity && handles.slots[slot_of((uintptr_t)handle)];
+}
+
 bool vgpu_is(const void *handle, vgpu_kind kind)
 {
     const vgpu_object *o = handle;
-    return handle && handles.capacity && handles.slots[slot_of((uintptr_t)handle)]
-           && o->kind == kind && !o->dead;
+    return vgpu_known(handle) && o->kind == kind && !o->dead;
 }
 
 void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object))
@@ -251,7 +272,7 @@ void vgpu_contexts_stay(void) { contexts_stay = true; }
 
 void vgpu_read_books(vgpu_books *b)
 {
-    hold();
+    vgpu_hold();
     memset(b, 0, sizeof *b);
     for (int i = 0; i < VGPU_MOST_DEVICES && !contexts_stay; i++)
         b->contexts += vgpu_contexts[i].retained > 0;
@@ -263,6 +284,7 @@ void vgpu_read_books(vgpu_books *b)
     b->execs = alive[VGPU_EXEC];
     vgpu_memory_books(b);
     b->commands = vgpu_recorded();
+    b->held = held;
     b->wrong = wrong;
     memcpy(b->first_wrong, first_wrong, sizeof first_wrong);
     pthread_mutex_unlock(&lock);

@@ -32,10 +32,15 @@ typedef struct vgpu_counter {
     struct vgpu_counter *next;
 } vgpu_counter;
 
-void vgpu_enter(vgpu_counter *c);
-CUresult vgpu_leave(vgpu_counter *c, CUresult result);
+VGPU_API void vgpu_enter(vgpu_counter *c);
+VGPU_API CUresult vgpu_leave(vgpu_counter *c, CUresult result);
 /* Counts a call; the lock must be held. */
-void vgpu_count(vgpu_counter *c);
+VGPU_API void vgpu_count(vgpu_counter *c);
+/* The lock of all doubles, which a thread may hold several times. */
+VGPU_API void vgpu_hold(void);
+VGPU_API void vgpu_let_go(void);
+/* VGPU_FAIL counts calls from here on. */
+VGPU_API void vgpu_fail_from_here(void);
 
 /* Defines c as the current context.  Returns an error from the calling function if there is none or
  * a fault occurred in it. */
@@ -72,9 +77,13 @@ bool vgpu_is(const void *handle, vgpu_kind kind);
 /* Calls visit for each living object of this kind and context. */
 void vgpu_each(CUcontext context, vgpu_kind kind, void (*visit)(void *object));
 
-const char *vgpu_env(const char *name, const char *otherwise);
-long long vgpu_env_number(const char *name, long long otherwise);
-void *vgpu_zeroed(size_t bytes);
+/* Records that this address is a handle; and whether it was ever recorded. */
+VGPU_API void vgpu_remember(const void *handle);
+VGPU_API bool vgpu_known(const void *handle);
+
+VGPU_API const char *vgpu_env(const char *name, const char *otherwise);
+VGPU_API long long vgpu_env_number(const char *name, long long otherwise);
+VGPU_API void *vgpu_zeroed(size_t bytes);
 
 /* ---- devices and contexts -------------------------------------------------------------------- */
 
@@ -121,6 +130,11 @@ typedef struct vgpu_host_block {
     struct vgpu_host_block *next;
 } vgpu_host_block;
 
+/* Allocates memory of a device, which a call may use at once; and frees it. */
+VGPU_API CUresult vgpu_take(int device, size_t bytes, CUdeviceptr *at);
+VGPU_API void vgpu_give(CUdeviceptr at);
+/* The bytes of a device that vgpu_take has allocated, each block rounded up. */
+VGPU_API size_t vgpu_taken(int device);
 vgpu_block *vgpu_block_of(CUdeviceptr at);
 /* True if these bytes are within a block that no call has freed. */
 bool vgpu_holds(CUdeviceptr at, size_t bytes);
@@ -144,10 +158,10 @@ typedef struct vgpu_work {
     _Alignas(16) unsigned char payload[];
 } vgpu_work;
 
-vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)(vgpu_work *w),
-                         const void *payload, size_t bytes);
+VGPU_API vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)(vgpu_work *w),
+                                  const void *payload, size_t bytes);
 vgpu_work *vgpu_work_keep(vgpu_work *w);
-void vgpu_work_drop(vgpu_work *w);
+VGPU_API void vgpu_work_drop(vgpu_work *w);
 /* Runs it.  A fault is recorded in its context. */
 void vgpu_work_run(vgpu_work *w);
 
@@ -182,6 +196,8 @@ struct CUevent_st {
 /* An error unless the handle is a stream that the program created (not a context's default stream);
  * `same`: and belongs to the current context. */
 CUresult vgpu_stream(CUstream s, bool same);
+/* The index of the next one of n streams that could run now, by VGPU_SCHEDULE. */
+VGPU_API int vgpu_pick(int n);
 /* Appends work to the stream, or to its capture, and takes over the caller's reference. */
 CUresult vgpu_put(CUstream s, vgpu_work *w);
 CUresult vgpu_wait_stream(CUstream s);
@@ -232,11 +248,13 @@ typedef struct {
 } vgpu_grid;
 
 /* Runs a kernel; false: not all items of a group reach the same barriers. */
-bool vgpu_run_grid(const vgpu_grid *g);
+VGPU_API bool vgpu_run_grid(const vgpu_grid *g);
 /* Runs a function and catches its memory faults; false: it accessed the invalid address
  * vgpu_fault_address. */
-bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result);
-extern void *vgpu_fault_address;
+VGPU_API bool vgpu_guarded(CUresult (*run)(vgpu_work *w), vgpu_work *w, CUresult *result);
+extern VGPU_API void *vgpu_fault_address;
+/* Loads a shared object that the doubles' compiler has made; NULL: it does not load. */
+VGPU_API void *vgpu_open_code(const void *code, size_t bytes);
 
 /* ---- the image of a module: written by nvrtc.c, read by module.c ----------------------------- */
 

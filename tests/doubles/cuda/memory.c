@@ -163,16 +163,31 @@ API(cuMemGetInfo_v2, (size_t *left, size_t *total), (left, total))
     return CUDA_SUCCESS;
 }
 
+CUresult vgpu_take(int device, size_t bytes, CUdeviceptr *at)
+{
+    if (round_up(bytes, VGPU_ALIGNMENT) > free_bytes(device)) return CUDA_ERROR_OUT_OF_MEMORY;
+    *at = new_block(device, bytes, NULL);
+    make_accessible(vgpu_block_of(*at));
+    devices[device].used += round_up(bytes, VGPU_ALIGNMENT);
+    return CUDA_SUCCESS;
+}
+
+void vgpu_give(CUdeviceptr at)
+{
+    vgpu_block *b = vgpu_block_of(at);
+    if (b->pool) b->pool->used -= round_up(b->bytes, VGPU_ALIGNMENT);
+    else devices[b->device].used -= round_up(b->bytes, VGPU_ALIGNMENT);
+    remove_block(b);
+}
+
+size_t vgpu_taken(int device) { return devices[device].used; }
+
 API(cuMemAlloc_v2, (CUdeviceptr *at, size_t bytes), (at, bytes))
 {
     CONTEXT(c);
     SAFE_ONLY;
     if (!at || !bytes) return CUDA_ERROR_INVALID_VALUE;
-    if (round_up(bytes, VGPU_ALIGNMENT) > free_bytes(c->device)) return CUDA_ERROR_OUT_OF_MEMORY;
-    *at = new_block(c->device, bytes, NULL);
-    make_accessible(vgpu_block_of(*at));
-    devices[c->device].used += round_up(bytes, VGPU_ALIGNMENT);
-    return CUDA_SUCCESS;
+    return vgpu_take(c->device, bytes, at);
 }
 
 API(cuMemFree_v2, (CUdeviceptr at), (at))
@@ -183,10 +198,7 @@ API(cuMemFree_v2, (CUdeviceptr at), (at))
     vgpu_block *b = vgpu_block_of(at);
     if (!b || b->at != at || b->freed) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_wait_context(&vgpu_contexts[b->device]));
-    b = vgpu_block_of(at);
-    if (b->pool) b->pool->used -= round_up(b->bytes, VGPU_ALIGNMENT);
-    else devices[b->device].used -= round_up(b->bytes, VGPU_ALIGNMENT);
-    remove_block(b);
+    vgpu_give(at);
     return CUDA_SUCCESS;
 }
 

@@ -46,7 +46,7 @@ static CUresult check_image(const vgpu_image *image)
     return CUDA_SUCCESS;
 }
 
-static void *open_code(const void *code, size_t bytes)
+void *vgpu_open_code(const void *code, size_t bytes)
 {
     static int n;
     char path[256];
@@ -75,7 +75,7 @@ static CUresult load(CUmodule *module, const void *data)
     if (memcmp(head.magic, "VGPU", 4)) return CUDA_ERROR_INVALID_IMAGE;
     TRY(check_image(data));
     memcpy(&head, data, sizeof head);
-    void *code = open_code((const char *)data + sizeof head, head.bytes);
+    void *code = vgpu_open_code((const char *)data + sizeof head, head.bytes);
     if (!code) return CUDA_ERROR_INVALID_IMAGE;
     *module = vgpu_new(VGPU_MODULE, sizeof **module, c);
     (*module)->code = code;

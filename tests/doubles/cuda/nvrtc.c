@@ -1,27 +1,20 @@
 /* A test double of NVRTC: a C++ compiler compiles the text, after shim.h, to a shared object, which
  * is the "cubin".  See vgpu.h.
  *
- * The preprocessor expands macros first, so that the names of the kernels are found; then the text
- * is compiled with a table for each kernel.  VGPU_CACHE keeps the objects. */
+ * compile.c compiles it. */
 #include "inside.h"
+
+#include "../compile.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #if !defined(VGPU_SHIM) || !defined(VGPU_RTC)
 #error VGPU_SHIM is the folder of shim.h, VGPU_RTC the program made of tools/kernels/rtc.c
-#endif
-#ifndef VGPU_DEFAULT_CXX
-#define VGPU_DEFAULT_CXX "c++"
 #endif
 
 struct _nvrtcProgram {
@@ -33,7 +26,6 @@ struct _nvrtcProgram {
     char defined[512];                  /* #define lines of the options, before the text */
 };
 
-extern char **environ;
 #if VGPU_MAJOR >= 13
 static const int archs[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 #else
@@ -41,64 +33,16 @@ static const int archs[] = {50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 
 #endif
 enum { N_ARCHS = sizeof archs / sizeof *archs };
 
-/* ---- files and processes --------------------------------------------------------------------- */
-
-static char *read_file(const char *path, size_t *bytes)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f) return NULL;
-    fseek(f, 0, SEEK_END);
-    const long n = ftell(f);
-    rewind(f);
-    char *s = calloc(1, (size_t)n + 1);
-    *bytes = s ? fread(s, 1, (size_t)n, f) : 0;
-    fclose(f);
-    return s;
-}
-
-static bool write_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f) return false;
-    const bool good = fwrite(data, 1, bytes, f) == bytes;
-    return !fclose(f) && good;
-}
-
-/* Runs a command; its output goes to the file `log`.  False: it failed. */
-static bool run(char *const words[], const char *log)
-{
-    posix_spawn_file_actions_t a;
-    pid_t child;
-    int status;
-    posix_spawn_file_actions_init(&a);
-    posix_spawn_file_actions_addopen(&a, 1, log, O_CREAT | O_WRONLY | O_TRUNC, 0600);
-    posix_spawn_file_actions_adddup2(&a, 1, 2);
-    const int failed = posix_spawnp(&child, words[0], &a, NULL, words, environ);
-    posix_spawn_file_actions_destroy(&a);
-    if (failed) {
-        char text[300];
-        write_file(log, text, (size_t)snprintf(text, sizeof text, "%s: %s\n", words[0],
-                                               strerror(failed)));
-        return false;
-    }
-    while (waitpid(child, &status, 0) < 0)
-        if (errno != EINTR) return false;
-    return WIFEXITED(status) && !WEXITSTATUS(status);
-}
-
-static const char *compiler(void)
-{
-    const char *c = getenv("VGPU_CXX");
-    return c && *c ? c : VGPU_DEFAULT_CXX;
-}
-
 /* ---- from text to object --------------------------------------------------------------------- */
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
 
-/* Writes a table for each function with "__global__" in a preprocessed text. */
-static void add_tables(FILE *out, const char *text)
+/* Writes a preprocessed text and a table for each function with "__global__" in it. */
+static bool add_tables(FILE *out, char *text, char **log)
 {
+    (void)log;
+    fputs(text, out);
+    fputs("\n", out);
     for (const char *p = text; (p = strstr(p, "__global__"));) {
         p += strlen("__global__");
         const char *end = p + strcspn(p, "({;");
@@ -108,99 +52,29 @@ static void add_tables(FILE *out, const char *text)
         while (name > p && is_word(name[-1])) name--;
         fprintf(out, "VGPU_KERNEL(%.*s)\n", (int)(end - name), name);
     }
-}
-
-typedef struct {
-    char folder[64], in[80], expanded[80], out[80], object[80], log[80];
-} paths;
-
-static bool expand(const paths *p, const char *text)
-{
-    if (!write_file(p->in, text, strlen(text))) return false;
-    char *words[] = {(char *)compiler(), "-E", "-xc++", "-std=c++17", "-D__CUDACC__=1",
-                     "-D__CUDACC_RTC__=1", "-nostdinc", (char *)p->in, "-o", (char *)p->expanded,
-                     NULL};
-    return run(words, p->log);
-}
-
-static bool compile(const paths *p, int arch)
-{
-    size_t bytes;
-    char *text = read_file(p->expanded, &bytes), define[40];
-    FILE *out = fopen(p->out, "w");
-    if (!text || !out) return false;
-    fputs("#include \"shim.h\"\n", out);
-    fwrite(text, 1, bytes, out);
-    fputs("\n", out);
-    add_tables(out, text);
-    free(text);
-    fclose(out);
-    snprintf(define, sizeof define, "-DVGPU_CUDA_ARCH=%d0", arch);
-    const char *machine = *vgpu_machine_flags() ? vgpu_machine_flags() : "-w";
-    char *words[] = {(char *)compiler(), "-std=c++17", "-O1", "-fPIC", "-shared", "-nostdlib", "-w",
-                     "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti", "-fno-math-errno",
-                     "-fno-strict-aliasing", "-fno-asynchronous-unwind-tables",
-                     "-ffp-contract=off", (char *)machine, define, "-I" VGPU_SHIM, (char *)p->out,
-                     "-o", (char *)p->object, "-lm", NULL};
-    return run(words, p->log);
-}
-
-/* The shared object of a text, allocated; NULL: *log is the compiler's output. */
-static char *build(const char *text, int arch, size_t *bytes, char **log)
-{
-    paths p;
-    const char *const names[] = {"in.cu", "in.ii", "out.cpp", "k.so", "log"};
-    const char *tmp = getenv("TMPDIR");
-    char *const files[] = {p.in, p.expanded, p.out, p.object, p.log};
-    char *object = NULL;
-    size_t n;
-    snprintf(p.folder, sizeof p.folder, "%s/vgpu-XXXXXX", tmp && strlen(tmp) < 40 ? tmp : "/tmp");
-    if (!mkdtemp(p.folder)) return NULL;
-    for (int i = 0; i < 5; i++) snprintf(files[i], sizeof p.in, "%s/%s", p.folder, names[i]);
-    if (expand(&p, text) && compile(&p, arch)) object = read_file(p.object, bytes);
-    if (!object) *log = read_file(p.log, &n);
-    if (!getenv("VGPU_KEEP")) {
-        for (int i = 0; i < 5; i++) unlink(files[i]);
-        rmdir(p.folder);
-    }
-    return object;
-}
-
-/* ---- the cache ------------------------------------------------------------------------------- */
-
-/* The path of a text's object in the cache; false: there is no cache. */
-static bool cache_path(const char *text, int arch, char *path, size_t size)
-{
-    static uint64_t shim;
-    const char *folder = getenv("VGPU_CACHE");
-    if (!folder || !*folder) return false;
-    if (!shim) {
-        size_t n;
-        char *s = read_file(VGPU_SHIM "/shim.h", &n);
-        shim = s ? vgpu_hash(s, n) : 1;
-        free(s);
-    }
-    const uint64_t key[] = {vgpu_hash(text, strlen(text)), strlen(text), shim, (uint64_t)arch,
-                            vgpu_hash(compiler(), strlen(compiler())),
-                            vgpu_hash(vgpu_machine_flags(), strlen(vgpu_machine_flags()))};
-    snprintf(path, size, "%s/%016llx.so", folder, (unsigned long long)vgpu_hash(key, sizeof key));
     return true;
 }
 
-static void keep(const char *path, const char *object, size_t bytes)
+static char *build(const char *text, int arch, size_t *bytes, char **log)
 {
-    static int n;
-    char beside[600];
-    const char *folder = getenv("VGPU_CACHE");
-    for (const char *p = folder + 1; *p; p++) {         /* creates the parent folders */
-        if (*p != '/') continue;
-        char parent[500];
-        snprintf(parent, sizeof parent, "%.*s", (int)(p - folder), folder);
-        mkdir(parent, 0755);
+    char define[40];
+    char *const expand[] = {"-D__CUDACC__=1", "-D__CUDACC_RTC__=1", "-nostdinc", NULL};
+    char *const compile[] = {"-ffp-contract=off", define, "-I" VGPU_SHIM, NULL};
+    const vgpu_language cuda = {"shim.h", expand, compile, add_tables};
+    snprintf(define, sizeof define, "-DVGPU_CUDA_ARCH=%d0", arch);
+    return vgpu_compile(&cuda, text, bytes, log);
+}
+
+static uint64_t shim_hash(void)
+{
+    static uint64_t hash;
+    if (!hash) {
+        size_t n;
+        char *s = vgpu_read_file(VGPU_SHIM "/shim.h", &n);
+        hash = s ? vgpu_hash(s, n) : 1;
+        free(s);
     }
-    mkdir(folder, 0755);
-    snprintf(beside, sizeof beside, "%s.%ld.%d", path, (long)getpid(), __sync_fetch_and_add(&n, 1));
-    if (!write_file(beside, object, bytes) || rename(beside, path)) unlink(beside);
+    return hash;
 }
 
 /* ---- the real NVRTC -------------------------------------------------------------------------- */
@@ -225,13 +99,13 @@ static bool real_compiles(const char *text, char **log)
     if (file < 0) return false;
     close(file);
     snprintf(output, sizeof output, "%s.log", in);
-    good = write_file(in, text, strlen(text));
+    good = vgpu_write_file(in, text, strlen(text));
     for (int i = 0; i < 2 && good; i++) {
         char *words[] = {VGPU_RTC, getenv("VGPU_REAL_NVRTC"), "nvrtc", (char *)real_archs[i],
                          "--fmad=false", "-default-device", "--", in, NULL};
-        good = run(words, output);
+        good = vgpu_run_command(words, output);
     }
-    if (!good) *log = read_file(output, &n);
+    if (!good) *log = vgpu_read_file(output, &n);
     unlink(in);
     unlink(output);
     return good;
@@ -383,11 +257,11 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     char *text = malloc(strlen(p->defined) + strlen(p->text) + 1);
     if (!text) return NVRTC_ERROR_OUT_OF_MEMORY;
     strcat(strcpy(text, p->defined), p->text);
-    const bool cached = cache_path(text, p->arch, path, 512);
-    char *object = cached ? read_file(path, &bytes) : NULL;
+    const bool cached = vgpu_cache_path(text, shim_hash(), (uint64_t)p->arch, path, 512);
+    char *object = cached ? vgpu_read_file(path, &bytes) : NULL;
     if (!object) {
         object = build(text, p->arch, &bytes, &p->log);
-        if (object && cached) keep(path, object, bytes);
+        if (object && cached) vgpu_cache_keep(path, object, bytes);
     }
     if (object && needs_real(text)) {
         strcat(path, ".real");          /* an empty file: the real NVRTC has compiled the text */
@@ -400,7 +274,7 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
             free(object);
             object = NULL;
         } else if (!known && cached) {
-            keep(path, "", 0);
+            vgpu_cache_keep(path, "", 0);
         }
     }
     free(text);

@@ -65,8 +65,7 @@ void vgpu_ticket_drop(vgpu_ticket *t)
 
 /* ---- scheduling ------------------------------------------------------------------------------ */
 
-/* The index of the next stream among n ready ones, by VGPU_SCHEDULE. */
-static int pick(int n)
+int vgpu_pick(int n)
 {
     static uint64_t state;
     static int turn;
@@ -124,7 +123,7 @@ static bool run_one(CUstream target)
     int n = 0;
     for (CUstream s = streams; s && n < 256; s = s->next)
         if (is_ready(s)) ready[n++] = s;
-    if (n) run_first(ready[pick(n)]);
+    if (n) run_first(ready[vgpu_pick(n)]);
     return n > 0;
 }
 

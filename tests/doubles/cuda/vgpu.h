@@ -57,6 +57,7 @@ typedef struct {
     int64_t blocks, bytes;          /* device memory: allocated and not freed */
     int64_t host_blocks, host_bytes;
     int64_t commands;               /* queued, not yet run */
+    int64_t held;                   /* objects of libraries' doubles that were not destroyed */
     int64_t wrong;                  /* wrong uses: by calls and by kernels */
     char first_wrong[256];
 } vgpu_books;
@@ -88,6 +89,8 @@ VGPU_API int vgpu_enqueue(struct CUstream_st *stream, const char *name, vgpu_tas
                           const void *payload, size_t bytes);
 /* The bytes from `at` to the end of its block, if the current context can access it; else 0. */
 VGPU_API size_t vgpu_span(uint64_t at);
+/* A library's double has created (change 1) or destroyed (-1) an object. */
+VGPU_API void vgpu_held(int change);
 /* Counts a wrong use that a library's double has found. */
 VGPU_API void vgpu_wrong(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -9,6 +9,8 @@
  *   hip.c        libamdhip64 and, for ROCm 5, the hiprtc in it
  *   hiprtc.c     libhiprtc
  *   comgr.c      libamd_comgr: the list of instruction sets
+ *   rocblas.c    librocblas: products in plain loops
+ *   miopen.c     libMIOpen: convolutions in plain loops, in immediate mode
  *
  * Environment variables:
  *   VGPU_GFX=name          the instruction set of the devices (gfx90a:sramecc+:xnack-)

@@ -32,12 +32,14 @@ VGPU_API int rocblas_create_handle(rocblas_handle *made)
 {
     if (vgpu_fails("rocblas_create_handle")) return MEMORY_ERROR;
     *made = calloc(1, sizeof **made);
+    if (*made) vgpu_held(1);
     return *made ? SUCCESS : MEMORY_ERROR;
 }
 
 VGPU_API int rocblas_destroy_handle(rocblas_handle h)
 {
     if (!h) return INVALID_HANDLE;
+    vgpu_held(-1);
     free(h);
     return SUCCESS;
 }

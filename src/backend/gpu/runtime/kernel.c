@@ -108,16 +108,16 @@ static void destroy_routine(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 /* Prepares the step without its epilogue by a vendor library, and creates the launches of the
- * epilogue. */
+ * epilogue.  If the library accepts no epilogue at all, *reason is why it declines the rest. */
 static int prepare_split(wb__gpu_device *d, const wb__step *step, wb__gpu_routine **r,
-                         wb__gpu_work **work)
+                         wb__gpu_work **work, const char **reason)
 {
     const wb__gpu_hook *library = library_for(d, step);
     wb__step bare;
     wb__gpu_rest rest;
-    const char *reason = NULL;
+    const char *other = NULL;
     if (!library || !wb__gpu_split(step, library->bare, &bare, &rest)) return WB_ERROR_UNSUPPORTED;
-    int status = prepare_routine(d, &bare, r, &reason);
+    int status = prepare_routine(d, &bare, r, library->bare ? reason : &other);
     if (status) return status;
     status = wb__gpu_step(&d->target, &rest.step, work);
     if (!status) return 0;
@@ -165,7 +165,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     wb__gpu_work *work = NULL;
     const char *reason = NULL;
     int status = prepare_routine(d, step, &routine, &reason);
-    if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work);
+    if (status == WB_ERROR_UNSUPPORTED) status = prepare_split(d, step, &routine, &work, &reason);
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
                         reason ? reason : "no kernel has this epilogue and these sums");
@@ -276,7 +276,8 @@ static int launch_failed(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__g
 static int bind(wb__gpu_device *d, wb__gpu_bound_launch *p, int argument, size_t bytes,
                 const void *value)
 {
-    const int code = d->driver->bind(p->function, argument, bytes, value);
+    const bool memory = argument < p->launch->n_buffers;
+    const int code = d->driver->bind(p->function, argument, memory, bytes, value);
     return code ? wb__gpu_fail(d->driver, d, code, "kernel %s, argument %d", p->launch->entry,
                                argument) : 0;
 }

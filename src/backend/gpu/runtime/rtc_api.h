@@ -6,6 +6,7 @@
  *   RTC_NAME                 the prefix of the functions' names, for messages
  *   RTC_FILE                 the file name that the compiler's messages show
  *   RTC_NO_MEMORY, RTC_INVALID_OPTION       codes of the compiler
+ *   RTC_LOAD_FAILED(d, code, options)   reports that the driver rejects an image; returns a status
  *   RTC_SIZE(d, f, program, bytes), RTC_IMAGE(d, f, program, image)     call the functions that
  *                            return the size of the compiled image, and the image */
 
@@ -70,4 +71,15 @@ static int rtc_compile(const wb__gpu_device *d, const RTC_TABLE *f, const char *
     if (code == RTC_INVALID_OPTION) status = WB_ERROR_UNSUPPORTED;
     f->DestroyProgram(&program);
     return status;
+}
+
+/* The function `compile` of wb__gpu_driver. */
+static int rtc_make(wb__gpu_device *d, const RTC_TABLE *f, const char *text, const char *options,
+                    void **program, void **image, size_t *bytes)
+{
+    const int status = rtc_compile(d, f, text, options, image, bytes);
+    const int code = status ? 0 : d->driver->load_image(d, *image, *bytes, options, program);
+    if (!code) return status;
+    *program = NULL;
+    return RTC_LOAD_FAILED(d, code, options);
 }

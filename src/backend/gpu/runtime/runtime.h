@@ -5,18 +5,19 @@
  *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
  *   program.c    compiled programs, in memory and on disk
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
- *   vendor.c     vendor libraries: opening, handles, cached algorithms
+ *   files.c      opening the files of vendors' libraries
+ *   vendor.c     vendor libraries: versions, handles, cached algorithms
  *   split.c      splits a step into a part for a library and a kernel for the rest
  *   graph.c      plans recorded as one command, if the driver supports it
  *   table.c      for graphs: kernel arguments in device memory, many launches combined into one
  *
- * A backend is a driver: a table of functions, most of which are one call of the vendor's API
- * (wb__gpu_driver).  A vendor library that executes whole steps is a table of functions too
- * (wb__gpu_hook). */
+ * A backend is a driver: a table of functions (wb__gpu_driver), most of which are one call of the
+ * vendor's API.  A library that executes whole steps is a table of functions too (wb__gpu_hook). */
 #ifndef WB__GPU_RUNTIME_H
 #define WB__GPU_RUNTIME_H
 
 #include "backend/gpu/gpu.h"
+#include "backend/gpu/runtime/files.h"
 
 #include <pthread.h>
 
@@ -61,9 +62,8 @@ typedef struct {
 
 /* ---- devices --------------------------------------------------------------------------------- */
 
-/* Each queue of a device executes its commands in order; different queues run concurrently.  The
- * last queue executes nothing: graphs are recorded on it.  A driver without graphs has only the
- * first three. */
+/* Each queue of a device executes its commands in order; different queues run concurrently.  Graphs
+ * are recorded on the last queue, which executes nothing; a driver without graphs lacks it. */
 typedef enum {
     WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_QUEUES
 } wb__gpu_queue;
@@ -196,6 +196,7 @@ struct wb__gpu_driver {
               size_t bytes, bool wait);
     int (*down)(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait);
+    void *(*contents)(uint64_t at);  /* host address of memory, or NULL; NULL: there is none */
     /* Whether `d` can copy from the memory of `source`.  If this pointer is NULL, it always can. */
     bool (*reaches)(const wb__gpu_device *d, const wb__gpu_device *source);
     /* code: enqueues on the compute queue of d. */
@@ -225,9 +226,9 @@ struct wb__gpu_driver {
     int (*function)(wb__gpu_device *d, void *program, const char *entry, void **function,
                     size_t *max_items);
     void (*drop_function)(void *function);      /* or NULL */
-    /* Returns a code.  Sets an argument for the function's next launches.  If this pointer is NULL,
-     * `launch` passes the arguments. */
-    int (*bind)(void *function, int index, size_t bytes, const void *value);
+    /* code: sets an argument for the next launches.  memory: value points to a wb__gpu_memory.at.
+     * If this pointer is NULL, `launch` passes the arguments. */
+    int (*bind)(void *function, int index, bool memory, size_t bytes, const void *value);
     int (*launch)(wb__gpu_device *d, wb__gpu_queue q, void *function, const uint32_t groups[3],
                   const uint32_t items[3], void **arguments, void **event);     /* code */
 
@@ -306,9 +307,10 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .is_gpu = true, .start = start, .stop = stop, .count = count, .device = device,                \
     .has_dtype = wb__gpu_has_dtype, .memory = wb__gpu_memory_of, .allocate = wb__gpu_allocate,     \
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
-    .download = wb__gpu_download, .copy = wb__gpu_copy, .prepare = wb__gpu_prepare,                \
-    .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel, .wait = wb__gpu_wait,             \
-    .prefers_channels_last = wb__gpu_prefers_channels_last, .share = wb__gpu_share
+    .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
+    .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
+    .wait = wb__gpu_wait, .share = wb__gpu_share,                                                  \
+    .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
  * the driver reports: message".  The function is wb__gpu_call, and `format` gives the request.  d
@@ -344,6 +346,7 @@ void wb__gpu_disown(const wb_device *base, void *memory);
 
 int wb__gpu_upload(const wb_device *base, void *to, size_t at, const void *from, size_t bytes);
 int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t at, size_t bytes);
+int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
 int wb__gpu_wait(const wb_device *base);
@@ -418,34 +421,6 @@ int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_q
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
-/* A function of a vendor library, and the byte offset of its pointer in a table.
- * wb__gpu_find_functions fills the table `to`, and returns the first name that the library lacks,
- * or NULL.  The pointers of missing functions are set to NULL. */
-typedef struct { const char *name; size_t at; } wb__gpu_function;
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to);
-
-/* Opens a driver's library.  *file receives the library's name: the value of the environment
- * variable `variable`, or else `usual`.  NULL: failed; the error message ends with `advice`. */
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file);
-
-/* A library's file name, and the major version of the vendor's toolkit that it belongs to, 0:
- * unknown.  A list of files ends with a NULL name. */
-typedef struct { const char *name; int major; } wb__gpu_file;
-
-/* Where to look for a vendor's libraries: first in the folder that is the value of the environment
- * variable `variable`, then in the system's library path, then in `folders`. */
-typedef struct {
-    const char *tag, *variable, *folders[2];    /* NULL: none */
-    const int *version;  /* toolkit version of the driver, as 1000 * major + 10 * minor; or NULL */
-} wb__gpu_search;
-
-/* Opens the next file of the list that can be opened.  In each folder, files whose major version is
- * not newer than the driver's are tried first.  *from is the position in the search, 0 at the first
- * call.  NULL: no file is left; `reason` has a message of dlopen. */
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
-                        size_t capacity);
-
 /* What a library has found for one problem, such as an algorithm for some shapes and dtypes.  The
  * entry is the first member of the library's own struct, and the problem is the second. */
 typedef struct wb__gpu_entry {
@@ -457,7 +432,7 @@ typedef struct wb__gpu_entry {
 
 /* Reasons why a library does not execute a step, for the printed plan. */
 enum { WB__GPU_UNUSED, WB__GPU_NO_HANDLE, WB__GPU_NOTHING, WB__GPU_REFUSED, WB__GPU_REASONS };
-enum { WB__GPU_MAX_FUNCTIONS = 24 };
+enum { WB__GPU_MAX_FUNCTIONS = 32 };
 
 /* A vendor library.  It is opened at the first use. */
 struct wb__gpu_vendor {
@@ -467,7 +442,7 @@ struct wb__gpu_vendor {
     const wb__gpu_file *files;
     const wb__gpu_function *functions;
     size_t n_functions;
-    void *table;                            /* the function table */
+    void *table;                            /* the function table; NULL: it has no functions */
     /* Whether an opened version of the library is usable; if not, writes `reason`.  `missing`: the
      * first function that `table` lacks, or NULL. */
     bool (*suits)(const void *table, const char *missing, char *reason, size_t capacity);
@@ -504,8 +479,7 @@ struct wb__gpu_vendor_state {
 };
 
 bool wb__gpu_vendor_works(wb__gpu_vendor *l);   /* opens l at the first call; false: error set */
-/* As wb__gpu_vendor_works, but sets no error.  Logs a warning once if the library does not work,
- * unless the user has disabled it. */
+/* As wb__gpu_vendor_works, but logs one warning instead of an error, and none if it is disabled. */
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l);
 void wb__gpu_vendors_close(wb__gpu_device *d);
 /* For usable libraries, with the device's lock held.  NULL: failed; wb__gpu_vendor_handle leaves no
@@ -540,6 +514,9 @@ typedef struct {
  * false: the step is not split. */
 bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__gpu_rest *rest);
 
+/* Whether a view of a picture is dense, as NCHW or with the channels last, as NHWC.  Dimensions of
+ * size 1 may have any stride. */
+bool wb__gpu_is_dense(const wb__view *v, bool channels_last);
 /* Whether the last two dimensions of a view are a matrix with contiguous rows, possibly transposed;
  * *row: elements from one row to the next. */
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row);

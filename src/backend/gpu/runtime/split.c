@@ -84,6 +84,18 @@ bool wb__gpu_split(const wb__step *step, bool bare_of_bias, wb__step *bare, wb__
     return true;
 }
 
+bool wb__gpu_is_dense(const wb__view *v, bool channels_last)
+{
+    static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 3, 1}};
+    int64_t size = 1;
+    for (int i = 3; i >= 0; i--) {
+        const int at = orders[channels_last][i];
+        if (v->dims[at] != 1 && v->strides[at] != size) return false;
+        size *= v->dims[at];
+    }
+    return true;
+}
+
 bool wb__gpu_matrix(const wb__view *v, bool *transposed, int64_t *row)
 {
     const int64_t *dims = v->dims + v->ndim - 2, *strides = v->strides + v->ndim - 2;

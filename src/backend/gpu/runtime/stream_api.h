@@ -13,7 +13,15 @@
  *                    flags of a stream, an event, pinned memory and a capture; a function's
  *                    attribute
  *   API_BEFORE_DROP()   called before a graph is destroyed, which may still be running
- *   CALL(name, ...)  calls API.name, and sets wb__gpu_call */
+ *   API_PEER(d), API_ENABLE_PEER(d, source)   for copies between devices: the parameter that
+ *                    names a device; enables direct access and returns a code
+ *   API_BEGIN(d), API_OPENED(d)   what a driver does before and after the streams of a device are
+ *                    created; each returns a code.  API_CLOSING(d), API_END(d) release both.
+ *   CALL(name, ...)  calls API.name, and sets wb__gpu_call
+ *
+ * The device struct also has `id`, the API's number of the device, and `reached`, in which a bit
+ * is set for each device whose memory this device has access to, or cannot have.  The file has
+ * defined the driver's functions enter and leave. */
 
 static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
 {
@@ -35,6 +43,35 @@ static void destroy_streams(API_DEVICE *d)
         if (d->stream[i]) API.StreamDestroy(d->stream[i]);
         d->stream[i] = NULL;
     }
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* If the device is lost, this frees what the driver still accepts. */
+static void close_device(wb__gpu_device *base)
+{
+    API_DEVICE *d = (API_DEVICE *)base;
+    const bool entered = !enter(base);
+    destroy_streams(d);
+    API_CLOSING(d);
+    if (entered) leave();
+    API_END(d);
+}
+
+static int open_device(wb__gpu_device *base)
+{
+    API_DEVICE *d = (API_DEVICE *)base;
+    int code = API_BEGIN(d);
+    if (code) return wb__gpu_fail(base->driver, base, code, "%s", base->name);
+    if (!(code = enter(base))) {
+        code = create_streams(d);
+        if (!code) code = API_OPENED(d);
+        leave();
+    }
+    if (!code) return 0;
+    const int status = wb__gpu_fail(base->driver, base, code, "%s", base->name);
+    close_device(base);
+    return status;
 }
 
 /* ---- memory and transfers -------------------------------------------------------------------- */
@@ -73,6 +110,32 @@ static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, siz
 {
     const int code = CALL(MemcpyDtoHAsync, to, API_AT(from + at), bytes, stream_of(d, q));
     return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+}
+
+/* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
+ * direct access the driver copies through the host. */
+static int reach(API_DEVICE *d, const API_DEVICE *source)
+{
+    int can = 0;
+    const uint64_t bit = (uint64_t)1 << source->gpu.base.ordinal;
+    if (d->reached & bit) return 0;
+    int code = CALL(DeviceCanAccessPeer, &can, d->id, source->id);
+    if (!code && can) code = API_ENABLE_PEER(d, source);
+    if (!code) d->reached |= bit;
+    return code;
+}
+
+static int copy(wb__gpu_device *base, uint64_t to, size_t to_at, wb__gpu_device *from_base,
+                uint64_t from, size_t from_at, size_t bytes, void **event)
+{
+    API_DEVICE *d = (API_DEVICE *)base, *source = (API_DEVICE *)from_base;
+    API_STREAM stream = d->stream[WB__GPU_COMPUTE];
+    (void)event;
+    if (d == source)
+        return CALL(MemcpyDtoDAsync, API_AT(to + to_at), API_AT(from + from_at), bytes, stream);
+    const int code = reach(d, source);
+    return code ? code : CALL(MemcpyPeerAsync, API_AT(to + to_at), API_PEER(d),
+                              API_AT(from + from_at), API_PEER(source), bytes, stream);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -182,6 +245,7 @@ static void drop_graph(void *graph)
 
 /* The entries of the table for the functions above. */
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
+    .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
     .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
     .new_event = new_event, .drop_event = drop_event, .record = record,                            \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \

@@ -431,6 +431,21 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     return status;
 }
 
+int wb__gpu_map(const wb_device *base, const void *memory, const void **at)
+{
+    wb__gpu_device *d = base->state;
+    const wb__gpu_memory *m = memory;
+    if (!d->driver->contents || d->staged) return WB_ERROR_UNSUPPORTED;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    const uint64_t count = begin(d);
+    const int code = d->driver->sync(d, WB__GPU_COMPUTE);
+    status = code ? fail(d, code, "before reading") : ended(d, count);
+    *at = status ? NULL : d->driver->contents(m->at);
+    wb__gpu_leave(d);
+    return status;
+}
+
 /* ---- copies ---------------------------------------------------------------------------------- */
 
 static int copy_within(wb__gpu_device *d, wb__gpu_memory *to, size_t to_at, wb__gpu_memory *from,

@@ -3,78 +3,9 @@
  * fact that there is none. */
 #include "backend/gpu/runtime/runtime.h"
 
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- files ----------------------------------------------------------------------------------- */
-
-const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
-{
-    const char *missing = NULL;
-    for (size_t i = 0; i < n; i++) {
-        void *found = dlsym(library, list[i].name);
-        memcpy((char *)to + list[i].at, &found, sizeof found);
-        if (!found && !missing) missing = list[i].name;
-    }
-    return missing;
-}
-
-void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
-                           const char *advice, const char **file)
-{
-    const char *name = getenv(variable);
-    *file = name && *name ? name : usual;
-    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
-    if (library) return library;
-    const char *message = dlerror();
-    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
-                         message ? message : "no reason given", advice);
-}
-
-/* Returns the index of the file to try as number `place`.  Files whose major version is not newer
- * than the driver's come first, then the others, both in the order of the list. */
-static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
-{
-    const int driver = s->version ? *s->version / 1000 : 0;
-    for (int turn = 0, at = 0; turn < 2; turn++)
-        for (int i = 0; files[i].name; i++) {
-            const bool newer = driver && files[i].major > driver;
-            if (newer == (turn > 0) && at++ == place) return i;
-        }
-    return 0;
-}
-
-void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
-                        size_t capacity)
-{
-    const char *first = s->variable ? getenv(s->variable) : NULL;
-    const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
-                                   s->folders[1]};
-    int n = 0;
-    while (files[n].name) n++;
-    *reason = 0;
-    for (; *from < n * (int)WB__COUNT(folders); ++*from) {
-        char file[1024];
-        const char *folder = folders[*from / n], *name = files[order_of(s, files, *from % n)].name;
-        if (!folder) continue;
-        const int length =
-            snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
-        if (length < 0 || (size_t)length >= sizeof file) continue;
-        void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-        const char *message = library ? "opened" : dlerror();
-        if (wb__debug("load"))
-            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message ? message : "not opened");
-        if (!library && !*folder && !*reason)
-            snprintf(reason, capacity, "%s", message ? message : name);
-        if (!library) continue;
-        ++*from;
-        return library;
-    }
-    return NULL;
-}
 
 /* ---- versions -------------------------------------------------------------------------------- */
 
@@ -88,7 +19,7 @@ static bool open_next(wb__gpu_vendor *l)
     while ((file = wb__gpu_open_next(l->search, l->files, &l->from, message, sizeof message))) {
         const char *missing = wb__gpu_find_functions(file, l->functions, l->n_functions, found);
         if (l->suits(found, missing, l->reason, sizeof l->reason)) {
-            memcpy(l->table, found, l->n_functions * sizeof *found);
+            if (l->table) memcpy(l->table, found, l->n_functions * sizeof *found);
             return true;
         }
         if (wb__debug("load"))
@@ -98,15 +29,9 @@ static bool open_next(wb__gpu_vendor *l)
     return false;
 }
 
-static bool is_off(const wb__gpu_vendor *l)
-{
-    const char *wish = l->variable ? getenv(l->variable) : NULL;
-    return wish && *wish == '0';
-}
-
 bool wb__gpu_vendor_works(wb__gpu_vendor *l)
 {
-    if (is_off(l)) {
+    if (wb__gpu_is_off(l->variable)) {
         wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s: %s=0 disables it", l->search->tag, l->name,
                  l->variable);
         return false;
@@ -123,7 +48,8 @@ bool wb__gpu_vendor_works(wb__gpu_vendor *l)
 bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
 {
     if (wb__gpu_vendor_works(l)) return true;
-    if (!is_off(l) && !atomic_exchange(&l->missing_logged, true))
+    if (!wb__gpu_is_off(l->variable) &&
+        !atomic_exchange(&l->missing_logged, true))
         wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
                 wb_error());
     wb_clear_error();

@@ -1,0 +1,108 @@
+/* The files of vendors' libraries.  They are opened at run time and never closed by the functions
+ * that open them. */
+#include "backend/gpu/runtime/files.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool wb__gpu_is_off(const char *variable)
+{
+    const char *value = variable ? getenv(variable) : NULL;
+    return value && !strcmp(value, "0");
+}
+
+const char *wb__gpu_find_functions(void *library, const wb__gpu_function *list, size_t n, void *to)
+{
+    const char *missing = NULL;
+    for (size_t i = 0; i < n; i++) {
+        void *found = dlsym(library, list[i].name);
+        memcpy((char *)to + list[i].at, &found, sizeof found);
+        if (!found && !missing) missing = list[i].name;
+    }
+    return missing;
+}
+
+void *wb__gpu_open_library(const char *tag, const char *variable, const char *usual,
+                           const char *advice, const char **file)
+{
+    const char *name = getenv(variable);
+    *file = name && *name ? name : usual;
+    void *library = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+    if (library) return library;
+    const char *message = dlerror();
+    return wb__fail_null(WB_ERROR_DEVICE, "%s: %s was not found: %s; %s", tag, *file,
+                         message ? message : "no reason given", advice);
+}
+
+/* Returns the index of the file to try as number `place`.  Files whose major version is not newer
+ * than the driver's come first, then the others, both in the order of the list. */
+static int order_of(const wb__gpu_search *s, const wb__gpu_file *files, int place)
+{
+    const int driver = s->version ? *s->version / 1000 : 0;
+    for (int turn = 0, at = 0; turn < 2; turn++)
+        for (int i = 0; files[i].name; i++) {
+            const bool newer = driver && files[i].major > driver;
+            if (newer == (turn > 0) && at++ == place) return i;
+        }
+    return 0;
+}
+
+void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int *from, char *reason,
+                        size_t capacity)
+{
+    const char *first = s->variable ? getenv(s->variable) : NULL;
+    const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
+                                   s->folders[1]};
+    int n = 0;
+    while (files[n].name) n++;
+    *reason = 0;
+    for (; *from < n * (int)WB__COUNT(folders); ++*from) {
+        char file[1024];
+        const char *folder = folders[*from / n], *name = files[order_of(s, files, *from % n)].name;
+        if (!folder) continue;
+        const int length =
+            snprintf(file, sizeof file, "%s%s%s", folder, *folder ? "/" : "", name);
+        if (length < 0 || (size_t)length >= sizeof file) continue;
+        void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        const char *message = library ? "opened" : dlerror();
+        if (wb__debug("load"))
+            wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message ? message : "not opened");
+        if (!library && !*folder && !*reason)
+            snprintf(reason, capacity, "%s", message ? message : name);
+        if (!library) continue;
+        ++*from;
+        return library;
+    }
+    return NULL;
+}
+
+void *wb__gpu_find_library(const wb__gpu_search *s, void *file, const wb__gpu_file *files,
+                           const wb__gpu_function *list, size_t n, void *table, char *reason,
+                           size_t capacity)
+{
+    const char *missing = NULL;
+    int from = 0;
+    *reason = 0;
+    while ((!file || (missing = wb__gpu_find_functions(file, list, n, table))) &&
+           (file = wb__gpu_open_next(s, files, &from, reason, capacity))) {}
+    if (!file && missing)
+        snprintf(reason, capacity, "one was opened, but it has no %s, so that it is too old, or"
+                 " another library", missing);
+    return file;
+}
+
+bool wb__gpu_shares(void *function, const char *name, void *ours, char *reason, size_t capacity)
+{
+    Dl_info about = {.dli_fname = NULL};
+    void *file = NULL;
+    if (dladdr(function, &about) && about.dli_fname)
+        file = dlopen(about.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+    const bool same = file && dlsym(file, name) == ours;
+    if (file) dlclose(file);
+    if (!same)
+        snprintf(reason, capacity, "%s has another %s than the driver in use",
+                 about.dli_fname ? about.dli_fname : "its file", name);
+    return same;
+}

@@ -1,0 +1,274 @@
+/* Opening Metal at run time, errors, autorelease pools, and devices.  The framework is never
+ * closed, because its threads may still run. */
+#include "backend/metal/metal.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+wb__objc_functions wb__objc;
+wb__objc_selectors wb__selector;
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Functions of the runtime, on which Metal depends, and of Metal itself. */
+static const wb__gpu_function functions[] = {
+    {"objc_msgSend", offsetof(wb__objc_functions, send)},
+    {"sel_registerName", offsetof(wb__objc_functions, registerName)},
+    {"objc_getClass", offsetof(wb__objc_functions, getClass)},
+    {"objc_autoreleasePoolPush", offsetof(wb__objc_functions, pushPool)},
+    {"objc_autoreleasePoolPop", offsetof(wb__objc_functions, popPool)},
+};
+static struct { id (*copy_all)(void), (*create_default)(void); } metal;
+static const wb__gpu_function metal_functions[] = {
+    {"MTLCopyAllDevices", offsetof(__typeof__(metal), copy_all)},
+    {"MTLCreateSystemDefaultDevice", offsetof(__typeof__(metal), create_default)},
+};
+
+#define FRAMEWORK(name) "/System/Library/Frameworks/" name ".framework/" name
+static const char needs[] = "Metal is part of macOS 13 and newer";
+#ifdef __APPLE__
+enum { IS_MACOS = 1 };
+#else
+enum { IS_MACOS = 0 };                  /* only tests have a library to open */
+#endif
+
+int wb__mtl_load(void)
+{
+    const char *file = getenv("WEBER_METAL_LIBRARY");
+    if (!IS_MACOS && (!file || !*file))
+        return wb__fail(WB_ERROR_DEVICE, "metal: %s, and this is another system", needs);
+    void *library =
+        wb__gpu_open_library("metal", "WEBER_METAL_LIBRARY", FRAMEWORK("Metal"), needs, &file);
+    if (!library) return WB_ERROR_DEVICE;
+    const char *missing = wb__gpu_find_functions(library, functions, WB__COUNT(functions),
+                                                 &wb__objc);
+    if (!missing)
+        missing = wb__gpu_find_functions(library, metal_functions, WB__COUNT(metal_functions),
+                                         &metal);
+    if (missing) {
+        dlclose(library);
+        return wb__fail(WB_ERROR_DEVICE, "metal: %s has no %s: %s", file, missing, needs);
+    }
+    /* Without this framework a command-line program has no default device. */
+    dlopen(FRAMEWORK("CoreGraphics"), RTLD_NOW | RTLD_GLOBAL);
+#define REGISTER(result, n, name, text, ...) wb__selector.name = wb__objc.registerName(text);
+    WB__OBJC_METHODS(REGISTER)
+#undef REGISTER
+    return 0;
+}
+
+id wb__mtl_class(const char *name) { return wb__objc.getClass(name); }
+
+id wb__mtl_string(const char *text)
+{
+    return mtl_stringWithUTF8String(wb__mtl_class("NSString"), text);
+}
+
+/* Copies a string of Foundation; `text` receives "" if it is NULL. */
+static void copy_string(id string, char *text, size_t capacity)
+{
+    const char *utf8 = mtl_UTF8String(string);
+    snprintf(text, capacity, "%s", utf8 ? utf8 : "");
+}
+
+/* ---- autorelease pools ----------------------------------------------------------------------- */
+
+enum { NESTING = 4 };
+static _Thread_local void *pools[NESTING];
+static _Thread_local int depth;
+
+int wb__mtl_enter(wb__gpu_device *d)
+{
+    (void)d;
+    if (depth == NESTING) return WB__MTL_NESTING;
+    pools[depth++] = wb__objc.pushPool();
+    return 0;
+}
+
+void wb__mtl_leave(void) { wb__objc.popPool(pools[--depth]); }
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static _Thread_local char description[400];
+
+int wb__mtl_failed(int code, id error)
+{
+    copy_string(error ? mtl_localizedDescription(error) : NULL, description, sizeof description);
+    return code;
+}
+
+void wb__mtl_describe(const char *reason)
+{
+    snprintf(description, sizeof description, "%s", reason);
+}
+
+const char *wb__mtl_error_name(int code)
+{
+    static const struct { int code; const char *name; } names[] = {
+        {MTLCommandBufferErrorInternal, "MTLCommandBufferErrorInternal"},
+        {MTLCommandBufferErrorTimeout, "MTLCommandBufferErrorTimeout"},
+        {MTLCommandBufferErrorPageFault, "MTLCommandBufferErrorPageFault"},
+        {MTLCommandBufferErrorAccessRevoked, "MTLCommandBufferErrorAccessRevoked"},
+        {MTLCommandBufferErrorNotPermitted, "MTLCommandBufferErrorNotPermitted"},
+        {MTLCommandBufferErrorOutOfMemory, "MTLCommandBufferErrorOutOfMemory"},
+        {MTLCommandBufferErrorInvalidResource, "MTLCommandBufferErrorInvalidResource"},
+        {MTLCommandBufferErrorMemoryless, "MTLCommandBufferErrorMemoryless"},
+        {MTLCommandBufferErrorDeviceRemoved, "MTLCommandBufferErrorDeviceRemoved"},
+        {MTLCommandBufferErrorStackOverflow, "MTLCommandBufferErrorStackOverflow"},
+        {WB__MTL_NO_OBJECT, "nil"}, {WB__MTL_NO_MEMORY, "nil"},
+        {WB__MTL_NOT_COMPILED, "the text does not compile"},
+        {WB__MTL_NO_KERNEL, "nil"}, {WB__MTL_NESTING, "too many nested calls"}};
+    for (size_t i = 0; i < WB__COUNT(names); i++)
+        if (names[i].code == code) return names[i].name;
+    return "an unknown error";
+}
+
+int wb__mtl_error_kind(int code)
+{
+    switch (code) {
+    case MTLCommandBufferErrorOutOfMemory: case WB__MTL_NO_MEMORY:
+        return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
+    case MTLCommandBufferErrorAccessRevoked: case MTLCommandBufferErrorDeviceRemoved:
+        return WB__GPU_ERROR_LOST;
+    default: return 0;
+    }
+}
+
+void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
+{
+    (void)d, (void)code;
+    snprintf(text, capacity, "%s", description);
+    *description = 0;
+}
+
+/* ---- finding --------------------------------------------------------------------------------- */
+
+/* A program may keep a device's address, so devices have fixed positions: if Metal lists the same
+ * devices again, each gets its old position. */
+static wb__mtl_device devices[WB__GPU_MAX_DEVICES];
+static int n_devices;
+
+/* Sets the device's properties.  false: Weber does not support the GPU. */
+static bool describe(wb__mtl_device *d)
+{
+    const id device = d->device;
+    const char *staging = getenv("WEBER_METAL_STAGING");
+    char name[sizeof d->gpu.name], version[80];
+    const bool unified = mtl_hasUnifiedMemory(device);
+    copy_string(mtl_name(device), name, sizeof name);
+    copy_string(mtl_operatingSystemVersionString(mtl_processInfo(wb__mtl_class("NSProcessInfo"))),
+                version, sizeof version);
+    d->gpu.kind = "gpu";
+    d->gpu.total = (int64_t)mtl_recommendedMaxWorkingSetSize(device);
+    d->gpu.most = (int64_t)mtl_maxBufferLength(device);
+    d->gpu.staged = staging && *staging ? *staging == '1' : !unified;
+    d->gpu.keeps_images = true;
+    /* Positions in a grid have 32 bits, and no kernel has more than 256 items in a group. */
+    d->gpu.target = (wb__gpu_target){.max_items = 256, .max_args_bytes = MTL_MAX_BYTES,
+                                     .max_buffers = MTL_MAX_BUFFERS - 1,
+                                     .local_bytes = mtl_maxThreadgroupMemoryLength(device),
+                                     .max_groups = {UINT32_MAX / 256, UINT16_MAX, UINT16_MAX}};
+    snprintf(d->gpu.about, sizeof d->gpu.about, "%s memory, macOS %s",
+             unified ? "unified" : "separate", version);
+    snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s, macOS %s", name, version);
+    memcpy(d->gpu.name, name, sizeof name);
+    /* The GPU of a virtual machine has what Weber needs, but is not of the family. */
+    return mtl_supportsFamily(device, MTLGPUFamilyMetal3) ||
+           strstr(name, "aravirtual");
+}
+
+static void add_device(id device, wb__gpu_device **list, int *n_list)
+{
+    wb__mtl_device *d = &devices[n_devices];
+    memset(d, 0, sizeof *d);
+    d->device = mtl_retain(device);
+    n_devices++;
+    if (describe(d)) {
+        list[(*n_list)++] = &d->gpu;
+    } else {
+        wb__log(WB_LOG_WARN, "metal: %s is not of the family Metal 3: skipped", d->gpu.name);
+        mtl_release(d->device);
+        n_devices--;
+    }
+}
+
+/* Lists the system's default device first. */
+static int list_devices(id all, id first, wb__gpu_device **list, int *n_list)
+{
+    const NSUInteger n = mtl_count(all);
+    const uint64_t number = first ? mtl_registryID(first) : 0;
+    for (int turn = 0; turn < 2; turn++)
+        for (NSUInteger i = 0; i < n && n_devices < (int)WB__GPU_MAX_DEVICES; i++) {
+            const id device = mtl_objectAtIndex(all, i);
+            const bool is_first = first && mtl_registryID(device) == number;
+            if (is_first == !turn) add_device(device, list, n_list);
+        }
+    if (*n_list) return 0;
+    return wb__fail(WB_ERROR_DEVICE, "metal: none of %lu GPUs is of the family Metal 3, as all"
+                    " GPUs of Apple's processors are; %s", n, needs);
+}
+
+int wb__mtl_find(wb__gpu_device **list, int *n_list)
+{
+    int status = wb__mtl_enter(NULL);
+    if (status) return wb__fail(WB_ERROR_DEVICE, "metal: %s", wb__mtl_error_name(status));
+    const id all = metal.copy_all(), first = metal.create_default();
+    if (all) status = list_devices(all, first, list, n_list);
+    else status = wb__fail(WB_ERROR_DEVICE, "metal: MTLCopyAllDevices returned nil");
+    if (all) mtl_release(all);
+    if (first) mtl_release(first);
+    wb__mtl_leave();
+    if (status) wb__mtl_forget();
+    return status;
+}
+
+void wb__mtl_forget(void)
+{
+    for (int i = 0; i < n_devices; i++) mtl_release(devices[i].device);
+    n_devices = 0;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------- */
+
+int wb__mtl_open(wb__gpu_device *base)
+{
+    wb__mtl_device *d = wb__mtl_of(base);
+    int code = wb__mtl_enter(base);
+    const int n = base->staged ? WB__GPU_RECORDING : 1;
+    const bool entered = !code;
+    for (int i = 0; i < n && !code; i++) {
+        wb__mtl_queue *q = &d->queue[i];
+        memset(q, 0, sizeof *q);
+        pthread_mutex_init(&q->lock, NULL);
+        q->queue = MAKE(newCommandQueue, d->device);
+        if (q->queue && n > 1) q->event = MAKE(newEvent, d->device);
+        if (!q->queue || (n > 1 && !q->event)) code = wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
+    }
+    if (entered) wb__mtl_leave();
+    if (!code) return 0;
+    const int status = wb__gpu_fail(&wb__mtl_driver, base, code, "%s", base->name);
+    wb__mtl_close(base);
+    return status;
+}
+
+void wb__mtl_close(wb__gpu_device *base)
+{
+    wb__mtl_device *d = wb__mtl_of(base);
+    const bool entered = !wb__mtl_enter(base);
+    /* Releasing memory may have left waits for uploads in a command buffer. */
+    for (int q = WB__GPU_RECORDING - 1; q >= 0; q--) wb__mtl_driver.sync(base, (wb__gpu_queue)q);
+    if (d->copy_pipeline) mtl_release(d->copy_pipeline);
+    if (d->copier) wb__mtl_unload(base, d->copier);
+    d->copy_pipeline = NULL;
+    d->copier = NULL;
+    for (size_t i = 0; i < WB__COUNT(d->queue); i++) {
+        wb__mtl_queue *q = &d->queue[i];
+        if (q->queue) pthread_mutex_destroy(&q->lock);
+        if (q->event) mtl_release(q->event);
+        if (q->queue) mtl_release(q->queue);
+        q->queue = q->event = NULL;
+    }
+    if (entered) wb__mtl_leave();
+}

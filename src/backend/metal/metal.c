@@ -1,0 +1,530 @@
+/* The Metal backend: memory, command buffers, transfers, events and launches, and the tables of the
+ * driver and the backend.
+ *
+ * Commands are encoded into a queue's command buffer, which is committed when the runtime flushes
+ * the queue, records an event or waits.  Metal itself orders the commands of a queue.  A command
+ * buffer keeps the memory and the pipelines that it uses alive.
+ *
+ * If the GPU shares the host's memory, the host reads and writes blocks directly, after it has
+ * waited for the commands that use them.  Otherwise blocks are private to the GPU, and transfers go
+ * through blocks in shared memory. */
+#include "backend/metal/metal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static wb__mtl_queue *queue_of(wb__gpu_device *d, wb__gpu_queue q)
+{
+    return &wb__mtl_of(d)->queue[q];
+}
+
+/* ---- command buffers ------------------------------------------------------------------------- */
+
+/* The error of a completed command buffer, or 0. */
+static int result_of(id buffer)
+{
+    if (mtl_status(buffer) != MTLCommandBufferStatusError) return 0;
+    const id error = mtl_error(buffer);
+    const int code = error ? (int)mtl_code(error) : 0;
+    wb__gpu_call = "commit";
+    return wb__mtl_failed(code > 0 && code < WB__MTL_NO_OBJECT ? code
+                                                              : MTLCommandBufferErrorInternal,
+                          error);
+}
+
+/* Forgets the oldest running command buffer, which is completed. */
+static void retire(wb__mtl_queue *q)
+{
+    const int code = result_of(q->running[0]);
+    if (code && !q->failed) {
+        char reason[100];
+        q->failed = code;
+        wb__mtl_error_text(NULL, code, reason, sizeof reason);
+        snprintf(q->reason, sizeof q->reason, "%s: the results of the command buffer are missing",
+                 reason);
+    }
+    mtl_release(q->running[0]);
+    q->n_running--;
+    memmove(q->running, q->running + 1, (size_t)q->n_running * sizeof *q->running);
+}
+
+static void end_encoder(wb__mtl_queue *q)
+{
+    if (!q->encoder) return;
+    mtl_endEncoding(q->encoder);
+    mtl_release(q->encoder);
+    q->encoder = NULL;
+}
+
+/* With the queue's lock held, as the functions below.  Begins a command buffer if none is open. */
+static int begin_buffer(wb__mtl_queue *q)
+{
+    if (q->buffer) return 0;
+    const id buffer = MAKE(commandBuffer, q->queue);
+    if (!buffer) return wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
+    q->buffer = mtl_retain(buffer);
+    return 0;
+}
+
+/* Begins an encoder for kernels or for copies, unless one is open. */
+static int begin_encoder(wb__mtl_queue *q, bool copies)
+{
+    if (q->encoder && q->encodes_copies == copies) return 0;
+    const int code = begin_buffer(q);
+    if (code) return code;
+    end_encoder(q);
+    const id encoder = copies ? MAKE(blitCommandEncoder, q->buffer)
+                              : MAKE(computeCommandEncoder, q->buffer);
+    if (!encoder) return wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
+    q->encoder = mtl_retain(encoder);
+    q->encodes_copies = copies;
+    return 0;
+}
+
+static void retire_completed(wb__mtl_queue *q)
+{
+    while (q->n_running && mtl_status(q->running[0]) >= MTLCommandBufferStatusCompleted) retire(q);
+}
+
+/* The queue's command buffer has been committed. */
+static void note_commit(wb__mtl_queue *q)
+{
+    if (q->n_running == WB__MTL_MAX_RUNNING) {
+        mtl_waitUntilCompleted(q->running[0]);
+        retire(q);
+    }
+    q->running[q->n_running++] = q->buffer;
+    q->buffer = NULL;
+    retire_completed(q);
+}
+
+static void commit(wb__mtl_queue *q)
+{
+    if (!q->buffer) return;
+    end_encoder(q);
+    mtl_commit(q->buffer);
+    note_commit(q);
+}
+
+/* Returns the error of a completed command buffer of any queue that has not been returned yet, or
+ * 0.  A function that waits for a command returns the errors of those that came before it. */
+static int take_failure(wb__mtl_device *d)
+{
+    int failed = 0;
+    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue && !failed; i++) {
+        wb__mtl_queue *q = &d->queue[i];
+        pthread_mutex_lock(&q->lock);
+        retire_completed(q);
+        failed = q->failed;
+        if (failed) wb__mtl_describe(q->reason);
+        q->failed = 0;
+        pthread_mutex_unlock(&q->lock);
+    }
+    wb__gpu_call = "commit";
+    return failed;
+}
+
+static int flush(wb__gpu_device *d)
+{
+    wb__mtl_queue *q = queue_of(d, WB__GPU_COMPUTE);
+    pthread_mutex_lock(&q->lock);
+    commit(q);
+    pthread_mutex_unlock(&q->lock);
+    return 0;
+}
+
+/* Waits for all commands.  While it waits, other threads may add commands. */
+static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    if (!q->queue) return 0;
+    pthread_mutex_lock(&q->lock);
+    commit(q);
+    const id last = q->n_running ? mtl_retain(q->running[q->n_running - 1]) : NULL;
+    pthread_mutex_unlock(&q->lock);
+    if (last) mtl_waitUntilCompleted(last);
+    if (last) mtl_release(last);
+    return take_failure(wb__mtl_of(d));
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+/* The point of a queue that is reached when the command buffer is completed.  Other queues wait
+ * until the queue's event has the value. */
+typedef struct {
+    wb__mtl_device *device;
+    wb__mtl_queue *queue;
+    id buffer;
+    uint64_t value;
+} point;
+
+static void drop_event(void *event)
+{
+    point *p = event;
+    mtl_release(p->buffer);
+    wb__free(p);
+}
+
+/* Returns a code.  Allocates *p if `event` is not NULL; it must be called before the commands that
+ * signal_event follows are encoded, so that these functions fail without a command. */
+static int new_point(void *const *event, point **p)
+{
+    *p = event ? wb__alloc_zero(1, sizeof **p) : NULL;
+    return !event || *p ? 0 : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+}
+
+/* With the lock of a device's queue held, which has an open command buffer: replaces *event by p,
+ * an event after all commands so far.  Does nothing if p is NULL. */
+static void signal_event(wb__mtl_device *d, wb__mtl_queue *q, point *p, void **event)
+{
+    if (!p) return;
+    end_encoder(q);
+    *p = (point){d, q, mtl_retain(q->buffer), ++q->value};
+    if (q->event) mtl_encodeSignalEvent(q->buffer, q->event, p->value);
+    if (*event) drop_event(*event);
+    *event = p;
+}
+
+static int record(wb__gpu_device *d, wb__gpu_queue which, void **event)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    point *p = NULL;
+    pthread_mutex_lock(&q->lock);
+    int code = begin_buffer(q);
+    if (!code) code = new_point(event, &p);
+    if (!code) {
+        signal_event(wb__mtl_of(d), q, p, event);
+        commit(q);                      /* other queues may wait for the event from now on */
+    }
+    pthread_mutex_unlock(&q->lock);
+    return code;
+}
+
+/* Commits the event's command buffer if it is still open, so that waiting for it ends. */
+static void commit_event(const point *p)
+{
+    pthread_mutex_lock(&p->queue->lock);
+    if (p->queue->buffer == p->buffer) commit(p->queue);
+    pthread_mutex_unlock(&p->queue->lock);
+}
+
+static int wait_event(wb__gpu_device *d, wb__gpu_queue which, void *event)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    const point *p = event;
+    if (p->queue == q) return 0;
+    commit_event(p);
+    pthread_mutex_lock(&q->lock);
+    const int code = begin_buffer(q);
+    if (!code) {
+        end_encoder(q);
+        mtl_encodeWaitForEvent(q->buffer, p->queue->event, p->value);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return code;
+}
+
+static int sync_event(void *event)
+{
+    const point *p = event;
+    commit_event(p);
+    mtl_waitUntilCompleted(p->buffer);
+    return take_failure(p->device);
+}
+
+/* Errors are returned by the functions that wait. */
+static bool done(void *event, int *ended)
+{
+    (void)ended;
+    return mtl_status(((const point *)event)->buffer) >= MTLCommandBufferStatusCompleted;
+}
+
+/* ---- commands that a library encodes --------------------------------------------------------- */
+
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue which, void **event,
+                         wb__mtl_encoding *e)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    point *p = NULL;
+    int code = new_point(event, &p);
+    if (code) return code;
+    pthread_mutex_lock(&q->lock);
+    code = begin_buffer(q);
+    if (code) {
+        pthread_mutex_unlock(&q->lock);
+        wb__free(p);
+        return code;
+    }
+    end_encoder(q);
+    *e = (wb__mtl_encoding){.queue = q, .buffer = q->buffer, .point = p, .event = event};
+    return 0;
+}
+
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded)
+{
+    wb__mtl_queue *q = e->queue;
+    if (now != q->buffer) {
+        mtl_retain(now);
+        note_commit(q);
+        q->buffer = now;
+    }
+    if (encoded) signal_event(wb__mtl_of(d), q, e->point, e->event);
+    else wb__free(e->point);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static int new_buffer(wb__gpu_device *d, size_t bytes, NSUInteger mode, id *buffer)
+{
+    *buffer = MAKE(newBuffer, wb__mtl_of(d)->device, bytes, mode);
+    return *buffer ? 0 : wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+}
+
+static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
+{
+    id buffer = NULL;
+    const int code = new_buffer(d, bytes, d->staged ? MTLResourceStorageModePrivate
+                                                    : MTLResourceStorageModeShared, &buffer);
+    *at = (uint64_t)(uintptr_t)buffer;
+    return code;
+}
+
+static void release(wb__gpu_device *d, uint64_t at)
+{
+    (void)d;
+    mtl_release(wb__mtl_object(at));
+}
+
+static int memory_left(wb__gpu_device *d, size_t *bytes)
+{
+    const int64_t used = (int64_t)mtl_currentAllocatedSize(wb__mtl_of(d)->device);
+    *bytes = (size_t)WB__MAX(d->total - used, (int64_t)0);
+    return 0;
+}
+
+static int pin(wb__gpu_device *d, wb__gpu_staging *s, size_t bytes)
+{
+    id buffer = NULL;
+    const int code = new_buffer(d, bytes, MTLResourceStorageModeShared, &buffer);
+    s->object = buffer;
+    s->at = buffer ? mtl_contents(buffer) : NULL;
+    return code;
+}
+
+static void unpin(wb__gpu_device *d, wb__gpu_staging *s)
+{
+    (void)d;
+    mtl_release(s->object);
+}
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* Metal copies multiples of 4 bytes.  This kernel copies any bytes, one per item. */
+static const char copy_text[] =
+    "#include <metal_stdlib>\n"
+    "struct place { ulong from, to, bytes; };\n"
+    "kernel void copy_bytes(device const uchar *from [[buffer(0)]],\n"
+    "                       device uchar *to [[buffer(1)]],\n"
+    "                       constant place &at [[buffer(2)]],\n"
+    "                       uint3 group [[threadgroup_position_in_grid]],\n"
+    "                       uint3 item [[thread_position_in_threadgroup]])\n"
+    "{\n"
+    "    const ulong i = (ulong)group.x * 256 + item.x;\n"
+    "    if (i < at.bytes) to[at.to + i] = from[at.from + i];\n"
+    "}\n";
+
+/* Compiles the kernel at the first call.  Returns a code. */
+static int make_copier(wb__mtl_device *d)
+{
+    void *image = NULL;
+    size_t bytes = 0;
+    if (d->copy_pipeline) return 0;
+    if (!d->copier &&
+        wb__mtl_compile(&d->gpu, copy_text, "", &d->copier, &image, &bytes))
+        return WB__MTL_NOT_COMPILED;
+    wb__free(image);
+    return wb__mtl_pipeline(&d->gpu, d->copier, "copy_bytes", &d->copy_pipeline);
+}
+
+static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t to_at, id from,
+                              size_t from_at, size_t bytes)
+{
+    const uint64_t place[] = {from_at, to_at, bytes};
+    int code = make_copier(d);
+    if (!code) code = begin_encoder(q, false);
+    if (code) return code;
+    mtl_setPipeline(q->encoder, d->copy_pipeline);
+    mtl_setBuffer(q->encoder, from, 0, 0);
+    mtl_setBuffer(q->encoder, to, 0, 1);
+    mtl_setBytes(q->encoder, place, sizeof place, 2);
+    mtl_dispatch(q->encoder, (MTLSize){(bytes + 255) / 256, 1, 1}, (MTLSize){256, 1, 1});
+    return 0;
+}
+
+/* Enqueues a copy.  event: as for `copy` of the driver. */
+static int copy_bytes(wb__mtl_device *d, wb__gpu_queue which, id to, size_t to_at, id from,
+                      size_t from_at, size_t bytes, void **event)
+{
+    wb__mtl_queue *q = &d->queue[which];
+    point *p = NULL;
+    int code = new_point(event, &p);
+    if (code) return code;
+    pthread_mutex_lock(&q->lock);
+    if ((to_at | from_at | bytes) % 4) {
+        code = encode_kernel_copy(d, q, to, to_at, from, from_at, bytes);
+    } else if (!(code = begin_encoder(q, true))) {
+        mtl_copyFromBuffer(q->encoder, from, from_at, to, to_at, bytes);
+    }
+    if (!code) signal_event(d, q, p, event);
+    else wb__free(p);
+    pthread_mutex_unlock(&q->lock);
+    return code;
+}
+
+static bool reaches(const wb__gpu_device *d, const wb__gpu_device *source) { return d == source; }
+
+static int copy(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
+                size_t from_at, size_t bytes, void **event)
+{
+    (void)source;
+    return copy_bytes(wb__mtl_of(d), WB__GPU_COMPUTE, wb__mtl_object(to), to_at,
+                      wb__mtl_object(from), from_at, bytes, event);
+}
+
+/* ---- transfers ------------------------------------------------------------------------------- */
+
+static void *contents(uint64_t at) { return mtl_contents(wb__mtl_object(at)); }
+
+static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const void *from,
+              size_t bytes, bool wait)
+{
+    const wb__gpu_staging *s = &d->to;
+    if (!wait)                          /* `from` is in the staging buffer */
+        return copy_bytes(wb__mtl_of(d), q, wb__mtl_object(to), at, s->object,
+                          (size_t)((const unsigned char *)from - s->at), bytes, NULL);
+    const int code = q == WB__GPU_COMPUTE ? sync_queue(d, q) : 0;
+    if (!code) memcpy((char *)contents(to) + at, from, bytes);
+    return code;
+}
+
+static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
+                size_t bytes, bool wait)
+{
+    const wb__gpu_staging *s = &d->from;
+    if (!wait)
+        return copy_bytes(wb__mtl_of(d), q, s->object, (size_t)((unsigned char *)to - s->at),
+                          wb__mtl_object(from), at, bytes, NULL);
+    const int code = sync_queue(d, q);
+    if (!code) memcpy(to, (char *)contents(from) + at, bytes);
+    return code;
+}
+
+/* ---- launches -------------------------------------------------------------------------------- */
+
+/* A kernel's pipeline, and the arguments of its next launch: `n` buffers and, last, a struct. */
+typedef struct {
+    id pipeline, buffer[MTL_MAX_BUFFERS];
+    int n;
+    size_t bytes;
+    void *values;
+} kernel;
+
+static void drop_function(void *object)
+{
+    kernel *k = object;
+    mtl_release(k->pipeline);
+    wb__free(k->values);
+    wb__free(k);
+}
+
+static int function(wb__gpu_device *d, void *program, const char *entry, void **object,
+                    size_t *max_items)
+{
+    kernel *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+    const int code = wb__mtl_pipeline(d, program, entry, &k->pipeline);
+    if (code) {
+        wb__free(k);
+        return code;
+    }
+    *object = k;
+    *max_items = mtl_maxTotalThreads(k->pipeline);
+    return 0;
+}
+
+static int bind(void *object, int index, bool memory, size_t bytes, const void *value)
+{
+    kernel *k = object;
+    if (memory) {
+        k->buffer[index] = wb__mtl_object(*(const uint64_t *)value);
+        return 0;
+    }
+    if (!k->values) k->values = wb__alloc(bytes + 1);
+    if (!k->values) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+    memcpy(k->values, value, bytes);
+    k->bytes = bytes;
+    k->n = index;
+    return 0;
+}
+
+static MTLSize size_of(const uint32_t n[3]) { return (MTLSize){n[0], n[1], n[2]}; }
+
+static int launch(wb__gpu_device *d, wb__gpu_queue which, void *object, const uint32_t groups[3],
+                  const uint32_t items[3], void **arguments, void **event)
+{
+    wb__mtl_queue *q = queue_of(d, which);
+    const kernel *k = object;
+    point *p = NULL;
+    (void)arguments;
+    int code = new_point(event, &p);
+    if (code) return code;
+    pthread_mutex_lock(&q->lock);
+    code = begin_encoder(q, false);
+    if (!code) {
+        mtl_setPipeline(q->encoder, k->pipeline);
+        for (int i = 0; i < k->n; i++) mtl_setBuffer(q->encoder, k->buffer[i], 0, (NSUInteger)i);
+        mtl_setBytes(q->encoder, k->values, k->bytes, (NSUInteger)k->n);
+        mtl_dispatch(q->encoder, size_of(groups), size_of(items));
+        signal_event(wb__mtl_of(d), q, p, event);
+    } else {
+        wb__free(p);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return code;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+static const wb__gpu_hook *const libraries[] = {&wb__mtl_mps, &wb__mtl_mpsgraph, NULL};
+static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
+
+const wb__gpu_driver wb__mtl_driver = {
+    .backend = &wb__mtl_backend, .state = &state, .dlpack = 8, .objects = true,
+    .oldest_first = true, .choosing = "WEBER_METAL_DEVICES",
+    .load = wb__mtl_load, .find = wb__mtl_find, .forget = wb__mtl_forget, .open = wb__mtl_open,
+    .close = wb__mtl_close, .enter = wb__mtl_enter, .leave = wb__mtl_leave,
+    .error_name = wb__mtl_error_name, .error_kind = wb__mtl_error_kind,
+    .error_text = wb__mtl_error_text,
+    .allocate = allocate, .release = release, .memory_left = memory_left, .pin = pin,
+    .unpin = unpin, .up = up, .down = down, .contents = contents, .reaches = reaches, .copy = copy,
+    .drop_event = drop_event, .record = record, .wait_event = wait_event, .sync_event = sync_event,
+    .done = done, .flush = flush, .sync = sync_queue,
+    .options = wb__mtl_options, .compile = wb__mtl_compile, .load_image = wb__mtl_load_image,
+    .unload = wb__mtl_unload, .function = function, .drop_function = drop_function, .bind = bind,
+    .launch = launch, .libraries = libraries,
+};
+
+static int part(const char *name)
+{
+    if (!strcmp(name, "MPS")) return wb__mtl_mps_works();
+    return strcmp(name, "MPSGraph") ? -1 : wb__mtl_mpsgraph_works();
+}
+
+WB__GPU_WRAPPERS(wb__mtl_driver)
+
+const wb__backend wb__mtl_backend = {
+    .name = "Metal", .tag = "metal", .part = part, .supports = wb__gpu_supports_step,
+    WB__GPU_FUNCTIONS,
+};

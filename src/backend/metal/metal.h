@@ -1,0 +1,119 @@
+/* Internal declarations of the Metal driver for the GPU runtime.
+ *
+ *   objc.h       declarations of the Objective-C runtime, Foundation and Metal
+ *   driver.c     opening Metal at run time; errors; autorelease pools; finding devices
+ *   program.c    compilation; pipelines in binary archives
+ *   metal.c      memory, command buffers, transfers, events, launches; the tables
+ *
+ * Nothing from Apple is needed to compile it: the declarations are ours, and the framework is
+ * opened at the first use.
+ *
+ * Environment variables:
+ *
+ *   WEBER_METAL_LIBRARY   the file of the framework, instead of Metal.framework
+ *   WEBER_METAL_DEVICES   the devices to use, in this order: "1,0"
+ *   WEBER_METAL_STAGING   1: memory is private to the GPU, and transfers use shared memory; 0:
+ *                         never; default: only if the GPU has memory of its own
+ *   WEBER_METAL_PATH      the folder of the files MetalPerformanceShaders and
+ *                         MetalPerformanceShadersGraph, instead of their frameworks
+ *   WEBER_METAL_MPS       0: MPS is not used; 1: also for small products
+ *   WEBER_METAL_MPSGRAPH  0: MPSGraph is not used; 1: also for small convolutions
+ *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50% */
+#ifndef WB__METAL_H
+#define WB__METAL_H
+
+#include "backend/gpu/runtime/runtime.h"
+#include "backend/metal/objc.h"
+
+/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError. */
+enum {
+    WB__MTL_NO_OBJECT = 100,    /* a method that creates an object returned nil */
+    WB__MTL_NO_MEMORY,
+    WB__MTL_NOT_COMPILED, WB__MTL_NO_KERNEL, WB__MTL_NESTING
+};
+
+/* A command queue, and its command buffer that is being encoded.  Metal executes the commands of a
+ * queue in the order of the calls of `commit`. */
+enum { WB__MTL_MAX_RUNNING = 32 };
+typedef struct {
+    pthread_mutex_t lock;       /* guards the fields below; taken after the device's lock */
+    id queue, event;            /* event: signalled with increasing values; NULL without staging */
+    uint64_t value;             /* the last value that the event will be signalled with */
+    id buffer, encoder;         /* not committed yet, or NULL; its open encoder, or NULL */
+    bool encodes_copies;        /* the encoder is one for copies */
+    id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
+    int n_running;
+    int failed;                 /* error of a command buffer that no function has returned yet */
+    char reason[200];           /* its description */
+} wb__mtl_queue;
+
+typedef struct {
+    wb__gpu_device gpu;
+    id device;
+    wb__mtl_queue queue[WB__GPU_RECORDING];     /* only the first is used without staging */
+    void *copier;  /* the program that copies bytes (metal.c); NULL: not compiled yet */
+    id copy_pipeline;
+} wb__mtl_device;
+
+static inline wb__mtl_device *wb__mtl_of(wb__gpu_device *d) { return (wb__mtl_device *)d; }
+static inline id wb__mtl_object(uint64_t at) { return (id)(uintptr_t)at; }
+
+extern const wb__gpu_driver wb__mtl_driver;
+
+/* ---- driver.c -------------------------------------------------------------------------------- */
+
+int wb__mtl_load(void);
+int wb__mtl_find(wb__gpu_device **list, int *n);
+void wb__mtl_forget(void);
+int wb__mtl_open(wb__gpu_device *base);
+void wb__mtl_close(wb__gpu_device *base);
+id wb__mtl_class(const char *name);
+id wb__mtl_string(const char *text);
+/* enter pushes an autorelease pool, and leave pops it; calls may be nested. */
+int wb__mtl_enter(wb__gpu_device *d);
+void wb__mtl_leave(void);
+
+/* Keep the description of an NSError, or of a failure, for error_text.  wb__mtl_failed returns
+ * `code`; error may be NULL. */
+int wb__mtl_failed(int code, id error);
+void wb__mtl_describe(const char *reason);
+const char *wb__mtl_error_name(int code);
+int wb__mtl_error_kind(int code);
+void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
+
+/* Calls a method that creates an object, and records its selector for messages. */
+#define MAKE(name, ...) (wb__gpu_call = #name, mtl_##name(__VA_ARGS__))
+
+/* ---- program.c ------------------------------------------------------------------------------- */
+
+bool wb__mtl_options(wb__gpu_device *base, int flags, char *text, size_t capacity);
+int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
+                    void **image, size_t *bytes);
+int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
+                       void **program);
+void wb__mtl_unload(wb__gpu_device *base, void *program);
+/* The pipeline of a kernel. */
+int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline);
+
+/* ---- metal.c: commands that a library encodes ------------------------------------------------ */
+
+/* wb__mtl_encode_begin takes the queue's lock, ends the open encoder, and sets `buffer` to the
+ * queue's command buffer, which is not committed.  After a code other than 0 the lock is not held.
+ * wb__mtl_encode_end releases the lock; `now` is the command buffer to continue with, since a
+ * library may have committed the one it was given.  If `encoded` is true, *event receives an event
+ * after the commands, unless `event` is NULL. */
+typedef struct {
+    wb__mtl_queue *queue;
+    id buffer;
+    void *point, **event;               /* for wb__mtl_encode_end */
+} wb__mtl_encoding;
+int wb__mtl_encode_begin(wb__gpu_device *d, wb__gpu_queue q, void **event, wb__mtl_encoding *e);
+void wb__mtl_encode_end(wb__gpu_device *d, const wb__mtl_encoding *e, id now, bool encoded);
+
+/* ---- mps.c, mpsgraph.c ----------------------------------------------------------------------- */
+
+extern const wb__gpu_hook wb__mtl_mps, wb__mtl_mpsgraph;
+bool wb__mtl_mps_works(void);           /* false: the error is set */
+bool wb__mtl_mpsgraph_works(void);
+
+#endif
