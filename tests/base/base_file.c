@@ -91,7 +91,7 @@ TEST(checksums)
 {
     enum { N = 70001 };
     static uint8_t data[N];
-    for (int i = 0; i < N; i++) data[i] = (uint8_t)(i * i >> 5);
+    for (int i = 0; i < N; i++) data[i] = (uint8_t)((uint32_t)i * (uint32_t)i >> 5);
     assert_int_equal(wb__crc32(0, "", 0), 0);
     assert_int_equal(wb__crc32(0, "123456789", 9), 0xcbf43926);     /* the check value of CRC-32 */
     assert_int_equal(wb__crc32(0, "a", 1), 0xe8b7be43);
