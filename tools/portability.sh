@@ -9,10 +9,10 @@
 # macos     clang compiles every source of the library, the command and the examples for macOS on
 #           arm64, and every source of the library for macOS on x86-64, with the headers of
 #           portability/macos-headers.txt.  lld links the library, the command and the examples for
-#           arm64.  This proves that the sources use only what these headers declare, which were
-#           written from Apple's manual, and that neither CMakeLists.txt nor the sources need GNU's
-#           linker or Linux.  It does not prove that Apple's headers agree, that Apple's tools
-#           accept the options, or that anything works on macOS: nothing is run.
+#           arm64.  This proves that the sources use only what these headers declare, and that
+#           neither CMakeLists.txt nor the sources need GNU's linker or Linux.  It does not prove
+#           that Apple's headers agree, with which they were not compared, that Apple's tools accept
+#           the options, or that anything works on macOS: nothing is run.
 #
 # All builds are without zlib, oneDNN, libbson and libzip, whose versions for these systems Debian
 # does not have, or only beside the machine's own packages.  The results are in build-portable/.
