@@ -53,6 +53,7 @@
 #include "weber/train.h"
 #include "weber/files.h"
 #include "weber/device.h"
+#include "weber/distributed.h"
 #ifdef __cplusplus
 #include "weber/cxx.h"
 #endif

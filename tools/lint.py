@@ -34,7 +34,7 @@ from shutil import which
 # Two floors of one row may not include each other.
 FLOORS = [
     ["base"], ["ops"], ["backend"], ["engine"], ["tree"], ["device"], ["nn", "optim"], ["io"],
-    ["data"], ["train"], ["dist"], ["cli"],
+    ["data"], ["dist"], ["train"], ["cli"],
 ]
 LEVEL = {name: level for level, row in enumerate(FLOORS) for name in row}
 

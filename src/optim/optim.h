@@ -41,6 +41,7 @@ struct wb_rule {
     wb__object object;
     int n;
     wb__rule_part *parts;
+    int64_t bucket;     /* gradients are averaged over the ranks, in buckets of these bytes; 0: not */
 };
 
 typedef struct {
@@ -117,6 +118,10 @@ void wb__rule_print(const wb_rule *rule, wb__text *t);
 /* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
  * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
+
+/* ranks.c: replaces the n gradients g[i], some of which may be NULL, and the loss, which may be
+ * NULL, by their means over the ranks.  Returns 0 or an error code. */
+int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t bucket);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
