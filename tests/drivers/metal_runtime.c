@@ -108,6 +108,48 @@ TEST(shared_memory_is_not_copied)
     WORKS(restart("WEBER_METAL_STAGING", NULL));
 }
 
+/* The results of a command buffer that failed are lost, and so is the device: no later read returns
+ * numbers.  The call that fails is the first commit after the memory has its values. */
+TEST(a_command_buffer_fails)
+{
+    int lost[2] = {0, 0};
+    for (int n = 2; n < 20; n++) {
+        char text[16], error[300];
+        float x[N];
+        const void *at = NULL;
+        fill(x, N, 1);
+        WORKS(restart("WEBER_METAL_STAGING", staging[n % 2]));
+        void *from = take(dev[0], BYTES), *to = take(dev[0], BYTES);
+        wb__kernel *k = prepared(dev[0], STEP_SCALE, N);
+        WORKS(b->upload(dev[0], from, 0, x, BYTES));
+        WORKS(b->wait(dev[0]));
+        snprintf(text, sizeof text, "%d", n / 2);
+        setenv("VGPU_FAIL", text, 1);
+        fail_from_here();
+        const wb__number three = {.f = 3};
+        int status = b->launch(dev[0], k, (void *[]){from, to}, NULL, NULL, 0, &three);
+        if (!status) status = b->wait(dev[0]);
+        snprintf(error, sizeof error, "%s", wb_error());
+        unsetenv("VGPU_FAIL");
+        fail_from_here();
+        wb_clear_error();
+        if (status && HAS_FACTS(error, "commit")) {
+            lost[n % 2]++;
+            for (int turn = 0; turn < 2; turn++) {
+                assert_int_equal(b->download(dev[0], x, to, 0, BYTES), WB_ERROR_DEVICE);
+                assert_true(HAS_FACTS(wb_error(), "metal:0", "lost", "commit"));
+                assert_int_not_equal(b->map(dev[0], to, &at), 0);
+                wb_clear_error();
+            }
+        }
+        b->destroy(dev[0], k);
+        b->release(dev[0], from, BYTES);
+        b->release(dev[0], to, BYTES);
+    }
+    assert_true(lost[0] && lost[1]);
+    WORKS(restart("WEBER_METAL_STAGING", NULL));
+}
+
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 TEST(arguments_of_launches) { launches(); }

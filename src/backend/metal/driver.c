@@ -127,13 +127,10 @@ const char *wb__mtl_error_name(int code)
 
 int wb__mtl_error_kind(int code)
 {
-    switch (code) {
-    case MTLCommandBufferErrorOutOfMemory: case WB__MTL_NO_MEMORY:
-        return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
-    case MTLCommandBufferErrorAccessRevoked: case MTLCommandBufferErrorDeviceRemoved:
-        return WB__GPU_ERROR_LOST;
-    default: return 0;
-    }
+    if (code == WB__MTL_NO_MEMORY) return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
+    if (code >= WB__MTL_NO_OBJECT) return 0;
+    return code == MTLCommandBufferErrorOutOfMemory ? WB__GPU_ERROR_LOST | WB__GPU_ERROR_MEMORY
+                                                    : WB__GPU_ERROR_LOST;
 }
 
 void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)

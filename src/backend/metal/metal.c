@@ -38,11 +38,8 @@ static void retire(wb__mtl_queue *q)
 {
     const int code = result_of(q->running[0]);
     if (code && !q->failed) {
-        char reason[100];
         q->failed = code;
-        wb__mtl_error_text(NULL, code, reason, sizeof reason);
-        snprintf(q->reason, sizeof q->reason, "%s: the results of the command buffer are missing",
-                 reason);
+        wb__mtl_error_text(NULL, code, q->reason, sizeof q->reason);
     }
     mtl_release(q->running[0]);
     q->n_running--;
@@ -107,18 +104,19 @@ static void commit(wb__mtl_queue *q)
     note_commit(q);
 }
 
-/* Returns the error of a completed command buffer of any queue that has not been returned yet, or
- * 0.  A function that waits for a command returns the errors of those that came before it. */
-static int take_failure(wb__mtl_device *d)
+/* Returns the first error of a completed command buffer of any queue, or 0.  The results of that
+ * command buffer are missing, so the device counts as lost: each wait returns the error. */
+static int failure_of(wb__mtl_device *d)
 {
     int failed = 0;
-    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue && !failed; i++) {
+    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue; i++) {
         wb__mtl_queue *q = &d->queue[i];
         pthread_mutex_lock(&q->lock);
         retire_completed(q);
-        failed = q->failed;
-        if (failed) wb__mtl_describe(q->reason);
-        q->failed = 0;
+        if (q->failed && !failed) {
+            failed = q->failed;
+            wb__mtl_describe(q->reason);
+        }
         pthread_mutex_unlock(&q->lock);
     }
     wb__gpu_call = "commit";
@@ -145,7 +143,7 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
     pthread_mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
-    return take_failure(wb__mtl_of(d));
+    return failure_of(wb__mtl_of(d));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -230,7 +228,7 @@ static int sync_event(void *event)
     const point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
-    return take_failure(p->device);
+    return failure_of(p->device);
 }
 
 /* Errors are returned by the functions that wait. */

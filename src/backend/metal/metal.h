@@ -43,7 +43,7 @@ typedef struct {
     bool encodes_copies;        /* the encoder is one for copies */
     id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
     int n_running;
-    int failed;                 /* error of a command buffer that no function has returned yet */
+    int failed;                 /* error of the first command buffer that failed, or 0 */
     char reason[200];           /* its description */
 } wb__mtl_queue;
 
