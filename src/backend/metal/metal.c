@@ -343,7 +343,7 @@ static int make_copier(wb__mtl_device *d)
         wb__mtl_compile(&d->gpu, copy_text, "", &d->copier, &image, &bytes))
         return WB__MTL_NOT_COMPILED;
     wb__free(image);
-    return wb__mtl_pipeline(&d->gpu, d->copier, "copy_bytes", &d->copy_pipeline);
+    return wb__mtl_pipeline(d->copier, "copy_bytes", &d->copy_pipeline);
 }
 
 static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t to_at, id from,
@@ -441,8 +441,9 @@ static int function(wb__gpu_device *d, void *program, const char *entry, void **
                     size_t *max_items)
 {
     kernel *k = wb__alloc_zero(1, sizeof *k);
+    (void)d;
     if (!k) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
-    const int code = wb__mtl_pipeline(d, program, entry, &k->pipeline);
+    const int code = wb__mtl_pipeline(program, entry, &k->pipeline);
     if (code) {
         wb__free(k);
         return code;

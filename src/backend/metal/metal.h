@@ -92,8 +92,8 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
 int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
                        void **program);
 void wb__mtl_unload(wb__gpu_device *base, void *program);
-/* The pipeline of a kernel. */
-int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline);
+/* The pipeline of a kernel, which the caller releases. */
+int wb__mtl_pipeline(void *program, const char *entry, id *pipeline);
 
 /* ---- metal.c: commands that a library encodes ------------------------------------------------ */
 
