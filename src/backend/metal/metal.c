@@ -2,7 +2,8 @@
  * driver and the backend.
  *
  * Commands are encoded into a queue's command buffer, which is committed when the runtime flushes
- * the queue, records an event or waits.  Metal itself orders the commands of a queue.  A command
+ * the queue, records an event or waits.  Metal itself orders the commands of a queue, since it
+ * tracks which buffers they use.  A command
  * buffer keeps the memory and the pipelines that it uses alive.
  *
  * If the GPU shares the host's memory, the host reads and writes blocks directly, after it has
@@ -114,8 +115,7 @@ static int failure_of(wb__mtl_device *d)
         pthread_mutex_lock(&q->lock);
         retire_completed(q);
         if (q->failed && !failed) {
-            failed = q->failed;
-            wb__mtl_describe(q->reason);
+            failed = wb__mtl_failed_because(q->failed, q->reason);
         }
         pthread_mutex_unlock(&q->lock);
     }
@@ -333,24 +333,13 @@ static const char copy_text[] =
     "    if (i < at.bytes) to[at.to + i] = from[at.from + i];\n"
     "}\n";
 
-/* Compiles the kernel at the first call.  Returns a code. */
-static int make_copier(wb__mtl_device *d)
-{
-    void *image = NULL;
-    size_t bytes = 0;
-    if (d->copy_pipeline) return 0;
-    if (!d->copier &&
-        wb__mtl_compile(&d->gpu, copy_text, "", &d->copier, &image, &bytes))
-        return WB__MTL_NOT_COMPILED;
-    wb__free(image);
-    return wb__mtl_pipeline(d->copier, "copy_bytes", &d->copy_pipeline);
-}
-
 static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t to_at, id from,
                               size_t from_at, size_t bytes)
 {
     const uint64_t place[] = {from_at, to_at, bytes};
-    int code = make_copier(d);
+    pthread_mutex_lock(&d->copying);
+    int code = d->copy_pipeline ? 0 : wb__mtl_pipeline_of(d, copy_text, &d->copy_pipeline);
+    pthread_mutex_unlock(&d->copying);
     if (!code) code = begin_encoder(q, false);
     if (code) return code;
     mtl_setPipeline(q->encoder, d->copy_pipeline);

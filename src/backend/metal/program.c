@@ -188,6 +188,21 @@ static int make_pipelines(const wb__mtl_device *d, id library, file_of *f, bool 
     return code;
 }
 
+int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline)
+{
+    id error = NULL;
+    file_of none = {0};
+    void *program = NULL;
+    const id library = library_of(d, text, &error);
+    if (!library) return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
+    const int code = make_pipelines(d, library, &none, false, &program);
+    mtl_release(library);
+    if (code) return code;
+    *pipeline = mtl_retain(((program_of *)program)->pipeline[0]);
+    wb__mtl_unload(&d->gpu, program);
+    return 0;
+}
+
 int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
                     void **image, size_t *bytes)
 {
