@@ -312,7 +312,7 @@ TABLE = [
      ["metal_runtime"]),
     ("Metal: an encoder is not released", "src/backend/metal/metal.c", "mtl_endEncoding(q->encoder);\n    mtl_release(q->encoder);", "mtl_endEncoding(q->encoder);",
      ["metal_runtime"]),
-    ("Metal: archives are not used", "src/backend/metal/program.c", "        if (p->archive)\n", "        if (!p)\n", ["metal_runtime"]),
+    ("Metal: archives are not used", "src/backend/metal/program.c", "        if (archive)\n", "        if (!library)\n", ["metal_runtime"]),
     ("Metal: the failure of a command buffer is lost", "src/backend/metal/metal.c", "        q->failed = code;", "", ["metal_faults"]),
     ("Metal: shared memory is read before the kernels have written it", "src/backend/gpu/runtime/transfer.c",
      "const int code = d->driver->sync(d, WB__GPU_COMPUTE);\n    status = code ? fail(d, code, \"before reading\")", "const int code = 0;\n    status = code ? fail(d, code, \"before reading\")",

@@ -270,7 +270,8 @@ WB_API void wb_shutdown(void);
 typedef enum { WB_LOG_DEBUG, WB_LOG_INFO, WB_LOG_WARN, WB_LOG_ERROR } wb_log_level;
 
 /** Receives a message of the library, on the thread that causes it.  `text` may have several lines,
- * and is valid during the call.  `context` is that of wb_set_log. */
+ * and is valid during the call.  `context` is that of wb_set_log.  The handler must not call
+ * functions of the library that create or evaluate tensors: an evaluation may be under way. */
 typedef void (*wb_log_handler)(wb_log_level level, const char *text, void *context);
 
 /** Sets the receiver of all messages of the process; `context` must live as long as it is the

@@ -66,7 +66,6 @@ static char *file_path(const char *kind, const char *key, size_t key_bytes)
     for (int i = 0; i < 2; i++) h[i] = hash(hash(h[i], kind, strlen(kind) + 1), key, key_bytes);
     char *path = wb__printf("%s%s/%016llx%016llx%s", base, below, (unsigned long long)h[0],
                             (unsigned long long)h[1], ending);
-    if (!path) wb_clear_error();
     return path;
 }
 
@@ -97,10 +96,12 @@ void *wb__kernel_cache_get(const char *kind, const char *key, size_t key_bytes, 
     const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
     struct stat s;
     int64_t n = 0;
+    wb__error_kept before;              /* a kernel that cannot be read is no error */
     *bytes = 0;
+    wb__error_keep(&before);
     char *path = file_path(kind, key, key_bytes), *all = NULL;
-    if (path && !stat(path, &s) && S_ISREG(s.st_mode) && !(all = wb__file_read(path, &n)))
-        wb_clear_error();
+    if (path && !stat(path, &s) && S_ISREG(s.st_mode)) all = wb__file_read(path, &n);
+    wb__error_restore(&before);
     if (all && !find_data(all, (uint64_t)n, kind, key, key_bytes, bytes)) {
         wb__free(all);
         all = NULL;
@@ -216,15 +217,19 @@ static int write_file(char *path, const char *kind, const char *key, size_t key_
 void wb__kernel_cache_put(const char *kind, const char *key, size_t key_bytes, const void *data,
                           size_t bytes)
 {
+    wb__error_kept before;              /* a kernel that cannot be kept is no error */
+    wb__error_keep(&before);
     char *path = file_path(kind, key, key_bytes);
-    if (!path) return;
+    if (!path) {
+        wb__error_restore(&before);
+        return;
+    }
     if (write_file(path, kind, key, key_bytes, data, bytes)) {
         if (wb__debug("load")) wb__log(WB_LOG_DEBUG, "load: a kernel is not kept: %s", wb_error());
-        wb_clear_error();
     } else if (time_to_shrink((int64_t)bytes)) {
         *strrchr(path, '/') = 0;
         shrink(*path ? path : "/");
-        wb_clear_error();
     }
     wb__free(path);
+    wb__error_restore(&before);
 }

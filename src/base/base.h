@@ -53,6 +53,11 @@ typedef enum {
 } wb__thread_text_kind;
 char *wb__thread_text(wb__thread_text_kind which);
 
+/* Save and restore this thread's error around calls that must not change it. */
+typedef struct { int code; char text[WB__ERROR_BYTES]; } wb__error_kept;
+void wb__error_keep(wb__error_kept *k);
+void wb__error_restore(const wb__error_kept *k);
+
 /* Memory on the host.  A function that fails to allocate returns NULL with the error set
  * (WB_ERROR_MEMORY).  Blocks of wb__alloc_aligned are aligned to 64 bytes, others to 16.  wb__free
  * accepts both, and NULL. */

@@ -90,3 +90,15 @@ void wb_clear_error(void)
 {
     code = WB_OK;
 }
+
+void wb__error_keep(wb__error_kept *k)
+{
+    k->code = code;
+    if (code) memcpy(k->text, wb_error(), sizeof k->text);
+}
+
+void wb__error_restore(const wb__error_kept *k)
+{
+    code = k->code;
+    if (code) memcpy(wb__thread_text(WB__TEXT_ERROR), k->text, sizeof k->text);
+}

@@ -28,7 +28,7 @@ const wb__row wb__rows[WB__ROWS] = {
                    "not to hide it."},
     {NAMED("Metal"), .missing = BUILT_WITHOUT("Metal", "WEBER_METAL"),
      .libraries = LIBRARIES("MPS", "MPSGraph"),
-     .deviceless = "It needs macOS and a GPU that knows Metal 3."},
+     .deviceless = "It needs macOS 13 or newer, and a GPU of the family Metal 3."},
     {NAMED("OpenCL"), .missing = BUILT_WITHOUT("OpenCL", "WEBER_OPENCL"),
      .libraries = LIBRARIES("CLBlast"),
      .deviceless = "It needs a vendor's OpenCL driver, or PoCL for the processor "
@@ -121,18 +121,6 @@ void wb__registry_lock(void)
 }
 
 void wb__registry_unlock(void) { pthread_mutex_unlock(&lock); }
-
-void wb__error_keep(wb__error_kept *k)
-{
-    k->code = wb_error_code();
-    snprintf(k->text, sizeof k->text, "%s", wb_error());
-}
-
-void wb__error_restore(const wb__error_kept *k)
-{
-    if (k->code) wb__fail(k->code, "%s", k->text);
-    else wb_clear_error();
-}
 
 /* ---- rows ---------------------------------------------------------------------------------- */
 

@@ -46,11 +46,6 @@ const char *wb__row_reason(int row);
 const char *wb__row_label(int row, const char *reason);
 wb_device_list wb__row_devices(int row);
 
-/* Saves and restores this thread's error around calls that must not change it. */
-typedef struct { int code; char text[WB__REASON_BYTES]; } wb__error_kept;
-void wb__error_keep(wb__error_kept *k);
-void wb__error_restore(const wb__error_kept *k);
-
 /* For tests: sets the backend that is built in under a name; NULL: none. A loaded backend is not
  * replaced. */
 void wb__registry_put(const char *name, const wb__backend *backend);

@@ -465,6 +465,18 @@ void wb__fail_guard(const wb_tensor *guard, const char *what)
              "same)", what, isnan(v) ? "NaN" : v > 0 ? "Inf" : "-Inf");
 }
 
+/* run_everywhere, after which an error that was set before is set again if it succeeds: it may fail
+ * at something and go on without it. */
+static __attribute__((noinline)) int run_keeping_error(wb__thread *t, int n_roots,
+                                                       wb_tensor *guard)
+{
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    const int status = run_everywhere(t, n_roots, guard);
+    if (!status) wb__error_restore(&kept);
+    return status;
+}
+
 static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
 {
     wb__thread *t = wb__this_thread();
@@ -476,7 +488,9 @@ static int evaluate(int n, wb_tensor *const *tensors, wb_tensor *guard)
     const bool guarded = !guard && pending && t->guard;
     if (guarded) guard = t->guard;
     if (!status && guard && !guard->storage) status = add_root(guard, &n_roots);
-    if (!status) status = run_everywhere(t, n_roots, guard);
+    if (!status)
+        status = wb__unlikely(wb_error_code()) ? run_keeping_error(t, n_roots, guard)
+                                               : run_everywhere(t, n_roots, guard);
     if (!pending) return status;
     if (guarded && status == WB_ERROR_NUMBER) wb__fail_guard(guard, t->guarded_by);
     if (status == WB_ERROR_VERSION && mine.request.refused && !pending_is_lost(t)) return status;

@@ -73,8 +73,9 @@ wb_dtype wb__dtype_on(const wb_device *d, wb_dtype from, wb_dtype wanted)
         else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;
     }
     if (d->backend->has_dtype(d, t)) return t;
-    wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = WB_KEEP it becomes f32",
-             d->backend->tag, d->ordinal, wb_dtype_name(t));
+    wb__fail(WB_ERROR_UNSUPPORTED, "to: %s:%d has no %s; without .dtype = %s it becomes f32",
+             d->backend->tag, d->ordinal, wb_dtype_name(t), wanted == WB_KEEP ? "WB_KEEP"
+             : wanted == WB_F64 ? "WB_F64" : "this dtype");
     return WB_DTYPE_DEFAULT;
 }
 

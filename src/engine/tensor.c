@@ -335,6 +335,10 @@ wb_tensor *wb__constant_on(wb__storage *s, int64_t offset, const wb_tensor *like
 
 wb_tensor *wb__empty_on(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims)
 {
+    if (!d->backend->has_dtype(d, dtype))
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "%s:%d has no %s: create the tensor on the CPU"
+                             " (wb_set_default_device(wb_cpu_device())); wb_to makes f32 of it",
+                             d->backend->tag, d->ordinal, wb_dtype_name(dtype));
     wb_tensor *x = wb__node(WB__OP_constant, dtype, ndim, dims, 0, NULL, 0, NULL);
     if (!x) return NULL;
     x->device = d;

@@ -204,8 +204,8 @@ static int check(const wb__dl_tensor *t, incoming *in)
         !(in->device = device_of(&t->device)))
         return wb__fail(WB_ERROR_DEVICE,
                         "from_dlpack: memory of a device of DLPack's kind %d, number %d: no "
-                        "backend that is loaded takes it; load its backend (wb_using), or copy it "
-                        "to the CPU there",
+                        "backend that is loaded takes it: load its backend (wb_using); where a "
+                        "GPU's memory has no addresses, copy it to the CPU there",
                         kind, t->device.ordinal);
     if (in->device && !in->row_major)
         return wb__fail(WB_ERROR_ARGUMENT,

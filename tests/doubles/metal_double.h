@@ -14,6 +14,7 @@ static void (*read_metal_books)(vgpu_metal_books *);
 static int64_t (*count_calls)(const char *);
 static void (*forget_calls)(void);
 static int64_t (*calls_failed)(char text[200]);
+static void (*fail_from_here)(void);    /* reads VGPU_FAIL again, and counts from 0 */
 
 #define FAIL "VGPU_FAIL"
 
@@ -28,8 +29,11 @@ static inline void open_double(void)
         *(void **)&count_calls = dlsym(library, "vgpu_calls");
         *(void **)&forget_calls = dlsym(library, "vgpu_forget");
         *(void **)&calls_failed = dlsym(library, "vgpu_failed");
+        *(void **)&fail_from_here = dlsym(library, "vgpu_fail_from_here");
     }
-    if (read_books && read_metal_books && count_calls && forget_calls && calls_failed) return;
+    if (read_books && read_metal_books && count_calls && forget_calls && calls_failed &&
+        fail_from_here)
+        return;
     printf("skipped: no test double of Metal: it needs a C++ compiler to be built, and"
            " WEBER_METAL_LIBRARY must name its file\n");
     exit(getenv("WEBER_TEST_MUST") ? 1 : 77);

@@ -216,6 +216,8 @@ TEST(executables)
     const id encoder = mtl_computeCommandEncoder(root);
     WRONG(mtl_encodeGraph(e, c, all, result, NULL));
     mtl_endEncoding(encoder);
+    WRONG(mtl_encodeGraph(e, c, all, result, NULL));    /* with the options at first */
+    mtl_setOptions(e, MPSGraphOptionsNone);
     RIGHT(mtl_encodeGraph(e, c, all, result, NULL));
     mtl_commit(mtl_root(c));
     WRONG(mtl_encodeGraph(e, c, all, result, NULL));

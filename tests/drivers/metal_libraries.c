@@ -130,7 +130,7 @@ static wb__view matrix(const product *p, int buffer, int64_t rows, int64_t colum
 
 static wb__step step_of(const product *p)
 {
-    return (wb__step){.kind = WB__STEP_MATMUL, .n_views = 3,
+    return (wb__step){.kind = WB__STEP_MATMUL, .n_views = 3, .precision = WB__PRECISION_HIGH,
                       .views = {matrix(p, 0, p->m, p->k, p->a_turned),
                                 matrix(p, 1, p->k, p->n, p->b_turned),
                                 matrix(p, 2, p->m, p->n, false),
@@ -230,8 +230,18 @@ TEST(test_products_left_to_ours)
     p.dtype = WB_BF16;
     s = step_of(&p);
     DECLINED(&s, "MPS: dtype");
-    /* (m + 2 k) n: 2^29 elements of 4 bytes, and one row less */
-    p = (product){WB_F32, 1, (1 << 15) - 128, 1 << 14, 64, 0, false, false};
+    p.dtype = WB_F16;
+    s = step_of(&p);
+    s.precision = WB__PRECISION_HIGHEST;
+    DECLINED(&s, "MPS: f16, at the highest precision");
+    p = (product){WB_F32, 1, 4, 4, 32767, 0, false, false};
+    s = step_of(&p);
+    DECLINED(&s, "MPS: too large");
+    p.k--;
+    s = step_of(&p);
+    made_by(&s, "MPS", NULL);
+    /* (m + 2 k) n: 15 / 16 of 2^29 elements of 4 bytes, and one row less */
+    p = (product){WB_F32, 1, 30592, 1 << 14, 64, 0, false, false};
     s = step_of(&p);
     DECLINED(&s, "MPS: too large");
     p.m--;
@@ -319,7 +329,8 @@ TEST(test_highest_precision)
             wb__step s = conv_step(&list[i].p, half ? WB_F16 : WB_F32, false, false,
                                    WB__CONV_FORWARD);
             s.precision = WB__PRECISION_HIGHEST;
-            if (half || list[i].used) made_by(&s, "MPSGraph", NULL);
+            if (half) DECLINED(&s, "MPSGraph: f16, at the highest precision");
+            else if (list[i].used) made_by(&s, "MPSGraph", NULL);
             else DECLINED(&s, "MPSGraph: maybe Winograd, at the highest precision");
         }
 }

@@ -15,7 +15,8 @@
 static wb__miopen_functions mi;
 
 /* A convolution without its addresses, and the key of its entry.  It is initialised with zeros,
- * since keys are compared byte by byte.  dims: of x, w and y, as N, C, H, W in any layout. */
+ * since keys are compared byte by byte.  variant: a wb__conv_kind.  type, layout: MIOpen's.
+ * accurate: neither FFT nor Winograd.  dims: of x, w and y, as N, C, H, W in any layout. */
 typedef struct {
     int32_t variant, type, layout, groups, deterministic, accurate;
     int32_t dims[3][4], pad[2], stride[2], dilation[2];
@@ -196,7 +197,10 @@ static int choose(search *s, bool *found)
     if (!status) status = MI_DIRECTION(s, GetSolutionCount, &capacity);
     if (status || !capacity) return status;
     wb__miopen_solution *solutions = wb__alloc_zero(capacity, sizeof *solutions);
-    if (!solutions) return miopenStatusAllocFailed;
+    if (!solutions) {
+        s->call = "memory for the list of solutions";
+        return miopenStatusAllocFailed;
+    }
     status = MI_DIRECTION(s, GetSolution, capacity, &n, solutions);
     if (!status) *found = compile_first(s, solutions, WB__MIN(n, capacity), &status);
     wb__free(solutions);
@@ -253,8 +257,8 @@ static const char *problem_of(wb__hip_device *d, const wb__step *step, problem *
     memset(p, 0, sizeof *p);
     if (step->n_views > 3 || step->epilogue) return "MIOpen: bias or epilogue";
     if (t != WB_F32 && t != WB_F16 && t != WB_BF16) return "MIOpen: not of f32, f16 or bf16";
-    /* The matrix units of gfx90a replace subnormal numbers by 0.  Those of bf16 are as small as
-     * those of f32, those of f16 are not. */
+    /* The matrix units of gfx90a replace subnormal numbers by 0.  The subnormal numbers of bf16 are
+     * as small as those of f32; those of f16 begin at 6e-5, and losing them matters. */
     if (t == WB_F16 && !strncmp(d->arch, "gfx90a", 6)) return "MIOpen: f16 on gfx90a";
     for (int i = 0; i < 3; i++) {
         const wb__view *v = &step->views[i];

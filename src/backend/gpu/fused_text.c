@@ -155,6 +155,18 @@ static char *whole_text(const wb__fuse *k)
     return NULL;
 }
 
+/* The operation of the first f64 value that is computed, for a message. */
+static const char *first_f64(const wb__fuse_program *program)
+{
+    for (int i = 0; i < program->n_instr; i++) {
+        const wb__instr *in = &program->instr[i];
+        if (in->reg != WB__REG_F64) continue;
+        if (in->kind == WB__ELEMENTWISE_OP) return wb__ops[in->op].name;
+        if (in->kind == WB__CAST) return "astype";
+    }
+    return "an operation on f64";
+}
+
 int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t groups_z)
 {
     const size_t bytes = (size_t)k->n_words * 4;
@@ -162,7 +174,7 @@ int wb__fuse_finish(wb__fuse *k, int64_t groups_x, int64_t groups_y, int64_t gro
     const bool failed = k->failed || k->fields.failed || k->body.failed;
     int e = failed ? WB_ERROR_MEMORY : 0;
     if (!e && k->f64 && !k->target->f64)
-        e = wb__gpu_no_f64("an operation");
+        e = wb__gpu_no_f64(first_f64(k->program));
     const int most = k->target->max_buffers;
     if (!e && most && k->n_buffers > most)
         e = wb__fail(WB_ERROR_UNSUPPORTED, "a fused kernel has %d buffers; this device binds %d",

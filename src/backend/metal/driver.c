@@ -92,16 +92,20 @@ void wb__mtl_leave(void) { wb__objc.popPool(pools[--depth]); }
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 static _Thread_local char description[400];
+static _Thread_local int described;     /* the code that it belongs to */
 
 int wb__mtl_failed(int code, id error)
 {
+    described = code;
     copy_string(error ? mtl_localizedDescription(error) : NULL, description, sizeof description);
     return code;
 }
 
-void wb__mtl_describe(const char *reason)
+int wb__mtl_failed_because(int code, const char *reason)
 {
+    described = code;
     snprintf(description, sizeof description, "%s", reason);
+    return code;
 }
 
 const char *wb__mtl_error_name(int code)
@@ -117,9 +121,9 @@ const char *wb__mtl_error_name(int code)
         {MTLCommandBufferErrorMemoryless, "MTLCommandBufferErrorMemoryless"},
         {MTLCommandBufferErrorDeviceRemoved, "MTLCommandBufferErrorDeviceRemoved"},
         {MTLCommandBufferErrorStackOverflow, "MTLCommandBufferErrorStackOverflow"},
-        {WB__MTL_NO_OBJECT, "nil"}, {WB__MTL_NO_MEMORY, "nil"},
+        {WB__MTL_NO_OBJECT, "nil"}, {WB__MTL_NO_MEMORY, "no memory"},
         {WB__MTL_NOT_COMPILED, "the text does not compile"},
-        {WB__MTL_NO_KERNEL, "nil"}, {WB__MTL_NESTING, "too many nested calls"}};
+        {WB__MTL_NO_KERNEL, "no kernel of this name"}, {WB__MTL_NESTING, "too many nested calls"}};
     for (size_t i = 0; i < WB__COUNT(names); i++)
         if (names[i].code == code) return names[i].name;
     return "an unknown error";
@@ -127,19 +131,16 @@ const char *wb__mtl_error_name(int code)
 
 int wb__mtl_error_kind(int code)
 {
-    switch (code) {
-    case MTLCommandBufferErrorOutOfMemory: case WB__MTL_NO_MEMORY:
-        return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
-    case MTLCommandBufferErrorAccessRevoked: case MTLCommandBufferErrorDeviceRemoved:
-        return WB__GPU_ERROR_LOST;
-    default: return 0;
-    }
+    if (code == WB__MTL_NO_MEMORY) return WB__GPU_ERROR_MEMORY | WB__GPU_ERROR_FULL;
+    if (code >= WB__MTL_NO_OBJECT) return 0;
+    return code == MTLCommandBufferErrorOutOfMemory ? WB__GPU_ERROR_LOST | WB__GPU_ERROR_MEMORY
+                                                    : WB__GPU_ERROR_LOST;
 }
 
 void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
-    (void)d, (void)code;
-    snprintf(text, capacity, "%s", description);
+    (void)d;
+    snprintf(text, capacity, "%s", code == described ? description : "");
     *description = 0;
 }
 
@@ -205,9 +206,15 @@ static int list_devices(id all, id first, wb__gpu_device **list, int *n_list)
             const bool is_first = first && mtl_registryID(device) == number;
             if (is_first == !turn) add_device(device, list, n_list);
         }
+    if (n > WB__GPU_MAX_DEVICES)
+        wb__log(WB_LOG_WARN, "metal: only the first %d of %lu GPUs are used",
+                (int)WB__GPU_MAX_DEVICES, n);
     if (*n_list) return 0;
+    if (!n)
+        return wb__fail(WB_ERROR_DEVICE, "metal: Metal lists no GPU: a virtual machine or a session"
+                        " without a graphical login may have none");
     return wb__fail(WB_ERROR_DEVICE, "metal: none of %lu GPUs is of the family Metal 3, as all"
-                    " GPUs of Apple's processors are; %s", n, needs);
+                    " GPUs of Apple's processors are", n);
 }
 
 int wb__mtl_find(wb__gpu_device **list, int *n_list)
@@ -238,6 +245,7 @@ int wb__mtl_open(wb__gpu_device *base)
     int code = wb__mtl_enter(base);
     const int n = base->staged ? WB__GPU_RECORDING : 1;
     const bool entered = !code;
+    pthread_mutex_init(&d->copying, NULL);
     for (int i = 0; i < n && !code; i++) {
         wb__mtl_queue *q = &d->queue[i];
         memset(q, 0, sizeof *q);
@@ -260,9 +268,8 @@ void wb__mtl_close(wb__gpu_device *base)
     /* Releasing memory may have left waits for uploads in a command buffer. */
     for (int q = WB__GPU_RECORDING - 1; q >= 0; q--) wb__mtl_driver.sync(base, (wb__gpu_queue)q);
     if (d->copy_pipeline) mtl_release(d->copy_pipeline);
-    if (d->copier) wb__mtl_unload(base, d->copier);
     d->copy_pipeline = NULL;
-    d->copier = NULL;
+    pthread_mutex_destroy(&d->copying);
     for (size_t i = 0; i < WB__COUNT(d->queue); i++) {
         wb__mtl_queue *q = &d->queue[i];
         if (q->queue) pthread_mutex_destroy(&q->lock);

@@ -2,7 +2,8 @@
  * driver and the backend.
  *
  * Commands are encoded into a queue's command buffer, which is committed when the runtime flushes
- * the queue, records an event or waits.  Metal itself orders the commands of a queue.  A command
+ * the queue, records an event or waits.  Metal itself orders the commands of a queue, since it
+ * tracks which buffers they use.  A command
  * buffer keeps the memory and the pipelines that it uses alive.
  *
  * If the GPU shares the host's memory, the host reads and writes blocks directly, after it has
@@ -38,11 +39,8 @@ static void retire(wb__mtl_queue *q)
 {
     const int code = result_of(q->running[0]);
     if (code && !q->failed) {
-        char reason[100];
         q->failed = code;
-        wb__mtl_error_text(NULL, code, reason, sizeof reason);
-        snprintf(q->reason, sizeof q->reason, "%s: the results of the command buffer are missing",
-                 reason);
+        wb__mtl_error_text(NULL, code, q->reason, sizeof q->reason);
     }
     mtl_release(q->running[0]);
     q->n_running--;
@@ -107,18 +105,18 @@ static void commit(wb__mtl_queue *q)
     note_commit(q);
 }
 
-/* Returns the error of a completed command buffer of any queue that has not been returned yet, or
- * 0.  A function that waits for a command returns the errors of those that came before it. */
-static int take_failure(wb__mtl_device *d)
+/* Returns the first error of a completed command buffer of any queue, or 0.  The results of that
+ * command buffer are missing, so the device counts as lost: each wait returns the error. */
+static int failure_of(wb__mtl_device *d)
 {
     int failed = 0;
-    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue && !failed; i++) {
+    for (size_t i = 0; i < WB__COUNT(d->queue) && d->queue[i].queue; i++) {
         wb__mtl_queue *q = &d->queue[i];
         pthread_mutex_lock(&q->lock);
         retire_completed(q);
-        failed = q->failed;
-        if (failed) wb__mtl_describe(q->reason);
-        q->failed = 0;
+        if (q->failed && !failed) {
+            failed = wb__mtl_failed_because(q->failed, q->reason);
+        }
         pthread_mutex_unlock(&q->lock);
     }
     wb__gpu_call = "commit";
@@ -145,7 +143,7 @@ static int sync_queue(wb__gpu_device *d, wb__gpu_queue which)
     pthread_mutex_unlock(&q->lock);
     if (last) mtl_waitUntilCompleted(last);
     if (last) mtl_release(last);
-    return take_failure(wb__mtl_of(d));
+    return failure_of(wb__mtl_of(d));
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -230,7 +228,7 @@ static int sync_event(void *event)
     const point *p = event;
     commit_event(p);
     mtl_waitUntilCompleted(p->buffer);
-    return take_failure(p->device);
+    return failure_of(p->device);
 }
 
 /* Errors are returned by the functions that wait. */
@@ -335,24 +333,13 @@ static const char copy_text[] =
     "    if (i < at.bytes) to[at.to + i] = from[at.from + i];\n"
     "}\n";
 
-/* Compiles the kernel at the first call.  Returns a code. */
-static int make_copier(wb__mtl_device *d)
-{
-    void *image = NULL;
-    size_t bytes = 0;
-    if (d->copy_pipeline) return 0;
-    if (!d->copier &&
-        wb__mtl_compile(&d->gpu, copy_text, "", &d->copier, &image, &bytes))
-        return WB__MTL_NOT_COMPILED;
-    wb__free(image);
-    return wb__mtl_pipeline(&d->gpu, d->copier, "copy_bytes", &d->copy_pipeline);
-}
-
 static int encode_kernel_copy(wb__mtl_device *d, wb__mtl_queue *q, id to, size_t to_at, id from,
                               size_t from_at, size_t bytes)
 {
     const uint64_t place[] = {from_at, to_at, bytes};
-    int code = make_copier(d);
+    pthread_mutex_lock(&d->copying);
+    int code = d->copy_pipeline ? 0 : wb__mtl_pipeline_of(d, copy_text, &d->copy_pipeline);
+    pthread_mutex_unlock(&d->copying);
     if (!code) code = begin_encoder(q, false);
     if (code) return code;
     mtl_setPipeline(q->encoder, d->copy_pipeline);
@@ -443,8 +430,9 @@ static int function(wb__gpu_device *d, void *program, const char *entry, void **
                     size_t *max_items)
 {
     kernel *k = wb__alloc_zero(1, sizeof *k);
+    (void)d;
     if (!k) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
-    const int code = wb__mtl_pipeline(d, program, entry, &k->pipeline);
+    const int code = wb__mtl_pipeline(program, entry, &k->pipeline);
     if (code) {
         wb__free(k);
         return code;

@@ -11,7 +11,8 @@
  * Environment variables:
  *
  *   WEBER_METAL_LIBRARY   the file of the framework, instead of Metal.framework
- *   WEBER_METAL_DEVICES   the devices to use, in this order: "1,0"
+ *   WEBER_METAL_DEVICES   the devices to use, in this order: "1,0"; 0 is the system's default
+ *                         device, the others follow in Metal's order
  *   WEBER_METAL_STAGING   1: memory is private to the GPU, and transfers use shared memory; 0:
  *                         never; default: only if the GPU has memory of its own
  *   WEBER_METAL_PATH      the folder of the files MetalPerformanceShaders and
@@ -25,15 +26,20 @@
 #include "backend/gpu/runtime/runtime.h"
 #include "backend/metal/objc.h"
 
-/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError. */
+/* Codes of errors.  Codes below 100 are those of MTLCommandBufferError, whatever the domain of the
+ * NSError is. */
 enum {
     WB__MTL_NO_OBJECT = 100,    /* a method that creates an object returned nil */
     WB__MTL_NO_MEMORY,
-    WB__MTL_NOT_COMPILED, WB__MTL_NO_KERNEL, WB__MTL_NESTING
+    WB__MTL_NOT_COMPILED,
+    WB__MTL_NO_KERNEL,          /* a program has no kernel of this name */
+    WB__MTL_NESTING             /* too many autorelease pools inside one another */
 };
 
 /* A command queue, and its command buffer that is being encoded.  Metal executes the commands of a
- * queue in the order of the calls of `commit`. */
+ * queue in the order of the calls of `commit`, one after the other where they use the same buffers:
+ * it tracks the use of buffers that newBuffer makes (not that of heaps).  A queue has at most 64
+ * command buffers that are not completed; we wait at 32, since MPSGraph may commit some too. */
 enum { WB__MTL_MAX_RUNNING = 32 };
 typedef struct {
     pthread_mutex_t lock;       /* guards the fields below; taken after the device's lock */
@@ -43,7 +49,7 @@ typedef struct {
     bool encodes_copies;        /* the encoder is one for copies */
     id running[WB__MTL_MAX_RUNNING];    /* committed and not known to be completed; oldest first */
     int n_running;
-    int failed;                 /* error of a command buffer that no function has returned yet */
+    int failed;                 /* error of the first command buffer that failed, or 0 */
     char reason[200];           /* its description */
 } wb__mtl_queue;
 
@@ -51,8 +57,8 @@ typedef struct {
     wb__gpu_device gpu;
     id device;
     wb__mtl_queue queue[WB__GPU_RECORDING];     /* only the first is used without staging */
-    void *copier;  /* the program that copies bytes (metal.c); NULL: not compiled yet */
-    id copy_pipeline;
+    pthread_mutex_t copying;    /* guards copy_pipeline; taken after the lock of a queue */
+    id copy_pipeline;           /* copies any number of bytes; NULL: not needed yet */
 } wb__mtl_device;
 
 static inline wb__mtl_device *wb__mtl_of(wb__gpu_device *d) { return (wb__mtl_device *)d; }
@@ -73,15 +79,15 @@ id wb__mtl_string(const char *text);
 int wb__mtl_enter(wb__gpu_device *d);
 void wb__mtl_leave(void);
 
-/* Keep the description of an NSError, or of a failure, for error_text.  wb__mtl_failed returns
- * `code`; error may be NULL. */
+/* Keep the description of an NSError, which may be NULL, or a reason, for error_text of the same
+ * code.  They return `code`. */
 int wb__mtl_failed(int code, id error);
-void wb__mtl_describe(const char *reason);
+int wb__mtl_failed_because(int code, const char *reason);
 const char *wb__mtl_error_name(int code);
 int wb__mtl_error_kind(int code);
 void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity);
 
-/* Calls a method that creates an object, and records its selector for messages. */
+/* Calls a method that creates an object, and records its name in objc.h for messages. */
 #define MAKE(name, ...) (wb__gpu_call = #name, mtl_##name(__VA_ARGS__))
 
 /* ---- program.c ------------------------------------------------------------------------------- */
@@ -92,8 +98,11 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
 int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
                        void **program);
 void wb__mtl_unload(wb__gpu_device *base, void *program);
-/* The pipeline of a kernel. */
-int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline);
+/* The pipeline of a kernel, which the caller releases. */
+int wb__mtl_pipeline(void *program, const char *entry, id *pipeline);
+
+/* The pipeline of the only kernel of a text. */
+int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline);
 
 /* ---- metal.c: commands that a library encodes ------------------------------------------------ */
 

@@ -189,14 +189,18 @@ static const char *batch_of(const wb__step *step, problem *p)
     return NULL;
 }
 
-/* MPS counts bytes with 32 bits and a sign, and reaches up to 2 k rows beyond C: larger results
- * contain NaN (JuliaGPU/Metal.jl, issue 381). */
+/* MPS counts bytes with 32 bits and a sign, and reaches up to 2 k rows beyond the last matrix of C:
+ * larger results contain NaN (JuliaGPU/Metal.jl, issue 381).  Products of Apple's libraries with an
+ * inner size of about 2^15 or more have read memory beyond the operands (pytorch/pytorch, issue
+ * 195163, for MPSGraph). */
+enum { MAX_INNER = 32766 };
 static bool too_large(const problem *p)
 {
-    const double most = (double)INT32_MAX;
-    bool large = ((double)p->m + 2 * (double)p->k) * (double)p->apart[2][0] > most;
+    const double most = (double)(INT32_MAX / 16 * 15);      /* the source gives the limit roughly */
+    const double last = ((double)p->batch - 1) * (double)p->apart[2][1];
+    bool large = last + ((double)p->m + 2 * (double)p->k) * (double)p->apart[2][0] > most;
     for (int j = 0; j < 3; j++) large |= (double)p->batch * (double)p->apart[j][1] > most;
-    return large;
+    return large || p->k > MAX_INNER;
 }
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPS does not
@@ -210,6 +214,7 @@ static const char *problem_of(const wb__gpu_device *d, const wb__step *step, pro
     if (step->n_views > 3 || step->epilogue) return "MPS: bias or epilogue";
     p->type = wb__mps_type(c->dtype);
     if (!p->type || a->dtype != c->dtype || step->views[1].dtype != c->dtype) return "MPS: dtype";
+    if (wb__mps_maybe_f16(step)) return "MPS: f16, at the highest precision";
     /* Apple promises nothing about equal bits at every run. */
     if (step->deterministic) return "MPS: not known to be deterministic";
     p->m = c->dims[c->ndim - 2], p->n = c->dims[c->ndim - 1], p->k = a->dims[a->ndim - 1];

@@ -150,13 +150,15 @@ static bool make_executable(const wb__gpu_device *d, entry *e, id graph)
     id shape[3], input[2], result;
     for (int i = 0; i < 3; i++)
         if (!(shape[i] = shape_of(p, which[i]))) return false;
-    mtl_setOptions(graph, MPSGraphOptionsNone);     /* results are not copied to the host */
+    /* Results are not copied to the host.  The graph's executable has options of its own. */
+    mtl_setOptions(graph, MPSGraphOptionsNone);
     for (int i = 0; i < 2; i++)
         if (!(input[i] = MAKE(placeholder, graph, shape[i], p->type, NULL))) return false;
     if (!(result = add_convolution(p, graph, input, shape[2]))) return false;
     e->executable = compile(d, p, graph, input, shape, result);
     if (!e->executable) return false;
     mtl_retain(e->executable);
+    mtl_setOptions(e->executable, MPSGraphOptionsNone);
     return find_order(e, input);
 }
 
@@ -233,9 +235,9 @@ static bool layouts(const wb__view *v, problem *p)
 }
 
 /* Some versions of macOS compute wrong values if an operand has a size of 2^16 or more, or the
- * filter one of 256 or more (pytorch/pytorch, issues 96225 and 188335).  An MPSNDArray has less
- * than 2^31 elements. */
-enum { MAX_SIZE = UINT16_MAX, MAX_FILTER = 255 };
+ * filter one of 256 or more, or, in batches and groups of f32, perhaps a smaller one (pytorch/
+ * pytorch, issues 96225 and 188335).  An MPSNDArray has less than 2^31 elements. */
+enum { MAX_SIZE = UINT16_MAX, MAX_FILTER = 255, MAX_GROUPED_FILTER = 15 };
 
 /* Sets the sizes and the operands of a convolution.  Returns NULL or a short reason. */
 static const char *sizes_of(const wb__step *step, problem *p, routine *r)
@@ -243,13 +245,14 @@ static const char *sizes_of(const wb__step *step, problem *p, routine *r)
     const wb__conv_attr *a = &step->conv;
     for (int i = 0; i < 3; i++) {
         const wb__view *v = &step->views[i];
+        const int64_t filter = a->groups > 1 ? MAX_GROUPED_FILTER : MAX_FILTER;
         int64_t n = 1;
         if (v->dtype != step->views[0].dtype) return "MPSGraph: mixed dtypes";
         if (v->ndim != 4) return "MPSGraph: not of two dimensions";
         for (int k = 0; k < 4; k++) {
             if (v->dims[k] < 1) return "MPSGraph: nothing to do";
-            const int64_t most = WB__MIN(i == 1 && k > 1 ? MAX_FILTER : MAX_SIZE, INT32_MAX / n);
-            if (v->dims[k] > most) return "MPSGraph: too large";
+            const int64_t most = i == 1 && k > 1 ? filter : MAX_SIZE;
+            if (v->dims[k] > WB__MIN(most, INT32_MAX / n)) return "MPSGraph: too large";
             n *= v->dims[k];
             p->dims[i][k] = v->dims[k];
         }
@@ -266,14 +269,13 @@ static const char *sizes_of(const wb__step *step, problem *p, routine *r)
 }
 
 /* MPSGraph chooses the algorithm.  Winograd's, for filters of more than one element without stride,
- * is less accurate than a sum of products; its intermediate values are at least f32. */
-static bool maybe_less_accurate(const wb__step *step)
+ * is less accurate than a sum of products. */
+static bool maybe_winograd(const wb__step *step)
 {
     const wb__conv_attr *a = &step->conv;
     const int64_t *w = step->views[1].dims;
-    return step->views[0].dtype == WB_F32 && step->precision == WB__PRECISION_HIGHEST &&
-           w[2] * w[3] > 1 && a->stride[0] * a->stride[1] == 1 &&
-           a->dilation[0] * a->dilation[1] == 1;
+    return step->precision == WB__PRECISION_HIGHEST && w[2] * w[3] > 1 &&
+           a->stride[0] * a->stride[1] == 1 && a->dilation[0] * a->dilation[1] == 1;
 }
 
 /* Sets *p and the operands of *r from a step.  Returns NULL, or a short reason why MPSGraph does
@@ -290,7 +292,8 @@ static const char *problem_of(const wb__step *step, problem *p, routine *r)
     if (step->deterministic) return "MPSGraph: not known to be deterministic";
     const char *reason = sizes_of(step, p, r);
     if (reason) return reason;
-    if (maybe_less_accurate(step)) return "MPSGraph: maybe Winograd, at the highest precision";
+    if (wb__mps_maybe_f16(step)) return "MPSGraph: f16, at the highest precision";
+    if (maybe_winograd(step)) return "MPSGraph: maybe Winograd, at the highest precision";
     for (int k = 0; k < 4; k++) work *= (double)p->dims[2][k] * (double)(k ? p->dims[1][k] : 1);
     if (work < WB__MPS_MIN_WORK && !wb__mps_always("WEBER_METAL_MPSGRAPH"))
         return "MPSGraph: too small";
@@ -343,8 +346,8 @@ static id data_of(const routine *r, const wb__gpu_addresses *a, int i)
 }
 
 /* Encodes the executable.  *encoded: whether MPSGraph did so.  Returns a status.  MPSGraph may
- * commit the command buffer and continue with another, whose errors are seen as well; only the
- * errors of command buffers between these two would not be. */
+ * commit the command buffer and continue with another.  The queue notes the errors of the first and
+ * of the last one; if there are more, those of the others are lost. */
 static int encode(wb__gpu_device *d, const entry *e, wb__gpu_queue q, id inputs, id results,
                   bool *encoded)
 {

@@ -1,11 +1,11 @@
 /* Declarations of the Objective-C runtime, Foundation and Metal: the types, constants and methods
  * that the Metal backend uses.  Weber calls them from C, so that no Objective-C compiler is needed.
  *
- * Names and types are Apple's.  A method is called through a C function that has the name of the
- * method's selector without its colons and arguments, in short form: mtl_newBuffer(device, length,
- * options) sends newBufferWithLength:options:.  Each function calls objc_msgSend as a function with
- * the method's types, as the runtime requires.  tests/drivers/metal_methods.c compares this file
- * with a list of Apple's declarations.
+ * Names and types are Apple's.  A method is called through a C function with a short name, which
+ * the list below gives beside the selector: mtl_newBuffer(device, length, options) sends
+ * newBufferWithLength:options:.  Each function calls objc_msgSend as a function with the method's
+ * types, as the runtime requires.  tests/drivers/metal_methods.c compares this file with a list of
+ * Apple's declarations.
  *
  * Ownership: functions named mtl_new..., and mtl_retain, return an object that the caller releases.
  * All other objects belong to the autorelease pool of the call (wb__mtl_enter).

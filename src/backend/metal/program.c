@@ -1,6 +1,6 @@
-/* Compiles programs, and makes pipelines of their kernels.  Metal compiles a text to a library, and
- * a kernel of the library to a pipeline, the code for one GPU.  An image is the text, followed by a
- * binary archive with the pipelines of the text's kernels. */
+/* Compiles programs.  Metal compiles a text to a library, and each kernel of the library to a
+ * pipeline, the code for one GPU.  An image is the text, followed by a binary archive with the
+ * pipelines of the text's kernels. */
 #include "backend/metal/metal.h"
 
 #include "base/files/file.h"
@@ -10,11 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* path: the archive's file, in a folder of its own, which must exist as long as the archive; "":
- * there is none. */
 typedef struct {
-    id library, archive;
-    char path[200];
+    id names;                           /* of the kernels: an array of strings */
+    NSUInteger n;
+    id pipeline[];                      /* of each kernel */
 } program_of;
 
 typedef struct { char magic[8]; uint64_t text_bytes; } image_head;
@@ -46,36 +45,43 @@ static id library_of(wb__mtl_device *d, const char *text, id *error)
 }
 
 /* A descriptor for the pipeline of a kernel, which the caller releases.  Returns a code. */
-static int descriptor_of(const program_of *p, id name, id *descriptor)
+static int descriptor_of(id library, id name, id archive, id *descriptor)
 {
-    const id function = MAKE(newFunction, p->library, name);
-    if (!function) return wb__mtl_failed(WB__MTL_NO_KERNEL, NULL);
+    const id function = MAKE(newFunction, library, name);
+    if (!function) return wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
     *descriptor = MAKE(newObject, wb__mtl_class("MTLComputePipelineDescriptor"));
     if (*descriptor) {
         mtl_setComputeFunction(*descriptor, function);
         mtl_setMaxTotalThreads(*descriptor, 256);
-        if (p->archive)
-            mtl_setBinaryArchives(*descriptor, mtl_arrayWithObjects(wb__mtl_class("NSArray"),
-                                                                    &p->archive, 1));
+        if (archive)
+            mtl_setBinaryArchives(*descriptor,
+                                  mtl_arrayWithObjects(wb__mtl_class("NSArray"), &archive, 1));
     }
     mtl_release(function);
     return *descriptor ? 0 : wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
 }
 
-int wb__mtl_pipeline(wb__gpu_device *base, void *program, const char *entry, id *pipeline)
+int wb__mtl_pipeline(void *program, const char *entry, id *pipeline)
 {
-    id descriptor = NULL, error = NULL;
-    int code = descriptor_of(program, wb__mtl_string(entry), &descriptor);
-    if (code) return code;
-    *pipeline = MAKE(newPipeline, wb__mtl_of(base)->device, descriptor, 0, NULL, &error);
-    if (!*pipeline) code = wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
-    mtl_release(descriptor);
-    return code;
+    const program_of *p = program;
+    wb__gpu_call = "newFunction";
+    for (NSUInteger i = 0; i < p->n; i++)
+        if (!strcmp(mtl_UTF8String(mtl_objectAtIndex(p->names, i)), entry)) {
+            *pipeline = mtl_retain(p->pipeline[i]);
+            return 0;
+        }
+    return wb__mtl_failed(WB__MTL_NO_KERNEL, NULL);
 }
 
 /* ---- archives --------------------------------------------------------------------------------
  *
- * Archives only save time, so their failures are not errors. */
+ * Archives only save time, so their failures are not errors.  An archive's file exists only while a
+ * program is made. */
+
+typedef struct {
+    id archive;                         /* NULL: there is none */
+    char path[200];                     /* its file, in a folder of its own; "": there is none */
+} file_of;
 
 static id url_of(const char *path)
 {
@@ -83,70 +89,48 @@ static id url_of(const char *path)
 }
 
 /* Creates a folder with a new name for the archive's file. */
-static bool make_folder(program_of *p)
+static bool make_folder(file_of *f)
 {
     const char *parent = getenv("TMPDIR");
-    const int n = snprintf(p->path, sizeof p->path, "%s/weber-XXXXXX",
+    const int n = snprintf(f->path, sizeof f->path, "%s/weber-XXXXXX",
                            parent && *parent ? parent : "/tmp");
-    const bool made = n + sizeof "/archive" <= sizeof p->path && mkdtemp(p->path);
-    strcpy(p->path + (made ? n : 0), made ? "/archive" : "");
+    const bool made = n + sizeof "/archive" <= sizeof f->path && mkdtemp(f->path);
+    strcpy(f->path + (made ? n : 0), made ? "/archive" : "");
     return made;
 }
 
-static bool write_file(const char *path, const void *data, size_t bytes)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f) return false;
-    const bool written = fwrite(data, 1, bytes, f) == bytes;
-    return !fclose(f) && written;
-}
-
-/* Opens the archive in the file p->path; if `empty` is true, creates one without a file. */
-static void open_archive(const wb__mtl_device *d, program_of *p, bool empty)
+/* Opens the archive of these bytes; an empty one if `data` is NULL. */
+static void open_archive(const wb__mtl_device *d, file_of *f, const void *data, size_t bytes)
 {
     id error = NULL;
-    const id descriptor = mtl_newObject(wb__mtl_class("MTLBinaryArchiveDescriptor"));
+    if (!make_folder(f)) return;
+    FILE *to = data ? fopen(f->path, "wb") : NULL;
+    bool written = !data || (to && fwrite(data, 1, bytes, to) == bytes);
+    if (to) written &= !fclose(to);
+    const id descriptor = written ? mtl_newObject(wb__mtl_class("MTLBinaryArchiveDescriptor"))
+                                  : NULL;
     if (!descriptor) return;
-    if (!empty) mtl_setUrl(descriptor, url_of(p->path));
-    p->archive = mtl_newBinaryArchive(d->device, descriptor, &error);
+    if (data) mtl_setUrl(descriptor, url_of(f->path));
+    f->archive = mtl_newBinaryArchive(d->device, descriptor, &error);
     mtl_release(descriptor);
 }
 
-/* Puts the pipelines of all kernels of the program into a new archive, and the archive into the
- * file p->path.  The program then uses the archive. */
-static bool fill_archive(const wb__mtl_device *d, program_of *p)
+static void drop_archive(file_of *f)
 {
-    const id names = mtl_functionNames(p->library);
-    const NSUInteger n = names ? mtl_count(names) : 0;
-    if (n && make_folder(p)) open_archive(d, p, true);
-    for (NSUInteger i = 0; i < n && p->archive; i++) {
-        const program_of bare = {.library = p->library};
-        id descriptor = NULL, error = NULL;
-        const bool added = !descriptor_of(&bare, mtl_objectAtIndex(names, i), &descriptor) &&
-                           mtl_addPipeline(p->archive, descriptor, &error);
-        if (descriptor) mtl_release(descriptor);
-        if (!added) return false;
-    }
-    id error = NULL;
-    return p->archive && mtl_serialize(p->archive, url_of(p->path), &error);
-}
-
-static void drop_archive(program_of *p)
-{
-    if (p->archive) mtl_release(p->archive);
-    p->archive = NULL;
-    if (!*p->path) return;
-    unlink(p->path);
-    *strrchr(p->path, '/') = 0;
-    rmdir(p->path);
-    *p->path = 0;
+    if (f->archive) mtl_release(f->archive);
+    if (!*f->path) return;
+    unlink(f->path);
+    *strrchr(f->path, '/') = 0;
+    rmdir(f->path);
 }
 
 /* Returns the image of a program, which the caller frees; NULL, without an error: there is none. */
-static void *image_of(program_of *p, const char *text, size_t *bytes)
+static void *image_of(const file_of *f, const char *text, size_t *bytes)
 {
+    id error = NULL;
     int64_t n = 0;
-    char *archive = wb__file_read(p->path, &n);
+    if (!f->archive || !mtl_serialize(f->archive, url_of(f->path), &error)) return NULL;
+    char *archive = wb__file_read(f->path, &n);
     image_head head = {.text_bytes = strlen(text) + 1};
     memcpy(head.magic, magic, sizeof magic);
     *bytes = sizeof head + (size_t)head.text_bytes + (size_t)n;
@@ -167,9 +151,56 @@ void wb__mtl_unload(wb__gpu_device *base, void *program)
 {
     program_of *p = program;
     (void)base;
-    drop_archive(p);
-    mtl_release(p->library);
+    for (NSUInteger i = 0; i < p->n; i++) mtl_release(p->pipeline[i]);
+    mtl_release(p->names);
     wb__free(p);
+}
+
+/* Makes the pipelines of all kernels of a library, from the archive if it has them.  `add`: puts
+ * them into the archive first, which is dropped if that fails. */
+static int make_pipelines(const wb__mtl_device *d, id library, file_of *f, bool add,
+                          void **program)
+{
+    const id names = MAKE(functionNames, library);
+    if (!names) return wb__mtl_failed(WB__MTL_NO_OBJECT, NULL);
+    const NSUInteger n = mtl_count(names);
+    program_of *p = wb__alloc_zero(1, sizeof *p + n * sizeof *p->pipeline);
+    if (!p) return wb__mtl_failed(WB__MTL_NO_MEMORY, NULL);
+    p->names = mtl_retain(names);
+    int code = 0;
+    while (p->n < n && !code) {
+        id descriptor = NULL, error = NULL;
+        code = descriptor_of(library, mtl_objectAtIndex(names, p->n), f->archive, &descriptor);
+        if (code) break;
+        if (add && f->archive && !mtl_addPipeline(f->archive, descriptor, &error)) {
+            drop_archive(f);
+            *f = (file_of){0};
+            error = NULL;
+            mtl_setBinaryArchives(descriptor, NULL);
+        }
+        const id made = MAKE(newPipeline, d->device, descriptor, 0, NULL, &error);
+        if (made) p->pipeline[p->n++] = made;
+        else code = wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
+        mtl_release(descriptor);
+    }
+    if (code) wb__mtl_unload(NULL, p);
+    else *program = p;
+    return code;
+}
+
+int wb__mtl_pipeline_of(wb__mtl_device *d, const char *text, id *pipeline)
+{
+    id error = NULL;
+    file_of none = {0};
+    void *program = NULL;
+    const id library = library_of(d, text, &error);
+    if (!library) return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
+    const int code = make_pipelines(d, library, &none, false, &program);
+    mtl_release(library);
+    if (code) return code;
+    *pipeline = mtl_retain(((program_of *)program)->pipeline[0]);
+    wb__mtl_unload(&d->gpu, program);
+    return 0;
 }
 
 int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options, void **program,
@@ -177,23 +208,22 @@ int wb__mtl_compile(wb__gpu_device *base, const char *text, const char *options,
 {
     wb__mtl_device *d = wb__mtl_of(base);
     id error = NULL;
+    file_of f = {0};
     (void)options;
-    program_of *p = wb__alloc_zero(1, sizeof *p);
-    if (!p) return WB_ERROR_MEMORY;
-    p->library = library_of(d, text, &error);
-    if (!p->library) {
-        wb__free(p);
+    const id library = library_of(d, text, &error);
+    if (!library) {
         const char *log = error ? mtl_UTF8String(mtl_localizedDescription(error)) : NULL;
         wb__gpu_log_build(base, text, log);
         return wb__gpu_fail(&wb__mtl_driver, base, WB__MTL_NOT_COMPILED, "%s",
                             log ? log : "the compiler gave no reason");
     }
-    if (base->keeps_images) {
-        if (fill_archive(d, p)) *image = image_of(p, text, bytes);
-        else drop_archive(p);
-    }
-    *program = p;
-    return 0;
+    if (base->keeps_images) open_archive(d, &f, NULL, 0);
+    const int code = make_pipelines(d, library, &f, true, program);
+    const int status = code ? wb__gpu_fail(&wb__mtl_driver, base, code, "a kernel") : 0;
+    if (!status) *image = image_of(&f, text, bytes);
+    drop_archive(&f);
+    mtl_release(library);
+    return status;
 }
 
 int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, const char *options,
@@ -203,23 +233,18 @@ int wb__mtl_load_image(wb__gpu_device *base, const void *image, size_t bytes, co
     const char *text = (const char *)image + sizeof(image_head);
     image_head head;
     id error = NULL;
+    file_of f = {0};
     (void)options;
     if (bytes < sizeof head) return WB__MTL_NO_OBJECT;
     memcpy(&head, image, sizeof head);
     if (memcmp(head.magic, magic, sizeof magic) || !head.text_bytes ||
         head.text_bytes > bytes - sizeof head || text[head.text_bytes - 1])
         return WB__MTL_NO_OBJECT;
-    program_of *p = wb__alloc_zero(1, sizeof *p);
-    if (!p) return WB__MTL_NO_MEMORY;
-    p->library = library_of(d, text, &error);
-    if (!p->library) {
-        wb__free(p);
-        return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
-    }
-    if (make_folder(p) && write_file(p->path, text + head.text_bytes,
-                                     bytes - sizeof head - (size_t)head.text_bytes))
-        open_archive(d, p, false);
-    if (!p->archive) drop_archive(p);
-    *program = p;
-    return 0;
+    const id library = library_of(d, text, &error);
+    if (!library) return wb__mtl_failed(WB__MTL_NOT_COMPILED, error);
+    open_archive(d, &f, text + head.text_bytes, bytes - sizeof head - (size_t)head.text_bytes);
+    const int code = make_pipelines(d, library, &f, false, program);
+    drop_archive(&f);
+    mtl_release(library);
+    return code;
 }

@@ -151,10 +151,9 @@ static wb_tensor **inputs_of(int n_in, wb_tensor *const *given)
 static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, int *n,
                          wb_tensor **out)
 {
-    const int code = wb_error_code();
-    char *text = code ? wb__strdup(wb_error()) : NULL;
+    wb__error_kept kept;
     int status = 0;
-    wb_clear_error();
+    wb__error_keep(&kept), wb_clear_error();
     *n = c->f(in, out, c->ctx);
     if (*n < 0 || *n > OUTPUTS)
         status = wb_error_code()
@@ -168,8 +167,7 @@ static int call_function(const wb_compiled *c, int n_in, wb_tensor *const *in, i
                      : wb__fail(WB_ERROR_ARGUMENT, "compile: result %d of the function is NULL; it "
                                 "was called with %d input%s", i, n_in, n_in == 1 ? "" : "s");
     }
-    if (!status && text && !wb_error_code()) wb__fail(code, "%s", text);
-    wb__free(text);
+    if (!status && !wb_error_code()) wb__error_restore(&kept);
     return status;
 }
 
@@ -582,8 +580,7 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
     for (int i = 0; i < n_in; i++)
-        if (!wb__operand("call_compiled", in[i]))
-            return wb__error_or(WB_ERROR_ARGUMENT);
+        if (!wb__operand("call_compiled", in[i])) return wb__error_or(WB_ERROR_ARGUMENT);
     wb__thread *t = wb__this_thread();
     if (t->recording) return call_inside(c, n_in, in, n_out, out);
     for (int i = 0; i < n_in; i++) {
@@ -594,7 +591,10 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     int status = t->n_pending ? wb__evaluate_pending() : 0;
     if (status) return status;
     pthread_mutex_lock(&c->lock);
+    wb__error_kept kept;                /* set again if the call succeeds */
+    wb__error_keep(&kept);
     while ((status = call(c, n_in, in, n_out, out)) == WB__PLAN_AGAIN) wb_clear_error();
+    if (!status) wb__error_restore(&kept);
     pthread_mutex_unlock(&c->lock);
     return status;
 }

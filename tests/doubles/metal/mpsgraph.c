@@ -49,6 +49,7 @@ typedef struct {
     struct objc_object object;
     metal_device *device;
     id feeds, targets;                  /* NSArrays */
+    uint64_t options;                   /* MPSGraphOptions */
 } executable;
 
 typedef struct {
@@ -324,6 +325,7 @@ static id compile(graph *g, SEL s, graph_device *d, id feeds, id targets, id ope
     e->device = d->device;
     e->feeds = objc_retain(ns_list(order, 2));
     e->targets = objc_retain(targets);
+    e->options = 1;                     /* MPSGraphOptionsDefault: results are synchronised */
     return objc_autorelease(e);
 }
 
@@ -450,6 +452,8 @@ static id encode(executable *e, SEL s, mps_commands *c, id inputs, id results, i
         vgpu_wrong("%s: another device, or a descriptor, which is not known here", name);
         return NULL;
     }
+    if (e->options)
+        vgpu_wrong("%s: with these options the results are also copied to the host", name);
     if (commits & 1) mps_commit_and_continue(c);
     const tensor *t = (const tensor *)ns_item(e->targets, 0);
     const int place[4][3] = {                       /* of each input and the result: x, w or y */
@@ -476,7 +480,14 @@ static void end_executable(id o)
     objc_release(((executable *)o)->targets);
 }
 
+static void set_executable_options(executable *e, SEL s, uint64_t options)
+{
+    e->options = options;
+    set_options(NULL, s, options);
+}
+
 static const objc_method executable_methods[] = {
+    METHOD("setOptions:", "v@:Q", set_executable_options),
     METHOD("feedTensors", "@@:", feed_tensors), METHOD("targetTensors", "@@:", target_tensors),
     METHOD("encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:", "@@:@@@@",
            encode), {0}};

@@ -11,7 +11,7 @@ _Thread_local const char *wb__gpu_call = "";
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static void lose(wb__gpu_device *d, int code, const char *what)
+void wb__gpu_lose(wb__gpu_device *d, int code, const char *what)
 {
     pthread_mutex_lock(&d->losing);
     if (!d->lost)
@@ -32,7 +32,7 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     va_end(arguments);
     const int kind = v->error_kind(code);
     const bool lost = d && kind & WB__GPU_ERROR_LOST;
-    if (lost) lose(d, code, what);
+    if (lost) wb__gpu_lose(d, code, what);
     v->error_text(d, code, message, sizeof message);
     return wb__fail(kind & WB__GPU_ERROR_MEMORY ? WB_ERROR_MEMORY : WB_ERROR_DEVICE,
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 bool wb__gpu_is_off(const char *variable)
 {
@@ -56,6 +57,7 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
     const char *const folders[] = {first && *first ? first : NULL, "", s->folders[0],
                                    s->folders[1]};
     int n = 0;
+    bool named = false;
     while (files[n].name) n++;
     *reason = 0;
     for (; *from < n * (int)WB__COUNT(folders); ++*from) {
@@ -69,8 +71,11 @@ void *wb__gpu_open_next(const wb__gpu_search *s, const wb__gpu_file *files, int 
         const char *message = library ? "opened" : dlerror();
         if (wb__debug("load"))
             wb__log(WB_LOG_INFO, "%s: %s: %s", s->tag, file, message ? message : "not opened");
-        if (!library && !*folder && !*reason)
+        /* The reason is that of a file that is there; else that of the first name. */
+        const bool there = !library && *folder && !access(file, F_OK);
+        if (!library && (there ? !named : !*folder && !*reason))
             snprintf(reason, capacity, "%s", message ? message : name);
+        named |= there;
         if (!library) continue;
         ++*from;
         return library;

@@ -82,8 +82,8 @@ static void *out_of_memory(wb__gpu_device *d, size_t bytes, int code)
                  d->driver->error_name(code), code);
     if (d->most && size > d->most && d->most < c->limit)
         return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; the device"
-                             " allocates at most %s at once", tag, d->base.ordinal,
-                             size_text(size, wanted), size_text(d->most, all));
+                             " allocates at most %s at once: make smaller batches", tag,
+                             d->base.ordinal, size_text(size, wanted), size_text(d->most, all));
     return wb__fail_null(WB_ERROR_MEMORY, "%s:%d: out of memory: %s requested; %s %s, %s in tensors"
                          " and plans, %s cached%s", tag, d->base.ordinal, size_text(size, wanted),
                          size_text(c->limit, all),
@@ -256,6 +256,8 @@ int wb__gpu_memory_of(const wb_device *base, wb_device_memory *m)
         wb__gpu_leave(d);
         if (code) return wb__gpu_fail(d->driver, d, code, "%s", d->name);
     }
+    *m = (wb_device_memory){.total = d->total, .free = (int64_t)left};
+    if (base->ordinal >= d->driver->state->n) return 0;     /* not started: it has no lock */
     pthread_mutex_lock(&d->lock);
     const wb__gpu_cache *c = &d->cache;
     const int64_t allowed = c->limit - c->used - c->cached;

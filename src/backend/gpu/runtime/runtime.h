@@ -317,6 +317,8 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
  * may be NULL.  A fatal error marks d as lost. */
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
     WB__PRINTF(4, 5);
+/* Marks d as lost: from now on each use is an error with this reason. */
+void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
 
 /* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);

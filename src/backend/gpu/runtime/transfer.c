@@ -126,7 +126,10 @@ static int ended(wb__gpu_device *d, uint64_t count)
     d->failed = 0;
     if (d->issued == count) d->waiting = 0, d->flush_interval = 1;
     pthread_mutex_unlock(&d->lock);
-    return failed ? fail(d, failed, "a command that was enqueued earlier failed") : 0;
+    if (!failed) return 0;
+    static const char what[] = "a command that was enqueued earlier failed";
+    wb__gpu_lose(d, failed, what);      /* its results are missing */
+    return fail(d, failed, what);
 }
 
 /* The device's events: two for each staging buffer, and those of the rings `mark` and `upload`. */

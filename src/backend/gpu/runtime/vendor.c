@@ -51,7 +51,7 @@ bool wb__gpu_vendor_usable(wb__gpu_vendor *l)
     if (!wb__gpu_is_off(l->variable) &&
         !atomic_exchange(&l->missing_logged, true))
         wb__log(WB_LOG_WARN, "%s: %s is not used, our own kernels are: %s", l->search->tag, l->name,
-                wb_error());
+                l->reason);
     wb_clear_error();
     return false;
 }
