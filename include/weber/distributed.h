@@ -109,17 +109,18 @@ WB_API int wb_distributed_synchronise_with(void *object,
  * whose batches are `size` times as long.  Collective.  Error: datasets of different lengths. */
 WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 
-/** A rule that replaces gradients by their mean over the ranks, before `rule`:
- * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
- * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
- * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
- * the same gradients present and the same parameters frozen on all ranks. */
+/** Options of wb_DistributedOptimiser. */
 typedef struct wb_DistributedOptimiser_options {
     WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
     int64_t bucket WB_IS(25000000);         /* bytes */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_DistributedOptimiser_options;
+/** A rule that replaces gradients by their mean over the ranks, before `rule`:
+ * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
+ * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
+ * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
+ * the same gradients present and the same parameters frozen on all ranks. */
 WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
                                              const wb_DistributedOptimiser_options *o);
 

@@ -33,7 +33,7 @@ typedef struct {
 } wb__collective;
 
 struct wb__communicator {
-    const char *name;       /* "MPI" */
+    const char *name;       /* of the library that connects the ranks */
     int rank, size;
     int local_rank, local_size;         /* the same among the ranks of this machine */
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */

@@ -158,7 +158,8 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     l->share = share;
     l->whole = share ? wb__ref(from) : NULL;
     l->prefetcher = wb__prefetcher_new(from, most, ahead, o->collate, o->collate_ctx, target);
-    if (l->prefetcher && o->shuffle) l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
+    if (l->prefetcher && o->shuffle)
+        l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
     if (l->prefetcher && (!o->shuffle || l->order)) return l;
     wb_object_free(l);
     return NULL;

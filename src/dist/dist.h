@@ -1,5 +1,5 @@
 /* The interface between the library and the libraries that connect ranks, such as libweber-mpi.
- * Both are built from one source tree; `version` tells if they are not. */
+ * Both must be built from one source tree, which `version` makes sure of. */
 #ifndef WB__DIST_H
 #define WB__DIST_H
 
@@ -25,5 +25,12 @@ struct wb_distributed_backend {
     /* Ends the processes of all ranks. */
     void (*abort)(void);
 };
+
+/* ---- inside the library ---------------------------------------------------------------------- */
+
+/* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
+int wb__broadcast(void *values, wb_dtype dtype, int64_t n, int root);
+/* The least and the most of the numbers of the ranks.  0 or an error code. */
+int wb__extremes(int64_t mine, int64_t *least, int64_t *most);
 
 #endif

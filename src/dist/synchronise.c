@@ -1,7 +1,7 @@
 /* wb_distributed_synchronise: one rank's values for all ranks.  The ranks first compare what their
  * objects consist of, since a broadcast of different sizes would never end, or mix up tensors. */
-#include "backend/collective.h"
 #include "base/options.h"
+#include "dist/dist.h"
 #include "optim/optim.h"
 
 static const char what[] = "distributed_synchronise";
@@ -69,18 +69,21 @@ static int64_t hash_of(const contents *c)
     return (int64_t)(h >> 1);
 }
 
+int wb__extremes(int64_t mine, int64_t *least, int64_t *most)
+{
+    wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_ALLREDUCE,
+                        .op = WB__RANKS_MIN, .dtype = WB_I64, .n = 1, .from = &mine, .to = least};
+    wb__collective_begin(&c);
+    wb__collective max = c;
+    max.op = WB__RANKS_MAX;
+    max.to = most;
+    return wb__collective_end(wb__collective_begin(&max));
+}
+
 static int compare(const contents *c)
 {
-    const int64_t mine = hash_of(c);
     int64_t least = 0, most = 0;
-    wb__collective min = {.communicator = wb__world(), .kind = WB__COLLECT_ALLREDUCE,
-                          .op = WB__RANKS_MIN, .dtype = WB_I64, .n = 1, .from = &mine,
-                          .to = &least};
-    wb__collective max = min;
-    max.op = WB__RANKS_MAX;
-    max.to = &most;
-    wb__collective_begin(&min);
-    const int status = wb__collective_end(wb__collective_begin(&max));
+    const int status = wb__extremes(hash_of(c), &least, &most);
     if (status || least == most) return status;
     return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has %d"
                     " variables: build the same model on all ranks", what, wb__world()->rank, c->n);
@@ -88,7 +91,7 @@ static int compare(const contents *c)
 
 /* ---- broadcasting ---------------------------------------------------------------------------- */
 
-static int broadcast(void *values, wb_dtype dtype, int64_t n, int root)
+int wb__broadcast(void *values, wb_dtype dtype, int64_t n, int root)
 {
     const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BROADCAST,
                               .dtype = dtype, .n = n, .root = root, .to = values};
@@ -102,7 +105,7 @@ static int share_variable(wb_tensor *x, int root)
     void *copy = values ? wb__alloc_aligned(bytes + 1) : NULL;
     if (!copy) return wb__error_or(WB_ERROR_MEMORY);
     memcpy(copy, values, bytes);
-    int status = broadcast(copy, (wb_dtype)x->dtype, x->size, root);
+    int status = wb__broadcast(copy, (wb_dtype)x->dtype, x->size, root);
     if (!status && wb__world()->rank != root) status = wb__overwrite(x, copy, bytes);
     wb__free(copy);
     return status;
@@ -113,7 +116,7 @@ static int share(const contents *c, int root)
     int status = compare(c);
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
     for (int i = 0; c->state && i < c->state->n && !status; i++)
-        status = broadcast(&c->state->slots[i].steps, WB_I64, 1, root);
+        status = wb__broadcast(&c->state->slots[i].steps, WB_I64, 1, root);
     return status;
 }
 

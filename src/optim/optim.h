@@ -41,7 +41,7 @@ struct wb_rule {
     wb__object object;
     int n;
     wb__rule_part *parts;
-    int64_t bucket;     /* gradients are averaged over the ranks, in buckets of these bytes; 0: not */
+    int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
 };
 
 typedef struct {
@@ -74,6 +74,8 @@ struct wb_opt_state {
     wb_dtype mixed;                     /* dtype of the parameters in mixed precision, else 0 */
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
+    bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
+    wb_tensor *mean_loss;       /* of the last update, over the ranks (reference), or NULL */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;

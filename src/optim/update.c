@@ -238,6 +238,7 @@ static int unscale(update *u)
         work *w = &u->works[i];
         if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
     }
+    if (good && u->loss) good = (u->loss = wb__scaling_undo(&u->scaling, u->loss)) != NULL;
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
@@ -440,6 +441,10 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status) status = count_steps(&u);
     if (status) wb__forget_pending(pending);
+    if (!status && state->keeps_loss) {
+        wb__unref(state->mean_loss);
+        state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;
+    }
     end(&u);
     wb__this_thread()->busy--;
     wb__frame_end(f, NULL);

@@ -61,7 +61,8 @@ TEST_IN_SCOPE(reductions_of_every_dtype)
             wb_tensor *x = of_rank(rank, t);
             if (how == WB_RANKS_MEAN && !(t == WB_F32 || t == WB_F64 || t == WB_F16 ||
                                           t == WB_BF16)) {
-                REFUSED(wb_distributed_allreduce(x, how), WB_ERROR_DTYPE, "distributed_allreduce", "mean");
+                REFUSED(wb_distributed_allreduce(x, how), WB_ERROR_DTYPE, "distributed_allreduce",
+                        "mean");
                 continue;
             }
             const int root = size - 1;
@@ -107,12 +108,15 @@ TEST_IN_SCOPE(tensors_of_no_elements)
 TEST_IN_SCOPE(wrong_arguments)
 {
     wb_tensor *x = wb_full(1, 2 * size + 1, 2);
-    REFUSED(wb_distributed_allreduce(x, 9), WB_ERROR_ARGUMENT, "distributed_allreduce", "9");
-    REFUSED(wb_distributed_broadcast(x, size), WB_ERROR_ARGUMENT, "distributed_broadcast", "rank");
-    REFUSED(wb_distributed_allgather(wb_scalar(1)), WB_ERROR_SHAPE, "distributed_allgather", "axis");
+    REFUSED(wb_distributed_allreduce(x, 9), WB_ERROR_ARGUMENT, "distributed_allreduce",
+            "9");
+    REFUSED(wb_distributed_broadcast(x, size), WB_ERROR_ARGUMENT, "distributed_broadcast",
+            "rank");
+    REFUSED(wb_distributed_allgather(wb_scalar(1)), WB_ERROR_SHAPE, "distributed_allgather",
+            "axis");
     if (size > 1)
-        REFUSED(wb_distributed_reduce_scatter(x, WB_RANKS_SUM), WB_ERROR_SHAPE, "distributed_reduce_scatter",
-                "equal");
+        REFUSED(wb_distributed_reduce_scatter(x, WB_RANKS_SUM), WB_ERROR_SHAPE,
+                "distributed_reduce_scatter", "equal");
     REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
             "distributed_allreduce", "bool");
     assert_int_equal(wb_distributed_initialise(WB_MPI), WB_ERROR_ARGUMENT);
@@ -286,9 +290,83 @@ TEST_IN_SCOPE(a_compiled_step)
         assert_int_equal(step(in, &b, &r[1]), 1);
         assert_true(wb_item(a) == wb_item(b));
     }
-    wb_tensor *x = wb_get(r[0].model, "layers.0.weight"), *y = wb_get(r[1].model, "layers.0.weight");
+    wb_tensor *x = wb_get(r[0].model, "layers.0.weight");
+    wb_tensor *y = wb_get(r[1].model, "layers.0.weight");
     assert_true(wb_item(wb_max(wb_abs(wb_sub(x, y)))) == 0);
     expect_alike(r[0].model);
+}
+
+/* ---- wb_train -------------------------------------------------------------------------------- */
+
+static double seen[16];                 /* losses that .each has seen */
+static int n_seen;
+
+static int see(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+{
+    if (n_seen < 16) seen[n_seen++] = wb_item(loss);
+    return 0;
+}
+
+/* .each sees the mean of the losses of all ranks. */
+TEST_IN_SCOPE(losses_are_means)
+{
+    wb_layer *m = model_of(8);
+    wb_seed(2);
+    wb_dataset *d = wb_dataset_of(wb_randn(12 * size, 8), wb_randn(12 * size, 2));
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    n_seen = 0;
+    wb_loader *all = wb_dataloader(d, 4 * size);
+    wb_batch b;
+    assert_true(wb_loader_next(all, &b));
+    const double wanted = wb_item(loss_of(m, b, NULL));
+    WORKS(wb_loader_stop(all));
+    WORKS(wb_train(loss_of, m, l, s, .each = see));
+    assert_int_equal(n_seen, 3);
+    assert_true(fabs(seen[0] - wanted) < 1e-6);
+    for (int i = 0; i < 3; i++)
+        assert_true(wb_item(wb_distributed_broadcast(wb_scalar(seen[i]), 0)) == (float)seen[i]);
+}
+
+TEST_IN_SCOPE(loaders_of_different_lengths)
+{
+    if (size == 1) return;
+    wb_layer *m = model_of(8);
+    wb_dataset *d = wb_dataset_of(wb_zeros(4 + 4 * rank, 8), wb_zeros(4 + 4 * rank, 2));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    assert_int_equal(wb_train(loss_of, m, wb_dataloader(d, 4), s), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "train", "batches", "wb_distributed_dataset");
+    wb_clear_error();
+}
+
+/* Trains, with dropout; `epochs` counts those of the checkpoint.  Returns the first weight. */
+static wb_tensor *train_on(const char *path, int epochs, uint64_t seed)
+{
+    wb_seed(seed);
+    wb_layer *m = wb_Chain(wb_Dense(8, 40, wb_relu), wb_Dropout(0.3), wb_Dense(40, 2));
+    wb_seed(6);
+    wb_dataset *d = wb_dataset_of(wb_randn(10 * size, 8), wb_randn(10 * size, 2));
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4, true, .seed = 3);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), m);
+    WORKS(wb_train(loss_of, m, l, s, .epochs = epochs, .checkpoint = path,
+                   .resume = path != NULL));
+    expect_alike(m);
+    return wb_get(m, "layers.0.weight");
+}
+
+/* Only rank 0 has files: it loads the checkpoint for all. */
+TEST_IN_SCOPE(a_training_that_goes_on)
+{
+    char path[80];
+    snprintf(path, sizeof path, "/tmp/weber-ranks-%d-%d", (int)getpid(), rank);
+    wb_seed(1);
+    wb_tensor *x = train_on(NULL, 4, 7);
+    wb_seed(1);
+    train_on(path, 2, 7);
+    wb_tensor *y = train_on(path, 4, 99);
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(x, y)))) == 0);
+    assert_int_equal(access(path, F_OK), rank ? -1 : 0);
+    unlink(path);
 }
 
 int main(int argc, char **argv)

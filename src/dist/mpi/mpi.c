@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
-#include <unistd.h>
 
 static const wb__dist_services *services;
 static MPI_Comm comm = MPI_COMM_NULL;
@@ -48,7 +47,6 @@ static void end_all(void)
             (long long)watch.bytes);
     fflush(stderr);
     MPI_Abort(comm, 1);
-    _exit(1);
 }
 
 static void *watch_operations(void *unused)

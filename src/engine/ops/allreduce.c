@@ -1,5 +1,5 @@
-/* The reduction of a tensor over the ranks of a communicator (backend/collective.h).  The inputs are
- * the allreduce that all ranks begin before, if any, and the operand.  The order of the inputs
+/* The reduction of a tensor over the ranks of a communicator (backend/collective.h).  The inputs
+ * are the allreduce that all ranks begin before, if any, and the operand.  The order of the inputs
  * matters: a walk of the graph reaches the earlier allreduce first. */
 #include "backend/collective.h"
 #include "engine/ops/op.h"

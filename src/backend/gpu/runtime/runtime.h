@@ -309,7 +309,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
-    .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                                                  \
+    .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
     .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
@@ -423,7 +423,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/* ---- allreduce.c: through the host's memory, where no library serves the device --------------- */
+/*---- allreduce.c: through the host's memory, where no library does it ------------------------- */
 
 int wb__gpu_allreduce_prepare(const wb__step *step, struct wb__gpu_allreduce **made);
 void wb__gpu_allreduce_destroy(struct wb__gpu_allreduce *a);
