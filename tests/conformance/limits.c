@@ -223,7 +223,7 @@ static double seconds(void (*f)(int n), int n)
 }
 
 /* Eight times the size takes about eight times as long, not sixty-four times.  Both sizes exceed
- * the caches. */
+ * the caches.  Other programs disturb a measurement, so that one of several attempts must pass. */
 TEST(work_is_linear)
 {
     const struct { const char *what; void (*f)(int n); int n; } rows[] = {
@@ -233,8 +233,13 @@ TEST(work_is_linear)
         {"inline tables of a TOML file", toml_tables, 900},
     };
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
-        const double few = seconds(rows[i].f, rows[i].n), many = seconds(rows[i].f, 8 * rows[i].n);
-        if (many > 24 * few)
+        double few, many;
+        int attempts = 0;
+        do {
+            few = seconds(rows[i].f, rows[i].n);
+            many = seconds(rows[i].f, 8 * rows[i].n);
+        } while (many > 24 * few && ++attempts < 6);
+        if (attempts == 6)
             fail_msg("%s: %g s, eight times as many %g s", rows[i].what, few, many);
     }
 }
