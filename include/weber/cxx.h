@@ -13,7 +13,7 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
-#include "weber/device.h"
+#include "weber/distributed.h"
 #include "weber/files.h"
 
 #include <type_traits>

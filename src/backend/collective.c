@@ -108,6 +108,14 @@ int wb__collective_end(uint64_t number)
     return status;
 }
 
+bool wb__collective_busy(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    const bool busy = queue.performed < queue.begun;
+    pthread_mutex_unlock(&queue.lock);
+    return busy;
+}
+
 void wb__collective_stop(void)
 {
     pthread_mutex_lock(&queue.lock);

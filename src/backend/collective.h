@@ -54,6 +54,8 @@ uint64_t wb__collective_begin(const wb__collective *c);
  * or the error code of the first operation of the process that failed, with the error set: after a
  * failure no later operation is performed. */
 int wb__collective_end(uint64_t number);
+/* Whether an operation is not complete. */
+bool wb__collective_busy(void);
 /* Ends the thread after the last operation, and forgets a failure. */
 void wb__collective_stop(void);
 

@@ -9,7 +9,7 @@ static int agree(uint64_t *seed)
     uint64_t key, counter;
     wb__rng_take(1, &key, &counter);
     *seed = wb__philox_at(key, counter, 0) | (uint64_t)wb__philox_at(key, counter, 1) << 31;
-    return wb__broadcast(seed, WB_I64, 1, 0);
+    return wb__from_rank(seed, WB_I64, 1, 0);
 }
 
 wb_dataset *wb_distributed_dataset(wb_dataset *d)

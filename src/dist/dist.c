@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include "base/system.h"
 #include "engine/tensor.h"
+#include "weber/distributed.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -18,10 +19,11 @@ static wb__dist_services services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
 
-/* If the process failed, the other ranks would wait for it. */
+/* If the process failed, the other ranks would wait for it.  During an operation the process does
+ * not end by itself: the backend ends it, since another rank has ended. */
 static void at_exit(bool failed)
 {
-    if (!wb__world()) return;
+    if (!wb__world() || wb__collective_busy()) return;
     if (!failed) {
         wb_distributed_finalise();
         return;
@@ -72,6 +74,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&communicator);
+    wb_reset_gpu_device();              /* it depends on the rank */
     return 0;
 }
 

@@ -29,7 +29,7 @@ struct wb_distributed_backend {
 /* ---- inside the library ---------------------------------------------------------------------- */
 
 /* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
-int wb__broadcast(void *values, wb_dtype dtype, int64_t n, int root);
+int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
 /* The least and the most of the numbers of the ranks.  0 or an error code. */
 int wb__extremes(int64_t mine, int64_t *least, int64_t *most);
 

@@ -91,7 +91,7 @@ static int compare(const contents *c)
 
 /* ---- broadcasting ---------------------------------------------------------------------------- */
 
-int wb__broadcast(void *values, wb_dtype dtype, int64_t n, int root)
+int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root)
 {
     const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BROADCAST,
                               .dtype = dtype, .n = n, .root = root, .to = values};
@@ -105,7 +105,7 @@ static int share_variable(wb_tensor *x, int root)
     void *copy = values ? wb__alloc_aligned(bytes + 1) : NULL;
     if (!copy) return wb__error_or(WB_ERROR_MEMORY);
     memcpy(copy, values, bytes);
-    int status = wb__broadcast(copy, (wb_dtype)x->dtype, x->size, root);
+    int status = wb__from_rank(copy, (wb_dtype)x->dtype, x->size, root);
     if (!status && wb__world()->rank != root) status = wb__overwrite(x, copy, bytes);
     wb__free(copy);
     return status;
@@ -116,7 +116,7 @@ static int share(const contents *c, int root)
     int status = compare(c);
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
     for (int i = 0; c->state && i < c->state->n && !status; i++)
-        status = wb__broadcast(&c->state->slots[i].steps, WB_I64, 1, root);
+        status = wb__from_rank(&c->state->slots[i].steps, WB_I64, 1, root);
     return status;
 }
 

@@ -253,7 +253,7 @@ static int share(const training *t, bool loaded)
     uint64_t at[4];
     wb__loader_state(t->data, at);
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
-    int status = wb__broadcast(words, WB_I64, WB__COUNT(words), 0);
+    int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
     if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
     if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
     if (status || is_first(t) || !loaded) return status;
@@ -271,7 +271,7 @@ static int begin(const training *t, int *done)
     if (t->o.resume && is_first(t)) status = load(t, &ahead);
     if (distributed(t)) {
         int64_t words[] = {status, ahead};
-        const int failed = wb__broadcast(words, WB_I64, WB__COUNT(words), 0);
+        const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
         if (failed) return failed;
         if (words[0] && !is_first(t))
             return wb__fail((int)words[0], "train: rank 0 cannot resume from the checkpoint");
@@ -289,7 +289,7 @@ static int begin_random(const training *t)
     wb__rng_state rng = wb__rng_get_state();
     int64_t words[] = {(int64_t)rng.key, (int64_t)rng.counter};
     if (!distributed(t)) return 0;
-    const int status = wb__broadcast(words, WB_I64, WB__COUNT(words), 0);
+    const int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
     if (status || is_first(t)) return status;
     const uint64_t other = (uint64_t)wb__world()->rank * 0x9E3779B97F4A7C15u;
     wb__rng_set_state((wb__rng_state){(uint64_t)words[0] ^ other, (uint64_t)words[1]});

@@ -1,5 +1,6 @@
 /* libweber-mpi: ranks connected by MPI.  It is compiled with one MPI, and a program that links with
- * it uses that MPI.  All calls of MPI but MPI_Abort come from one thread at a time. */
+ * it uses that MPI.  All calls of MPI come from one thread at a time, but MPI_Abort, which the
+ * thread of the time-out calls during another call. */
 #include "dist/dist.h"
 
 #include "weber/distributed.h"
@@ -197,7 +198,7 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     MPI_Initialized(&initialised);
     int status = 0;
     if (initialised) MPI_Query_thread(&level);
-    else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+    else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
                         "MPI_Init_thread");
     owns_mpi = !initialised;
     if (!status && level < MPI_THREAD_SERIALIZED)
