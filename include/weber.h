@@ -10,6 +10,7 @@
  *   6  weber/train.h    optimiser rules, training, progress bars, plots
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them
+ *   9  weber/distributed.h   training by several processes
  *      weber/cxx.h      the same functions for C++17
  *
  * Names
@@ -53,6 +54,7 @@
 #include "weber/train.h"
 #include "weber/files.h"
 #include "weber/device.h"
+#include "weber/distributed.h"
 #ifdef __cplusplus
 #include "weber/cxx.h"
 #endif

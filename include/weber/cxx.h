@@ -13,7 +13,7 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
-#include "weber/device.h"
+#include "weber/distributed.h"
 #include "weber/files.h"
 
 #include <type_traits>
@@ -505,5 +505,21 @@ inline wb_batch wb_gpu(wb_batch b, wb_dtype dtype = WB_DTYPE_DEFAULT)
 }
 inline wb_batch wb_cpu(wb_batch b) { return wb_batch_cpu(b); }
 template <class T> inline const wb_device *wb_device_of(T *x) { return wb_object_device(x); }
+
+/* ---- distributed training -------------------------------------------------------------------- */
+
+inline int wb_distributed_initialise(const wb_distributed_backend *backend,
+                                     wb_distributed_options o = {})
+{
+    return wb_distributed_initialise_with(backend, &o);
+}
+inline int wb_distributed_synchronise(void *object, wb_distributed_synchronise_options o = {})
+{
+    return wb_distributed_synchronise_with(object, &o);
+}
+inline wb_rule *wb_DistributedOptimiser(wb_rule *rule, wb_DistributedOptimiser_options o = {})
+{
+    return wb_DistributedOptimiser_with(rule, &o);
+}
 
 #endif

@@ -120,12 +120,15 @@ typedef struct {
  * faster with more. */
 enum { WB__WORKSPACE_ALIGN = 1024 };
 
+typedef struct wb__communicator wb__communicator;
+
 typedef struct {
     wb__step_kind kind;
     wb__fused fused;
     int n_views;
     wb__view views[9];      /* logical shapes: [batch..., m, k], [N, C, H, W], ... */
-    int variant;  /* wb__conv_kind, wb__pool_kind or wb__attention_kind; CUMSUM: 1 if exclusive */
+    /* wb__conv_kind, wb__pool_kind, wb__attention_kind or wb__ranks_op; CUMSUM: 1 if exclusive */
+    int variant;
     wb__op epilogue;        /* if wb__has_epilogue (kinds.h) */
     wb__aux aux_kind;
     wb__view aux;
@@ -136,6 +139,7 @@ typedef struct {
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
+    const wb__communicator *communicator;   /* of an ALLREDUCE (backend/collective.h) */
 } wb__step;
 
 /* Whether a product needs more than a bias and an epilogue.  The engine plans such a step only if
@@ -261,6 +265,9 @@ struct wb__backend {
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
                   const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
+    /* Completes the last launch of the kernel of an ALLREDUCE, which may only have begun it:
+     * kernels that are launched later may read its result and write its operand. */
+    int (*finish)(const wb_device *d, const wb__kernel *kernel);
     int (*wait)(const wb_device *d);        /* until all launched kernels have finished */
     /* Whether the engine should store a convolution's x and y in channels-last layout (NHWC). */
     bool (*prefers_channels_last)(const wb_device *d, const wb__step *conv);

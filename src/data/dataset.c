@@ -173,6 +173,16 @@ wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n)
     return d;
 }
 
+wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed)
+{
+    wb_dataset *share = wb__dataset_over(d, WB__DATA_SHARE, (d->n + ranks - 1) / ranks);
+    if (!share) return NULL;
+    share->rank = rank;
+    share->ranks = ranks;
+    share->seed = seed;
+    return share;
+}
+
 wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
 {
     if (!is_dataset(d, "subset")) return NULL;

@@ -21,7 +21,9 @@ typedef struct {
     int64_t bytes;                      /* bytes of this field in one observation */
 } wb__field;
 
-typedef enum { WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_VIEW, WB__DATA_MAP } wb__data_kind;
+typedef enum {
+    WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_VIEW, WB__DATA_MAP, WB__DATA_SHARE
+} wb__data_kind;
 
 struct wb_dataset {
     wb__object object;
@@ -32,6 +34,10 @@ struct wb_dataset {
      * of `under` if `order` is NULL. */
     int64_t start;
     uint32_t *order;
+    /* share: observation i of the share is observation rank + i * ranks of `under`, counted on from
+     * observation 0 after the last one.  Loaders shuffle `under` with this seed by default. */
+    int rank, ranks;
+    uint64_t seed;
     wb_collate map;
     void *ctx;                          /* argument of `map` or `get` */
     wb__field field[2];                 /* roots: x and y */
@@ -51,6 +57,14 @@ static inline bool wb__dataset_on_host(const wb_dataset *d)
 /* Makes a view or map over `under`, in the current scope. The caller sets the fields that only
  * views or only maps have. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
+
+/* The share of a rank; all shares have the same length. */
+wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed);
+/* Observation i of a share, as an observation of the dataset below. */
+static inline int64_t wb__share_at(const wb_dataset *share, int64_t i)
+{
+    return (share->rank + i * share->ranks) % share->under->n;
+}
 
 /* move.c: wb_to and wb_device_of of a dataset. */
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype dtype);

@@ -81,6 +81,8 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
 static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
     for (; d->under; d = d->under) {
+        if (d->kind == WB__DATA_SHARE)
+            for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
         if (d->kind != WB__DATA_VIEW) continue;
         for (int64_t i = 0; i < n; i++)
             index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];

@@ -16,7 +16,11 @@ struct wb_loader {
     wb__target target;                  /* set by wb_to */
     int64_t batches;
     wb__prefetcher *prefetcher;
-    uint32_t *order;                    /* observations of the current epoch; NULL: not shuffled */
+    /* observations of the current epoch; NULL: not shuffled.  Those of a share of a dataset come
+     * first, and are observations of `whole`; room for its whole length. */
+    uint32_t *order;
+    const wb_dataset *share;            /* NULL, or the share that is shuffled, below maps alone */
+    wb_dataset *whole;                  /* the dataset below the share, with the maps (reference) */
     bool running;                       /* an epoch has begun and has not ended */
     /* epoch: number of completed epochs. position: number of batches of the current epoch that
      * wb_loader_next has returned. */
@@ -44,6 +48,7 @@ static void destroy(void *object)
     wb_loader *l = object;
     wb__prefetcher_free(l->prefetcher);
     wb__unref(l->dataset);
+    wb__unref(l->whole);
     wb__free(l->order);
     wb__object_end(l, sizeof *l);
 }
@@ -121,8 +126,26 @@ static uint64_t draw_seed(void)
     return seed ? seed : 1;
 }
 
+/* The share at the bottom of the maps of d; NULL: there is none. */
+static const wb_dataset *share_of(const wb_dataset *d)
+{
+    while (d->kind == WB__DATA_MAP) d = d->under;
+    return d->kind == WB__DATA_SHARE ? d : NULL;
+}
+
+/* The dataset below the share, with the maps of d over it. */
+static wb_dataset *without_share(wb_dataset *d)
+{
+    if (d->kind == WB__DATA_SHARE) return d->under;
+    wb_dataset *under = without_share(d->under);
+    return under ? wb_mapobs(under, d->map, d->ctx) : NULL;
+}
+
 static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__target *target)
 {
+    const wb_dataset *share = o->shuffle ? share_of(d) : NULL;
+    wb_dataset *from = share ? without_share(d) : d;
+    if (!from) return NULL;
     wb_loader *l = wb__object_new(&wb__loader_class, sizeof *l);
     if (!l) return NULL;
     l->dataset = wb__ref(d);
@@ -132,8 +155,11 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     l->mark.class = &mark_class;
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
     int ahead = (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
-    l->prefetcher = wb__prefetcher_new(d, most, ahead, o->collate, o->collate_ctx, target);
-    if (l->prefetcher && o->shuffle) l->order = wb__alloc((size_t)d->n * sizeof *l->order);
+    l->share = share;
+    l->whole = share ? wb__ref(from) : NULL;
+    l->prefetcher = wb__prefetcher_new(from, most, ahead, o->collate, o->collate_ctx, target);
+    if (l->prefetcher && o->shuffle)
+        l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
     if (l->prefetcher && (!o->shuffle || l->order)) return l;
     wb_object_free(l);
     return NULL;
@@ -153,7 +179,8 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
     o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
     if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;
     if (check(&o, d)) return NULL;
-    if (o.seed == UINT64_MAX && o.shuffle) o.seed = draw_seed();
+    if (o.seed == UINT64_MAX && o.shuffle)
+        o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});
     if (l && !l->batches && d->n)
         wb__log(WB_LOG_WARN,
@@ -225,9 +252,21 @@ static int close_batch(wb_loader *l)
     return wb_scope_close(l->scope);
 }
 
+/* Leaves the observations of the share in `order`, which is a permutation of all. */
+static void take_share(uint32_t *order, const wb_dataset *share)
+{
+    if (!share->n) return;
+    const int64_t last = share->n - 1;      /* only the last one may be counted from 0 again */
+    const uint32_t at_last = order[wb__share_at(share, last)];
+    for (int64_t i = 0; i < last; i++) order[i] = order[wb__share_at(share, i)];
+    order[last] = at_last;
+}
+
 static int begin(wb_loader *l)
 {
-    if (l->order) wb__shuffle(l->order, l->dataset->n, l->options.seed, (uint64_t)l->epoch);
+    const wb_dataset *shuffled = l->share ? l->share->under : l->dataset;
+    if (l->order) wb__shuffle(l->order, shuffled->n, l->options.seed, (uint64_t)l->epoch);
+    if (l->order && l->share) take_share(l->order, l->share);
     l->status = 0;
     l->running = true;
     return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);

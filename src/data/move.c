@@ -55,6 +55,9 @@ static wb_dataset *rebuilt(const wb_dataset *from, wb_dataset *under)
     wb_dataset *made = wb__dataset_over(under, from->kind, from->n);
     if (!made) return NULL;
     made->start = from->start;
+    made->rank = from->rank;
+    made->ranks = from->ranks;
+    made->seed = from->seed;
     made->map = from->map;
     made->ctx = from->ctx;
     if (!from->order) return made;

@@ -3,6 +3,7 @@
 #include "device/device.h"
 #include "device/registry.h"
 
+#include "backend/collective.h"
 #include "base/options.h"
 #include "tree/tree.h"
 
@@ -34,7 +35,13 @@ static bool first_time(bool *flag)
     return first;
 }
 
-static const wb_device *first_of(int row) { return wb__row_devices(row).device[0]; }
+/* The first device of a row; with several ranks on this machine, each has another one. */
+static const wb_device *first_of(int row)
+{
+    const wb_device_list all = wb__row_devices(row);
+    const wb__communicator *c = wb__world();
+    return all.device[c ? c->local_rank % all.n : 0];
+}
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 

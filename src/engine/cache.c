@@ -255,14 +255,15 @@ static void report_written(int code)
 }
 
 /* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
- * the device has graphs and the phase has more than two launches.  Graphs do not report which
- * kernel failed, so WEBER_DEBUG=sync does not use them. */
+ * the device has graphs, the phase has more than two launches, and the plan has no ALLREDUCE, which
+ * the host takes part in.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does not
+ * use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
 {
     const int final = p->n_final_launches;
     const int n = kind == WB__PHASE_WHOLE ? p->n_launches
                 : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
-    return p->device->backend->graph && p->runs > 1 && n > 2 && !wb__debug("sync");
+    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->waits && !wb__debug("sync");
 }
 
 /* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
@@ -310,8 +311,21 @@ static int failed(wb__plan *p, int status, bool final, bool written)
     return status;
 }
 
-/* Runs a phase, as a graph or kernel by kernel.  A graph that fails does not report how many
- * kernels ran, so all variables of its phase may have been written. */
+/* Completes the ALLREDUCEs among the steps *complete to last - 1, and sets *complete to `last`.
+ * Returns the error of the first that failed. */
+static int finish(const wb__plan *p, int *complete, int last)
+{
+    int status = 0;
+    for (; *complete < last; ++*complete) {
+        if (!p->waits[*complete].begins) continue;
+        const int ended = p->device->backend->finish(p->device, p->kernels[*complete]);
+        if (!status) status = ended;
+    }
+    return status;
+}
+
+/* Runs a phase, as a graph or kernel by kernel, and completes its ALLREDUCEs.  A graph that fails
+ * does not report how many kernels ran, so all variables of its phase may have been written. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)
 {
@@ -323,13 +337,20 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
         const int status = backend->graph_run(p->device, graph, buffers, offsets, numbers);
         return status ? failed(p, status, end > p->n_compute, end > p->n_compute) : 0;
     }
-    for (int i = first; i < end; i++) {
-        const int status =
-            backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
-                            (size_t)p->arena_bytes, numbers);
-        if (status) return failed(p, status, i >= p->n_compute, i > p->n_compute);
+    int complete = first, status = 0, i = first;
+    while (i < end && !status) {
+        if (p->waits) status = finish(p, &complete, p->waits[i].waits_for + 1);
+        if (status) {
+            status = failed(p, status, i > p->n_compute, i > p->n_compute);
+            break;
+        }
+        status = backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
+                                 (size_t)p->arena_bytes, numbers);
+        if (status) status = failed(p, status, i >= p->n_compute, i > p->n_compute);
+        else i++;
     }
-    return 0;
+    const int last = p->waits ? finish(p, &complete, i) : 0;
+    return status ? status : last;
 }
 
 int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__number *numbers,

@@ -41,6 +41,7 @@ struct wb_rule {
     wb__object object;
     int n;
     wb__rule_part *parts;
+    int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
 };
 
 typedef struct {
@@ -73,6 +74,8 @@ struct wb_opt_state {
     wb_dtype mixed;                     /* dtype of the parameters in mixed precision, else 0 */
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
+    bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
+    wb_tensor *mean_loss;       /* of the last update, over the ranks (reference), or NULL */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;
@@ -117,6 +120,10 @@ void wb__rule_print(const wb_rule *rule, wb__text *t);
 /* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
  * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
+
+/* ranks.c: replaces the n gradients g[i], some of which may be NULL, and the loss, which may be
+ * NULL, by their means over the ranks.  Returns 0 or an error code. */
+int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t bucket);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];

@@ -235,15 +235,37 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
         total += rules[i]->n;
     }
     wb_rule *r = rule_new(total);
-    for (int i = 0, at = 0; r && i < n; at += rules[i++]->n)
+    for (int i = 0, at = 0; r && i < n; at += rules[i++]->n) {
         memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
+        r->bucket = WB__MAX(r->bucket, rules[i]->bucket);
+    }
+    return r;
+}
+
+wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimiser_options *given)
+{
+    wb_DistributedOptimiser_options o;
+    wb__given g;
+    if (WB__NULL(rule)) return NULL;
+    if (!wb__is(rule, &wb__rule_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a %s is not a rule",
+                             wb__kind(rule));
+    if (!wb__read_options("DistributedOptimiser", &o, sizeof o, given, "bucket", &g)) return NULL;
+    o.bucket = wb__int_option(&g, "bucket", -1, o.bucket, 25000000);
+    if (o.bucket < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a bucket of %lld bytes",
+                             (long long)o.bucket);
+    wb_rule *r = wb__rule_copy(rule);
+    if (r) r->bucket = o.bucket;
     return r;
 }
 
 wb_rule *wb__rule_copy(const wb_rule *rule)
 {
     wb_rule *r = rule_new(rule->n);
-    if (r) memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
+    if (!r) return NULL;
+    memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
+    r->bucket = rule->bucket;
     return r;
 }
 
@@ -266,10 +288,12 @@ static void print_part(const wb__rule_part *p, wb__text *t)
 
 void wb__rule_print(const wb_rule *rule, wb__text *t)
 {
+    if (rule->bucket) wb__text_add(t, "DistributedOptimiser(");
     if (rule->n > 1) wb__text_add(t, "OptimiserChain(");
     for (int i = 0; i < rule->n; i++) {
         if (i) wb__text_add(t, ", ");
         print_part(&rule->parts[i], t);
     }
     if (rule->n > 1) wb__text_add(t, ")");
+    if (rule->bucket) wb__text_add(t, ")");
 }

@@ -14,6 +14,7 @@ static void state_destroy(void *object)
     }
     for (int i = 0; i < s->n_paths; i++) wb__free(s->paths[i].path);
     for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
+    wb__unref(s->mean_loss);
     wb__free(s->slots);
     wb__free(s->paths);
     wb__unref(s->rule);

@@ -1,5 +1,6 @@
 /* wb_update builds the graphs of all new values, then records the assignments of these values. If
  * anything fails, wb_update drops the recorded assignments. */
+#include "backend/collective.h"
 #include "optim/optim.h"
 
 #include <math.h>
@@ -26,6 +27,7 @@ typedef struct {
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
     wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
+    wb_tensor *loss;                    /* mean over the ranks, if the rule is distributed */
 } update;
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -50,6 +52,8 @@ static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *
     return 0;
 }
 
+static bool is_distributed(const wb_opt_state *s) { return s->rule->bucket && wb__world(); }
+
 static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, work *w)
 {
     wb_tensor *g = leaf->other;
@@ -69,7 +73,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    const bool scaled = u->state->scaling[WB__SCALE] != NULL;
+    const bool scaled = u->state->scaling[WB__SCALE] != NULL && !is_distributed(u->state);
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
     if (!scaled || w->g) g = wb__as(g, dtype);      /* wb__scaling_undo converts the others */
@@ -234,6 +238,7 @@ static int unscale(update *u)
         work *w = &u->works[i];
         if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
     }
+    if (good && u->loss) good = (u->loss = wb__scaling_undo(&u->scaling, u->loss)) != NULL;
     return good ? 0 : WB_ERROR_MEMORY;
 }
 
@@ -261,6 +266,30 @@ static int finish(const update *u, work *w, const wb__slot *slot)
     return w->value ? 0 : WB_ERROR_MEMORY;
 }
 
+static wb_tensor *loss_of(const wb_tree *grads)
+{
+    wb_tensor *loss = wb__is(grads, &wb__tree_class) ? grads->loss : NULL;
+    return loss && !(loss->flags & WB__GONE) ? loss : NULL;
+}
+
+/* Replaces the gradients and the loss by their means over the ranks, if the rule is distributed. */
+static int average(update *u, const wb_tree *grads)
+{
+    wb_opt_state *s = u->state;
+    if (!is_distributed(s)) return 0;
+    wb_tensor ***g = wb__alloc(((size_t)s->n + 1) * sizeof *g);
+    if (!g) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++) g[i] = &u->works[i].g;
+    u->loss = loss_of(grads);
+    int status = wb__ranks_mean(s->n, g, &u->loss, s->rule->bucket);
+    wb__free(g);
+    for (int i = 0; i < s->n && !status && s->scaling[WB__SCALE]; i++) {
+        work *w = &u->works[i];
+        if (w->g && !(w->bad = wb__scaling_count(NULL, w->g))) status = WB_ERROR_MEMORY;
+    }
+    return status;
+}
+
 /* Sets `value` and `next` in the work of each slot that has a gradient. */
 static int compute(update *u, void *model, wb_tree *grads)
 {
@@ -270,6 +299,7 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->paths[u->leaf].path);
+    if (!status) status = average(u, grads);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
@@ -389,10 +419,9 @@ static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **w
     bool any = false;
     for (int i = 0; i < s->n && !any; i++) any = u->works[i].value != NULL;
     if (!any || s->unguarded || u->scaling.ok) return NULL;
-    *what = u->norm ? "the norm of the gradients" : "the loss";
-    if (u->norm) return u->norm;
-    wb_tensor *loss = wb__is(grads, &wb__tree_class) ? grads->loss : NULL;
-    return loss && !(loss->flags & WB__GONE) ? loss : NULL;
+    *what = u->norm ? "the norm of the gradients"
+          : u->loss ? "the mean loss of the ranks" : "the loss";
+    return u->norm ? u->norm : u->loss ? u->loss : loss_of(grads);
 }
 
 int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
@@ -412,6 +441,10 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status) status = count_steps(&u);
     if (status) wb__forget_pending(pending);
+    if (!status && state->keeps_loss) {
+        wb__unref(state->mean_loss);
+        state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;
+    }
     end(&u);
     wb__this_thread()->busy--;
     wb__frame_end(f, NULL);

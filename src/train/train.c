@@ -1,8 +1,12 @@
 /* wb_withgradient and wb_train. */
 
+#include "backend/collective.h"
 #include "base/options.h"
+#include "dist/dist.h"
 #include "engine/tensor.h"
 #include "optim/optim.h"
+#include "base/numbers/philox.h"
+#include "data/loader.h"
 #include "train/checkpoint.h"
 
 #include <errno.h>
@@ -79,6 +83,10 @@ typedef struct {
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 
+/* Whether all ranks train one model.  Rank 0 shows the progress, and reads and writes files. */
+static bool distributed(const training *t) { return t->state->rule->bucket && wb__world(); }
+static bool is_first(const training *t) { return !distributed(t) || !wb__world()->rank; }
+
 /* Adds t->latest, the loss of the previous batch, to the sum. Then sets t->latest to `loss`, which
  * may be NULL. */
 static void add_loss(training *t, wb_tensor *loss)
@@ -96,6 +104,9 @@ static int not_finite(wb_tensor *loss, int64_t batch)
     wb_clear_error();
     double value = wb_item(loss);
     wb_clear_error();
+    if (isfinite(value) && wb__world())
+        return wb__fail(WB_ERROR_NUMBER, "the loss, or the norm of the gradients, is not finite on"
+                        " batch %lld of another rank, stopping training", (long long)batch);
     if (isfinite(value))
         return wb__fail(WB_ERROR_NUMBER, "the norm of the gradients is not finite on batch %lld, "
                         "stopping training", (long long)batch);
@@ -137,10 +148,12 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status) return status;
     /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
     const wb__thread *now = wb__this_thread();
-    status = wb__evaluate(1, &loss, now->guard ? now->guard : loss);
+    wb_tensor *both[2] = {loss, t->state->mean_loss};
+    status = wb__evaluate(both[1] ? 2 : 1, both, now->guard ? now->guard : loss);
     if (status) wb__opt_undo_failed(t->state);
     if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
     if (status) return status;
+    if (both[1]) loss = both[1];        /* the mean over the ranks */
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     if (saves(t) && !t->o.metric) add_loss(t, loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
@@ -151,7 +164,7 @@ static int run_epoch(training *t, int epoch)
 {
     int status = 0;
     wb_batch batch;
-    if (t->o.progress) {
+    if (t->o.progress && is_first(t)) {
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
         if (!t->bar) return wb_error_code();
     }
@@ -210,15 +223,16 @@ static int save(training *t, int epoch)
         c.metric = t->sum / (double)t->batches;
     }
     c.has_metric = true;
+    if (!is_first(t)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
     const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
                                           .best = t->o.keep_best, .higher = t->o.higher};
     return wb_checkpoint_keep_with(t->o.folder, &c, &o);
 }
 
-/* Loads the checkpoint, if there is one. Sets *done to the number of epochs that the loaded
- * checkpoint is ahead of the loader. These epochs count as epochs of this training. */
-static int resume(training *t, int *done)
+/* Loads the checkpoint, if there is one, and sets *done to the number of epochs that it is ahead of
+ * the loader. */
+static int load(const training *t, int64_t *done)
 {
     wb_checkpoint c = here(t);
     const int64_t begun = c.epoch;
@@ -228,8 +242,71 @@ static int resume(training *t, int *done)
     if (access(folder ? folder : t->o.checkpoint, F_OK) == 0 || errno != ENOENT)
         status = folder ? wb__checkpoint_resume(folder, &c, &found)
                         : wb_checkpoint_load(t->o.checkpoint, &c);
-    *done = (int)WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
+    *done = WB__MIN(WB__MAX(c.epoch - begun, 0), INT32_MAX);
     return status;
+}
+
+/* Gives the other ranks what rank 0 has: model, state, and, if it has loaded a checkpoint, the
+ * position of the loader, which is at the beginning of an epoch. */
+static int share(const training *t, bool loaded)
+{
+    uint64_t at[4];
+    wb__loader_state(t->data, at);
+    int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
+    int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
+    if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
+    if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
+    if (status || is_first(t) || !loaded) return status;
+    at[0] = (uint64_t)words[0];
+    at[1] = (uint64_t)words[1];
+    return wb__loader_restore(t->data, at);
+}
+
+/* Resumes from the checkpoint, if .resume is set and there is one.  Sets *done to the number of
+ * epochs that it is ahead of the loader, which count as epochs of this training.  All ranks then
+ * have what rank 0 has. */
+static int begin(const training *t, int *done)
+{
+    int64_t ahead = 0, status = 0;
+    if (t->o.resume && is_first(t)) status = load(t, &ahead);
+    if (distributed(t)) {
+        int64_t words[] = {status, ahead};
+        const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
+        if (failed) return failed;
+        if (words[0] && !is_first(t))
+            return wb__fail((int)words[0], "train: rank 0 cannot resume from the checkpoint");
+        ahead = words[1];
+        if (!status) status = share(t, ahead > 0);
+    }
+    *done = (int)ahead;
+    return (int)status;
+}
+
+/* The random numbers of an epoch, such as those of dropout, follow from those of rank 0 and differ
+ * between the ranks: a checkpoint of rank 0 restores those of all. */
+static int begin_random(const training *t)
+{
+    wb__rng_state rng = wb__rng_get_state();
+    int64_t words[] = {(int64_t)rng.key, (int64_t)rng.counter};
+    if (!distributed(t)) return 0;
+    const int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
+    if (status || is_first(t)) return status;
+    const uint64_t other = (uint64_t)wb__world()->rank * 0x9E3779B97F4A7C15u;
+    wb__rng_set_state((wb__rng_state){(uint64_t)words[0] ^ other, (uint64_t)words[1]});
+    return 0;
+}
+
+/* All ranks must have the same number of batches, since each batch is a collective operation. */
+static int check_lengths(const training *t)
+{
+    const int64_t mine = wb_loader_length(t->data);
+    int64_t least = 0, most = 0;
+    if (!distributed(t)) return 0;
+    const int status = wb__extremes(mine, &least, &most);
+    if (status || least == most) return status;
+    return wb__fail(WB_ERROR_ARGUMENT, "train: the loader of rank %d has %lld batches, those of the"
+                    " ranks have %lld to %lld: make the dataset with wb_distributed_dataset",
+                    wb__world()->rank, (long long)mine, (long long)least, (long long)most);
 }
 
 int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
@@ -252,13 +329,19 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
                         "batch with .drop_last");
     int done = 0;
     int status = check_saving(&t.o);
-    if (!status && t.o.resume) status = resume(&t, &done);
+    state->keeps_loss = distributed(&t);
+    if (!status) status = check_lengths(&t);
+    if (!status) status = begin(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;
         t.batches = 0;
-        status = run_epoch(&t, epoch);
+        status = begin_random(&t);
+        if (!status) status = run_epoch(&t, epoch);
         if (!status && !t.stop && saves(&t)) status = save(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);
+    state->keeps_loss = false;
+    wb__unref(state->mean_loss);
+    state->mean_loss = NULL;
     return status;
 }

@@ -174,6 +174,13 @@ static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const 
     return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }
 
+static int cpu_finish(const wb_device *d, const wb__kernel *kernel)
+{
+    (void)d;
+    const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
+    return k->finish ? k->finish(k) : 0;
+}
+
 static int cpu_wait(const wb_device *d)
 {
     (void)d;
@@ -253,6 +260,7 @@ const wb__backend wb__cpu_backend = {
     .prepare = cpu_prepare,
     .destroy = cpu_destroy,
     .launch = cpu_launch,
+    .finish = cpu_finish,
     .wait = cpu_wait,
     .prefers_channels_last = cpu_prefers_channels_last,
 };

@@ -11,6 +11,7 @@ struct wb__cpu_kernel {
     wb__kernel base;
     int (*launch)(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
                   const wb__number *numbers);
+    int (*finish)(const wb__cpu_kernel *kernel);    /* as in wb__backend; NULL: nothing to do */
     void (*destroy)(wb__cpu_kernel *kernel);
 };
 

@@ -176,6 +176,8 @@ int wb__gpu_step_copy(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
                         .total = total, .items = 256});
 }
 
+#define wb__gpu_step_none NULL
+
 static wb__gpu_step_function *const makers[WB__STEP_COUNT] = {
 #define WB_STEP(NAME, name, cpu, gpu) [WB__STEP_##NAME] = wb__gpu_step_##gpu,
 #include "ops/ops.def"

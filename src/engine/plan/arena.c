@@ -88,6 +88,44 @@ static void use(arena *a, int allocation, int step)
     if (allocation >= 0) a->lifetimes[allocation].last_use = step;
 }
 
+static bool is_in_memory_of(const wb__step_operand *a, const wb__step_operand *b)
+{
+    if (a->allocation >= 0 || b->allocation >= 0) return a->allocation == b->allocation;
+    return a->view.buffer == b->view.buffer;
+}
+
+/* Whether step d reads or writes memory of the operand. */
+static bool touches(const wb__plan_step *d, const wb__step_operand *at)
+{
+    bool found = (d->step.aux_kind && is_in_memory_of(&d->aux, at)) ||
+                 (d->step.sums_of && is_in_memory_of(&d->sums, at));
+    for (int v = 0; v < d->n_operands && !found; v++) found = is_in_memory_of(&d->operand[v], at);
+    return found;
+}
+
+/* An ALLREDUCE goes on while later steps run.  The first step that touches its memory waits for it,
+ * and its memory stays allocated until then.  ALLREDUCEs are complete in their order, so waiting
+ * for one of them is waiting for all before it. */
+static void find_waits(arena *a, const wb__programs *s)
+{
+    for (int i = 0; i < s->n; i++) s->step[i].waits_for = -1;
+    for (int i = 0; i < s->n; i++) {
+        const wb__plan_step *d = &s->step[i];
+        if (d->step.kind != WB__STEP_ALLREDUCE) continue;
+        int end = i + 1;
+        while (end < s->n && !touches(&s->step[end], &d->operand[0]) &&
+               !touches(&s->step[end], &d->operand[1]))
+            end++;
+        if (end < s->n) s->step[end].waits_for = i;
+        for (int v = 0; v < d->n_operands; v++) {
+            const int allocation = d->operand[v].allocation;
+            if (allocation < 0) continue;
+            int *last = &a->lifetimes[allocation].last_use;
+            *last = WB__MAX(*last, WB__MIN(end, s->n - 1));
+        }
+    }
+}
+
 static void find_last_uses(arena *a, const wb__placement *l, const wb__programs *s)
 {
     for (int i = 0; i < l->n_allocations + s->n_allocations; i++) {
@@ -161,6 +199,7 @@ bool wb__lay_out(const wb__placement *l, wb__programs *s)
     bool good = ending && a.lifetimes && a.offsets && a.holes;
     if (good) {
         find_last_uses(&a, l, s);
+        find_waits(&a, s);
         lay_out(&a, s, n, ending);
         for (int i = 0; good && i < s->n; i++) good = fill_views(&a, &s->step[i]);
         s->arena_bytes = (a.end + unit - 1) / unit * unit;

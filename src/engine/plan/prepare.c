@@ -83,6 +83,19 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
         report_dispatch(a->device, d, p->kernels[i]);
 }
 
+/* Sets p->waits, if a step is an ALLREDUCE.  False: out of memory. */
+static bool keep_waits(const wb__programs *s, wb__plan *p)
+{
+    bool any = false;
+    for (int i = 0; i < s->n; i++) any |= s->step[i].step.kind == WB__STEP_ALLREDUCE;
+    if (!any) return true;
+    p->waits = wb__alloc((size_t)s->n * sizeof *p->waits);
+    for (int i = 0; i < s->n && p->waits; i++)
+        p->waits[i] = (wb__plan_wait){s->step[i].waits_for,
+                                      s->step[i].step.kind == WB__STEP_ALLREDUCE};
+    return p->waits;
+}
+
 /* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
 static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
@@ -168,7 +181,7 @@ wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
     p->device = a->device;
     p->arena = placement->arena_buffer;
     p->arena_bytes = programs->arena_bytes;
-    if (prepare(a, programs, p) && keep_key(r, programs, p) &&
+    if (prepare(a, programs, p) && keep_key(r, programs, p) && keep_waits(programs, p) &&
         fill_buffers(r, &values->ir, p)) {
         count_bytes(r, p);
         return p;
@@ -188,6 +201,7 @@ void wb__plan_free(wb__plan *p)
         if (p->text) wb__free(p->text[i]);
     }
     wb__free(p->kernels);
+    wb__free(p->waits);
     wb__free(p->text);
     wb__free(p->words);
     wb__free(p->constants);

@@ -281,6 +281,8 @@ typedef struct {
     wb__instr *instr;
     wb__space *spaces;
     char *text;
+    int waits_for;                      /* the last step, an ALLREDUCE, that must be complete before
+                                           this step; -1: none */
 } wb__plan_step;
 
 typedef struct {

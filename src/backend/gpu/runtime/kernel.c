@@ -169,19 +169,24 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
                         reason ? reason : "no kernel has this epilogue and these sums");
-    if (status == WB_ERROR_UNSUPPORTED) status = wb__gpu_step(&d->target, step, &work);
+    struct wb__gpu_allreduce *allreduce = NULL;
+    if (status == WB_ERROR_UNSUPPORTED)
+        status = step->kind == WB__STEP_ALLREDUCE ? wb__gpu_allreduce_prepare(step, &allreduce)
+                                                  : wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
     wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
+        wb__gpu_allreduce_destroy(allreduce);
         destroy_routine(d, routine);
         return WB_ERROR_MEMORY;
     }
+    k->allreduce = allreduce;
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
-    k->base.impl = routine ? routine->impl : work->impl;
+    k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
     k->base.reason = routine ? NULL : reason;
     k->n = n;
     describe(step, k->what, sizeof k->what);
@@ -222,6 +227,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
         wb__free(p->argument);
     }
     destroy_routine(d, k->routine);
+    wb__gpu_allreduce_destroy(k->allreduce);
     wb__gpu_work_free(k->work);
     wb__free(k->used);
     wb__free(k->address);
@@ -364,6 +370,7 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     const wb__gpu_addresses at = {.address = k->address, .buffers = buffers, .offsets = offsets,
                                   .memory = w, .workspace = w ? w->at : 0,
                                   .workspace_at = workspace_at, .numbers = numbers};
+    if (k->allreduce) return wb__gpu_allreduce_launch(base, k->allreduce, buffers, offsets);
     int status = wb__gpu_enter(d);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
@@ -371,4 +378,10 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     pthread_mutex_unlock(&d->lock);
     wb__gpu_leave(d);
     return status;
+}
+
+int wb__gpu_finish(const wb_device *base, const wb__kernel *kernel)
+{
+    const wb__gpu_kernel *k = (const wb__gpu_kernel *)kernel;
+    return k->allreduce ? wb__gpu_allreduce_finish(base, k->allreduce) : 0;
 }

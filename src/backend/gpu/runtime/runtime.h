@@ -309,7 +309,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .release = wb__gpu_release, .trim = wb__gpu_trim, .upload = wb__gpu_upload,                    \
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
-    .wait = wb__gpu_wait, .share = wb__gpu_share,                                                  \
+    .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
     .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
@@ -403,12 +403,14 @@ typedef struct {
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
+    struct wb__gpu_allreduce *allreduce;    /* performs the step; NULL: another step */
     int n;
     wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
 
 int wb__gpu_prepare(const wb_device *base, const wb__step *step, wb__kernel **kernel);
 void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel);
+int wb__gpu_finish(const wb_device *base, const wb__kernel *kernel);
 int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void *const *buffers,
                           const size_t *offsets, void *workspace, size_t workspace_at,
                           const wb__number *numbers);
@@ -420,6 +422,15 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
                     wb__gpu_queue q, const wb__gpu_addresses *at);
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
+
+/*---- allreduce.c: through the host's memory, where no library does it ------------------------- */
+
+int wb__gpu_allreduce_prepare(const wb__step *step, struct wb__gpu_allreduce **made);
+void wb__gpu_allreduce_destroy(struct wb__gpu_allreduce *a);
+/* Launches and finishes of one kernel take turns. */
+int wb__gpu_allreduce_launch(const wb_device *base, struct wb__gpu_allreduce *a,
+                             void *const *buffers, const size_t *offsets);
+int wb__gpu_allreduce_finish(const wb_device *base, struct wb__gpu_allreduce *a);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 

@@ -1,0 +1,144 @@
+/* Weber, chapter 9: training by several processes, on one machine or on many.
+ *
+ * The processes, called ranks, run the same program on different parts of the data and average
+ * their gradients.  A program that trains alone needs these changes:
+ *
+ *     wb_distributed_initialise(WB_MPI);
+ *     data = wb_distributed_dataset(data);                 each rank gets its share
+ *     state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
+ *     wb_distributed_synchronise(model);                   rank 0's values
+ *
+ * and is started by `mpirun -np 4 ./program`.  Without wb_distributed_initialise there is one rank,
+ * 0 of 1, and the same program trains alone.
+ *
+ * A function that is *collective* must be called by all ranks, in the same order.  If one rank does
+ * not call it, the others wait for it, and end with an error after the time-out. */
+#ifndef WEBER_DISTRIBUTED_H
+#define WEBER_DISTRIBUTED_H
+
+#include "weber/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+/** A library that connects the ranks. */
+typedef struct wb_distributed_backend wb_distributed_backend;
+/** MPI.  The function is in a library of its own, which was built with one MPI: link with
+ * -lweber-mpi before -lweber, or with the target weber::mpi of CMake. */
+WB_API const wb_distributed_backend *wb_distributed_mpi(void);
+#define WB_MPI (wb_distributed_mpi())
+
+/** Options of wb_distributed_initialise. */
+typedef struct wb_distributed_options {
+    WB_OPTIONS_HEAD(wb_distributed_options)
+    /* seconds that a rank waits in one operation; then it ends all ranks with an error */
+    double timeout WB_IS(300);
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_distributed_options;
+/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60).  Calls MPI_Init_thread if
+ * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
+ * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
+ * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
+ * positive; the backend fails. */
+WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
+                                          const wb_distributed_options *o);
+/** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if
+ * wb_distributed_initialise called MPI_Init_thread.  It is called when the process ends by exit or
+ * by returning from main with status 0.  Returns 0 or an error code. */
+WB_API int wb_distributed_finalise(void);
+/** Whether the ranks are connected. */
+WB_API bool wb_distributed_initialised(void);
+/** The number of this process, from 0; 0 if the ranks are not connected. */
+WB_API int wb_distributed_rank(void);
+/** The number of ranks; 1 if the ranks are not connected. */
+WB_API int wb_distributed_size(void);
+/** The number of this process among the ranks of its machine, from 0. */
+WB_API int wb_distributed_local_rank(void);
+/** Waits until all ranks have called it.  Collective.  Returns 0 or an error code. */
+WB_API int wb_distributed_barrier(void);
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+/** How tensors of several ranks are reduced to one, element by element. */
+typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_ranks_reduction;
+
+/* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
+ * but bool; halves are reduced in f32 and rounded once, and a mean of integers is an error.  x is
+ * evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
+ * records only wb_distributed_allreduce is allowed.  NULL: an error, such as a rank that does not
+ * answer. */
+
+/** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
+ * same reduction of the gradients; that of a minimum or maximum is an error. */
+WB_API wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how);
+/** The reduction of x on the rank `root`; WB_NONE on the other ranks.  No gradient. */
+WB_API wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root);
+/** The x of the rank `root`, on all ranks.  No gradient. */
+WB_API wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root);
+/** The x of all ranks, one after the other along the first axis: [n, ...] becomes [size n, ...].
+ * No gradient.  Error: x has no axis. */
+WB_API wb_tensor *wb_distributed_allgather(wb_tensor *x);
+/** Part `rank` of the reduction of x, which is cut into equal parts along its first axis:
+ * [size n, ...] becomes [n, ...].  No gradient.  Error: the first axis cannot be cut so. */
+WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how);
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+/** Options of wb_distributed_synchronise. */
+typedef struct wb_distributed_synchronise_options {
+    WB_OPTIONS_HEAD(wb_distributed_synchronise_options)
+    int root WB_IS(0);                      /* the rank whose values all ranks get */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_distributed_synchronise_options;
+/** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
+ * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
+ * Collective.  Returns 0 or an error code.  Errors: a rank that is not one; a tensor that is not a
+ * variable; objects with other tensors on another rank. */
+WB_API int wb_distributed_synchronise_with(void *object,
+                                           const wb_distributed_synchronise_options *o);
+
+/** The share of this rank of a dataset, which all ranks must have: observations rank, rank + size,
+ * rank + 2 size, ...  All shares have the same length, n / size rounded up; the last ones begin
+ * again at observation 0.  A loader of the share with .shuffle shuffles the whole dataset, with one
+ * seed for all ranks: batch k of all ranks together has the observations of batch k of one process
+ * whose batches are `size` times as long.  Collective.  Error: datasets of different lengths. */
+WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
+
+/** Options of wb_DistributedOptimiser. */
+typedef struct wb_DistributedOptimiser_options {
+    WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
+    int64_t bucket WB_IS(25000000);         /* bytes */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_DistributedOptimiser_options;
+/** A rule that replaces gradients by their mean over the ranks, before `rule`:
+ * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
+ * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
+ * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
+ * the same gradients present and the same parameters frozen on all ranks. */
+WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
+                                             const wb_DistributedOptimiser_options *o);
+
+#ifndef __cplusplus
+#define wb_distributed_initialise(...) WB_DISTRIBUTED_INITIALISE_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_INITIALISE_(backend, ...) \
+    wb_distributed_initialise_with((backend), WB_GET_(wb_distributed_options, __VA_ARGS__))
+#define wb_distributed_synchronise(...) WB_DISTRIBUTED_SYNCHRONISE_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_SYNCHRONISE_(object, ...) \
+    wb_distributed_synchronise_with((object), \
+                                    WB_GET_(wb_distributed_synchronise_options, __VA_ARGS__))
+#define wb_DistributedOptimiser(...) WB_DISTRIBUTED_OPTIMISER_(__VA_ARGS__, )
+#define WB_DISTRIBUTED_OPTIMISER_(rule, ...) \
+    wb_DistributedOptimiser_with((rule), \
+                                 WB_GET_(wb_DistributedOptimiser_options, __VA_ARGS__))
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

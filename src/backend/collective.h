@@ -1,0 +1,62 @@
+/* Collective operations, in which all ranks of a communicator take part.  A rank is one of the
+ * processes that train a model together.  All ranks must begin the same operations in the same
+ * order.
+ *
+ * The operations of a process run one after the other: in the thread that begins them, or, if
+ * wb__collective_overlap is set, in a thread of their own while the caller goes on. */
+#ifndef WB__COLLECTIVE_H
+#define WB__COLLECTIVE_H
+
+#include "backend/backend.h"
+
+typedef enum { WB__RANKS_SUM, WB__RANKS_MIN, WB__RANKS_MAX } wb__ranks_op;
+
+typedef enum {
+    WB__COLLECT_ALLREDUCE,          /* to[n] = the reduction of from[n] over the ranks */
+    WB__COLLECT_REDUCE,           /* the same, on the rank `root` only; `to` is unused on others */
+    WB__COLLECT_REDUCE_SCATTER,     /* to[n] = part `rank` of the reduction of from[size * n] */
+    WB__COLLECT_ALLGATHER,          /* to[size * n] = from[n] of each rank, in order */
+    WB__COLLECT_BROADCAST,          /* to[n] of the rank `root` replaces to[n] of the others */
+    WB__COLLECT_BARRIER             /* waits until all ranks have begun it */
+} wb__collective_kind;
+
+/* An operation on the host's memory.  `from` may be equal to `to` in an ALLREDUCE. */
+typedef struct {
+    const wb__communicator *communicator;
+    wb__collective_kind kind;
+    wb__ranks_op op;
+    wb_dtype dtype;         /* of a reduction: not f16, bf16 or bool */
+    int root;
+    int64_t n;              /* elements */
+    const void *from;
+    void *to;
+} wb__collective;
+
+struct wb__communicator {
+    const char *name;       /* of the library that connects the ranks */
+    int rank, size;
+    int local_rank, local_size;         /* the same among the ranks of this machine */
+    /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
+    int (*perform)(const wb__collective *c);
+};
+
+/* The communicator of all ranks; NULL: the ranks are not connected. */
+const wb__communicator *wb__world(void);
+void wb__world_set(const wb__communicator *c);
+
+/* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
+void wb__collective_overlap(bool overlap);
+
+/* Begins an operation.  Its memory must stay until wb__collective_end has returned for it.  The
+ * result counts the operations of the process. */
+uint64_t wb__collective_begin(const wb__collective *c);
+/* Waits until the operation `number`, and thus all operations before it, are complete.  Returns 0,
+ * or the error code of the first operation of the process that failed, with the error set: after a
+ * failure no later operation is performed. */
+int wb__collective_end(uint64_t number);
+/* Whether an operation is not complete. */
+bool wb__collective_busy(void);
+/* Ends the thread after the last operation, and forgets a failure. */
+void wb__collective_stop(void);
+
+#endif

@@ -1,0 +1,48 @@
+/* Allreduce as a step: the launch begins the operation, and wb__cpu_finish waits for it. */
+#include "backend/collective.h"
+#include "backend/cpu/cpu.h"
+
+typedef struct {
+    wb__cpu_kernel head;
+    wb__view x, y;
+    wb__collective operation;
+    _Atomic uint64_t begun;             /* number of the operation that was begun last */
+} allreduce_kernel;
+
+static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                  const wb__number *numbers)
+{
+    allreduce_kernel *k = (allreduce_kernel *)(uintptr_t)kernel;
+    wb__collective c = k->operation;
+    (void)workspace, (void)numbers;
+    c.from = wb__cpu_at(&k->x, buffers);
+    c.to = wb__cpu_at(&k->y, buffers);
+    k->begun = wb__collective_begin(&c);
+    return 0;
+}
+
+/* If two threads run the plan, the operation that was begun last is complete after the other. */
+static int finish(const wb__cpu_kernel *kernel)
+{
+    return wb__collective_end(((const allreduce_kernel *)kernel)->begun);
+}
+
+static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+
+int wb__cpu_allreduce(const wb__step *s, wb__cpu_kernel **kernel)
+{
+    allreduce_kernel *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return WB_ERROR_MEMORY;
+    k->x = s->views[0];
+    k->y = s->views[1];
+    int64_t n = 1;
+    for (int i = 0; i < k->x.ndim; i++) n *= k->x.dims[i];
+    k->operation = (wb__collective){.communicator = s->communicator, .kind = WB__COLLECT_ALLREDUCE,
+                                    .op = (wb__ranks_op)s->variant, .dtype = k->x.dtype, .n = n};
+    k->head.launch = launch;
+    k->head.finish = finish;
+    k->head.destroy = destroy;
+    k->head.base.impl = s->communicator->name;
+    *kernel = &k->head;
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* wb_distributed_dataset: the share of a rank. */
+#include "base/numbers/philox.h"
+#include "data/dataset.h"
+#include "dist/dist.h"
+
+/* A seed that rank 0 draws, for all ranks.  0 or an error code. */
+static int agree(uint64_t *seed)
+{
+    uint64_t key, counter;
+    wb__rng_take(1, &key, &counter);
+    *seed = wb__philox_at(key, counter, 0) | (uint64_t)wb__philox_at(key, counter, 1) << 31;
+    return wb__from_rank(seed, WB_I64, 1, 0);
+}
+
+wb_dataset *wb_distributed_dataset(wb_dataset *d)
+{
+    int64_t least, most;
+    uint64_t seed;
+    if (WB__NULL(d)) return NULL;
+    if (!wb__is(d, &wb__dataset_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "distributed_dataset: a %s is not a dataset",
+                             wb__kind(d));
+    if (!wb__world()) return d;
+    if (wb__extremes(d->n, &least, &most) || agree(&seed)) return NULL;
+    if (least != most)
+        return wb__fail_null(WB_ERROR_SHAPE, "distributed_dataset: rank %d has %lld observations,"
+                             " and others %lld to %lld: all ranks must have the same dataset",
+                             wb__world()->rank, (long long)d->n, (long long)least,
+                             (long long)most);
+    return wb__dataset_share(d, wb__world()->rank, wb__world()->size, seed);
+}

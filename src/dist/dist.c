@@ -1,0 +1,137 @@
+/* Connecting the ranks, and disconnecting them when the process ends. */
+#include "dist/dist.h"
+
+#include "base/options.h"
+#include "base/parallel.h"
+#include "base/system.h"
+#include "engine/tensor.h"
+#include "weber/distributed.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the fields below */
+static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
+static wb__communicator communicator;
+static wb__dist_services services;
+
+/* ---- the end of the process ------------------------------------------------------------------ */
+
+/* If the process failed, the other ranks would wait for it.  During an operation the process does
+ * not end by itself: the backend ends it, since another rank has ended. */
+static void at_exit(bool failed)
+{
+    if (!wb__world() || wb__collective_busy()) return;
+    if (!failed) {
+        wb_distributed_finalise();
+        return;
+    }
+    fprintf(stderr, "weber: %s: rank %d of %d ends with an error, and ends all ranks%s%s\n",
+            backend->name, communicator.rank, communicator.size, *wb_error() ? ": " : "",
+            wb_error());
+    backend->abort();
+}
+
+#ifdef __GLIBC__
+static void on_end(int status, void *unused)
+{
+    (void)unused;
+    at_exit(status != 0);
+}
+static bool register_end(void) { return !on_exit(on_end, NULL); }
+#else
+static void on_end(void) { at_exit(wb_error_code() != 0); }
+static bool register_end(void) { return !atexit(on_end); }
+#endif
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+/* Whether an operation may run in a thread of its own beside the threads that compute. */
+static bool has_spare_processor(void)
+{
+    const char *given = getenv("WEBER_DISTRIBUTED_OVERLAP");
+    if (given && *given) return *given != '0';
+    return (wb__threads() + 1) * communicator.local_size <= wb__system_processors();
+}
+
+static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_options *o)
+{
+    static bool registered;
+    if (b->version != WB__DIST_VERSION)
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: libweber is version %s, and the"
+                        " library of %s was built with %d.%d.%d: install both from one build",
+                        wb_version(), b->name, b->version / 10000, b->version / 100 % 100,
+                        b->version % 100);
+    if (backend)
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
+                        " already, by %s", backend->name);
+    services = (wb__dist_services){.timeout = o->timeout, .fail = wb__fail};
+    const int status = b->start(&services, &communicator);
+    if (status) return status;
+    backend = b;
+    if (!registered) registered = register_end();
+    wb__collective_overlap(has_spare_processor());
+    wb__world_set(&communicator);
+    wb_reset_gpu_device();              /* it depends on the rank */
+    return 0;
+}
+
+int wb_distributed_initialise_with(const wb_distributed_backend *b,
+                                   const wb_distributed_options *given)
+{
+    wb_distributed_options o;
+    wb__given g;
+    if (WB__NULL(b)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__read_options("distributed_initialise", &o, sizeof o, given, "timeout", &g))
+        return wb_error_code();
+    if (!wb__is_given(&g, "timeout", -1)) o.timeout = 300;
+    if (!(o.timeout > 0) || !isfinite(o.timeout))
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: a time-out of %g seconds",
+                        o.timeout);
+    pthread_mutex_lock(&lock);
+    const int status = connect_ranks(b, &o);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+int wb_distributed_finalise(void)
+{
+    int status = 0;
+    pthread_mutex_lock(&lock);
+    if (backend) {
+        wb__collective_stop();
+        wb__world_set(NULL);
+        status = backend->stop();
+        backend = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+bool wb_distributed_initialised(void) { return wb__world(); }
+
+int wb_distributed_rank(void)
+{
+    const wb__communicator *c = wb__world();
+    return c ? c->rank : 0;
+}
+
+int wb_distributed_size(void)
+{
+    const wb__communicator *c = wb__world();
+    return c ? c->size : 1;
+}
+
+int wb_distributed_local_rank(void)
+{
+    const wb__communicator *c = wb__world();
+    return c ? c->local_rank : 0;
+}
+
+int wb_distributed_barrier(void)
+{
+    const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BARRIER};
+    return c.communicator ? wb__collective_end(wb__collective_begin(&c)) : 0;
+}

@@ -1,0 +1,36 @@
+/* The interface between the library and the libraries that connect ranks, such as libweber-mpi.
+ * Both must be built from one source tree, which `version` makes sure of. */
+#ifndef WB__DIST_H
+#define WB__DIST_H
+
+#include "backend/collective.h"
+
+enum { WB__DIST_VERSION = WB_VERSION_MAJOR * 10000 + WB_VERSION_MINOR * 100 + WB_VERSION_PATCH };
+
+/* What the library offers to the backend, whose functions cannot call internal functions. */
+typedef struct {
+    double timeout;                     /* seconds */
+    /* Sets the error of the calling thread, and returns `code`. */
+    int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
+} wb__dist_services;
+
+struct wb_distributed_backend {
+    int version;                        /* WB__DIST_VERSION */
+    const char *name;                   /* "MPI" */
+    /* Connects the ranks and fills in *c.  `services` stays valid until the process ends.  0 or an
+     * error code. */
+    int (*start)(const wb__dist_services *services, wb__communicator *c);
+    /* Disconnects the ranks, when all of them call it.  0 or an error code. */
+    int (*stop)(void);
+    /* Ends the processes of all ranks. */
+    void (*abort)(void);
+};
+
+/* ---- inside the library ---------------------------------------------------------------------- */
+
+/* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
+int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
+/* The least and the most of the numbers of the ranks.  0 or an error code. */
+int wb__extremes(int64_t mine, int64_t *least, int64_t *most);
+
+#endif

@@ -1,0 +1,242 @@
+/* libweber-mpi: ranks connected by MPI.  It is compiled with one MPI, and a program that links with
+ * it uses that MPI.  All calls of MPI come from one thread at a time, but MPI_Abort, which the
+ * thread of the time-out calls during another call. */
+#include "dist/dist.h"
+
+#include "weber/distributed.h"
+
+#include <errno.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <time.h>
+
+static const wb__dist_services *services;
+static MPI_Comm comm = MPI_COMM_NULL;
+static bool owns_mpi;                   /* we have called MPI_Init_thread */
+static const wb__communicator *self;
+
+static int check(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0;
+    if (code == MPI_SUCCESS) return 0;
+    MPI_Error_string(code, text, &length);
+    return services->fail(WB_ERROR_DEVICE, "MPI: rank %d of %d: %s: %s", self ? self->rank : 0,
+                          self ? self->size : 1, call, text);
+}
+
+/* ---- the time-out ---------------------------------------------------------------------------- */
+
+/* A thread that ends all ranks if an operation takes too long: a rank that has ended, or waits for
+ * something else, never takes part, and MPI would wait for it for ever. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool running, stop;
+    const char *what;                   /* the operation that goes on; NULL: none */
+    int64_t bytes;
+    struct timespec until;
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void end_all(void)
+{
+    fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of %lld"
+            " bytes: a rank has ended, or does not call the same functions in the same order."
+            " All ranks are ended.\n", self->rank, self->size, services->timeout, watch.what,
+            (long long)watch.bytes);
+    fflush(stderr);
+    MPI_Abort(comm, 1);
+}
+
+static void *watch_operations(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&watch.lock);
+    while (!watch.stop) {
+        if (!watch.what) pthread_cond_wait(&watch.changed, &watch.lock);
+        else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
+                 watch.what) {
+            struct timespec now;
+            clock_gettime(CLOCK_REALTIME, &now);
+            if (now.tv_sec > watch.until.tv_sec ||
+                (now.tv_sec == watch.until.tv_sec && now.tv_nsec >= watch.until.tv_nsec))
+                end_all();
+        }
+    }
+    pthread_mutex_unlock(&watch.lock);
+    return NULL;
+}
+
+/* The thread wakes only when an operation begins while it sleeps without one, and when one takes
+ * too long. */
+static void begin_watch(const char *what, int64_t bytes)
+{
+    pthread_mutex_lock(&watch.lock);
+    clock_gettime(CLOCK_REALTIME, &watch.until);
+    const double nanoseconds = (double)watch.until.tv_nsec + services->timeout * 1e9;
+    watch.until.tv_sec += (time_t)(nanoseconds / 1e9);
+    watch.until.tv_nsec = (long)(nanoseconds - 1e9 * (double)(time_t)(nanoseconds / 1e9));
+    watch.what = what;
+    watch.bytes = bytes;
+    pthread_cond_signal(&watch.changed);
+    pthread_mutex_unlock(&watch.lock);
+}
+
+static void end_watch(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    watch.what = NULL;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
+
+static MPI_Datatype type_of(wb_dtype t)
+{
+    switch (t) {
+    case WB_F32: return MPI_FLOAT;
+    case WB_F64: return MPI_DOUBLE;
+    case WB_I8: return MPI_INT8_T;
+    case WB_U8: return MPI_UINT8_T;
+    case WB_I32: return MPI_INT32_T;
+    case WB_I64: return MPI_INT64_T;
+    default: return MPI_DATATYPE_NULL;
+    }
+}
+
+static MPI_Op op_of(wb__ranks_op op)
+{
+    return op == WB__RANKS_SUM ? MPI_SUM : op == WB__RANKS_MIN ? MPI_MIN : MPI_MAX;
+}
+
+static size_t bytes_of(wb_dtype t)
+{
+    return t == WB_F64 || t == WB_I64 ? 8 : t == WB_F32 || t == WB_I32 ? 4
+         : t == WB_F16 || t == WB_BF16 ? 2 : 1;
+}
+
+/* Counts of MPI are ints: an operation is cut into parts of at most this many elements. */
+enum { MOST = 1 << 30 };
+
+/* Performs elements at .. at + n - 1 of each rank's part. */
+static int perform_part(const wb__collective *c, int64_t at, int n)
+{
+    const size_t size = bytes_of(c->dtype);
+    const char *from = (const char *)c->from + (size_t)at * size;
+    char *to = (char *)c->to + (size_t)at * size;
+    const bool root = self->rank == c->root;
+    switch (c->kind) {
+    case WB__COLLECT_ALLREDUCE:
+        return check(MPI_Allreduce(c->from == c->to ? MPI_IN_PLACE : from, to, n,
+                                   type_of(c->dtype), op_of(c->op), comm), "MPI_Allreduce");
+    case WB__COLLECT_REDUCE:
+        return check(MPI_Reduce(from, root ? to : NULL, n, type_of(c->dtype), op_of(c->op),
+                                c->root, comm), "MPI_Reduce");
+    case WB__COLLECT_BROADCAST:
+        return check(MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, comm), "MPI_Bcast");
+    case WB__COLLECT_BARRIER: return check(MPI_Barrier(comm), "MPI_Barrier");
+    default: return 0;
+    }
+}
+
+/* The operations whose memory has a part for each rank cannot be cut by position. */
+static int perform_parts(const wb__collective *c)
+{
+    if (c->n > MOST / (int64_t)self->size)
+        return services->fail(WB_ERROR_UNSUPPORTED, "MPI: %lld elements for each of %d ranks are"
+                              " too many for one operation", (long long)c->n, self->size);
+    if (c->kind == WB__COLLECT_ALLGATHER) {
+        const int bytes = (int)(c->n * (int64_t)bytes_of(c->dtype));
+        return check(MPI_Allgather(c->from, bytes, MPI_BYTE, c->to, bytes, MPI_BYTE, comm),
+                     "MPI_Allgather");
+    }
+    return check(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n, type_of(c->dtype),
+                                          op_of(c->op), comm), "MPI_Reduce_scatter_block");
+}
+
+static int perform(const wb__collective *c)
+{
+    static const char *const names[] = {"an allreduce", "a reduce", "a reduce_scatter",
+                                        "an allgather", "a broadcast", "a barrier"};
+    const int64_t most = c->kind == WB__COLLECT_BROADCAST ? MOST / 8 : MOST;
+    int status = 0;
+    begin_watch(names[c->kind], c->n * (int64_t)bytes_of(c->dtype));
+    if (c->kind == WB__COLLECT_ALLGATHER || c->kind == WB__COLLECT_REDUCE_SCATTER)
+        status = perform_parts(c);
+    else
+        for (int64_t at = 0; !status && (at < c->n || !at); at += most)
+            status = perform_part(c, at, (int)(c->n - at < most ? c->n - at : most));
+    end_watch();
+    return status;
+}
+
+/* ---- starting and stopping ------------------------------------------------------------------- */
+
+static int find_ranks(wb__communicator *c)
+{
+    MPI_Comm local = MPI_COMM_NULL;
+    int status = check(MPI_Comm_dup(MPI_COMM_WORLD, &comm), "MPI_Comm_dup");
+    if (status) return status;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm, &c->rank);
+    MPI_Comm_size(comm, &c->size);
+    status = check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
+                   "MPI_Comm_split_type");
+    if (status) return status;
+    MPI_Comm_rank(local, &c->local_rank);
+    MPI_Comm_size(local, &c->local_size);
+    MPI_Comm_free(&local);
+    return 0;
+}
+
+static int start(const wb__dist_services *given, wb__communicator *c)
+{
+    int initialised = 0, level = MPI_THREAD_SINGLE;
+    services = given;
+    MPI_Initialized(&initialised);
+    int status = 0;
+    if (initialised) MPI_Query_thread(&level);
+    else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
+                        "MPI_Init_thread");
+    owns_mpi = !initialised;
+    if (!status && level < MPI_THREAD_SERIALIZED)
+        status = services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
+                                " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
+    if (!status) status = find_ranks(c);
+    if (status) return status;
+    c->name = "MPI";
+    c->perform = perform;
+    self = c;
+    if (pthread_create(&watch.thread, NULL, watch_operations, NULL))
+        return services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");
+    watch.running = true;
+    return 0;
+}
+
+static int stop(void)
+{
+    begin_watch("the end", 0);
+    int status = check(MPI_Barrier(comm), "MPI_Barrier");
+    end_watch();
+    pthread_mutex_lock(&watch.lock);
+    watch.stop = true;
+    pthread_cond_signal(&watch.changed);
+    pthread_mutex_unlock(&watch.lock);
+    if (watch.running) pthread_join(watch.thread, NULL);
+    watch.running = false;
+    if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
+    if (!status && owns_mpi) status = check(MPI_Finalize(), "MPI_Finalize");
+    return status;
+}
+
+static void abort_all(void) { MPI_Abort(comm, 1); }
+
+const wb_distributed_backend *wb_distributed_mpi(void)
+{
+    static const wb_distributed_backend backend = {
+        .version = WB__DIST_VERSION, .name = "MPI", .start = start, .stop = stop,
+        .abort = abort_all};
+    return &backend;
+}

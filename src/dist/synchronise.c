@@ -1,0 +1,139 @@
+/* wb_distributed_synchronise: one rank's values for all ranks.  The ranks first compare what their
+ * objects consist of, since a broadcast of different sizes would never end, or mix up tensors. */
+#include "base/options.h"
+#include "dist/dist.h"
+#include "optim/optim.h"
+
+static const char what[] = "distributed_synchronise";
+
+/* The variables of the object, and the step counts of a state. */
+typedef struct {
+    wb_tensor **variable;
+    int n, capacity;
+    wb_opt_state *state;                /* NULL: not a state */
+} contents;
+
+static int add(contents *c, wb_tensor *x)
+{
+    if (!x) return 0;
+    if (x->op != WB__OP_variable)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: %s is not a variable: make it one with"
+                        " wb_variable", what, wb_describe(x));
+    if (!wb__reserve(&c->variable, &c->capacity, c->n + 1, sizeof *c->variable))
+        return WB_ERROR_MEMORY;
+    c->variable[c->n++] = x;
+    return 0;
+}
+
+static int add_leaf(const wb__leaf *leaf, void *ctx) { return add(ctx, leaf->x); }
+
+static int add_state(contents *c, wb_opt_state *s)
+{
+    int status = 0;
+    c->state = s;
+    wb__opt_undo_failed(s);
+    for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i]);
+    for (int i = 0; i < s->n; i++)
+        for (int k = 0; k < s->n_moments && !status; k++)
+            status = add(c, s->slots[i].moments[k]);
+    return status;
+}
+
+static int list(contents *c, void *object)
+{
+    if (!wb__alive(what, object)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (wb__is(object, &wb__tensor_class)) return add(c, object);
+    if (wb__is(object, &wb__opt_state_class)) return add_state(c, object);
+    if (wb__is_branch(object)) return wb__walk(what, object, NULL, WB__DISTINCT, add_leaf, c);
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no variables", what, wb__kind(object));
+}
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+static void mix(uint64_t *h, int64_t word)
+{
+    *h = (*h ^ (uint64_t)word) * 0x9E3779B97F4A7C15u;
+    *h ^= *h >> 32;
+}
+
+/* A number for what an object consists of: dtypes and shapes, in order. */
+static int64_t hash_of(const contents *c)
+{
+    uint64_t h = (uint64_t)c->n;
+    for (int i = 0; i < c->n; i++) {
+        const wb_tensor *x = c->variable[i];
+        mix(&h, x->dtype);
+        mix(&h, x->ndim);
+        for (int k = 0; k < x->ndim; k++) mix(&h, x->dims[k]);
+    }
+    return (int64_t)(h >> 1);
+}
+
+int wb__extremes(int64_t mine, int64_t *least, int64_t *most)
+{
+    wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_ALLREDUCE,
+                        .op = WB__RANKS_MIN, .dtype = WB_I64, .n = 1, .from = &mine, .to = least};
+    wb__collective_begin(&c);
+    wb__collective max = c;
+    max.op = WB__RANKS_MAX;
+    max.to = most;
+    return wb__collective_end(wb__collective_begin(&max));
+}
+
+static int compare(const contents *c)
+{
+    int64_t least = 0, most = 0;
+    const int status = wb__extremes(hash_of(c), &least, &most);
+    if (status || least == most) return status;
+    return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has %d"
+                    " variables: build the same model on all ranks", what, wb__world()->rank, c->n);
+}
+
+/* ---- broadcasting ---------------------------------------------------------------------------- */
+
+int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root)
+{
+    const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BROADCAST,
+                              .dtype = dtype, .n = n, .root = root, .to = values};
+    return wb__collective_end(wb__collective_begin(&c));
+}
+
+static int share_variable(wb_tensor *x, int root)
+{
+    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    const void *values = wb_data(x);
+    void *copy = values ? wb__alloc_aligned(bytes + 1) : NULL;
+    if (!copy) return wb__error_or(WB_ERROR_MEMORY);
+    memcpy(copy, values, bytes);
+    int status = wb__from_rank(copy, (wb_dtype)x->dtype, x->size, root);
+    if (!status && wb__world()->rank != root) status = wb__overwrite(x, copy, bytes);
+    wb__free(copy);
+    return status;
+}
+
+static int share(const contents *c, int root)
+{
+    int status = compare(c);
+    for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
+    for (int i = 0; c->state && i < c->state->n && !status; i++)
+        status = wb__from_rank(&c->state->slots[i].steps, WB_I64, 1, root);
+    return status;
+}
+
+int wb_distributed_synchronise_with(void *object, const wb_distributed_synchronise_options *given)
+{
+    wb_distributed_synchronise_options o;
+    wb__given g;
+    contents c = {0};
+    if (WB__NULL(object)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__read_options(what, &o, sizeof o, given, "root", &g)) return wb_error_code();
+    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
+    if (o.root < 0 || o.root >= wb_distributed_size())
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, o.root,
+                        wb_distributed_size());
+    int status = wb__evaluate_pending();
+    if (!status) status = list(&c, object);
+    if (!status && wb__world()) status = share(&c, o.root);
+    wb__free(c.variable);
+    return status;
+}

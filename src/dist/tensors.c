@@ -1,0 +1,155 @@
+/* Collective operations on tensors.  All but the allreduce pass through the host's memory. */
+#include "backend/collective.h"
+#include "engine/tensor.h"
+
+#include <string.h>
+
+static bool known(const char *what, wb_ranks_reduction how, int root)
+{
+    if (how < WB_RANKS_SUM || how > WB_RANKS_MAX)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: %d is not a wb_ranks_reduction", what, (int)how);
+    else if (root < 0 || root >= wb_distributed_size())
+        wb__fail(WB_ERROR_ARGUMENT, "%s: there is no rank %d of %d", what, root,
+                 wb_distributed_size());
+    else return true;
+    return false;
+}
+
+/* Whether x can be reduced so. */
+static bool reducible(const char *what, const wb_tensor *x, wb_ranks_reduction how)
+{
+    if (x->dtype == WB_BOOL)
+        wb__fail(WB_ERROR_DTYPE, "%s: %s: make integers of it with wb_astype", what,
+                 wb_describe(x));
+    else if (how == WB_RANKS_MEAN && !wb__dtype_float((wb_dtype)x->dtype))
+        wb__fail(WB_ERROR_DTYPE, "%s: the mean of %s is no integer: make it floating with"
+                 " wb_astype", what, wb_describe(x));
+    else return true;
+    return false;
+}
+
+static wb__ranks_op op_of(wb_ranks_reduction how)
+{
+    return how == WB_RANKS_MIN ? WB__RANKS_MIN : how == WB_RANKS_MAX ? WB__RANKS_MAX
+                                                                      : WB__RANKS_SUM;
+}
+
+/* Halves are reduced in f32. */
+static wb_tensor *widened(wb_tensor *x)
+{
+    const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
+    return half ? wb_astype(x, WB_F32) : x;
+}
+
+/* The result of a reduction with the dtype of x; the sum becomes a mean if `how` is that. */
+static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction how)
+{
+    if (y && how == WB_RANKS_MEAN) y = wb_mul(y, wb_scalar(1.0 / wb_distributed_size()));
+    return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
+}
+
+wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
+{
+    static const char what[] = "distributed_allreduce";
+    if (!wb__operand(what, x) || !known(what, how, 0) || !reducible(what, x, how)) return NULL;
+    const wb__communicator *c = wb__world();
+    if (!c) return x;
+    wb_tensor *wide = widened(x);
+    wb_tensor *y = wide ? wb__allreduce(c, (int)op_of(how), wide, NULL) : NULL;
+    y = narrowed(y, x, how);
+    /* All ranks must begin it now, before their next operation. */
+    if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
+    return y;
+}
+
+/* ---- through the host's memory --------------------------------------------------------------- */
+
+/* Performs *c for the values of x, whose result has `ndim` dimensions `dims`.  NULL: failed. */
+static wb_tensor *perform(const char *what, wb_tensor *x, int ndim, const int64_t *dims,
+                          wb__collective *c)
+{
+    if (wb__unrecordable(what, WB__ACTS)) return NULL;
+    const void *values = wb_data(x);
+    int64_t size = 1;
+    for (int i = 0; i < ndim; i++) size *= dims[i];
+    void *to = values ? wb__alloc_aligned((size_t)size * wb__dtype_size((wb_dtype)x->dtype) + 1)
+                      : NULL;
+    if (!to) return NULL;
+    c->communicator = wb__world();
+    c->dtype = (wb_dtype)x->dtype;
+    c->from = values;
+    c->to = to;
+    if (c->kind == WB__COLLECT_BROADCAST)
+        memcpy(to, values, (size_t)size * wb__dtype_size((wb_dtype)x->dtype));
+    const int status = wb__collective_end(wb__collective_begin(c));
+    const wb_device *was = wb__use_device(wb__device_of(x));
+    wb_tensor *y = status ? NULL : wb_from(to, (wb_dtype)x->dtype, ndim, dims);
+    wb__use_device(was);
+    wb__free(to);
+    return y;
+}
+
+wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
+{
+    static const char what[] = "distributed_broadcast";
+    if (!wb__operand(what, x) || !known(what, WB_RANKS_SUM, root)) return NULL;
+    if (!wb__world()) return x;
+    return perform(what, x, x->ndim, x->dims,
+                   &(wb__collective){.kind = WB__COLLECT_BROADCAST, .root = root, .n = x->size});
+}
+
+wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
+{
+    static const char what[] = "distributed_reduce";
+    if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
+    if (!wb__world()) return x;
+    wb_tensor *wide = widened(x);
+    wb_tensor *y = wide ? perform(what, wide, wide->ndim, wide->dims,
+                                  &(wb__collective){.kind = WB__COLLECT_REDUCE, .op = op_of(how),
+                                                    .root = root, .n = x->size})
+                        : NULL;
+    if (!y) return NULL;
+    return wb_distributed_rank() == root ? narrowed(y, x, how) : WB_NONE;
+}
+
+static bool has_axis(const char *what, const wb_tensor *x)
+{
+    if (x->ndim) return true;
+    wb__fail(WB_ERROR_SHAPE, "%s: %s has no axis", what, wb_describe(x));
+    return false;
+}
+
+wb_tensor *wb_distributed_allgather(wb_tensor *x)
+{
+    static const char what[] = "distributed_allgather";
+    int64_t dims[WB_MAX_DIMS], size;
+    if (!wb__operand(what, x) || !has_axis(what, x)) return NULL;
+    if (!wb__world()) return x;
+    memcpy(dims, x->dims, sizeof dims);
+    dims[0] *= wb_distributed_size();
+    if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
+    return perform(what, x, x->ndim, dims,
+                   &(wb__collective){.kind = WB__COLLECT_ALLGATHER, .n = x->size});
+}
+
+wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
+{
+    static const char what[] = "distributed_reduce_scatter";
+    const int ranks = wb_distributed_size();
+    int64_t dims[WB_MAX_DIMS];
+    if (!wb__operand(what, x) || !has_axis(what, x) || !known(what, how, 0) ||
+        !reducible(what, x, how))
+        return NULL;
+    if (x->dims[0] % ranks)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
+                             " parts", what, wb_describe(x), ranks);
+    if (!wb__world()) return x;
+    memcpy(dims, x->dims, sizeof dims);
+    dims[0] /= ranks;
+    wb_tensor *wide = widened(x);
+    wb_tensor *y = wide ? perform(what, wide, wide->ndim, dims,
+                                  &(wb__collective){.kind = WB__COLLECT_REDUCE_SCATTER,
+                                                    .op = op_of(how), .n = x->size / ranks})
+                        : NULL;
+    return narrowed(y, x, how);
+}

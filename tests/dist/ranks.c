@@ -1,0 +1,382 @@
+/* Collective operations and training on all ranks of MPI.  The test is started with several numbers
+ * of ranks.  Each rank runs all cases; the output is that of rank 0, and a rank that fails ends all
+ * ranks. */
+#include "test.h"
+
+#include <weber.h>
+
+#include <unistd.h>
+
+static int rank, size;
+
+/* ---- tensors --------------------------------------------------------------------------------- */
+
+enum { N = 6, M = 5 };                  /* x is [N * ranks, M] */
+
+/* Element i of rank r, an integer that every dtype can hold. */
+static double element(int r, int64_t i) { return (double)((i * 7 + r * 5) % 11); }
+
+static wb_tensor *of_rank(int r, wb_dtype t)
+{
+    double x[N * 16 * M];
+    const int64_t dims[] = {N * size, M};
+    assert_true(size <= 16);
+    for (int64_t i = 0; i < dims[0] * M; i++) x[i] = element(r, i);
+    return wb_astype(wb_from(x, WB_F64, 2, dims), t);
+}
+
+static double reduced(wb_ranks_reduction how, int64_t i)
+{
+    double y = element(0, i);
+    for (int r = 1; r < size; r++) {
+        const double x = element(r, i);
+        y = how == WB_RANKS_MIN ? fmin(y, x) : how == WB_RANKS_MAX ? fmax(y, x) : y + x;
+    }
+    return how == WB_RANKS_MEAN ? y / size : y;
+}
+
+/* y has the values of the reduction from element `first` on. */
+static void expect_reduced(wb_tensor *y, wb_dtype t, wb_ranks_reduction how, int64_t first,
+                           int64_t rows)
+{
+    if (!y) fail_msg("rank %d: %s", rank, wb_error());
+    assert_int_equal(wb_dtype_of(y), t);
+    assert_int_equal(wb_dim(y, 0), rows);
+    const double *values = wb_data(wb_astype(y, WB_F64));
+    assert_non_null(values);
+    const double error = t == WB_BF16 ? 0.02 : t == WB_F16 ? 0.002 : 1e-6;
+    for (int64_t i = 0; i < rows * M; i++)
+        if (fabs(values[i] - reduced(how, first + i)) > error * 80)
+            fail_msg("rank %d, %s, element %lld: %g, not %g", rank, wb_dtype_name(t),
+                     (long long)i, values[i], reduced(how, first + i));
+}
+
+static const wb_dtype dtypes[] = {WB_F32, WB_F64, WB_F16, WB_BF16, WB_I8, WB_U8, WB_I32, WB_I64};
+
+TEST_IN_SCOPE(reductions_of_every_dtype)
+{
+    for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+        for (int how = WB_RANKS_SUM; how <= WB_RANKS_MAX; how++) {
+            const wb_dtype t = dtypes[k];
+            wb_tensor *x = of_rank(rank, t);
+            if (how == WB_RANKS_MEAN && !(t == WB_F32 || t == WB_F64 || t == WB_F16 ||
+                                          t == WB_BF16)) {
+                REFUSED(wb_distributed_allreduce(x, how), WB_ERROR_DTYPE, "distributed_allreduce",
+                        "mean");
+                continue;
+            }
+            const int root = size - 1;
+            expect_reduced(wb_distributed_allreduce(x, how), t, how, 0, N * size);
+            expect_reduced(wb_distributed_reduce_scatter(x, how), t, how, (int64_t)rank * N * M, N);
+            wb_tensor *y = wb_distributed_reduce(x, how, root);
+            if (rank == root) expect_reduced(y, t, how, 0, N * size);
+            else assert_ptr_equal(y, WB_NONE);
+        }
+}
+
+TEST_IN_SCOPE(copies_of_every_dtype)
+{
+    for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {
+        const wb_dtype t = dtypes[k];
+        wb_tensor *x = of_rank(rank, t);
+        for (int root = 0; root < size; root++) {
+            wb_tensor *y = wb_distributed_broadcast(x, root);
+            assert_true(y && wb_dtype_of(y) == t);
+            const double *values = wb_data(wb_astype(y, WB_F64));
+            for (int64_t i = 0; i < N * size * M; i++)
+                assert_true(values[i] == element(root, i));
+        }
+        wb_tensor *y = wb_distributed_allgather(x);
+        assert_true(y && wb_dtype_of(y) == t && wb_dim(y, 0) == (int64_t)N * size * size);
+        const double *values = wb_data(wb_astype(y, WB_F64));
+        for (int64_t i = 0; i < (int64_t)N * size * size * M; i++)
+            assert_true(values[i] == element((int)(i / (N * size * M)), i % (N * size * M)));
+    }
+}
+
+TEST_IN_SCOPE(tensors_of_no_elements)
+{
+    const int64_t dims[] = {0, 3};
+    wb_tensor *x = wb_from(NULL, WB_F32, 2, dims);
+    assert_non_null(x);
+    assert_int_equal(wb_size(wb_distributed_allreduce(x, WB_RANKS_SUM)), 0);
+    assert_int_equal(wb_size(wb_distributed_broadcast(x, 0)), 0);
+    assert_int_equal(wb_size(wb_distributed_allgather(x)), 0);
+    assert_true(wb_item(wb_distributed_allreduce(wb_scalar(rank), WB_RANKS_MAX)) == size - 1);
+}
+
+TEST_IN_SCOPE(wrong_arguments)
+{
+    wb_tensor *x = wb_full(1, 2 * size + 1, 2);
+    REFUSED(wb_distributed_allreduce(x, 9), WB_ERROR_ARGUMENT, "distributed_allreduce",
+            "9");
+    REFUSED(wb_distributed_broadcast(x, size), WB_ERROR_ARGUMENT, "distributed_broadcast",
+            "rank");
+    REFUSED(wb_distributed_allgather(wb_scalar(1)), WB_ERROR_SHAPE, "distributed_allgather",
+            "axis");
+    if (size > 1)
+        REFUSED(wb_distributed_reduce_scatter(x, WB_RANKS_SUM), WB_ERROR_SHAPE,
+                "distributed_reduce_scatter", "equal");
+    REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
+            "distributed_allreduce", "bool");
+    assert_int_equal(wb_distributed_initialise(WB_MPI), WB_ERROR_ARGUMENT);
+    wb_clear_error();
+}
+
+/* The loss of each rank depends on the x of all ranks: d/dx sum over ranks of mean(x)² w. */
+TEST_IN_SCOPE(gradient_of_an_allreduce)
+{
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 3));
+    wb_tensor *mean = wb_distributed_allreduce(x, WB_RANKS_MEAN);
+    wb_tensor *loss = wb_sum(wb_mul(wb_square(mean), wb_scalar(rank + 1.0)));
+    wb_tensor *g = wb_gradient(loss, x);
+    if (!g) fail_msg("%s", wb_error());
+    const double m = (size + 1) / 2.0, total = size * (size + 1) / 2.0;
+    const float *values = wb_data(g);
+    for (int i = 0; i < 3; i++) assert_true(fabs(values[i] - 2 * m * total / size) < 1e-5);
+    wb_tensor *most = wb_distributed_allreduce(x, WB_RANKS_MAX);
+    REFUSED(wb_gradient(wb_sum(most), x), WB_ERROR_UNSUPPORTED, "allreduce");
+}
+
+/* ---- datasets -------------------------------------------------------------------------------- */
+
+/* All shares together are the dataset, and each batch of all ranks is a batch of one process. */
+TEST_IN_SCOPE(shares_of_a_dataset)
+{
+    const int lengths[] = {1, 2, 5, 7 * size, 7 * size + 1, 100};
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++)
+        for (int shuffle = 0; shuffle < 2; shuffle++) {
+            const int64_t n = lengths[k], each = (n + size - 1) / size;
+            wb_dataset *all = wb_dataset_of(wb_arange(n, WB_F32), WB_NONE);
+            wb_dataset *share = wb_distributed_dataset(all);
+            assert_int_equal(wb_dataset_length(share), each);
+            wb_loader *mine = wb_dataloader(share, 2, shuffle, .seed = 5);
+            wb_loader *alone = wb_dataloader(all, 2 * size, shuffle, .seed = 5);
+            for (int epoch = 0; epoch < 2; epoch++) {
+                wb_batch a, b;
+                while (wb_loader_next(mine, &a)) {
+                    wb_tensor *together = wb_distributed_allgather(a.x);
+                    const float *is = wb_data(together);
+                    assert_true(is && wb_loader_next(alone, &b));
+                    const float *wanted = wb_data(b.x);
+                    for (int64_t i = 0; i < a.n * size; i++) {
+                        const int64_t at = i % a.n * size + i / a.n;     /* in the batch of all */
+                        if (at < b.n) assert_true(is[i] == wanted[at]);
+                    }
+                }
+                WORKS(wb_loader_status(mine));
+                assert_false(wb_loader_next(alone, &b));
+            }
+        }
+}
+
+TEST_IN_SCOPE(datasets_that_differ)
+{
+    if (size == 1) return;
+    wb_dataset *d = wb_dataset_of(wb_zeros(10 + rank, 2), WB_NONE);
+    REFUSED(wb_distributed_dataset(d), WB_ERROR_SHAPE, "distributed_dataset", "10");
+}
+
+/* ---- training -------------------------------------------------------------------------------- */
+
+static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
+{
+    return wb_mse(wb_call(model, b.x), b.y);
+}
+
+static wb_rule *rule_of(int kind)
+{
+    switch (kind) {
+    case 0: return wb_Descent(0.05);
+    case 1: return wb_Adam(0.01);
+    case 2: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.01));
+    default: return NULL;
+    }
+}
+
+static wb_layer *model_of(uint64_t seed)
+{
+    wb_seed(seed);
+    return wb_Chain(wb_Dense(8, 40, wb_relu), wb_Dense(40, 33, wb_tanh), wb_Dense(33, 2));
+}
+
+/* All ranks have the same bits. */
+static void expect_alike(wb_layer *m)
+{
+    wb_tensor *all = wb_distributed_allgather(wb_reshape(wb_get(m, "layers.0.weight"), 1, -1));
+    const float *x = wb_data(all);
+    const int64_t n = wb_dim(all, 1);
+    for (int64_t i = 0; i < n * size; i++) assert_true(x[i] == x[i % n]);
+}
+
+/* Ranks that share batches of 24 · 7 observations train like one process with the whole batches. */
+static void train_alike(int kind, wb_dtype mixed, double tolerance)
+{
+    enum { BATCH = 420 };
+    wb_scope *s = wb_scope_open();
+    wb_layer *alone = model_of(1), *shared = model_of(rank ? 50 + (uint64_t)rank : 1);
+    WORKS(wb_distributed_synchronise(shared));
+    wb_seed(9);
+    wb_dataset *d = wb_dataset_of(wb_randn(2 * BATCH, 8), wb_randn(2 * BATCH, 2));
+    wb_loader *all = wb_dataloader(d, BATCH, true, .seed = 4);
+    wb_loader *mine = wb_dataloader(wb_distributed_dataset(d), BATCH / size, true, .seed = 4);
+    wb_opt_state *a = wb_setup(rule_of(kind), alone, .mixed = mixed);
+    wb_opt_state *b = wb_setup(wb_DistributedOptimiser(rule_of(kind), .bucket = 3000), shared,
+                               .mixed = mixed);
+    if (!a || !b) fail_msg("%s", wb_error());
+    WORKS(wb_train(loss_of, alone, all, a, .epochs = 8));
+    WORKS(wb_train(loss_of, shared, mine, b, .epochs = 8));
+    const char *const paths[] = {"layers.0.weight", "layers.1.bias", "layers.2.weight"};
+    for (int i = 0; i < 3; i++) {
+        wb_tensor *x = wb_astype(wb_get(alone, paths[i]), WB_F32);
+        wb_tensor *y = wb_astype(wb_get(shared, paths[i]), WB_F32);
+        const double apart = wb_item(wb_max(wb_abs(wb_sub(x, y))));
+        if (!(apart <= tolerance))
+            fail_msg("rank %d of %d, rule %d, %s: %g apart", rank, size, kind, paths[i], apart);
+    }
+    if (!mixed) expect_alike(shared);
+    WORKS(wb_scope_close(s));
+}
+
+TEST(training_as_one_process)
+{
+    if (420 % size) return;             /* the shares of a batch would differ */
+    for (int kind = 0; kind < 3; kind++) train_alike(kind, WB_DTYPE_DEFAULT, 2e-6);
+    train_alike(1, WB_BF16, 0.02);
+    train_alike(1, WB_F16, 0.02);
+}
+
+/* The loss of one rank is NaN: no rank updates its model. */
+TEST_IN_SCOPE(a_loss_that_is_not_finite)
+{
+    wb_layer *m = model_of(3);
+    WORKS(wb_distributed_synchronise(m));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    const wb_batch b = {wb_full(rank == size - 1 ? NAN : 1, 4, 8), wb_zeros(4, 2), 4, 0};
+    wb_tree *grads;
+    wb_tensor *loss = wb_withgradient(loss_of, m, b, &grads);
+    wb_tensor *before = wb_mul(wb_get(m, "layers.0.weight"), wb_scalar(1));
+    WORKS(wb_eval(before));
+    WORKS(wb_update(s, m, grads));
+    assert_int_equal(wb_eval(loss), WB_ERROR_NUMBER);
+    wb_clear_error();
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(before, wb_get(m, "layers.0.weight"))))) == 0);
+}
+
+typedef struct { wb_layer *model; wb_opt_state *state; } recorded;
+
+static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    const recorded *r = ctx;
+    wb_tree *grads;
+    const wb_batch b = {in[0], in[1], wb_dim(in[0], 0), 0};
+    out[0] = wb_withgradient(loss_of, r->model, b, &grads);
+    return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
+}
+
+/* A compiled step communicates at each replay. */
+TEST_IN_SCOPE(a_compiled_step)
+{
+    recorded r[2];
+    for (int i = 0; i < 2; i++) {
+        r[i].model = model_of(5);
+        r[i].state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 1000), r[i].model);
+    }
+    wb_compiled *c = wb_compile(step, &r[0]);
+    for (int i = 0; i < 6; i++) {
+        wb_seed((uint64_t)(100 * i + rank));
+        wb_tensor *in[] = {wb_randn(16, 8), wb_randn(16, 2)}, *a, *b;
+        WORKS(wb_call_compiled(c, 2, in, 1, &a));
+        assert_int_equal(step(in, &b, &r[1]), 1);
+        assert_true(wb_item(a) == wb_item(b));
+    }
+    wb_tensor *x = wb_get(r[0].model, "layers.0.weight");
+    wb_tensor *y = wb_get(r[1].model, "layers.0.weight");
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(x, y)))) == 0);
+    expect_alike(r[0].model);
+}
+
+/* ---- wb_train -------------------------------------------------------------------------------- */
+
+static double seen[16];                 /* losses that .each has seen */
+static int n_seen;
+
+static int see(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+{
+    if (n_seen < 16) seen[n_seen++] = wb_item(loss);
+    return 0;
+}
+
+/* .each sees the mean of the losses of all ranks. */
+TEST_IN_SCOPE(losses_are_means)
+{
+    wb_layer *m = model_of(8);
+    wb_seed(2);
+    wb_dataset *d = wb_dataset_of(wb_randn(12 * size, 8), wb_randn(12 * size, 2));
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    n_seen = 0;
+    wb_loader *all = wb_dataloader(d, 4 * size);
+    wb_batch b;
+    assert_true(wb_loader_next(all, &b));
+    const double wanted = wb_item(loss_of(m, b, NULL));
+    WORKS(wb_loader_stop(all));
+    WORKS(wb_train(loss_of, m, l, s, .each = see));
+    assert_int_equal(n_seen, 3);
+    assert_true(fabs(seen[0] - wanted) < 1e-6);
+    for (int i = 0; i < 3; i++)
+        assert_true(wb_item(wb_distributed_broadcast(wb_scalar(seen[i]), 0)) == (float)seen[i]);
+}
+
+TEST_IN_SCOPE(loaders_of_different_lengths)
+{
+    if (size == 1) return;
+    wb_layer *m = model_of(8);
+    wb_dataset *d = wb_dataset_of(wb_zeros(4 + 4 * rank, 8), wb_zeros(4 + 4 * rank, 2));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    assert_int_equal(wb_train(loss_of, m, wb_dataloader(d, 4), s), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "train", "batches", "wb_distributed_dataset");
+    wb_clear_error();
+}
+
+/* Trains, with dropout; `epochs` counts those of the checkpoint.  Returns the first weight. */
+static wb_tensor *train_on(const char *path, int epochs, uint64_t seed)
+{
+    wb_seed(seed);
+    wb_layer *m = wb_Chain(wb_Dense(8, 40, wb_relu), wb_Dropout(0.3), wb_Dense(40, 2));
+    wb_seed(6);
+    wb_dataset *d = wb_dataset_of(wb_randn(10 * size, 8), wb_randn(10 * size, 2));
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 4, true, .seed = 3);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), m);
+    WORKS(wb_train(loss_of, m, l, s, .epochs = epochs, .checkpoint = path,
+                   .resume = path != NULL));
+    expect_alike(m);
+    return wb_get(m, "layers.0.weight");
+}
+
+/* Only rank 0 has files: it loads the checkpoint for all. */
+TEST_IN_SCOPE(a_training_that_goes_on)
+{
+    char path[80];
+    snprintf(path, sizeof path, "/tmp/weber-ranks-%d-%d", (int)getpid(), rank);
+    wb_seed(1);
+    wb_tensor *x = train_on(NULL, 4, 7);
+    wb_seed(1);
+    train_on(path, 2, 7);
+    wb_tensor *y = train_on(path, 4, 99);
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(x, y)))) == 0);
+    assert_int_equal(access(path, F_OK), rank ? -1 : 0);
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
+        fprintf(stderr, "%s\n", wb_error());
+        return 1;
+    }
+    rank = wb_distributed_rank();
+    size = wb_distributed_size();
+    if (rank && !freopen("/dev/null", "w", stdout)) return 1;
+    return run_all_cases();
+}
