@@ -75,7 +75,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&communicator);
     wb_reset_gpu_device();              /* it depends on the rank */
-    return 0;
+    return wb__comparing_agree();
 }
 
 int wb_distributed_initialise_with(const wb_distributed_backend *b,

@@ -3,6 +3,8 @@
 
     check_ends.py MPIRUN PROGRAM
 """
+import os
+import re
 import subprocess
 import sys
 import time
@@ -27,3 +29,18 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
     expect(done.returncode != 0, f"{how}: the exit status is not 0", output)
     if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
         expect(words in output, f"{how}: the message has \"{words}\"", output)
+
+done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_output=True,
+                      text=True, timeout=60, check=False,
+                      env=dict(os.environ, WEBER_DEBUG="dist"))
+output = done.stdout + done.stderr
+expect(done.returncode == 0, "differ: the training ends", output)
+expect("before the broadcast, 2 of 4 tensors differ between the ranks: layers.0.weight,"
+       " layers.1.weight" in output,
+       "differ: the first weights of the ranks are compared", output)
+expect("rank 2: after an epoch, 1 of 4 tensors differ between the ranks: layers.1.bias" in output,
+       "differ: the changed bias is named", output)
+steps = re.findall(r"rank 0: a plan: \d+ operations, (\d+) bytes", output)
+# 267 observations a rank and epoch in batches of 4; 4 bytes for each parameter and the loss
+expect(steps.count(str(4 * (8 * 32 + 32 + 32 * 2 + 2 + 1))) == 2 * 67,
+       "differ: each step is logged with its bytes", output)
