@@ -44,4 +44,8 @@ void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, doub
                        bool noisy);
 void wb__probe_free(wb__probe *p);
 
+/* ranks.c: prints a line for each library that connects ranks.  `program` is the path of this
+ * program. */
+void wb__cli_print_ranks(const char *program);
+
 #endif

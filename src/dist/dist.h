@@ -24,6 +24,8 @@ struct wb_distributed_backend {
     int (*stop)(void);
     /* Ends the processes of all ranks. */
     void (*abort)(void);
+    /* Name and version of the library that it uses.  May be called before `start`. */
+    const char *(*library)(void);
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static const wb__dist_services *services;
@@ -233,10 +234,22 @@ static int stop(void)
 
 static void abort_all(void) { MPI_Abort(comm, 1); }
 
+/* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
+static const char *library(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, "\n,")] = 0;
+    for (char *c = text; *c; c++)
+        if (*c == '\t') *c = ' ';
+    return text;
+}
+
 const wb_distributed_backend *wb_distributed_mpi(void)
 {
     static const wb_distributed_backend backend = {
         .version = WB__DIST_VERSION, .name = "MPI", .start = start, .stop = stop,
-        .abort = abort_all};
+        .abort = abort_all, .library = library};
     return &backend;
 }
