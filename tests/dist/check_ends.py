@@ -26,6 +26,8 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
     took = time.monotonic() - begun
     output = done.stdout + done.stderr
     expect(took < LIMIT, f"{how}: all ranks end within {LIMIT} s: {took:.1f} s", output)
+    expect(output.count("[ Info: The CUDA functionality") <= 1,
+           f"{how}: only rank 0 prints notes", output)
     expect(done.returncode != 0, f"{how}: the exit status is not 0", output)
     if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
         expect(words in output, f"{how}: the message has \"{words}\"", output)
