@@ -7,6 +7,9 @@
  *       A training step of a workload of workloads.h, whose batch the ranks share.
  *   mpirun -np N ranks_bench losses WORKLOAD STEPS
  *       The loss of each step, the mean over the ranks.
+ *   ranks_bench data WORKLOAD FOLDER
+ *       Writes what the training begins with: model.safetensors, and the batches 0.x (f32), 0.y
+ *       (i32), ...
  *
  * Rank 0 prints a line of JSON.  Times are medians, in microseconds; that of a step is the longest
  * of the ranks.  It uses internal functions of the library. */
@@ -181,6 +184,28 @@ static void print_losses(const char *name, int steps)
     if (wb_distributed_rank() == 0) printf("]\n");
 }
 
+static void write_values(const char *folder, int i, const char *name, wb_tensor *x, size_t each)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%d.%s", folder, i, name);
+    FILE *f = fopen(path, "wb");
+    const size_t n = (size_t)wb_size(x);
+    if (!f || fwrite(wb_data(x), each, n, f) != n || fclose(f)) fail(path);
+}
+
+static void write_data(const char *name, const char *folder)
+{
+    training t;
+    char path[1024];
+    make(&t, name);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    if (wb_save(path, t.model)) fail(path);
+    for (int i = 0; i < t.work.batches; i++) {
+        write_values(folder, i, "x", t.batch[i].x, sizeof(float));
+        write_values(folder, i, "y", t.batch[i].y, sizeof(int32_t));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4) return fprintf(stderr, "usage: see the head of ranks_bench.c\n"), 2;
@@ -188,6 +213,7 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "allreduce")) measure_allreduce(atol(argv[2]), atof(argv[3]));
     else if (!strcmp(argv[1], "step")) measure_steps(argv[2], atof(argv[3]));
     else if (!strcmp(argv[1], "losses")) print_losses(argv[2], atoi(argv[3]));
+    else if (!strcmp(argv[1], "data")) write_data(argv[2], argv[3]);
     else fail(argv[1]);
     return 0;
 }
