@@ -368,8 +368,7 @@ static int host_ranks(const wb__rendezvous_options *o, const address *a, const v
     int status = open_listener(&h, a);
     if (!status) {
         status = gather(&h, until);
-        /* the others may have begun later, and the message must reach them */
-        status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + 2));
+        status = answer_all(&h, status, bytes, WB__MAX(until, wb__now() + WB__RENDEZVOUS_GRACE));
     }
     for (int i = 0; i < h.count; i++) close(h.connections[i].file);
     if (h.listener >= 0) close(h.listener);
@@ -441,7 +440,7 @@ static outcome attempt(const wb__rendezvous_options *o, const address *a, void *
             snprintf(why, capacity, "%s", strerror(errno));
             continue;
         }
-        end = talk(o, file, bytes, n, until);
+        end = talk(o, file, bytes, n, until + WB__RENDEZVOUS_GRACE);
         close(file);
     }
     if (found) freeaddrinfo(found);

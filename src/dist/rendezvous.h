@@ -23,7 +23,12 @@ int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n);
 
 /* ---- inside the rendezvous ------------------------------------------------------------------- */
 
-enum { WB__RENDEZVOUS_VERSION = 1, WB__RENDEZVOUS_MOST = 1 << 20 /* bytes */ };
+enum {
+    WB__RENDEZVOUS_VERSION = 1,
+    WB__RENDEZVOUS_MOST = 1 << 20,      /* bytes */
+    WB__RENDEZVOUS_GRACE = 2            /* seconds beyond the time-out: for rank 0's message to the
+                                           ranks that have reached it, and for receipts */
+};
 
 /* rendezvous_file.c: the form file:PATH. */
 int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void *bytes, size_t n);

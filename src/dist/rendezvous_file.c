@@ -72,7 +72,7 @@ static int write_file(const meeting *m, int rank, const void *bytes, size_t n)
     snprintf(part, sizeof part, "%s.%02x%02x%02x%02x.tmp", path, m->number[0], m->number[1],
              m->number[2], m->number[3]);
     const int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (file < 0) return cannot(m, "write", part);
+    if (file < 0) return cannot(m, "write", path);
     ssize_t done = 0;
     for (; n && done >= 0; at += done, n -= (size_t)done) {
         while ((done = write(file, at, n)) < 0 && errno == EINTR) continue;
@@ -227,11 +227,12 @@ static int host_ranks(meeting *m, const void *bytes)
     status = gather(m);
     if (status) {                       /* the ranks that have come get the message */
         wb__error_keep(&kept);
-        if (!write_result(m, status, NULL)) wait_for_receipts(m, wb__now() + 2);
+        if (!write_result(m, status, NULL)) wait_for_receipts(m, wb__now() + WB__RENDEZVOUS_GRACE);
         wb__error_restore(&kept);
     } else {
         status = write_result(m, 0, bytes);
-        if (!status) status = wait_for_receipts(m, WB__MAX(m->until, wb__now() + 2));
+        const double until = WB__MAX(m->until, wb__now() + WB__RENDEZVOUS_GRACE);
+        if (!status) status = wait_for_receipts(m, until);
     }
     wb__error_keep(&kept);
     for (int r = -1; r < m->o->size; r++)
@@ -287,6 +288,7 @@ static int take_result(const meeting *m, unsigned char *result, size_t capacity,
 
 static int join(const meeting *m, void *bytes)
 {
+    static const unsigned char none[NUMBER];
     unsigned char answered[NUMBER] = {0};
     /* rank 0 may be one of more ranks, and its message is about that */
     const size_t numbers = (size_t)WB__MAX(m->o->size, 1 << 16) * NUMBER;
@@ -298,17 +300,16 @@ static int join(const meeting *m, void *bytes)
     while (!status && !done && in_time) {
         status = answer_call(m, answered);
         if (!status) status = take_result(m, result, capacity, bytes, &done);
-        if (!status && !done) in_time = pause_until(m->until, &milliseconds);
+        const double grace = memcmp(answered, none, NUMBER) ? WB__RENDEZVOUS_GRACE : 0;
+        if (!status && !done) in_time = pause_until(m->until + grace, &milliseconds);
     }
     wb__free(result);
-    if (!in_time) {
-        static const unsigned char none[NUMBER];
+    if (!in_time)
         status = wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has waited %g s for"
                           " rank 0: %s", m->o->address, m->o->rank, m->o->size, m->o->timeout,
                           memcmp(answered, none, NUMBER)
                           ? "it has not answered: not all ranks have come, or it has ended"
                           : "it has written no file");
-    }
     unsigned char mine[ANSWER + 1];     /* of another process, if two have one rank */
     if (answers(mine, read_file(m, m->o->rank, mine, sizeof mine), answered) &&
         !memcmp(mine + 20 + NUMBER, m->number, NUMBER)) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Tests `weber launch`, run as a user runs it.
 
-    check_launch.py WEBER
+    check_launch.py WEBER RENDEZVOUS
 
-The ranks are this program again: check_launch.py --rank WHAT [ARGUMENT]
+RENDEZVOUS is the program of rendezvous.c. The other ranks are
+this program again: check_launch.py --rank WHAT [ARGUMENT]
 """
 import errno
 import os
@@ -245,6 +246,12 @@ def check_closed_output():
                "ranks end if nothing reads them", err)
 
 
+def check_rendezvous():
+    r = Run("-np", "4", sys.argv[2], "rank")
+    expect(r.status == 0 and sorted(r.out.split("\n")[:-1]) == [f"[{k}] 4711" for k in range(4)],
+           "the ranks meet at the address of the launcher", r.all)
+
+
 def check_wrong_use():
     for words, facts in (([], "-np"), (["-np"], "-np"), (["-np", "0", "true"], "-np 0"),
                          (["-np", "-3", "true"], "-np -3"), (["-np", "two", "true"], "-np two"),
@@ -266,4 +273,5 @@ check_left_processes()
 check_signals()
 check_programs()
 check_closed_output()
+check_rendezvous()
 check_wrong_use()
