@@ -25,6 +25,9 @@ int wb__cli_convert(int n, char **words);
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 
+/* launch.c: `weber launch -np N PROGRAM ...`. */
+int wb__cli_launch(int n, char **words);
+
 /* probe.c: starts one backend in this process and writes the result to file descriptor
  * PROBE_FILE. */
 enum { PROBE_FILE = 3 };

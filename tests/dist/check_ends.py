@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Tests that all ranks end soon after one of them has ended, and what they print.
+"""Tests that all ranks end soon after one of them has ended, and what they print; and that a
+process of `weber launch`, which MPI does not know, is an error.
 
     check_ends.py MPIRUN PROGRAM
 """
@@ -46,3 +47,12 @@ steps = re.findall(r"rank 0: a plan: \d+ operations, (\d+) bytes", output)
 # 267 observations a rank and epoch in batches of 4; 4 bytes for each parameter and the loss
 expect(steps.count(str(4 * (8 * 32 + 32 + 32 * 2 + 2 + 1))) == 2 * 67,
        "differ: each step is logged with its bytes", output)
+
+for size, status in (("1", 0), ("3", 2)):
+    done = subprocess.run([sys.argv[2], "success"], capture_output=True, text=True, timeout=60,
+                          check=False, env={**os.environ, "WEBER_SIZE": size})
+    output = done.stdout + done.stderr
+    expect(done.returncode == status, f"alone, WEBER_SIZE={size}: the exit status", output)
+    if status:
+        expect("WEBER_SIZE" in output and "mpirun -np 3" in output, "the message has the cure",
+               output)

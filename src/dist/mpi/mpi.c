@@ -9,6 +9,7 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -192,6 +193,20 @@ static int find_ranks(wb__communicator *c)
     return 0;
 }
 
+/* A process of `weber launch` is alone in the world of MPI, and would train alone. */
+static int check_launcher(const wb__communicator *c)
+{
+    const char *size = getenv("WEBER_SIZE");
+    const long n = size ? strtol(size, NULL, 10) : 0;
+    if (c->size > 1 || n <= 1) return 0;
+    MPI_Comm_free(&comm);
+    if (owns_mpi) MPI_Finalize();
+    return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by WEBER_SIZE, which"
+                          " `weber launch` has set, but the only one that MPI knows, and each"
+                          " would train alone: start the program by `mpirun -np %ld` instead", n,
+                          n);
+}
+
 static int start(const wb__dist_services *given, wb__communicator *c)
 {
     int initialised = 0, level = MPI_THREAD_SINGLE;
@@ -206,6 +221,7 @@ static int start(const wb__dist_services *given, wb__communicator *c)
         status = services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
                                 " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
     if (!status) status = find_ranks(c);
+    if (!status) status = check_launcher(c);
     if (status) return status;
     c->name = "MPI";
     c->perform = perform;
