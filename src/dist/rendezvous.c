@@ -468,9 +468,10 @@ static int join(const wb__rendezvous_options *o, const address *a, void *bytes, 
 int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n)
 {
     address a;
-    if (o->size < 1 || o->rank < 0 || o->rank >= o->size || n > WB__RENDEZVOUS_MOST)
-        return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: rank %d of %d, %zu bytes", o->rank, o->size,
-                        n);
+    if (o->size < 1 || o->rank < 0 || o->rank >= o->size || n > WB__RENDEZVOUS_MOST ||
+        !(o->timeout > 0))
+        return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: rank %d of %d, %zu bytes, a time-out of %g"
+                        " seconds", o->rank, o->size, n, o->timeout);
     if (!o->address || !*o->address)
         return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: no address: set WEBER_RENDEZVOUS to"
                         " HOST:PORT of rank 0, the same for all ranks");

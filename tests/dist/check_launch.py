@@ -221,6 +221,32 @@ def check_signals():
            "a second signal kills", output)
 
 
+def check_killed_launcher():
+    """On Linux the ranks end even if the launcher cannot end them."""
+    with tempfile.TemporaryDirectory() as folder:
+        with subprocess.Popen([WEBER, "launch", "-np", "2", *RANK, "fail", "status", folder],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              env=PLAIN) as p:
+            end = time.monotonic() + SOON
+            while len(numbers := processes_of(folder)) < 4 and time.monotonic() < end:
+                time.sleep(0.02)
+            p.kill()
+        ranks = numbers[::2]
+        while any(alive(n) for n in ranks) and time.monotonic() < end:
+            time.sleep(0.02)
+        for number in numbers[1::2]:        # what the ranks have started is not known to it
+            os.kill(number, signal.SIGKILL)
+        expect(len(ranks) == 2 and not any(alive(n) for n in ranks), "ranks of a killed launcher",
+               numbers)
+
+
+def check_few_files():
+    done = subprocess.run(["sh", "-c", f'ulimit -n 24 && exec "{WEBER}" launch -np 30 sleep 77'],
+                          capture_output=True, text=True, timeout=MINUTE, check=False, env=PLAIN)
+    expect(done.returncode == 1 and os.strerror(errno.EMFILE) in done.stderr and
+           "cannot be started" in done.stderr, "too many ranks for the limit of files", done.stderr)
+
+
 def check_programs():
     with tempfile.TemporaryDirectory() as folder:
         plain = f"{folder}/plain"
@@ -271,6 +297,9 @@ check_lines()
 check_failures()
 check_left_processes()
 check_signals()
+check_few_files()
+if sys.platform == "linux":
+    check_killed_launcher()
 check_programs()
 check_closed_output()
 check_rendezvous()

@@ -423,6 +423,9 @@ TEST(wrong_addresses)
             FAILS(wb__rendezvous(&o, bytes, ID), WB_ERROR_ARGUMENT, wrong[i], "HOST:PORT");
         }
     const wb__rendezvous_options none = {NULL, 0, 2, 1}, place = {"host:80", 2, 2, 1};
+    const wb__rendezvous_options never = {"host:80", 0, 2, NAN}, at_once = {"host:80", 0, 2, 0};
+    FAILS(wb__rendezvous(&never, bytes, ID), WB_ERROR_ARGUMENT, "nan");
+    FAILS(wb__rendezvous(&at_once, bytes, ID), WB_ERROR_ARGUMENT, "time-out", "0 seconds");
     FAILS(wb__rendezvous(&none, bytes, ID), WB_ERROR_ARGUMENT, "WEBER_RENDEZVOUS");
     FAILS(wb__rendezvous(&place, bytes, ID), WB_ERROR_ARGUMENT, "rank 2 of 2");
     const wb__rendezvous_options nowhere = {"file:/nonexistent/x", 0, 2, 1};
