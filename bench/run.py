@@ -186,4 +186,5 @@ def main():
     return 1 if missing or not results else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

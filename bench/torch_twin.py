@@ -16,6 +16,9 @@ for bf16; only the last step of a block reads the loss and waits for the device.
 compiles model and loss with torch.compile, graph replays the whole step as one CUDA graph,
 compile-graph does both.
 
+Ranks: with WORLD_SIZE above 1 (and RANK, MASTER_ADDR, MASTER_PORT) it trains with
+DistributedDataParallel on gloo; --batch is then the batch of one rank, and rank 0 prints.
+
 --hold: prints a line when it is ready; then, for each line with a number of seconds that it reads,
 prints a line of figures.  The first measurement begins with the choice of algorithms by cuDNN and
 the capture of the graph, so that sides which share a device do not disturb each other's choices.
@@ -49,6 +52,7 @@ import torch                                            # noqa: E402  (reads the
 from torch import nn                                    # noqa: E402
 from torch.nn import functional as F                    # noqa: E402
 
+ranks, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
 torch.set_num_threads(options.threads)
 torch.manual_seed(1)
 device = torch.device(options.device)
@@ -208,6 +212,9 @@ else:
     ys = [torch.randint(classes, shape[:1]).to(device) for _ in range(BATCHES)]
 if options.workload == "W1":
     ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).long() for x in xs]
+if ranks > 1:
+    torch.distributed.init_process_group("gloo")
+    model = nn.parallel.DistributedDataParallel(model)
 if options.channels_last:
     model = model.to(memory_format=torch.channels_last)
     xs = [x.contiguous(memory_format=torch.channels_last) for x in xs]
@@ -330,12 +337,21 @@ def peak_mb():
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:")) / 1024
 
 
+def goes_on(more):
+    """The decision of rank 0, for all ranks."""
+    if ranks == 1:
+        return more
+    decision = torch.tensor(int(more))
+    torch.distributed.broadcast(decision, 0)
+    return bool(decision)
+
+
 def measure(seconds, warm):
-    """Warms up, then times blocks of about 20 ms, each at least one step."""
+    """Warms up, then times blocks of about 20 ms, each at least one step; one step with ranks."""
     before, begun = steps, clock()
-    while clock() < begun + warm or steps < before + 5:
+    while goes_on(clock() < begun + warm or steps < before + 5):
         block_of(1)
-    block = max(1, int(0.02 / ((clock() - begun) / (steps - before))))
+    block = 1 if ranks > 1 else max(1, int(0.02 / ((clock() - begun) / (steps - before))))
     if on_gpu:              # the steps above waited one by one: a block of steps is faster
         begun = clock()
         block_of(block)
@@ -343,7 +359,7 @@ def measure(seconds, warm):
     times = []
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     begun = clock()
-    while clock() < begun + seconds or len(times) < 7:
+    while goes_on(clock() < begun + seconds or len(times) < 7):
         t = clock()
         block_of(block)
         times.append((clock() - t) / block)
@@ -369,6 +385,7 @@ def measure(seconds, warm):
 
 
 side = "torch" if options.mode == "eager" and not on_gpu else "torch-" + options.mode
+side = "torch-ddp" if ranks > 1 else side
 head = {"workload": options.workload, "side": side + ("-nhwc" if options.channels_last else ""),
         "device": options.device, "dtype": options.dtype, "threads": options.threads,
         "batch": shape[0], "parameters": sum(p.numel() for p in model.parameters()),
@@ -388,4 +405,6 @@ if options.hold:
         settled = True
 else:
     settle()
-    print(json.dumps(measure(options.seconds, max(0.2, options.seconds / 5))))
+    figures = measure(options.seconds, max(0.2, options.seconds / 5))
+    if rank == 0:
+        print(json.dumps(figures))

@@ -33,6 +33,10 @@ function(weber_add_mpi wrapper suffix)
     set(target weber_mpi${suffix})
     string(REPLACE "_" "-" name "weber_mpi${suffix}")
     add_library(${target} SHARED src/dist/mpi/mpi.c)
+    # For programs of this project that call MPI themselves.
+    add_library(${target}_itself INTERFACE)
+    target_include_directories(${target}_itself SYSTEM INTERFACE ${folders})
+    target_link_libraries(${target}_itself INTERFACE ${link})
     target_include_directories(${target} PRIVATE src SYSTEM PRIVATE ${folders})
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

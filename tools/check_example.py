@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Runs an example and compares what it prints with the expected output in its head comment.
 
-    check_example.py SOURCE.c PROGRAM
+    check_example.py SOURCE.c PROGRAM [LAUNCHER WORD ...]
+
+With a launcher, such as mpirun -np 2, it starts the program.
 
 The expected lines follow the line "Prints:" of that comment and are indented by three blanks.
 "..." matches any text within a line; alone on a line it matches any number of lines.
@@ -79,7 +81,7 @@ def main():
         else:
             arguments.append(word)
     with tempfile.TemporaryDirectory() as folder:
-        run = subprocess.run([str(program), *arguments], cwd=folder, env=environment,
+        run = subprocess.run([*sys.argv[3:], str(program), *arguments], cwd=folder, env=environment,
                              capture_output=True, check=False)
     printed = run.stdout.decode(errors="replace")
     printed = "".join(line.rstrip() + "\n" for line in printed.splitlines())

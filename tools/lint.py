@@ -46,6 +46,8 @@ VENDORS = re.compile(
 VENDOR_FILES = (
     "src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
     "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/dist/dist.h",
+    "src/cli/ranks.c",
+    "src/dist/place.",              # the variables that launchers set
     "src/device/registry",
     "src/backend/gpu/prelude.k",    # the only kernel text that depends on the language
     # document the names of the backends

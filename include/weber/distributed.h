@@ -43,7 +43,7 @@ typedef struct wb_distributed_options {
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
  * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
- * positive; the backend fails. */
+ * positive; the backend fails; `weber launch` has started the process, and MPI knows no other. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if

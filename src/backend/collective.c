@@ -14,6 +14,7 @@ static struct {
     pthread_t thread;
     int status;                         /* error code of the first operation that failed, or 0 */
     char message[1024];
+    wb__collective_totals totals;       /* since the last report */
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static const wb__communicator *_Atomic world;
@@ -27,14 +28,23 @@ void wb__collective_overlap(bool overlap)
     pthread_mutex_unlock(&queue.lock);
 }
 
+static int64_t bytes_of(const wb__collective *c)
+{
+    return c->n * (int64_t)wb__dtype_size(c->dtype);
+}
+
 /* With the lock held, which it gives up while the operation runs. */
 static void perform(const wb__collective *c)
 {
     int status = queue.status;
     if (!status) {
+        const double start = wb__now();
         pthread_mutex_unlock(&queue.lock);
         status = c->communicator->perform(c);
         pthread_mutex_lock(&queue.lock);
+        queue.totals.performing += wb__now() - start;
+        queue.totals.operations++;
+        queue.totals.bytes += bytes_of(c);
         if (status) {
             queue.status = status;
             snprintf(queue.message, sizeof queue.message, "%s", wb_error());
@@ -83,7 +93,10 @@ static bool enqueue(const wb__collective *c)
 /* With the lock held: waits until all operations up to `number` are complete. */
 static void wait_for(uint64_t number)
 {
+    if (queue.performed >= number) return;
+    const double start = wb__now();
     while (queue.performed < number) pthread_cond_wait(&queue.changed, &queue.lock);
+    queue.totals.waited += wb__now() - start;
 }
 
 uint64_t wb__collective_begin(const wb__collective *c)
@@ -92,7 +105,9 @@ uint64_t wb__collective_begin(const wb__collective *c)
     const uint64_t number = ++queue.begun;
     if (!enqueue(c)) {
         wait_for(number - 1);
+        const double start = wb__now();
         perform(c);
+        queue.totals.waited += wb__now() - start;
     }
     pthread_mutex_unlock(&queue.lock);
     return number;
@@ -106,6 +121,21 @@ int wb__collective_end(uint64_t number)
     if (status) wb__fail(status, "%s", queue.message);
     pthread_mutex_unlock(&queue.lock);
     return status;
+}
+
+void wb__collective_report(const char *what)
+{
+    if (!wb__debug("dist")) return;
+    pthread_mutex_lock(&queue.lock);
+    const wb__collective_totals t = queue.totals;
+    queue.totals = (wb__collective_totals){0};
+    pthread_mutex_unlock(&queue.lock);
+    if (!t.operations) return;
+    const double hidden = t.performing > t.waited ? t.performing - t.waited : 0;
+    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operations, %lld bytes, %.3f ms of which %.3f ms"
+            " waited for: overlap %.0f %%", wb__world() ? wb__world()->rank : 0, what,
+            (long long)t.operations, (long long)t.bytes, 1e3 * t.performing, 1e3 * t.waited,
+            t.performing > 0 ? 100 * hidden / t.performing : 0);
 }
 
 bool wb__collective_busy(void)

@@ -40,6 +40,11 @@ struct wb__communicator {
     int (*perform)(const wb__collective *c);
 };
 
+typedef struct {
+    int64_t operations, bytes;
+    double performing, waited;          /* seconds; waited: of the threads that began them */
+} wb__collective_totals;
+
 /* The communicator of all ranks; NULL: the ranks are not connected. */
 const wb__communicator *wb__world(void);
 void wb__world_set(const wb__communicator *c);
@@ -54,6 +59,9 @@ uint64_t wb__collective_begin(const wb__collective *c);
  * or the error code of the first operation of the process that failed, with the error set: after a
  * failure no later operation is performed. */
 int wb__collective_end(uint64_t number);
+/* With WEBER_DEBUG=dist, logs what the operations since the last report have cost: their bytes,
+ * their time, and the part of it in which the caller waited.  `what` names their caller. */
+void wb__collective_report(const char *what);
 /* Whether an operation is not complete. */
 bool wb__collective_busy(void);
 /* Ends the thread after the last operation, and forgets a failure. */

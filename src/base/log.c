@@ -53,8 +53,12 @@ static void print(wb_log_level level, const char *text)
     funlockfile(stderr);
 }
 
+static bool _Atomic without_info;
+void wb__log_without_info(bool without) { without_info = without; }
+
 void wb__log(wb_log_level level, const char *format, ...)
 {
+    if (level == WB_LOG_INFO && without_info) return;
     char text[2048], *all = text;
     va_list arguments, again;
     va_start(arguments, format);

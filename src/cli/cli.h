@@ -25,6 +25,9 @@ int wb__cli_convert(int n, char **words);
 /* devices.c: `weber devices [--verbose] [--wait SECONDS]`. */
 int wb__cli_devices(int n, char **arguments, const char *self);
 
+/* launch.c: `weber launch -np N PROGRAM ...`. */
+int wb__cli_launch(int n, char **words);
+
 /* probe.c: starts one backend in this process and writes the result to file descriptor
  * PROBE_FILE. */
 enum { PROBE_FILE = 3 };
@@ -43,5 +46,9 @@ typedef struct {
 void wb__cli_run_probe(wb__probe *p, const char *self, const char *backend, double seconds,
                        bool noisy);
 void wb__probe_free(wb__probe *p);
+
+/* ranks.c: prints a line for each library that connects ranks.  `program` is the path of this
+ * program. */
+void wb__cli_print_ranks(const char *program);
 
 #endif

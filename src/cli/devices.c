@@ -91,6 +91,7 @@ int wb__cli_devices(int n, char **arguments, const char *self)
         if (!probes[i].works) print_cure(i, &probes[i]);
     printf("\n");
     for (int i = 0; i < WB__ROWS && verbose; i++) print_libraries(&wb__rows[i], &probes[i]);
+    wb__cli_print_ranks(self);
     print_preference(verbose);
     for (int i = 0; i < WB__ROWS; i++) wb__probe_free(&probes[i]);
     return 0;

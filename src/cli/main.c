@@ -22,6 +22,9 @@ static int help(FILE *to, int status)
           "                              --wait SECONDS for each driver's answer (20)\n"
           "weber backend [NAME|none]     the preferred backend, in LocalPreferences.toml: shows,\n"
           "                              sets or removes it\n"
+          "weber launch -np N [--] PROGRAM [ARGUMENT...]\n"
+          "                              starts N processes of a program on this machine, the\n"
+          "                              ranks of a training; --help: more\n"
           "weber version\n"
           "weber help\n", to);
     return status;
@@ -55,6 +58,7 @@ int main(int argc, char **argv)
         status = wb__cli_devices(argc - 2, argv + 2, argv[0]);
     else if (!strcmp(command, "backend") && argc == 2) status = show_preference();
     else if (!strcmp(command, "backend") && argc == 3) status = set_preference(argv[2]);
+    else if (!strcmp(command, "launch")) status = wb__cli_launch(argc - 2, argv + 2);
     else if (!strcmp(command, "probe") && argc == 3) status = wb__cli_probe(argv[2]);
     else if ((!strcmp(command, "version") || !strcmp(command, "--version")) && argc == 2)
         status = printf("weber %s\n", wb_version()) < 0;

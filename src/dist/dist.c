@@ -74,8 +74,9 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
     wb__world_set(&communicator);
+    wb__log_without_info(communicator.rank > 0);
     wb_reset_gpu_device();              /* it depends on the rank */
-    return 0;
+    return wb__comparing_agree();
 }
 
 int wb_distributed_initialise_with(const wb_distributed_backend *b,
@@ -103,6 +104,7 @@ int wb_distributed_finalise(void)
     if (backend) {
         wb__collective_stop();
         wb__world_set(NULL);
+        wb__log_without_info(false);
         status = backend->stop();
         backend = NULL;
     }

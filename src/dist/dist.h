@@ -24,6 +24,8 @@ struct wb_distributed_backend {
     int (*stop)(void);
     /* Ends the processes of all ranks. */
     void (*abort)(void);
+    /* Name and version of the library that it uses.  May be called before `start`. */
+    const char *(*library)(void);
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */
@@ -32,5 +34,10 @@ struct wb_distributed_backend {
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
 /* The least and the most of the numbers of the ranks.  0 or an error code. */
 int wb__extremes(int64_t mine, int64_t *least, int64_t *most);
+/* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
+int wb__comparing_agree(void);
+/* If so, compares the variables of an object, as for wb_distributed_synchronise, by checksum, and
+ * logs the paths of those that differ between the ranks.  Collective.  0 or an error code. */
+int wb__compare_ranks(void *object, const char *when);
 
 #endif

@@ -1,6 +1,7 @@
 /* wb_distributed_synchronise: one rank's values for all ranks.  The ranks first compare what their
  * objects consist of, since a broadcast of different sizes would never end, or mix up tensors. */
 #include "base/options.h"
+#include "base/text.h"
 #include "dist/dist.h"
 #include "optim/optim.h"
 
@@ -9,40 +10,72 @@ static const char what[] = "distributed_synchronise";
 /* The variables of the object, and the step counts of a state. */
 typedef struct {
     wb_tensor **variable;
-    int n, capacity;
+    char **path;                        /* of each variable */
+    int n, capacity, paths;
     wb_opt_state *state;                /* NULL: not a state */
 } contents;
 
-static int add(contents *c, wb_tensor *x)
+static void clear(contents *c)
+{
+    for (int i = 0; i < c->n; i++) wb__free(c->path[i]);
+    wb__free(c->path);
+    wb__free(c->variable);
+}
+
+static int add(contents *c, wb_tensor *x, const char *path)
 {
     if (!x) return 0;
     if (x->op != WB__OP_variable)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: %s is not a variable: make it one with"
                         " wb_variable", what, wb_describe(x));
-    if (!wb__reserve(&c->variable, &c->capacity, c->n + 1, sizeof *c->variable))
+    char *copy = wb__strdup(path);
+    if (!copy || !wb__reserve(&c->variable, &c->capacity, c->n + 1, sizeof *c->variable) ||
+        !wb__reserve(&c->path, &c->paths, c->n + 1, sizeof *c->path)) {
+        wb__free(copy);
         return WB_ERROR_MEMORY;
+    }
+    c->path[c->n] = copy;
     c->variable[c->n++] = x;
     return 0;
 }
 
-static int add_leaf(const wb__leaf *leaf, void *ctx) { return add(ctx, leaf->x); }
+static int add_leaf(const wb__leaf *leaf, void *ctx) { return add(ctx, leaf->x, leaf->path); }
+
+/* The first path of the parameter of a slot. */
+static const char *path_of(const wb_opt_state *s, int slot)
+{
+    for (int i = 0; i < s->n_paths; i++)
+        if (s->paths[i].slot == slot) return s->paths[i].path;
+    return "";
+}
+
+static int add_moments(contents *c, int slot)
+{
+    wb__text t = {0};
+    int status = 0;
+    for (int k = 0; k < c->state->n_moments && !status; k++) {
+        wb__text_add(&t, "moment %d of %s", k, path_of(c->state, slot));
+        char *path = wb__text_take(&t);
+        status = path ? add(c, c->state->slots[slot].moments[k], path) : WB_ERROR_MEMORY;
+        wb__free(path);
+    }
+    return status;
+}
 
 static int add_state(contents *c, wb_opt_state *s)
 {
     int status = 0;
     c->state = s;
     wb__opt_undo_failed(s);
-    for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i]);
-    for (int i = 0; i < s->n; i++)
-        for (int k = 0; k < s->n_moments && !status; k++)
-            status = add(c, s->slots[i].moments[k]);
+    for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i], "loss scaling");
+    for (int i = 0; i < s->n && !status; i++) status = add_moments(c, i);
     return status;
 }
 
 static int list(contents *c, void *object)
 {
     if (!wb__alive(what, object)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (wb__is(object, &wb__tensor_class)) return add(c, object);
+    if (wb__is(object, &wb__tensor_class)) return add(c, object, "the variable");
     if (wb__is(object, &wb__opt_state_class)) return add_state(c, object);
     if (wb__is_branch(object)) return wb__walk(what, object, NULL, WB__DISTINCT, add_leaf, c);
     return wb__fail(WB_ERROR_ARGUMENT, "%s: a %s has no variables", what, wb__kind(object));
@@ -89,6 +122,66 @@ static int compare(const contents *c)
                     " variables: build the same model on all ranks", what, wb__world()->rank, c->n);
 }
 
+/* ---- comparing values ------------------------------------------------------------------------ */
+
+static bool comparing;          /* a rank has WEBER_DEBUG=dist, so all ranks take part */
+
+int wb__comparing_agree(void)
+{
+    int64_t least = 0, most = 0;
+    const int status = wb__extremes(wb__debug("dist"), &least, &most);
+    comparing = !status && most;
+    return status;
+}
+
+static int64_t checksum_of(wb_tensor *x)
+{
+    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    const unsigned char *values = wb_data(x);
+    uint64_t h = bytes;
+    for (size_t i = 0; values && i < bytes; i += sizeof h) {
+        int64_t word = 0;
+        memcpy(&word, values + i, WB__MIN(sizeof word, bytes - i));
+        mix(&h, word);
+    }
+    return (int64_t)(h >> 1);
+}
+
+/* Logs the variables whose checksums differ, on each rank that has WEBER_DEBUG=dist. */
+static void log_different(const contents *c, const char *when, const int64_t *least,
+                          const int64_t *most)
+{
+    wb__text t = {0};
+    int n = 0;
+    if (!wb__debug("dist")) return;
+    for (int i = 0; i < c->n; i++)
+        if (least[i] != most[i])
+            wb__text_add(&t, "%s%s", n++ ? ", " : "", c->path[i]);
+    char *names = wb__text_take(&t);
+    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s, %d of %d tensors differ between the ranks%s%s",
+            wb__world()->rank, when, n, c->n, n ? ": " : "", names ? names : "");
+    wb__free(names);
+}
+
+static int compare_values(const contents *c, const char *when)
+{
+    int64_t *sums = wb__alloc_zero(3 * (size_t)c->n + 1, sizeof *sums);
+    if (!sums) return WB_ERROR_MEMORY;
+    int64_t *least = sums + c->n, *most = least + c->n;
+    for (int i = 0; i < c->n; i++) sums[i] = checksum_of(c->variable[i]);
+    wb__collective min = {.communicator = wb__world(), .kind = WB__COLLECT_ALLREDUCE,
+                          .op = WB__RANKS_MIN, .dtype = WB_I64, .n = c->n, .from = sums,
+                          .to = least};
+    wb__collective_begin(&min);
+    wb__collective max = min;
+    max.op = WB__RANKS_MAX;
+    max.to = most;
+    const int status = wb__collective_end(wb__collective_begin(&max));
+    if (!status) log_different(c, when, least, most);
+    wb__free(sums);
+    return status;
+}
+
 /* ---- broadcasting ---------------------------------------------------------------------------- */
 
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root)
@@ -114,6 +207,7 @@ static int share_variable(wb_tensor *x, int root)
 static int share(const contents *c, int root)
 {
     int status = compare(c);
+    if (!status && comparing) status = compare_values(c, "before the broadcast");
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
     for (int i = 0; c->state && i < c->state->n && !status; i++)
         status = wb__from_rank(&c->state->slots[i].steps, WB_I64, 1, root);
@@ -134,6 +228,19 @@ int wb_distributed_synchronise_with(void *object, const wb_distributed_synchroni
     int status = wb__evaluate_pending();
     if (!status) status = list(&c, object);
     if (!status && wb__world()) status = share(&c, o.root);
-    wb__free(c.variable);
+    wb__collective_report(what);
+    clear(&c);
+    return status;
+}
+
+int wb__compare_ranks(void *object, const char *when)
+{
+    contents c = {0};
+    if (!comparing) return 0;
+    int status = wb__evaluate_pending();
+    if (!status) status = list(&c, object);
+    if (!status) status = compare(&c);
+    if (!status) status = compare_values(&c, when);
+    clear(&c);
     return status;
 }

@@ -82,6 +82,7 @@ static wb_tensor *perform(const char *what, wb_tensor *x, int ndim, const int64_
     if (c->kind == WB__COLLECT_BROADCAST)
         memcpy(to, values, (size_t)size * wb__dtype_size((wb_dtype)x->dtype));
     const int status = wb__collective_end(wb__collective_begin(c));
+    wb__collective_report(what);
     const wb_device *was = wb__use_device(wb__device_of(x));
     wb_tensor *y = status ? NULL : wb_from(to, (wb_dtype)x->dtype, ndim, dims);
     wb__use_device(was);

@@ -1,4 +1,5 @@
 /* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
+#include "backend/collective.h"
 #include "engine/request.h"
 
 #include <math.h>
@@ -371,10 +372,12 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
     buffers[p->arena] = arena;
     if (p->runs < 2) p->runs++;
     const bool gated = guard && guard->device;
+    if (p->waits) wb__collective_report("before a plan");
     const wb__phase_kind first = gated ? WB__PHASE_COMPUTE : WB__PHASE_WHOLE;
     if (!status) status = run_phase(p, first, buffers, offsets, all, n);
     if (!status && gated) status = wb__guard_check(guard);
     if (!status && gated) status = run_phase(p, WB__PHASE_WRITES, buffers, offsets, all, n);
+    if (p->waits) wb__collective_report("a plan");
     arena_release(p->device, arena, got);
     if (all != few) wb__free(all);
     pthread_mutex_lock(&lock);

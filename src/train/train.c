@@ -180,6 +180,7 @@ static int run_epoch(training *t, int epoch)
         wb_free(t->bar);
         t->bar = NULL;
     }
+    if (!status && distributed(t)) status = wb__compare_ranks(t->model, "after an epoch");
     return status;
 }
 

@@ -51,6 +51,31 @@ export LD_LIBRARY_PATH
 check pkg_config_c "$work/c"
 check pkg_config_cxx "$work/cxx"
 
+# A program of ranks, with the MPI whose compiler is mpicc.
+by_cmake_ranks() {
+    cmake -S "$here/ranks" -B "$work/ranks" -DCMAKE_PREFIX_PATH="$prefix" \
+        -DCMAKE_C_COMPILER="$cc" && cmake --build "$work/ranks"
+}
+# shellcheck disable=SC2046,SC2086
+by_pkg_config_ranks() {
+    "$cc" -std=c11 $strict "$here/ranks/ranks.c" -o "$work/ranks_pc" \
+        $(pkg --cflags --libs weber-mpi)
+}
+of_ranks() {
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        OMPI_MCA_rmaps_base_oversubscribe=1 mpirun -np 2 "$1"
+}
+names_ranks() { "$prefix/bin/weber" devices | grep "ranks: MPI: .*, in libweber-mpi.so"; }
+if [ -e "$pc/weber-mpi.pc" ]; then
+    check find_package_mpi by_cmake_ranks
+    check find_package_mpi_runs of_ranks "$work/ranks/ranks"
+    check pkg_config_mpi by_pkg_config_ranks
+    check pkg_config_mpi_runs of_ranks "$work/ranks_pc"
+    check devices_names_mpi names_ranks
+else
+    check devices_names_no_mpi sh -c "'$prefix/bin/weber' devices | grep 'ranks: MPI: not built in'"
+fi
+
 # The installed library and command have the backends and are not linked with a vendor's library.
 unset WEBER_BACKENDS
 has_backends() {

@@ -38,6 +38,7 @@ TEST(test_table)
                "builds it in.");
     assert_null(strstr(p.out, "\nCUDA: "));     /* no line about a missing library */
     prints_row("preference: none", "");
+    assert_non_null(strstr(p.out, "\nranks: MPI: "));
 }
 
 TEST(test_each_trouble)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""Tests that all ranks end soon after one of them has ended, and what they print.
+"""Tests that all ranks end soon after one of them has ended, and what they print; and that a
+process of `weber launch`, which MPI does not know, is an error.
 
     check_ends.py MPIRUN PROGRAM
 """
+import os
+import re
 import subprocess
 import sys
 import time
@@ -24,6 +27,32 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
     took = time.monotonic() - begun
     output = done.stdout + done.stderr
     expect(took < LIMIT, f"{how}: all ranks end within {LIMIT} s: {took:.1f} s", output)
+    expect(output.count("[ Info: The CUDA functionality") <= 1,
+           f"{how}: only rank 0 prints notes", output)
     expect(done.returncode != 0, f"{how}: the exit status is not 0", output)
     if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
         expect(words in output, f"{how}: the message has \"{words}\"", output)
+
+done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_output=True,
+                      text=True, timeout=60, check=False,
+                      env=dict(os.environ, WEBER_DEBUG="dist"))
+output = done.stdout + done.stderr
+expect(done.returncode == 0, "differ: the training ends", output)
+expect("before the broadcast, 2 of 4 tensors differ between the ranks: layers.0.weight,"
+       " layers.1.weight" in output,
+       "differ: the first weights of the ranks are compared", output)
+expect("rank 2: after an epoch, 1 of 4 tensors differ between the ranks: layers.1.bias" in output,
+       "differ: the changed bias is named", output)
+steps = re.findall(r"rank 0: a plan: \d+ operations, (\d+) bytes", output)
+# 267 observations a rank and epoch in batches of 4; 4 bytes for each parameter and the loss
+expect(steps.count(str(4 * (8 * 32 + 32 + 32 * 2 + 2 + 1))) == 2 * 67,
+       "differ: each step is logged with its bytes", output)
+
+for size, status in (("1", 0), ("3", 2)):
+    done = subprocess.run([sys.argv[2], "success"], capture_output=True, text=True, timeout=60,
+                          check=False, env={**os.environ, "WEBER_SIZE": size})
+    output = done.stdout + done.stderr
+    expect(done.returncode == status, f"alone, WEBER_SIZE={size}: the exit status", output)
+    if status:
+        expect("WEBER_SIZE" in output and "mpirun -np 3" in output, "the message has the cure",
+               output)

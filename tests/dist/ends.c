@@ -1,6 +1,7 @@
-/* A training in which rank 1 ends or stays away in batch 3 of the first epoch; for check_ends.py.
+/* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
+ * epoch; for check_ends.py.
  *
- *   ends kill|error|success|sleep */
+ *   ends kill|error|success|sleep|differ */
 #include <weber.h>
 
 #include <signal.h>
@@ -8,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static wb_layer *model;
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
@@ -17,8 +20,8 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     if (!strcmp(how, "kill")) raise(SIGKILL);
     if (!strcmp(how, "error")) exit(1);
     if (!strcmp(how, "success")) exit(0);
-    sleep(60);
-    return 0;
+    if (strcmp(how, "differ")) sleep(60);
+    return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
 }
 
 static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
@@ -29,8 +32,12 @@ static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || wb_distributed_initialise(WB_MPI, .timeout = 3)) return 2;
+    if (argc < 2 || wb_distributed_initialise(WB_MPI, .timeout = 3)) {
+        fprintf(stderr, "%s\n", wb_error());
+        return 2;
+    }
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
+    m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
     return wb_train(loss_of, m, wb_dataloader(d, 4), s, .epochs = 2, .each = each, .ctx = argv[1]);

@@ -9,6 +9,8 @@
 #include <mpi.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static const wb__dist_services *services;
@@ -191,6 +193,20 @@ static int find_ranks(wb__communicator *c)
     return 0;
 }
 
+/* A process of `weber launch` is alone in the world of MPI, and would train alone. */
+static int check_launcher(const wb__communicator *c)
+{
+    const char *size = getenv("WEBER_SIZE");
+    const long n = size ? strtol(size, NULL, 10) : 0;
+    if (c->size > 1 || n <= 1) return 0;
+    MPI_Comm_free(&comm);
+    if (owns_mpi) MPI_Finalize();
+    return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by WEBER_SIZE, which"
+                          " `weber launch` has set, but the only one that MPI knows, and each"
+                          " would train alone: start the program by `mpirun -np %ld` instead", n,
+                          n);
+}
+
 static int start(const wb__dist_services *given, wb__communicator *c)
 {
     int initialised = 0, level = MPI_THREAD_SINGLE;
@@ -205,6 +221,7 @@ static int start(const wb__dist_services *given, wb__communicator *c)
         status = services->fail(WB_ERROR_DEVICE, "MPI: its thread level is below"
                                 " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
     if (!status) status = find_ranks(c);
+    if (!status) status = check_launcher(c);
     if (status) return status;
     c->name = "MPI";
     c->perform = perform;
@@ -233,10 +250,22 @@ static int stop(void)
 
 static void abort_all(void) { MPI_Abort(comm, 1); }
 
+/* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
+static const char *library(void)
+{
+    static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, "\n,")] = 0;
+    for (char *c = text; *c; c++)
+        if (*c == '\t') *c = ' ';
+    return text;
+}
+
 const wb_distributed_backend *wb_distributed_mpi(void)
 {
     static const wb_distributed_backend backend = {
         .version = WB__DIST_VERSION, .name = "MPI", .start = start, .stop = stop,
-        .abort = abort_all};
+        .abort = abort_all, .library = library};
     return &backend;
 }

@@ -1,0 +1,72 @@
+/* The libraries that connect ranks, for `weber devices`. */
+#define _XOPEN_SOURCE 700       /* realpath */
+#include "cli/cli.h"
+#include "dist/dist.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+#define VERSION TEXT(WB_VERSION_MAJOR) "." TEXT(WB_VERSION_MINOR)
+#ifdef __APPLE__
+#define LIBRARY(name) "libweber-" name "." VERSION ".dylib"
+#else
+#define LIBRARY(name) "libweber-" name ".so." VERSION
+#endif
+
+/* The first is built with the compiler mpicc, which often is the compiler of another one. */
+static const char *const libraries[] = {LIBRARY("mpi"), LIBRARY("mpi-openmpi"),
+                                        LIBRARY("mpi-mpich")};
+
+/* Where a library may be: beside the program, where the installation puts it beside the program's
+ * folder, and where the dynamic linker finds it. */
+static void *open_library(const char *name, const char *folder, char *path, size_t size)
+{
+    static const char *const beside[] = {"/", "/../" WB__LIBDIR "/"};
+    for (size_t i = 0; i < WB__COUNT(beside) && *folder; i++) {
+        snprintf(path, size, "%s%s%s", folder, beside[i], name);
+        if (!access(path, F_OK)) return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
+    snprintf(path, size, "%s", name);
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* Whether the file is missing, not one of the libraries that it needs. */
+static bool is_missing(const char *path) { return !strchr(path, '/'); }
+
+/* The table of functions, or NULL if the library has none. */
+static const wb_distributed_backend *table_of(void *library)
+{
+    const wb_distributed_backend *(*get)(void) = NULL;
+    void *symbol = dlsym(library, "wb_distributed_mpi");
+    memcpy(&get, &symbol, sizeof get);          /* ISO C has no conversion between the two */
+    return get ? get() : NULL;
+}
+
+void wb__cli_print_ranks(const char *program)
+{
+    char folder[PATH_MAX] = "", path[PATH_MAX + 128];
+    int found = 0;
+    /* /proc/self/exe is a link */
+    const char *slash = realpath(program, folder) ? strrchr(folder, '/') : NULL;
+    folder[slash ? slash - folder : 0] = 0;
+    for (size_t i = 0; i < WB__COUNT(libraries); i++) {
+        void *library = open_library(libraries[i], folder, path, sizeof path);
+        const char *reason = library ? NULL : dlerror();
+        if (!library && is_missing(path)) continue;
+        found++;
+        const wb_distributed_backend *b = library ? table_of(library) : NULL;
+        if (!b) printf("ranks: MPI: %s does not work: %s\n", path, reason ? reason : "no table");
+        else if (b->version != WB__DIST_VERSION)
+            printf("ranks: MPI: %s is of another version of Weber\n", path);
+        else printf("ranks: MPI: %s, in %s\n", b->library(), libraries[i]);
+    }
+    if (!found)
+        printf("ranks: MPI: not built in: install libopenmpi-dev or libmpich-dev, and build Weber"
+               " again\n");
+}

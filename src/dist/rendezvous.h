@@ -1,0 +1,44 @@
+/* The rendezvous: rank 0 gives all ranks the same bytes before they are connected otherwise.  The
+ * ranks find each other by an address that all are given:
+ *
+ *     HOST:PORT, [IPV6]:PORT      rank 0 listens there, the others connect
+ *     file:PATH                   files in a folder that all ranks see
+ */
+#ifndef WB__RENDEZVOUS_H
+#define WB__RENDEZVOUS_H
+
+#include "base/base.h"
+
+typedef struct {
+    const char *address;
+    int rank, size;
+    double timeout;             /* seconds that a rank waits for the others */
+} wb__rendezvous_options;
+
+/* Gives all ranks the n bytes of rank 0.  Returns on rank 0 when all ranks have them, and on
+ * another rank when it has them.  0 or an error code: a rank does not come in time, two processes
+ * have one rank, ranks differ in `size` or `n`, the address cannot be used.  After an error of rank
+ * 0 the ranks that have come fail with the same message. */
+int wb__rendezvous(const wb__rendezvous_options *o, void *bytes, size_t n);
+
+/* ---- inside the rendezvous ------------------------------------------------------------------- */
+
+enum {
+    WB__RENDEZVOUS_VERSION = 1,
+    WB__RENDEZVOUS_MOST = 1 << 20,      /* bytes */
+    WB__RENDEZVOUS_GRACE = 2            /* seconds beyond the time-out: for rank 0's message to the
+                                           ranks that have reached it, and for receipts */
+};
+
+/* rendezvous_file.c: the form file:PATH. */
+int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void *bytes, size_t n);
+
+/* Writes and reads numbers of 4 bytes, most significant byte first. */
+void wb__rendezvous_put(unsigned char *to, uint32_t x);
+uint32_t wb__rendezvous_get(const unsigned char *from);
+/* Sets the error that ranks have not come; `come` has an element for each rank. */
+int wb__rendezvous_missing(const wb__rendezvous_options *o, const bool *come);
+/* Sets the error that rank 0 has sent as text of n bytes, which need not end with 0. */
+int wb__rendezvous_refused(const wb__rendezvous_options *o, const void *text, size_t n);
+
+#endif

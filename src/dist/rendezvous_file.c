@@ -1,0 +1,341 @@
+/* The rendezvous by files in a folder that all ranks see (rendezvous.h).  Files of an earlier run
+ * may still be there, so each process draws a random number, and only a file with the numbers of
+ * this run counts:
+ *
+ *     PATH.0      rank 0's call: its number
+ *     PATH.R      rank R's answer: rank 0's number and its own
+ *     PATH        the result: the numbers of all ranks that have answered, and the bytes or a
+ *                 message
+ *
+ * A rank that finds its own number in the result takes the bytes and removes its answer; then rank
+ * 0 removes the call and the result.  Files are renamed when they are complete. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE             /* O_NOFOLLOW of strict C */
+#endif
+#include "dist/rendezvous.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    NUMBER = 16,                        /* bytes of a random number */
+    MOST_PATH = 4096,
+    CALL = 16 + NUMBER,                 /* magic, version, size; number */
+    ANSWER = 20 + 2 * NUMBER,           /* magic, version, size, bytes; numbers of 0 and its own */
+    HEAD = 20,                          /* of the result: magic, error code, size, bytes; then a
+                                           number for each rank but 0 */
+    MOST_TEXT = 1000
+};
+static const char magic[] = "weber-rf";     /* 8 characters */
+
+typedef struct {
+    const wb__rendezvous_options *o;
+    const char *path;
+    size_t n;
+    double until;
+    unsigned char number[NUMBER];       /* of this process */
+    unsigned char *numbers;             /* rank 0: of all ranks */
+    bool *come;                         /* rank 0 */
+} meeting;
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* The path of the call, of an answer, or with rank -1 of the result. */
+static const char *path_of(const meeting *m, int rank, char to[MOST_PATH])
+{
+    if (rank < 0) snprintf(to, MOST_PATH, "%s", m->path);
+    else snprintf(to, MOST_PATH, "%s.%d", m->path, rank);
+    return to;
+}
+
+static int cannot(const meeting *m, const char *what, const char *path)
+{
+    return wb__fail(WB_ERROR_FILE, "rendezvous: rank %d of %d cannot %s %s: %s", m->o->rank,
+                    m->o->size, what, path, strerror(errno));
+}
+
+static int remove_file(const meeting *m, int rank)
+{
+    char path[MOST_PATH];
+    return unlink(path_of(m, rank, path)) && errno != ENOENT ? cannot(m, "remove", path) : 0;
+}
+
+static int write_file(const meeting *m, int rank, const void *bytes, size_t n)
+{
+    char path[MOST_PATH], part[MOST_PATH + 32];
+    const char *at = bytes;
+    path_of(m, rank, path);
+    snprintf(part, sizeof part, "%s.%02x%02x%02x%02x.tmp", path, m->number[0], m->number[1],
+             m->number[2], m->number[3]);
+    const int file = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (file < 0) return cannot(m, "write", path);
+    ssize_t done = 0;
+    for (; n && done >= 0; at += done, n -= (size_t)done) {
+        while ((done = write(file, at, n)) < 0 && errno == EINTR) continue;
+        if (done < 0) break;
+    }
+    if (close(file) || n || rename(part, path)) {
+        const int status = cannot(m, "write", path);
+        unlink(part);
+        return status;
+    }
+    return 0;
+}
+
+/* Reads at most `capacity` bytes of a file.  Returns their number; 0 if there is no such file. */
+static size_t read_file(const meeting *m, int rank, void *bytes, size_t capacity)
+{
+    char path[MOST_PATH];
+    size_t n = 0;
+    const int file = open(path_of(m, rank, path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0) return 0;
+    for (;;) {
+        const ssize_t got = read(file, (char *)bytes + n, capacity - n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) break;
+        n += (size_t)got;
+    }
+    close(file);
+    return n;
+}
+
+static int draw_number(unsigned char number[NUMBER])
+{
+    const int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    while (file >= 0 && n < NUMBER) {
+        const ssize_t got = read(file, number + n, NUMBER - n);
+        if (got <= 0 && errno != EINTR) break;
+        if (got > 0) n += (size_t)got;
+    }
+    if (file >= 0) close(file);
+    if (n == NUMBER) return 0;
+    return wb__fail(WB_ERROR_FILE, "rendezvous: /dev/urandom cannot be read: %s", strerror(errno));
+}
+
+/* Waits a little, longer each time; false: the time is over. */
+static bool pause_until(double until, int *milliseconds)
+{
+    if (wb__now() >= until) return false;
+    poll(NULL, 0, *milliseconds);
+    *milliseconds = WB__MIN(2 * *milliseconds, 200);
+    return true;
+}
+
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
+
+static int write_call(const meeting *m)
+{
+    unsigned char call[CALL];
+    memcpy(call, magic, 8);
+    wb__rendezvous_put(call + 8, WB__RENDEZVOUS_VERSION);
+    wb__rendezvous_put(call + 12, (uint32_t)m->o->size);
+    memcpy(call + 16, m->number, NUMBER);
+    return write_file(m, 0, call, CALL);
+}
+
+/* Whether a file is a whole answer to the call with this number. */
+static bool answers(const unsigned char *answer, size_t n, const unsigned char *number)
+{
+    return n == ANSWER && !memcmp(answer, magic, 8) && !memcmp(answer + 20, number, NUMBER);
+}
+
+/* Looks for the answer of a rank. */
+static int look_for(meeting *m, int rank)
+{
+    const wb__rendezvous_options *o = m->o;
+    unsigned char answer[ANSWER + 1], *number = m->numbers + (size_t)rank * NUMBER;
+    if (!answers(answer, read_file(m, rank, answer, sizeof answer), m->number)) return 0;
+    if (m->come[rank] && memcmp(answer + 20 + NUMBER, number, NUMBER))
+        return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: two processes are rank %d of %d",
+                        o->address, rank, o->size);
+    memcpy(number, answer + 20 + NUMBER, NUMBER);
+    m->come[rank] = true;
+    if (wb__rendezvous_get(answer + 12) != (uint32_t)o->size)
+        return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d is one of %u ranks, rank 0 one"
+                        " of %d", o->address, rank, wb__rendezvous_get(answer + 12), o->size);
+    if (wb__rendezvous_get(answer + 8) != WB__RENDEZVOUS_VERSION ||
+        wb__rendezvous_get(answer + 16) != m->n)
+        return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d has another version of Weber"
+                        " than rank 0", o->address, rank);
+    return 0;
+}
+
+static int gather(meeting *m)
+{
+    int milliseconds = 5;
+    do {
+        int come = 1;
+        for (int r = 1; r < m->o->size; r++) {
+            const int status = look_for(m, r);
+            if (status) return status;
+            come += m->come[r];
+        }
+        if (come == m->o->size) return 0;
+    } while (pause_until(m->until, &milliseconds));
+    return wb__rendezvous_missing(m->o, m->come);
+}
+
+/* Writes the result: the bytes, or the message of the error that is set. */
+static int write_result(const meeting *m, int status, const void *bytes)
+{
+    if (status) bytes = wb_error();
+    const size_t n = status ? WB__MIN(strlen(bytes), MOST_TEXT) : m->n;
+    const size_t numbers = (size_t)(m->o->size - 1) * NUMBER;
+    unsigned char *result = wb__alloc(HEAD + numbers + n);
+    if (!result) return wb_error_code();
+    memcpy(result, magic, 8);
+    wb__rendezvous_put(result + 8, (uint32_t)status);
+    wb__rendezvous_put(result + 12, (uint32_t)m->o->size);
+    wb__rendezvous_put(result + 16, (uint32_t)n);
+    memcpy(result + HEAD, m->numbers + NUMBER, numbers);
+    memcpy(result + HEAD + numbers, bytes, n);
+    const int failed = write_file(m, -1, result, HEAD + numbers + n);
+    wb__free(result);
+    return failed;
+}
+
+/* Whether a rank that has answered has removed its answer. */
+static bool has_result(const meeting *m, int rank)
+{
+    unsigned char answer[ANSWER + 1];
+    return !m->come[rank] ||
+           !answers(answer, read_file(m, rank, answer, sizeof answer), m->number);
+}
+
+static int wait_for_receipts(const meeting *m, double until)
+{
+    int milliseconds = 5;
+    for (int r = 1; r < m->o->size; r++)
+        while (!has_result(m, r))
+            if (!pause_until(until, &milliseconds))
+                return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has ended before"
+                                " it had the bytes of rank 0", m->o->address, r, m->o->size);
+    return 0;
+}
+
+static int host_ranks(meeting *m, const void *bytes)
+{
+    wb__error_kept kept;
+    int status = remove_file(m, -1);    /* the result of an earlier run */
+    if (!status) status = write_call(m);
+    if (status) return status;
+    status = gather(m);
+    if (status) {                       /* the ranks that have come get the message */
+        wb__error_keep(&kept);
+        if (!write_result(m, status, NULL)) wait_for_receipts(m, wb__now() + WB__RENDEZVOUS_GRACE);
+        wb__error_restore(&kept);
+    } else {
+        status = write_result(m, 0, bytes);
+        const double until = WB__MAX(m->until, wb__now() + WB__RENDEZVOUS_GRACE);
+        if (!status) status = wait_for_receipts(m, until);
+    }
+    wb__error_keep(&kept);
+    for (int r = -1; r < m->o->size; r++)
+        if (r <= 0 || !has_result(m, r)) remove_file(m, r);
+    wb__error_restore(&kept);
+    return status;
+}
+
+/* ---- the other ranks ------------------------------------------------------------------------- */
+
+/* Answers the call of rank 0, once.  `answered` has the number of the call that has been answered
+ * last. */
+static int answer_call(const meeting *m, unsigned char answered[NUMBER])
+{
+    unsigned char call[CALL + 1], answer[ANSWER + 1];
+    if (read_file(m, 0, call, sizeof call) != CALL || memcmp(call, magic, 8)) return 0;
+    if (!memcmp(call + 16, answered, NUMBER)) {
+        if (answers(answer, read_file(m, m->o->rank, answer, sizeof answer), answered) &&
+            memcmp(answer + 20 + NUMBER, m->number, NUMBER))
+            return wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: two processes are rank %d of %d",
+                            m->o->address, m->o->rank, m->o->size);
+        return 0;
+    }
+    memcpy(answered, call + 16, NUMBER);
+    memcpy(answer, magic, 8);
+    wb__rendezvous_put(answer + 8, WB__RENDEZVOUS_VERSION);
+    wb__rendezvous_put(answer + 12, (uint32_t)m->o->size);
+    wb__rendezvous_put(answer + 16, (uint32_t)m->n);
+    memcpy(answer + 20, answered, NUMBER);
+    memcpy(answer + 20 + NUMBER, m->number, NUMBER);
+    return write_file(m, m->o->rank, answer, ANSWER);
+}
+
+/* Takes the bytes if the result has this process's number.  *done: it has; then the result is 0 or
+ * the error of rank 0. */
+static int take_result(const meeting *m, unsigned char *result, size_t capacity, void *bytes,
+                       bool *done)
+{
+    const size_t length = read_file(m, -1, result, capacity);
+    const size_t mine = HEAD + (size_t)(m->o->rank - 1) * NUMBER;
+    if (length < HEAD || memcmp(result, magic, 8)) return 0;
+    const size_t size = wb__rendezvous_get(result + 12), n = wb__rendezvous_get(result + 16);
+    const size_t begin = HEAD + (size - 1) * NUMBER;
+    if ((size_t)m->o->rank >= size || size > (size_t)INT32_MAX / NUMBER || length < begin ||
+        length - begin != n || memcmp(result + mine, m->number, NUMBER))
+        return 0;
+    *done = true;
+    if (wb__rendezvous_get(result + 8)) return wb__rendezvous_refused(m->o, result + begin, n);
+    if (n != m->n) return wb__rendezvous_refused(m->o, "another number of bytes", 23);
+    memcpy(bytes, result + begin, n);
+    return 0;
+}
+
+static int join(const meeting *m, void *bytes)
+{
+    static const unsigned char none[NUMBER];
+    unsigned char answered[NUMBER] = {0};
+    /* rank 0 may be one of more ranks, and its message is about that */
+    const size_t numbers = (size_t)WB__MAX(m->o->size, 1 << 16) * NUMBER;
+    const size_t capacity = HEAD + numbers + WB__MAX(m->n, MOST_TEXT) + 1;
+    unsigned char *result = wb__alloc(capacity);
+    bool done = false, in_time = true;
+    int milliseconds = 5;
+    int status = result ? 0 : wb_error_code();
+    while (!status && !done && in_time) {
+        status = answer_call(m, answered);
+        if (!status) status = take_result(m, result, capacity, bytes, &done);
+        const double grace = memcmp(answered, none, NUMBER) ? WB__RENDEZVOUS_GRACE : 0;
+        if (!status && !done) in_time = pause_until(m->until + grace, &milliseconds);
+    }
+    wb__free(result);
+    if (!in_time)
+        status = wb__fail(WB_ERROR_DEVICE, "rendezvous at %s: rank %d of %d has waited %g s for"
+                          " rank 0: %s", m->o->address, m->o->rank, m->o->size, m->o->timeout,
+                          memcmp(answered, none, NUMBER)
+                          ? "it has not answered: not all ranks have come, or it has ended"
+                          : "it has written no file");
+    unsigned char mine[ANSWER + 1];     /* of another process, if two have one rank */
+    if (answers(mine, read_file(m, m->o->rank, mine, sizeof mine), answered) &&
+        !memcmp(mine + 20 + NUMBER, m->number, NUMBER)) {
+        const int failed = remove_file(m, m->o->rank);
+        if (!status) status = failed;
+    }
+    return status;
+}
+
+int wb__rendezvous_file(const wb__rendezvous_options *o, const char *path, void *bytes, size_t n)
+{
+    meeting m = {.o = o, .path = path, .n = n, .until = wb__now() + o->timeout};
+    if (strlen(path) > MOST_PATH - 32)
+        return wb__fail(WB_ERROR_ARGUMENT, "rendezvous: the path of %s is too long", o->address);
+    int status = draw_number(m.number);
+    if (status) return status;
+    if (o->rank) return join(&m, bytes);
+    m.come = wb__alloc_zero((size_t)o->size, sizeof *m.come);
+    m.numbers = wb__alloc_zero((size_t)o->size, NUMBER);
+    if (m.come && m.numbers) {
+        m.come[0] = true;
+        status = host_ranks(&m, bytes);
+    } else {
+        status = wb_error_code();
+    }
+    wb__free(m.come);
+    wb__free(m.numbers);
+    return status;
+}

@@ -1,0 +1,538 @@
+/* The rendezvous of ranks (dist/rendezvous.h), by processes of this machine, and their places
+ * (dist/place.h).  `rendezvous rank` is a rank of `weber launch`; for check_launch.py. */
+#include "folder.h"
+
+#include "dist/place.h"
+#include "dist/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+enum { MOST_RANKS = 8, MOST_BYTES = WB__RENDEZVOUS_MOST, ID = 128 };
+
+/* One process of a rendezvous, and what became of it. */
+typedef struct {
+    int rank, size;
+    double timeout;
+    int delay;                  /* milliseconds before it begins */
+    bool dies;                  /* is killed 300 ms after its beginning */
+    int status;
+    double took;
+    char error[1000];
+    unsigned char bytes[MOST_BYTES];
+} member;
+
+static member *members;         /* in memory that the processes share */
+static char address[200];
+static int n_members;
+
+static unsigned char byte_of(size_t i) { return (unsigned char)(i * 7 + i / 251 + 3); }
+
+static void add(int rank, int size, double timeout, int delay)
+{
+    assert_true(n_members < MOST_RANKS);
+    members[n_members++] = (member){.rank = rank, .size = size, .timeout = timeout,
+                                    .delay = delay, .status = -1};
+}
+
+static void be(member *m, size_t n)
+{
+    poll(NULL, 0, m->delay);
+    for (size_t i = 0; i < n; i++) m->bytes[i] = m->rank ? 0 : byte_of(i);
+    const wb__rendezvous_options o = {address, m->rank, m->size, m->timeout};
+    const double begun = wb__now();
+    m->status = wb__rendezvous(&o, m->bytes, n);
+    m->took = wb__now() - begun;
+    snprintf(m->error, sizeof m->error, "%s", wb_error());
+}
+
+/* Runs the processes that have been added. */
+static void run(size_t n)
+{
+    pid_t pids[MOST_RANKS];
+    fflush(NULL);
+    for (int i = 0; i < n_members; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i]) continue;
+        alarm(60);
+        be(&members[i], n);
+        _exit(0);
+    }
+    for (int i = 0; i < n_members; i++)
+        if (members[i].dies) {
+            poll(NULL, 0, members[i].delay + 300);
+            kill(pids[i], SIGKILL);
+        }
+    for (int i = 0; i < n_members; i++) {
+        int status;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        if (status && !members[i].dies) fail_msg("member %d ended with status %d", i, status);
+    }
+}
+
+static void expect_bytes(const member *m, size_t n)
+{
+    if (m->status) fail_msg("rank %d: %s", m->rank, m->error);
+    for (size_t i = 0; i < n; i++)
+        if (m->bytes[i] != byte_of(i)) fail_msg("rank %d: byte %zu differs", m->rank, i);
+}
+
+/* A socket that is bound to a free port, whose number is written to `address`. */
+static int bind_port(const char *host)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    const int file = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(file >= 0);
+    assert_int_equal(bind(file, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(getsockname(file, (struct sockaddr *)&at, &size), 0);
+    snprintf(address, sizeof address, "%s:%d", host, ntohs(at.sin_port));
+    return file;
+}
+
+typedef enum { TCP, FILES, FORMS } form;
+
+/* Begins a test: a new address, and no processes. */
+static void begin(form f)
+{
+    n_members = 0;
+    if (f == TCP) close(bind_port("127.0.0.1"));
+    else snprintf(address, sizeof address, "file:%s/meeting", folder);
+}
+
+/* Nothing is left in the folder but what process_folder has put there. */
+static void expect_no_files(void)
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        if (strstr(e->d_name, "meeting")) fail_msg("%s is left", e->d_name);
+    closedir(d);
+}
+
+/* ---- all ranks come -------------------------------------------------------------------------- */
+
+TEST(bytes_reach_all_ranks)
+{
+    const int sizes[] = {1, 2, 5};
+    const size_t lengths[] = {ID, 0, MOST_BYTES};       /* the last is more than a socket holds */
+    for (form f = TCP; f < FORMS; f++)
+        for (int k = 0; k < 3; k++)
+            for (int late = 0; late < 2; late++) {      /* rank 0 is first, or last */
+                begin(f);
+                for (int r = 0; r < sizes[k]; r++)
+                    add(r, sizes[k], 20, (r ? !late : late) * 150);
+                run(lengths[k]);
+                for (int r = 0; r < sizes[k]; r++) expect_bytes(&members[r], lengths[k]);
+                expect_no_files();
+            }
+}
+
+TEST(hosts_by_name_and_ipv6)
+{
+    const char *const hosts[] = {"localhost", "[::1]", "[0:0:0:0:0:0:0:1]"};
+    const int ipv6 = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    const bool has_ipv6 = ipv6 >= 0 && !bind(ipv6, (struct sockaddr *)&at, sizeof at);
+    if (ipv6 >= 0) close(ipv6);
+    if (!has_ipv6) print_message("this machine has no IPv6\n");
+    for (int k = 0; k < (has_ipv6 ? 3 : 1); k++) {
+        n_members = 0;
+        close(bind_port(hosts[k]));
+        for (int r = 0; r < 3; r++) add(r, 3, 20, 0);
+        run(ID);
+        for (int r = 0; r < 3; r++) expect_bytes(&members[r], ID);
+    }
+}
+
+/* A rank that dies and is started again is no second process. */
+TEST(a_rank_that_comes_again)
+{
+    begin(TCP);
+    add(0, 3, 20, 0);
+    add(1, 3, 20, 0);
+    members[1].dies = true;
+    add(1, 3, 20, 800);
+    add(2, 3, 20, 1200);
+    run(ID);
+    expect_bytes(&members[0], ID);
+    expect_bytes(&members[2], ID);
+    expect_bytes(&members[3], ID);
+}
+
+/* ---- ranks that do not fit ------------------------------------------------------------------- */
+
+static void expect_error(const member *m, const char *const *facts)
+{
+    if (m->status != WB_ERROR_DEVICE || !has_facts(m->error, facts))
+        fail_msg("member of rank %d: %d: %s", m->rank, m->status, m->error);
+}
+
+TEST(missing_ranks)
+{
+    for (form f = TCP; f < FORMS; f++) {
+        begin(f);
+        add(0, 5, 1, 0);
+        add(1, 5, 1, 0);
+        add(3, 5, 1, 0);
+        run(ID);
+        expect_error(&members[0], FACTS(address, "2", "4", "1 s"));
+        assert_null(strstr(members[0].error, "1, "));
+        expect_error(&members[1], FACTS(address, "rank 1 of 5", "rank 0", "2, 4"));
+        expect_error(&members[2], FACTS(address, "rank 3 of 5", "rank 0", "2, 4"));
+        for (int i = 0; i < 3; i++) assert_true(members[i].took > 0.9 && members[i].took < 10);
+        expect_no_files();
+    }
+}
+
+TEST(a_missing_rank_0)
+{
+    for (form f = TCP; f < FORMS; f++) {
+        begin(f);
+        add(1, 2, 0.7, 0);
+        run(ID);
+        expect_error(&members[0], FACTS(address, "rank 1 of 2", "rank 0", "0.7 s"));
+        assert_true(members[0].took > 0.6 && members[0].took < 10);
+        expect_no_files();
+    }
+}
+
+TEST(another_size)
+{
+    for (form f = TCP; f < FORMS; f++) {
+        begin(f);
+        add(0, 3, 20, 0);
+        add(1, 3, 20, 0);
+        add(2, 4, 20, 700);
+        run(ID);
+        expect_error(&members[0], FACTS(address, "rank 2", "4", "3"));
+        expect_error(&members[1], FACTS(address, "rank 1 of 3", "rank 2", "4"));
+        expect_error(&members[2], FACTS(address, "rank 2 of 4", "4 ranks", "3"));
+        for (int i = 0; i < 3; i++) assert_true(members[i].took < 10);
+        expect_no_files();
+    }
+}
+
+TEST(two_processes_of_one_rank)
+{
+    for (form f = TCP; f < FORMS; f++) {
+        begin(f);
+        add(0, 3, 20, 0);
+        add(1, 3, 4, 0);
+        add(1, 3, 4, 900);
+        run(ID);
+        expect_error(&members[0], FACTS(address, "two processes", "rank 1"));
+        expect_error(&members[1], FACTS(address, "two processes", "rank 1 of 3"));
+        expect_error(&members[2], FACTS(address, "rank 1 of 3"));
+        assert_true(members[0].took < 10);
+        expect_no_files();
+    }
+}
+
+TEST(another_number_of_bytes)
+{
+    for (form f = TCP; f < FORMS; f++) {
+        begin(f);
+        add(0, 2, 20, 0);
+        fflush(NULL);
+        const pid_t other = fork();
+        if (!other) {
+            const wb__rendezvous_options o = {address, 1, 2, 20};
+            unsigned char bytes[ID + 1];
+            _exit(wb__rendezvous(&o, bytes, ID + 1) == WB_ERROR_DEVICE ? 0 : 1);
+        }
+        run(ID);
+        int status;
+        assert_int_equal(waitpid(other, &status, 0), other);
+        assert_int_equal(status, 0);
+        expect_error(&members[0], FACTS(address, "rank 1", "version"));
+    }
+}
+
+/* ---- strangers ------------------------------------------------------------------------------- */
+
+static int connect_as_stranger(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    for (int i = 0; i < 500; i++) {
+        const int file = socket(AF_INET, SOCK_STREAM, 0);
+        if (!connect(file, (struct sockaddr *)&at, sizeof at)) return file;
+        close(file);
+        poll(NULL, 0, 10);
+    }
+    return -1;
+}
+
+/* Clients that are no ranks: one that speaks another language, one that is silent, one that stops
+ * in its greeting, one of a rank that cannot be, and many at once. */
+TEST(foreign_clients)
+{
+    enum { MANY = 100 };
+    static const char greeting[24] = "weber-rv\0\0\0\1\0\0\0\7\0\0\0\3\0\0\0\200";
+    begin(TCP);
+    add(0, 3, 20, 0);
+    add(1, 3, 20, 0);
+    add(2, 3, 20, 1500);
+    fflush(NULL);
+    const pid_t stranger = fork();
+    if (!stranger) {
+        char byte;
+        alarm(60);
+        const int silent = connect_as_stranger(), half = connect_as_stranger();
+        const int other = connect_as_stranger(), impossible = connect_as_stranger();
+        bool good = silent >= 0 && half >= 0 && send(half, "weber-", 6, 0) == 6;
+        good = good && send(other, "GET / HTTP/1.0\r\n\r\n", 18, 0) == 18;
+        good = good && send(impossible, greeting, 24, 0) == 24;
+        good = good && recv(other, &byte, 1, 0) <= 0 && recv(impossible, &byte, 1, 0) <= 0;
+        for (int i = 0; i < MANY; i++) good = good && connect_as_stranger() >= 0;
+        poll(NULL, 0, 2000);
+        _exit(good ? 0 : 1);
+    }
+    run(ID);
+    for (int r = 0; r < 3; r++) {
+        expect_bytes(&members[r], ID);
+        assert_true(members[r].took < 10);
+    }
+    int status;
+    assert_int_equal(waitpid(stranger, &status, 0), stranger);
+    assert_int_equal(status, 0);
+}
+
+/* Another program listens at the address, and answers with something else. */
+TEST(a_foreign_server)
+{
+    n_members = 0;
+    const int server = bind_port("127.0.0.1");
+    assert_int_equal(listen(server, 8), 0);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (!child)
+        for (;;) {
+            const int file = accept(server, NULL, NULL);
+            if (write(file, "220 mail.example ESMTP service\r\n", 32) < 0) _exit(1);
+            close(file);
+        }
+    add(0, 2, 5, 0);
+    add(1, 2, 1, 0);
+    run(ID);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(server);
+    expect_error(&members[0], FACTS(address, "rank 0", "listen"));
+    expect_error(&members[1], FACTS(address, "rank 1 of 2", "rank 0"));
+}
+
+/* ---- files of an earlier run ----------------------------------------------------------------- */
+
+static size_t read_whole(const char *path, unsigned char *to, size_t capacity)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return 0;
+    const size_t n = fread(to, 1, capacity, f);
+    fclose(f);
+    return n;
+}
+
+static void write_whole(const char *path, const unsigned char *bytes, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Copies the files of a run whose rank 1 is this test, and puts them back: the next run must not
+ * take the bytes of the first one. */
+TEST(files_of_an_earlier_run)
+{
+    static unsigned char call[400], result[400];
+    unsigned char answer[52] = "weber-rf\0\0\0\1\0\0\0\2\0\0\0\200";
+    char paths[3][120], part[120];
+    size_t sizes[3] = {0, sizeof answer, 0};
+    int status;
+    snprintf(paths[0], sizeof *paths, "%s/meeting.0", folder);
+    snprintf(paths[1], sizeof *paths, "%s/meeting.1", folder);
+    snprintf(paths[2], sizeof *paths, "%s/meeting", folder);
+    snprintf(part, sizeof part, "%s/part", folder);
+    begin(FILES);
+    fflush(NULL);
+    const pid_t rank_0 = fork();
+    if (!rank_0) {
+        unsigned char old[ID];
+        const wb__rendezvous_options o = {address, 0, 2, 20};
+        memset(old, 0xee, sizeof old);
+        _exit(wb__rendezvous(&o, old, ID) != 0);
+    }
+    for (int i = 0; i < 2000 && !sizes[0]; i++, poll(NULL, 0, 5))
+        sizes[0] = read_whole(paths[0], call, sizeof call);
+    memcpy(answer + 20, call + 16, 16);         /* the numbers of rank 0 and of rank 1 */
+    memset(answer + 36, 0xaa, 16);
+    write_whole(part, answer, sizeof answer);
+    assert_int_equal(rename(part, paths[1]), 0);
+    for (int i = 0; i < 2000 && !sizes[2]; i++, poll(NULL, 0, 5))
+        sizes[2] = read_whole(paths[2], result, sizeof result);
+    assert_int_equal(unlink(paths[1]), 0);      /* the receipt */
+    assert_int_equal(waitpid(rank_0, &status, 0), rank_0);
+    assert_int_equal(status, 0);
+    expect_no_files();
+    assert_true(sizes[0] && sizes[2] > ID);
+    assert_int_equal(result[sizes[2] - 1], 0xee);
+    for (int late = 0; late < 2; late++) {
+        write_whole(paths[0], call, sizes[0]);
+        write_whole(paths[1], answer, sizes[1]);
+        write_whole(paths[2], result, sizes[2]);
+        begin(FILES);
+        add(0, 2, 20, late ? 500 : 0);
+        add(1, 2, 20, late ? 0 : 500);
+        run(ID);
+        for (int r = 0; r < 2; r++) expect_bytes(&members[r], ID);
+        expect_no_files();
+    }
+    write_whole(paths[1], answer, sizes[1]);    /* an old answer is not a rank */
+    begin(FILES);
+    add(0, 2, 0.5, 0);
+    run(ID);
+    expect_error(&members[0], FACTS(address, "rank 1"));
+    unlink(paths[1]);
+    for (int i = 0; i < 3; i++) write_whole(paths[i], (const unsigned char *)"text\n", 5);
+    begin(FILES);
+    add(0, 2, 20, 300);
+    add(1, 2, 20, 0);
+    run(ID);
+    for (int r = 0; r < 2; r++) expect_bytes(&members[r], ID);
+    expect_no_files();
+}
+
+/* ---- wrong arguments ------------------------------------------------------------------------- */
+
+TEST(wrong_addresses)
+{
+    static const char *const wrong[] = {"host", "host:", ":80", "host:0", "host:65536", "host:8x",
+                                        "host:-1", "::1:80", "[::1", "[::1]80", "[]:80", "file:"};
+    unsigned char bytes[ID];
+    for (size_t i = 0; i < WB__COUNT(wrong); i++)
+        for (int rank = 0; rank < 2; rank++) {
+            const wb__rendezvous_options o = {wrong[i], rank, 2, 1};
+            FAILS(wb__rendezvous(&o, bytes, ID), WB_ERROR_ARGUMENT, wrong[i], "HOST:PORT");
+        }
+    const wb__rendezvous_options none = {NULL, 0, 2, 1}, place = {"host:80", 2, 2, 1};
+    const wb__rendezvous_options never = {"host:80", 0, 2, NAN}, at_once = {"host:80", 0, 2, 0};
+    FAILS(wb__rendezvous(&never, bytes, ID), WB_ERROR_ARGUMENT, "nan");
+    FAILS(wb__rendezvous(&at_once, bytes, ID), WB_ERROR_ARGUMENT, "time-out", "0 seconds");
+    FAILS(wb__rendezvous(&none, bytes, ID), WB_ERROR_ARGUMENT, "WEBER_RENDEZVOUS");
+    FAILS(wb__rendezvous(&place, bytes, ID), WB_ERROR_ARGUMENT, "rank 2 of 2");
+    const wb__rendezvous_options nowhere = {"file:/nonexistent/x", 0, 2, 1};
+    FAILS(wb__rendezvous(&nowhere, bytes, ID), WB_ERROR_FILE, "/nonexistent/x.0", "rank 0");
+    const wb__rendezvous_options elsewhere = {"192.0.2.1:8000", 0, 2, 1};
+    FAILS(wb__rendezvous(&elsewhere, bytes, ID), WB_ERROR_DEVICE, "192.0.2.1:8000", "rank 0");
+    wb_clear_error();
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static const char *const variables[] = {
+    "WEBER_RANK", "WEBER_SIZE", "WEBER_LOCAL_RANK", "WEBER_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK",
+    "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS",
+    "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_NODEID"};
+
+/* Reads the place with these variables, "A=1 B=2", and no others. */
+static int place_of(const char *text, wb__place *p)
+{
+    char copy[500], *rest = copy;
+    for (size_t i = 0; i < WB__COUNT(variables); i++) unsetenv(variables[i]);
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *word; (word = strtok_r(rest, " ", &rest));) {
+        char *value = strchr(word, '=');
+        *value++ = 0;
+        setenv(word, value, 1);
+    }
+    wb_clear_error();
+    return wb__launch_place(p);
+}
+
+static void expect_place(const char *text, int rank, int size, int local_rank, int local_size)
+{
+    wb__place p;
+    if (place_of(text, &p)) fail_msg("%s: %s", text, wb_error());
+    if (p.rank != rank || p.size != size || p.local_rank != local_rank ||
+        p.local_size != local_size)
+        fail_msg("%s: %d of %d, %d of %d", text, p.rank, p.size, p.local_rank, p.local_size);
+}
+
+#define WEBER_PLACE "WEBER_RANK=5 WEBER_SIZE=8 WEBER_LOCAL_RANK=1 WEBER_LOCAL_SIZE=4"
+#define SLURM_PLACE "SLURM_PROCID=3 SLURM_NTASKS=7 SLURM_LOCALID=1"
+
+TEST(places)
+{
+    expect_place(WEBER_PLACE, 5, 8, 1, 4);
+    expect_place(WEBER_PLACE " PMI_RANK=0 PMI_SIZE=1 SLURM_PROCID=0 SLURM_NTASKS=9", 5, 8, 1, 4);
+    expect_place("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0"
+                 " OMPI_COMM_WORLD_LOCAL_SIZE=1 SLURM_PROCID=0 SLURM_NTASKS=9", 1, 2, 0, 1);
+    expect_place("PMI_RANK=1 PMI_SIZE=2 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 SLURM_PROCID=0",
+                 1, 2, 0, 1);
+    expect_place(SLURM_PLACE " PMI_RANK=3 PMI_SIZE=7 SLURM_STEP_TASKS_PER_NODE=7 SLURM_NODEID=0",
+                 3, 7, 1, 7);
+    expect_place(SLURM_PLACE " SLURM_TASKS_PER_NODE=2(x2),3 SLURM_NODEID=1", 3, 7, 1, 2);
+    expect_place(SLURM_PLACE " SLURM_TASKS_PER_NODE=2(x2),3 SLURM_NODEID=2", 3, 7, 1, 3);
+    expect_place(SLURM_PLACE " SLURM_TASKS_PER_NODE=1,2,4 SLURM_NODEID=2", 3, 7, 1, 4);
+}
+
+TEST(wrong_places)
+{
+    static const struct { const char *text, *fact, *other; } wrong[] = {
+        {"", "WEBER_RANK", "weber launch"},
+        {"WEBER_RANK=0", "WEBER_SIZE", "WEBER_RANK"},
+        {"WEBER_SIZE=2", "WEBER_RANK", "WEBER_SIZE"},
+        {"WEBER_RANK=0 WEBER_SIZE=2", "WEBER_LOCAL_SIZE", "WEBER_RANK"},
+        {"WEBER_RANK=0 WEBER_SIZE=2 WEBER_LOCAL_SIZE=2", "WEBER_LOCAL_RANK", "WEBER_RANK"},
+        {"WEBER_RANK=2 WEBER_SIZE=2", "WEBER_RANK", "2"},
+        {"WEBER_RANK=-1 WEBER_SIZE=2", "WEBER_RANK", "-1"},
+        {"WEBER_RANK=one WEBER_SIZE=2", "WEBER_RANK", "one"},
+        {"WEBER_RANK=1x WEBER_SIZE=2", "WEBER_RANK", "1x"},
+        {"WEBER_RANK=0 WEBER_SIZE=0", "WEBER_SIZE", "0"},
+        {"WEBER_RANK=0 WEBER_SIZE=99999999999999999999", "WEBER_SIZE", "99999999999999999999"},
+        {"WEBER_RANK=0 WEBER_SIZE=2 WEBER_LOCAL_SIZE=3", "WEBER_LOCAL_SIZE", "3"},
+        {"WEBER_RANK=0 WEBER_SIZE=2 WEBER_LOCAL_SIZE=1 WEBER_LOCAL_RANK=1", "WEBER_LOCAL_RANK",
+         "1"},
+        {"PMI_RANK=0 PMI_SIZE=2 MPI_LOCALNRANKS=1", "MPI_LOCALRANKID", "PMI_RANK"},
+        {SLURM_PLACE, "SLURM_TASKS_PER_NODE", "SLURM_PROCID"},
+        {SLURM_PLACE " SLURM_TASKS_PER_NODE=2", "SLURM_NODEID", "SLURM_PROCID"},
+        {SLURM_PLACE " SLURM_TASKS_PER_NODE=2(x2) SLURM_NODEID=2", "SLURM_TASKS_PER_NODE", "2"},
+        {SLURM_PLACE " SLURM_TASKS_PER_NODE=2(x SLURM_NODEID=0", "SLURM_TASKS_PER_NODE", "2(x"},
+        {SLURM_PLACE " SLURM_TASKS_PER_NODE=9 SLURM_NODEID=0", "SLURM_TASKS_PER_NODE", "9"}};
+    for (size_t i = 0; i < WB__COUNT(wrong); i++) {
+        wb__place p;
+        assert_int_equal(place_of(wrong[i].text, &p), WB_ERROR_ARGUMENT);
+        FAILED(WB_ERROR_ARGUMENT, wrong[i].fact, wrong[i].other);
+    }
+    wb_clear_error();
+}
+
+/* A rank of `weber launch`: prints the bytes of rank 0, as a number. */
+static int be_launched(void)
+{
+    wb__place p = {0};
+    int status = wb__launch_place(&p), number = p.rank == 0 ? 4711 : 0;
+    const wb__rendezvous_options o = {getenv("WEBER_RENDEZVOUS"), p.rank, p.size, 20};
+    if (!status) status = wb__rendezvous(&o, &number, sizeof number);
+    if (status) fprintf(stderr, "%s\n", wb_error());
+    else printf("%d\n", number);
+    return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "rank")) return be_launched();
+    members = mmap(NULL, MOST_RANKS * sizeof *members, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (members == MAP_FAILED) return 1;
+    return run_cases(make_folder, remove_folder);
+}
