@@ -1,11 +1,17 @@
-/* Collective operations and training on all ranks of MPI.  The test is started with several numbers
- * of ranks.  Each rank runs all cases; the output is that of rank 0, and a rank that fails ends all
- * ranks. */
+/* Collective operations and training on all ranks of MPI, or of NCCL on its double.  The test is
+ * started with several numbers of ranks.  Each rank runs all cases; the output is that of rank 0,
+ * and a rank that fails ends all ranks. */
 #include "test.h"
 
 #include <weber.h>
 
 #include <unistd.h>
+
+#ifdef WB_TEST_NCCL
+#define RANKS WB_NCCL
+#else
+#define RANKS WB_MPI
+#endif
 
 static int rank, size;
 
@@ -119,7 +125,7 @@ TEST_IN_SCOPE(wrong_arguments)
                 "distributed_reduce_scatter", "equal");
     REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
             "distributed_allreduce", "bool");
-    assert_int_equal(wb_distributed_initialise(WB_MPI), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_distributed_initialise(RANKS), WB_ERROR_ARGUMENT);
     wb_clear_error();
 }
 
@@ -371,10 +377,21 @@ TEST_IN_SCOPE(a_training_that_goes_on)
 
 int main(int argc, char **argv)
 {
-    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
+    if (wb_distributed_initialise(RANKS, .timeout = 60)) {
         fprintf(stderr, "%s\n", wb_error());
         return 1;
     }
+#ifdef WB_TEST_NCCL                     /* on the device of this rank, or `ranks cpu` */
+    if (argc < 2) {
+        wb_using("CUDA");
+        const wb_device *d = wb_gpu_device(.force = true);
+        if (!d || strcmp(wb_device_backend(d), "CUDA")) {
+            fprintf(stderr, "no CUDA device: %s\n", wb_error());
+            return 1;
+        }
+        wb_set_default_device(d);
+    }
+#endif
     rank = wb_distributed_rank();
     size = wb_distributed_size();
     if (rank && !freopen("/dev/null", "w", stdout)) return 1;

@@ -45,7 +45,7 @@ typedef struct {
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
 
 extern const wb__gpu_driver wb__cu_driver;
-extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
+extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn, wb__cu_ranks;
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 
