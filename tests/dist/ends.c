@@ -49,5 +49,6 @@ int main(int argc, char **argv)
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    return wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2, .each = each, .ctx = argv[1]);
+    return wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2, .each = each,
+                    .ctx = argv[1]);
 }

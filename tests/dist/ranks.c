@@ -5,6 +5,9 @@
 
 #include <weber.h>
 
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #ifdef WB_TEST_NCCL
@@ -280,6 +283,20 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
 }
 
+/* On a device of NCCL, plans with an allreduce run as graphs. */
+static void expect_graphs(void)
+{
+#ifdef WB_TEST_NCCL
+    if (!strcmp(wb_device_backend(wb_default_device()), "CPU")) return;
+    int64_t (*calls)(const char *);
+    void *driver = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = driver ? dlsym(driver, "vgpu_calls") : NULL;
+    assert_non_null(symbol);
+    memcpy(&calls, &symbol, sizeof calls);
+    assert_true(calls("cuGraphLaunch") >= 4);
+#endif
+}
+
 /* A compiled step communicates at each replay. */
 TEST_IN_SCOPE(a_compiled_step)
 {
@@ -300,6 +317,7 @@ TEST_IN_SCOPE(a_compiled_step)
     wb_tensor *y = wb_get(r[1].model, "layers.0.weight");
     assert_true(wb_item(wb_max(wb_abs(wb_sub(x, y)))) == 0);
     expect_alike(r[0].model);
+    expect_graphs();
 }
 
 /* ---- wb_train -------------------------------------------------------------------------------- */
