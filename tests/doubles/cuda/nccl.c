@@ -49,7 +49,10 @@ struct ncclComm {
     _Atomic bool aborted;
     CUcontext context;
     char name[WB__NCCL_ID_BYTES];
+    struct ncclComm *before;            /* the one that was destroyed before this one */
 };
+/* Communicators that were destroyed are kept, so that their use is recognised. */
+static struct ncclComm *_Atomic destroyed;
 
 static _Thread_local char last_error[300];
 static _Thread_local int groups;
@@ -231,6 +234,7 @@ static void end(struct ncclComm *c)
     if (c->state == ncclInProgress) unlink(c->name);
     vgpu_held(-1);
     close(c->file);
+    c->before = atomic_exchange(&destroyed, c);
 }
 
 NCCL(wb__nccl_enum, CommFinalize, (ncclComm_t c))
