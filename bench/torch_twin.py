@@ -214,6 +214,9 @@ if options.workload == "W1":
     ys = [((x[:, 0] > 0) != (x[:, 1] > 0)).long() for x in xs]
 if ranks > 1:
     torch.distributed.init_process_group("gloo")
+    # PyTorch before 2.0 cannot broadcast the mask, a buffer of bool
+    constant = [name for name, x in model.named_buffers() if x.dtype is torch.bool]
+    nn.parallel.DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(model, constant)
     model = nn.parallel.DistributedDataParallel(model)
 if options.channels_last:
     model = model.to(memory_format=torch.channels_last)

@@ -74,6 +74,10 @@ int main(int argc, char **argv)
     if (wb_distributed_initialise(WB_MPI)) return complain();       /* a rank */
     const int ranks = wb_distributed_size();
     const bool first = wb_distributed_rank() == 0;
+    if (BATCH % ranks) {
+        if (first) fprintf(stderr, "%d images cannot be shared by %d ranks\n", BATCH, ranks);
+        return 2;
+    }
     wb_seed(1);
 
     wb_dataset *digits = wb_load_idx(images, labels);       /* [10000,1,28,28], from 0 to 1 */

@@ -132,9 +132,10 @@ void wb__collective_report(const char *what)
     pthread_mutex_unlock(&queue.lock);
     if (!t.operations) return;
     const double hidden = t.performing > t.waited ? t.performing - t.waited : 0;
-    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operations, %lld bytes, %.3f ms of which %.3f ms"
-            " waited for: overlap %.0f %%", wb__world() ? wb__world()->rank : 0, what,
-            (long long)t.operations, (long long)t.bytes, 1e3 * t.performing, 1e3 * t.waited,
+    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operation%s, %lld bytes, %.3f ms of which %.3f"
+            " ms waited for: overlap %.0f %%", wb__world() ? wb__world()->rank : 0, what,
+            (long long)t.operations, t.operations == 1 ? "" : "s", (long long)t.bytes,
+            1e3 * t.performing, 1e3 * t.waited,
             t.performing > 0 ? 100 * hidden / t.performing : 0);
 }
 

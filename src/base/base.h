@@ -113,8 +113,7 @@ void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
 /* Leaves out messages of WB_LOG_INFO, which each rank would repeat. */
 void wb__log_without_info(bool without);
 /* Whether the environment variable WEBER_DEBUG has this topic.  It is read once, and is "all" or a
- * list separated by commas of load, stages, plan, dispatch, kernel,
- * check, sync and dist. */
+ * list separated by commas of load, stages, plan, dispatch, kernel, check, sync and dist. */
 bool wb__debug(const char *topic);
 double wb__now(void);                                     /* seconds, monotonic */
 

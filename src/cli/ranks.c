@@ -36,8 +36,12 @@ static void *open_library(const char *name, const char *folder, char *path, size
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* Whether the file is missing, not one of the libraries that it needs. */
-static bool is_missing(const char *path) { return !strchr(path, '/'); }
+/* Whether the dynamic linker has not found the library itself: its message begins with the name of
+ * the file that is missing, or, on macOS, has the name of the library that was asked for. */
+static bool is_missing(const char *path, const char *message)
+{
+    return !strchr(path, '/') && (!message || strstr(message, path));
+}
 
 /* The table of functions, or NULL if the library has none. */
 static const wb_distributed_backend *table_of(void *library)
@@ -58,7 +62,7 @@ void wb__cli_print_ranks(const char *program)
     for (size_t i = 0; i < WB__COUNT(libraries); i++) {
         void *library = open_library(libraries[i], folder, path, sizeof path);
         const char *reason = library ? NULL : dlerror();
-        if (!library && is_missing(path)) continue;
+        if (!library && is_missing(path, reason)) continue;
         found++;
         const wb_distributed_backend *b = library ? table_of(library) : NULL;
         if (!b) printf("ranks: MPI: %s does not work: %s\n", path, reason ? reason : "no table");

@@ -21,7 +21,7 @@ wb_dataset *wb_distributed_dataset(wb_dataset *d)
         return wb__fail_null(WB_ERROR_ARGUMENT, "distributed_dataset: a %s is not a dataset",
                              wb__kind(d));
     if (!wb__world()) return d;
-    if (wb__extremes(d->n, &least, &most) || agree(&seed)) return NULL;
+    if (wb__extremes(1, &d->n, &least, &most) || agree(&seed)) return NULL;
     if (least != most)
         return wb__fail_null(WB_ERROR_SHAPE, "distributed_dataset: rank %d has %lld observations,"
                              " and others %lld to %lld: all ranks must have the same dataset",

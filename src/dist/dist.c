@@ -56,6 +56,16 @@ static bool has_spare_processor(void)
     return (wb__threads() + 1) * communicator.local_size <= wb__system_processors();
 }
 
+/* What follows is called with the lock held. */
+
+static void forget_ranks(void)
+{
+    wb__collective_stop();
+    wb__world_set(NULL);
+    wb__log_without_info(false);
+    backend = NULL;
+}
+
 static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_options *o)
 {
     static bool registered;
@@ -76,7 +86,9 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     wb__world_set(&communicator);
     wb__log_without_info(communicator.rank > 0);
     wb_reset_gpu_device();              /* it depends on the rank */
-    return wb__comparing_agree();
+    const int agreed = wb__comparing_agree();
+    if (agreed) forget_ranks();         /* without `stop`, which would fail too */
+    return agreed;
 }
 
 int wb_distributed_initialise_with(const wb_distributed_backend *b,
@@ -102,11 +114,9 @@ int wb_distributed_finalise(void)
     int status = 0;
     pthread_mutex_lock(&lock);
     if (backend) {
-        wb__collective_stop();
-        wb__world_set(NULL);
-        wb__log_without_info(false);
-        status = backend->stop();
-        backend = NULL;
+        const wb_distributed_backend *b = backend;
+        forget_ranks();
+        status = b->stop();
     }
     pthread_mutex_unlock(&lock);
     return status;

@@ -32,8 +32,8 @@ struct wb_distributed_backend {
 
 /* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
-/* The least and the most of the numbers of the ranks.  0 or an error code. */
-int wb__extremes(int64_t mine, int64_t *least, int64_t *most);
+/* The least and the most over the ranks of each of n numbers.  0 or an error code. */
+int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most);
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
 int wb__comparing_agree(void);
 /* If so, compares the variables of an object, as for wb_distributed_synchronise, by checksum, and

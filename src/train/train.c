@@ -303,7 +303,7 @@ static int check_lengths(const training *t)
     const int64_t mine = wb_loader_length(t->data);
     int64_t least = 0, most = 0;
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(mine, &least, &most);
+    const int status = wb__extremes(1, &mine, &least, &most);
     if (status || least == most) return status;
     return wb__fail(WB_ERROR_ARGUMENT, "train: the loader of rank %d has %lld batches, those of the"
                     " ranks have %lld to %lld: make the dataset with wb_distributed_dataset",

@@ -54,9 +54,10 @@ def main():
             status, output, _ = run(ranks, checkpoint, complete + 5, -1, 0)
             expect(status == 0, "a training that nobody kills ends", output)
             losses.append(float(re.search(r"^loss (.*)$", output, re.MULTILINE).group(1)))
-        expect(abs(losses[0] - losses[1]) < 0.2 * losses[1] + 1e-4,
+        # At this learning rate one epoch changes the loss by much more than 2e-5 of it.
+        expect(abs(losses[0] - losses[1]) < 2e-5 * losses[1],
                f"the losses with and without kills are {losses[0]} and {losses[1]}", "")
-        print(f"ok: losses {losses[0]:.3g} with kills, {losses[1]:.3g} without")
+        print(f"ok: losses {losses[0]:.9g} with kills, {losses[1]:.9g} without")
         print(f"ok: {killed} kills; all ranks had ended {slowest:.1f} s after a kill; "
               f"{complete} epochs begun")
 
