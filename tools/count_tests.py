@@ -5,9 +5,10 @@
 
 Reads BUILD_FOLDER/results.xml (ctest --output-junit).  Prints the tests that failed, with the last
 lines of their output, and the tests that were skipped, with the reason: a test prints "SKIP:
-reason" before it skips.  A program that crashed, timed out or failed without a failed test counts
-as one failure.  The last line is "N passed, N failed[, N skipped]".  The exit status is 1 if a test
-failed, a build has no results, or no test ran.
+reason" before it skips.  A program that LeakSanitizer did not check, since LeakSanitizer itself
+crashed, counts as in BUILD_FOLDER/again.xml, its second run.  A program that crashed, timed out or
+failed without a failed test counts as one failure.  The last line is "N passed, N failed[, N
+skipped]".  The exit status is 1 if a test failed, a build has no results, or no test ran.
 """
 import re
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 RESULT = re.compile(r"^\[\s+(OK|FAILED|SKIPPED)\s+\] (\S.*)$", re.M)
 TALLY = re.compile(r"^\[\s+(PASSED|FAILED|SKIPPED)\s+\] (\d+ test\(s\)|.*, listed below)")
+LSAN = "LeakSanitizer has encountered a fatal error"
 TAIL = 60
 
 
@@ -60,6 +62,20 @@ def read_program(case):
     return passed, failed, skipped, output
 
 
+def cases(folder):
+    """The entries of ctest."""
+    def entries(name):
+        file = folder / name
+        return ET.parse(file).getroot().iter("testcase") if file.exists() else []
+    again = {case.get("name"): case for case in entries("again.xml")}
+    for case in entries("results.xml"):
+        name = case.get("name")
+        if LSAN in (case.findtext("system-out") or "") and name in again:
+            print(f"REPEATED {folder}: {name}: LeakSanitizer crashed at its end")
+            case = again[name]
+        yield case
+
+
 def failure(case):
     node = case.find("failure")
     return (node.get("message") or "failed") if node is not None else "failed"
@@ -72,7 +88,7 @@ def main():
         results = Path(folder) / "results.xml"
         counts = [0, 0, 0]
         if results.exists():
-            for case in ET.parse(results).getroot().iter("testcase"):
+            for case in cases(Path(folder)):
                 passed, failed, skipped, output = read_program(case)
                 counts = [
                     counts[0] + len(passed), counts[1] + len(failed), counts[2] + len(skipped)]

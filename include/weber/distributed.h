@@ -30,6 +30,11 @@ typedef struct wb_distributed_backend wb_distributed_backend;
  * -lweber-mpi before -lweber, or with the target weber::mpi of CMake. */
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
+/** NCCL, for ranks that have a CUDA device each.  libweber opens it at run time.  The program is
+ * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces of
+ * tensors on the rank's device do not pass through the host; all other operations do. */
+WB_API const wb_distributed_backend *wb_distributed_nccl(void);
+#define WB_NCCL (wb_distributed_nccl())
 
 /** Options of wb_distributed_initialise. */
 typedef struct wb_distributed_options {

@@ -167,6 +167,7 @@ struct wb__kernel {
     size_t workspace;       /* bytes of workspace that the plan must provide */
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
+    bool unfinished;        /* a launch only begins the step, and needs `finish` */
 };
 
 /* ---- plans as one command -------------------------------------------------------------------- */

@@ -36,6 +36,8 @@ struct wb__communicator {
     const char *name;       /* of the library that connects the ranks */
     int rank, size;
     int local_rank, local_size;         /* the same among the ranks of this machine */
+    /* The device whose ALLREDUCEs are commands of the device, without the host; NULL: none. */
+    const wb_device *device;
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
     int (*perform)(const wb__collective *c);
 };

@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/parallel.h"
 #include "base/system.h"
+#include "engine/request.h"
 #include "engine/tensor.h"
 #include "weber/distributed.h"
 
@@ -63,6 +64,7 @@ static void forget_ranks(void)
     wb__collective_stop();
     wb__world_set(NULL);
     wb__log_without_info(false);
+    if (communicator.device) wb__cache_clear();         /* graphs that contain its operations */
     backend = NULL;
 }
 
@@ -77,6 +79,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     if (backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
                         " already, by %s", backend->name);
+    communicator = (wb__communicator){0};
     services = (wb__dist_services){.timeout = o->timeout, .fail = wb__fail};
     const int status = b->start(&services, &communicator);
     if (status) return status;

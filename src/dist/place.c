@@ -93,6 +93,8 @@ static int read_list(const char *name, int most, int *number)
                     " %d for the machine %d, SLURM_NODEID", name, list, most, machine);
 }
 
+bool wb__is_launched(void) { return which() != NULL; }
+
 int wb__launch_place(wb__place *p)
 {
     const names *n = which();

@@ -256,7 +256,7 @@ static void report_written(int code)
 }
 
 /* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
- * the device has graphs, the phase has more than two launches, and the plan has no ALLREDUCE, which
+ * the device has graphs, the phase has more than two launches, and the plan has no ALLREDUCE that
  * the host takes part in.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does not
  * use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)

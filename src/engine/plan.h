@@ -80,7 +80,7 @@ typedef struct {
 typedef struct {
     int waits_for;                  /* the last ALLREDUCE, as the index of its step, that must be
                                        complete before this step; -1: none */
-    bool begins;                    /* this step is an ALLREDUCE */
+    bool begins;                    /* this step is an ALLREDUCE that the host takes part in */
 } wb__plan_wait;
 
 /* A plan.  The buffers of a run are, in this order: leaves, written variables that are no leaf,
@@ -92,7 +92,7 @@ typedef struct {
     const wb_device *device;
     int n_steps, n_compute;         /* steps before n_compute write no variable */
     wb__kernel **kernels;
-    wb__plan_wait *waits;           /* of each step; NULL: no step is an ALLREDUCE */
+    wb__plan_wait *waits;           /* of each step; NULL: the host takes part in none */
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;

@@ -10,6 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#ifdef WB_TEST_NCCL
+#define RANKS WB_NCCL
+#else
+#define RANKS WB_MPI
+#endif
+
 static wb_layer *model;
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
@@ -32,13 +38,17 @@ static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || wb_distributed_initialise(WB_MPI, .timeout = 3)) {
+    if (argc < 2 || wb_distributed_initialise(RANKS, .timeout = 3)) {
         fprintf(stderr, "%s\n", wb_error());
         return 2;
     }
+#ifdef WB_TEST_NCCL
+    wb_using("CUDA");
+#endif
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    return wb_train(loss_of, m, wb_dataloader(d, 4), s, .epochs = 2, .each = each, .ctx = argv[1]);
+    return wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2, .each = each,
+                    .ctx = argv[1]);
 }

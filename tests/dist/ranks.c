@@ -1,11 +1,20 @@
-/* Collective operations and training on all ranks of MPI.  The test is started with several numbers
- * of ranks.  Each rank runs all cases; the output is that of rank 0, and a rank that fails ends all
- * ranks. */
+/* Collective operations and training on all ranks of MPI, or of NCCL on its double.  The test is
+ * started with several numbers of ranks.  Each rank runs all cases; the output is that of rank 0,
+ * and a rank that fails ends all ranks. */
 #include "test.h"
 
 #include <weber.h>
 
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+#ifdef WB_TEST_NCCL
+#define RANKS WB_NCCL
+#else
+#define RANKS WB_MPI
+#endif
 
 static int rank, size;
 
@@ -119,7 +128,7 @@ TEST_IN_SCOPE(wrong_arguments)
                 "distributed_reduce_scatter", "equal");
     REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
             "distributed_allreduce", "bool");
-    assert_int_equal(wb_distributed_initialise(WB_MPI), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_distributed_initialise(RANKS), WB_ERROR_ARGUMENT);
     wb_clear_error();
 }
 
@@ -274,7 +283,23 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
 }
 
-/* A compiled step communicates at each replay. */
+/* The number of graphs that ran on the double of CUDA; -1: the ranks compute on the CPU. */
+static int64_t graphs_run(void)
+{
+#ifdef WB_TEST_NCCL
+    int64_t (*calls)(const char *);
+    if (!strcmp(wb_device_backend(wb_default_device()), "CPU")) return -1;
+    void *driver = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = driver ? dlsym(driver, "vgpu_calls") : NULL;
+    assert_non_null(symbol);
+    memcpy(&calls, &symbol, sizeof calls);
+    return calls("cuGraphLaunch");
+#else
+    return -1;
+#endif
+}
+
+/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on. */
 TEST_IN_SCOPE(a_compiled_step)
 {
     recorded r[2];
@@ -286,7 +311,11 @@ TEST_IN_SCOPE(a_compiled_step)
     for (int i = 0; i < 6; i++) {
         wb_seed((uint64_t)(100 * i + rank));
         wb_tensor *in[] = {wb_randn(16, 8), wb_randn(16, 2)}, *a, *b;
+        WORKS(wb_eval_array(2, in));
+        const int64_t graphs = graphs_run();
         WORKS(wb_call_compiled(c, 2, in, 1, &a));
+        WORKS(wb_eval(a));
+        if (i > 1 && graphs >= 0) assert_true(graphs_run() > graphs);
         assert_int_equal(step(in, &b, &r[1]), 1);
         assert_true(wb_item(a) == wb_item(b));
     }
@@ -371,10 +400,21 @@ TEST_IN_SCOPE(a_training_that_goes_on)
 
 int main(int argc, char **argv)
 {
-    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
+    if (wb_distributed_initialise(RANKS, .timeout = 60)) {
         fprintf(stderr, "%s\n", wb_error());
         return 1;
     }
+#ifdef WB_TEST_NCCL                     /* on the device of this rank, or `ranks cpu` */
+    if (argc < 2) {
+        wb_using("CUDA");
+        const wb_device *d = wb_gpu_device(.force = true);
+        if (!d || strcmp(wb_device_backend(d), "CUDA")) {
+            fprintf(stderr, "no CUDA device: %s\n", wb_error());
+            return 1;
+        }
+        wb_set_default_device(d);
+    }
+#endif
     rank = wb_distributed_rank();
     size = wb_distributed_size();
     if (rank && !freopen("/dev/null", "w", stdout)) return 1;

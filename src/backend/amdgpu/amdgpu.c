@@ -22,6 +22,7 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 #define API_BEFORE_DROP() hip.DeviceSynchronize()   /* before ROCm 6.2 HIP itself does not wait */
+#define API_WAIT(call) (call)
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
 #define API_ENABLE_PEER(d, source) enable_peer(source)

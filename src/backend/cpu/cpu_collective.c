@@ -42,6 +42,7 @@ int wb__cpu_allreduce(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.launch = launch;
     k->head.finish = finish;
     k->head.destroy = destroy;
+    k->head.base.unfinished = true;
     k->head.base.impl = s->communicator->name;
     *kernel = &k->head;
     return 0;

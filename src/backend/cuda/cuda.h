@@ -7,6 +7,7 @@
  *   cuda.c       opening and closing devices, memory, copies; the tables of backend and driver
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by graphs of cuDNN
+ *   nccl_api.h nccl.c         opening NCCL
  *
  * The backend compiles without NVIDIA's headers: the declarations are ours (a test compares them
  * with the toolkit's headers, if these are installed), and libraries are opened at the first use.
@@ -14,11 +15,13 @@
  * Environment variables:
  *
  *   WEBER_CUDA_LIBRARY    the driver's file, instead of libcuda.so.1
- *   WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt and cuDNN are searched first
+ *   WEBER_CUDA_PATH       a folder in which NVRTC, cuBLASLt, cuDNN and NCCL are searched
+ *                         first
  *   WEBER_MEMORY_LIMIT    bytes that a device may use: 100M, 1.5GiB, 50%
  *   WEBER_CUDA_GRAPHS     0: plans are not recorded as graphs
  *   WEBER_CUDA_CUBLASLT   0: cuBLASLt is not used
- *   WEBER_CUDA_CUDNN      0: cuDNN is not used */
+ *   WEBER_CUDA_CUDNN      0: cuDNN is not used
+ *   WEBER_CUDA_NCCL       0: NCCL is not used */
 #ifndef WB__CUDA_H
 #define WB__CUDA_H
 
@@ -42,7 +45,7 @@ typedef struct {
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
 
 extern const wb__gpu_driver wb__cu_driver;
-extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
+extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn, wb__cu_ranks;
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 

@@ -83,16 +83,15 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
         report_dispatch(a->device, d, p->kernels[i]);
 }
 
-/* Sets p->waits, if a step is an ALLREDUCE.  False: out of memory. */
+/* Sets p->waits, if the launch of a step only begins it.  False: out of memory. */
 static bool keep_waits(const wb__programs *s, wb__plan *p)
 {
     bool any = false;
-    for (int i = 0; i < s->n; i++) any |= s->step[i].step.kind == WB__STEP_ALLREDUCE;
+    for (int i = 0; i < s->n; i++) any |= p->kernels[i]->unfinished;
     if (!any) return true;
     p->waits = wb__alloc((size_t)s->n * sizeof *p->waits);
     for (int i = 0; i < s->n && p->waits; i++)
-        p->waits[i] = (wb__plan_wait){s->step[i].waits_for,
-                                      s->step[i].step.kind == WB__STEP_ALLREDUCE};
+        p->waits[i] = (wb__plan_wait){s->step[i].waits_for, p->kernels[i]->unfinished};
     return p->waits;
 }
 

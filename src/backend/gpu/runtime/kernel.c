@@ -188,6 +188,7 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
     k->base.reason = routine ? NULL : reason;
+    k->base.unfinished = allreduce;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;

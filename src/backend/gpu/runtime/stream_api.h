@@ -17,6 +17,7 @@
  *                    names a device; enables direct access and returns a code
  *   API_BEGIN(d), API_OPENED(d)   what a driver does before and after the streams of a device are
  *                    created; each returns a code.  API_CLOSING(d), API_END(d) release both.
+ *   API_WAIT(call)   surrounds a call in which the host waits for the device
  *   CALL(name, ...)  calls API.name, and sets wb__gpu_call
  *
  * The device struct also has `id`, the API's number of the device, and `reached`, in which a bit
@@ -102,14 +103,14 @@ static int up(wb__gpu_device *d, wb__gpu_queue q, uint64_t to, size_t at, const 
               size_t bytes, bool wait)
 {
     const int code = CALL(MemcpyHtoDAsync, API_AT(to + at), API_FROM(from), bytes, stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+    return code || !wait ? code : API_WAIT(CALL(StreamSynchronize, stream_of(d, q)));
 }
 
 static int down(wb__gpu_device *d, wb__gpu_queue q, void *to, uint64_t from, size_t at,
                 size_t bytes, bool wait)
 {
     const int code = CALL(MemcpyDtoHAsync, to, API_AT(from + at), bytes, stream_of(d, q));
-    return code || !wait ? code : CALL(StreamSynchronize, stream_of(d, q));
+    return code || !wait ? code : API_WAIT(CALL(StreamSynchronize, stream_of(d, q)));
 }
 
 /* Enables direct access from `d` to the memory of `source`, if the hardware supports it.  Without
@@ -160,11 +161,11 @@ static int wait_event(wb__gpu_device *d, wb__gpu_queue q, void *event)
     return CALL(StreamWaitEvent, stream_of(d, q), event, 0);
 }
 
-static int sync_event(void *event) { return CALL(EventSynchronize, event); }
+static int sync_event(void *event) { return API_WAIT(CALL(EventSynchronize, event)); }
 
 static int sync_queue(wb__gpu_device *d, wb__gpu_queue q)
 {
-    return CALL(StreamSynchronize, stream_of(d, q));
+    return API_WAIT(CALL(StreamSynchronize, stream_of(d, q)));
 }
 
 /* ---- programs and launches ------------------------------------------------------------------- */

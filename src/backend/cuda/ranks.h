@@ -1,0 +1,25 @@
+/* Ranks connected by NCCL, each with a CUDA device. */
+#ifndef WB__CUDA_RANKS_H
+#define WB__CUDA_RANKS_H
+
+#include "backend/collective.h"
+
+enum { WB__CU_RANKS_ID = 128 };         /* bytes of a unique id */
+
+/* All return 0 or an error code.  wb__cu_ranks_id makes a unique id, which all ranks must give to
+ * wb__cu_ranks_start.  That connects the rank c->rank of c->size, with the device of its local
+ * rank, and sets c->device and c->perform.  timeout: seconds that a rank waits in an operation;
+ * then the process ends, with a message that names the operation. */
+int wb__cu_ranks_id(char id[WB__CU_RANKS_ID]);
+int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double timeout, wb__communicator *c);
+int wb__cu_ranks_stop(void);
+/* Ends the process. */
+void wb__cu_ranks_abort(void);
+/* Such as "NCCL 2.27.3"; NULL: it is not usable, and the error names what is missing. */
+const char *wb__cu_ranks_library(void);
+
+/* Surrounds a call in which the host waits for a device; the end returns the code of the call. */
+void wb__cu_wait_begins(void);
+int wb__cu_wait_ends(int code);
+
+#endif
