@@ -396,6 +396,7 @@ TABLE = [
     ("an escaped quote ends a text of JSON", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
      "if (0) text++;", ["io_json"]),
     ("a member's key is returned as its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
+    ("weber devices does not ask for NCCL", "src/cli/ranks.c", "const char *text = b->library();", "const char *text = NULL;", ["device_command"]),
 ]
 
 

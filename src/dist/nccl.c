@@ -30,15 +30,18 @@ static int stop(void) { return wb__cu_ranks_stop(); }
 static void abort_all(void) { wb__cu_ranks_abort(); }
 static const char *library(void) { return wb__cu_ranks_library(); }
 #else
+static const char *library(void)
+{
+    return wb__fail_null(WB_ERROR_UNSUPPORTED, "NCCL: this Weber was built without CUDA: build it"
+                         " with -DWEBER_CUDA=ON, or use WB_MPI");
+}
 static int start(const wb__dist_services *services, wb__communicator *c)
 {
-    (void)c;
-    return services->fail(WB_ERROR_UNSUPPORTED, "NCCL: this Weber was built without CUDA: build it"
-                          " with -DWEBER_CUDA=ON, or use WB_MPI");
+    (void)services, (void)c, library();
+    return wb_error_code();
 }
 static int stop(void) { return 0; }
 static void abort_all(void) {}
-static const char *library(void) { return NULL; }
 #endif
 
 const wb_distributed_backend *wb_distributed_nccl(void)
