@@ -41,14 +41,20 @@ typedef struct wb_distributed_options {
     WB_OPTIONS_HEAD(wb_distributed_options)
     /* seconds that a rank waits in one operation; then it ends all ranks with an error */
     double timeout WB_IS(300);
+    /* of WB_NCCL: what gives the ranks their places and connects their hosts; NULL: a launcher, and
+     * the rendezvous of WEBER_RENDEZVOUS */
+    const wb_distributed_backend *through WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_distributed_options;
-/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60).  Calls MPI_Init_thread if
+/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
+ * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): operations on the host's memory
+ * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
  * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
- * positive; the backend fails; `weber launch` has started the process, and MPI knows no other. */
+ * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
+ * other; .through with another backend than WB_NCCL, or of WB_NCCL itself. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if

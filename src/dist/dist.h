@@ -10,6 +10,7 @@ enum { WB__DIST_VERSION = WB_VERSION_MAJOR * 10000 + WB_VERSION_MINOR * 100 + WB
 /* What the library offers to the backend, whose functions cannot call internal functions. */
 typedef struct {
     double timeout;                     /* seconds */
+    const wb_distributed_backend *through;      /* the option .through, or NULL */
     /* Sets the error of the calling thread, and returns `code`. */
     int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
 } wb__dist_services;
@@ -26,6 +27,7 @@ struct wb_distributed_backend {
     void (*abort)(void);
     /* Name and version of the library that it uses.  May be called before `start`. */
     const char *(*library)(void);
+    bool goes_through;                  /* takes the option .through */
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */

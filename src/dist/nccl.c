@@ -1,5 +1,6 @@
 /* Ranks connected by NCCL (backend/cuda/ranks.h).  The launcher gives each its place, and the
- * rendezvous gives all the unique id of rank 0. */
+ * rendezvous gives all the unique id of rank 0.  With .through another backend, that of MPI, gives
+ * places and id, and performs all operations on the host's memory. */
 #include "dist/dist.h"
 
 #include "backend/cuda/ranks.h"
@@ -7,11 +8,61 @@
 #include "dist/rendezvous.h"
 #include "weber/distributed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifdef WB_HAVE_CUDA
+static const wb_distributed_backend *through;   /* NULL: NCCL performs all operations */
+static wb__communicator host;                   /* that of `through` */
+
+static int from_rank(int root, void *bytes, int64_t n)
+{
+    return host.perform(&(wb__collective){.communicator = &host, .kind = WB__COLLECT_BROADCAST,
+                                          .dtype = WB_U8, .root = root, .n = n, .to = bytes});
+}
+
+/* Fails if any rank has failed so far, with its message; `status` is that of this rank. */
+static int agree(int status)
+{
+    char reason[600] = "";
+    int32_t mine = status ? host.rank + 1 : 0, failed = 0;
+    snprintf(reason, sizeof reason, "%s", status ? wb_error() : "");
+    int code = host.perform(&(wb__collective){
+        .communicator = &host, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_MAX, .dtype = WB_I32,
+        .n = 1, .from = &mine, .to = &failed});
+    if (!code && failed) code = from_rank(failed - 1, reason, sizeof reason);
+    if (status || code || !failed) return status ? status : code;
+    return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d cannot be connected, since rank %d fails:"
+                    " %s", host.rank, host.size, failed - 1, reason);
+}
+
+static int start_through(const wb__dist_services *services, wb__communicator *c)
+{
+    char id[WB__CU_RANKS_ID] = {0};
+    host = (wb__communicator){0};
+    int status = services->through->start(services, &host);
+    if (status) return status;
+    *c = (wb__communicator){.name = "NCCL", .rank = host.rank, .size = host.size,
+                            .local_rank = host.local_rank, .local_size = host.local_size};
+    through = services->through;
+    if (!wb__cu_ranks_library()) status = wb_error_code();
+    if (!status) status = wb__cu_ranks_device(c, &c->device);
+    if (!status && !c->rank) status = wb__cu_ranks_id(id);
+    status = agree(status);
+    if (!status) status = from_rank(0, id, sizeof id);
+    if (!status) status = wb__cu_ranks_start(id, services->timeout, c);
+    c->perform = host.perform;
+    if (!status) return 0;
+    char message[1024];
+    snprintf(message, sizeof message, "%s", wb_error());
+    through->stop();
+    through = NULL;
+    return wb__fail(status, "%s", message);
+}
+
 static int start(const wb__dist_services *services, wb__communicator *c)
 {
+    if (services->through) return start_through(services, c);
     wb__place p = {.size = 1, .local_size = 1};
     char id[WB__CU_RANKS_ID] = {0};
     int status = wb__is_launched() ? wb__launch_place(&p) : 0;
@@ -26,8 +77,20 @@ static int start(const wb__dist_services *services, wb__communicator *c)
     return status ? status : wb__cu_ranks_start(id, services->timeout, c);
 }
 
-static int stop(void) { return wb__cu_ranks_stop(); }
-static void abort_all(void) { wb__cu_ranks_abort(); }
+static int stop(void)
+{
+    int status = wb__cu_ranks_stop();
+    const int stopped = through ? through->stop() : 0;
+    through = NULL;
+    return status ? status : stopped;
+}
+
+static void abort_all(void)
+{
+    if (through) through->abort();
+    wb__cu_ranks_abort();
+}
+
 static const char *library(void) { return wb__cu_ranks_library(); }
 #else
 static const char *library(void)
@@ -48,6 +111,6 @@ const wb_distributed_backend *wb_distributed_nccl(void)
 {
     static const wb_distributed_backend backend = {
         .version = WB__DIST_VERSION, .name = "NCCL", .start = start, .stop = stop,
-        .abort = abort_all, .library = library};
+        .abort = abort_all, .library = library, .goes_through = true};
     return &backend;
 }

@@ -1,6 +1,6 @@
-/* Collective operations and training on all ranks of MPI, or of NCCL on its double.  The test is
- * started with several numbers of ranks.  Each rank runs all cases; the output is that of rank 0,
- * and a rank that fails ends all ranks. */
+/* Collective operations and training on all ranks of MPI, of NCCL on its double, or of both.  The
+ * test is started with several numbers of ranks.  Each rank runs all cases; the output is that of
+ * rank 0, and a rank that fails ends all ranks. */
 #include "test.h"
 
 #include <weber.h>
@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef WB_TEST_NCCL
+#ifdef WB_TEST_THROUGH
+#define RANKS WB_NCCL, .through = WB_MPI
+#elif defined WB_TEST_NCCL
 #define RANKS WB_NCCL
 #else
 #define RANKS WB_MPI
@@ -129,7 +131,16 @@ TEST_IN_SCOPE(wrong_arguments)
     REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
             "distributed_allreduce", "bool");
     assert_int_equal(wb_distributed_initialise(RANKS), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "already", "");
     wb_clear_error();
+    assert_int_equal(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "NCCL cannot", "leave out .through");
+    wb_clear_error();
+#if !defined WB_TEST_NCCL || defined WB_TEST_THROUGH
+    assert_int_equal(wb_distributed_initialise(WB_MPI, .through = WB_MPI), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "MPI cannot", "leave out .through");
+    wb_clear_error();
+#endif
 }
 
 /* The loss of each rank depends on the x of all ranks: d/dx sum over ranks of mean(x)² w. */

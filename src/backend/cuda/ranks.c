@@ -257,9 +257,8 @@ int wb__cu_ranks_id(char id[WB__CU_RANKS_ID])
     return status;
 }
 
-/* The device of the rank.  If CUDA_VISIBLE_DEVICES is set, each rank may see another device as its
- * first. */
-static int choose_device(const wb__communicator *c)
+/* If CUDA_VISIBLE_DEVICES is set, each rank may see another device as its first. */
+int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
 {
     char reason[400] = "";
     const int status = wb__cu_backend.start();
@@ -272,7 +271,7 @@ static int choose_device(const wb__communicator *c)
         return wb__fail(WB_ERROR_DEVICE, "NCCL: this machine has %d CUDA device%s for %d ranks, and"
                         " each rank needs one: start %d, or use WB_MPI", n, n > 1 ? "s" : "",
                         c->local_size, n);
-    device = (wb__cu_device *)wb__cu_backend.device(c->local_rank % n)->state;
+    *d = wb__cu_backend.device(c->local_rank % n);
     return 0;
 }
 
@@ -299,11 +298,12 @@ int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, wb__commu
 {
     timeout = seconds;
     self = c;
-    int status = choose_device(c);
-    if (!status) status = connect_ranks(id, c);
+    int status = wb__cu_ranks_device(c, &c->device);
+    if (status) return status;
+    device = (wb__cu_device *)c->device->state;
+    status = connect_ranks(id, c);
     if (status) return status;
     device->gpu.holders++;
-    c->device = &device->gpu.base;
     c->perform = perform;
     watch.stop = false;
     watch.waiting = 0;

@@ -13,6 +13,8 @@ enum { WB__CU_RANKS_ID = 128 };         /* bytes of a unique id */
 int wb__cu_ranks_id(char id[WB__CU_RANKS_ID]);
 int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double timeout, wb__communicator *c);
 int wb__cu_ranks_stop(void);
+/* Finds the device of a rank, as wb__cu_ranks_start does. */
+int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d);
 /* Ends the process. */
 void wb__cu_ranks_abort(void);
 /* Such as "NCCL 2.27.3"; NULL: it is not usable, and the error names what is missing. */
