@@ -10,7 +10,8 @@
  * reports an error of the communicator, and the operation does not end until CommAbort; so does
  * this one.
  *
- *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError */
+ *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError; CommDestroy:
+ *                           ncclInternalError */
 #include "inside.h"
 
 #include "backend/cuda/nccl_api.h"
@@ -248,7 +249,7 @@ NCCL(wb__nccl_enum, CommDestroy, (ncclComm_t c))
 {
     if (!is_comm(c)) return refuse(ncclInvalidArgument, "CommDestroy", "not a communicator");
     end(c);
-    return ncclSuccess;
+    return injected("CommDestroy") ? ncclInternalError : ncclSuccess;
 }
 
 /* May be called while an operation waits, which holds the lock of the doubles. */
