@@ -40,6 +40,7 @@ struct wb__communicator {
     const wb_device *device;
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
     int (*perform)(const wb__collective *c);
+    void *context;          /* of `perform` */
 };
 
 typedef struct {

@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifdef WB_HAVE_CUDA
 static const wb_distributed_backend *through;   /* NULL: NCCL performs all operations */
@@ -60,21 +61,40 @@ static int start_through(const wb__dist_services *services, wb__communicator *c)
     return wb__fail(status, "%s", message);
 }
 
+/* What rank 0 gives the others at the rendezvous. */
+typedef struct {
+    int status;                         /* 0, or the error code of rank 0, with its message */
+    char id[WB__CU_RANKS_ID], message[1000];
+} invitation;
+
+/* Rank 0 makes the id, and the others get it, or the reason why there is none. */
+static int invite(const wb__place *p, double timeout, invitation *i)
+{
+    const wb__rendezvous_options o = {.address = getenv("WEBER_RENDEZVOUS"), .rank = p->rank,
+                                      .size = p->size, .timeout = timeout};
+    memset(i, 0, sizeof *i);
+    if (!p->rank)
+        i->status = wb__cu_ranks_library() ? wb__cu_ranks_id(i->id) : (int)wb_error_code();
+    if (i->status) snprintf(i->message, sizeof i->message, "%s", wb_error());
+    const int status = p->size > 1 ? wb__rendezvous(&o, i, sizeof *i) : 0;
+    if (i->status)
+        return wb__fail(i->status, "%s%.*s", p->rank ? "rank 0 cannot connect the ranks: " : "",
+                        (int)sizeof i->message, i->message);
+    return status;
+}
+
 static int start(const wb__dist_services *services, wb__communicator *c)
 {
     if (services->through) return start_through(services, c);
     wb__place p = {.size = 1, .local_size = 1};
-    char id[WB__CU_RANKS_ID] = {0};
+    invitation i;
     int status = wb__is_launched() ? wb__launch_place(&p) : 0;
     if (status) return status;
     *c = (wb__communicator){.name = "NCCL", .rank = p.rank, .size = p.size,
                             .local_rank = p.local_rank, .local_size = p.local_size};
-    if (!wb__cu_ranks_library()) return wb_error_code();
-    if (!p.rank) status = wb__cu_ranks_id(id);
-    const wb__rendezvous_options o = {.address = getenv("WEBER_RENDEZVOUS"), .rank = p.rank,
-                                      .size = p.size, .timeout = services->timeout};
-    if (!status && p.size > 1) status = wb__rendezvous(&o, id, sizeof id);
-    return status ? status : wb__cu_ranks_start(id, services->timeout, c);
+    if (p.rank && !wb__cu_ranks_library()) return wb_error_code();
+    status = invite(&p, services->timeout, &i);
+    return status ? status : wb__cu_ranks_start(i.id, services->timeout, c);
 }
 
 static int stop(void)

@@ -7,6 +7,7 @@ that a rank without a device, or a failing call, is an error.
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 LIMIT = 10      # seconds
@@ -27,6 +28,27 @@ def check(what, how, ranks, status, words, **variables):
     print(f"ok: {what}: {took:.1f} s")
 
 
+def check_reason():
+    """Rank 1 gets the reason why rank 0 has no id, and does not wait for its time-out."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = []
+        begun = time.monotonic()
+        for rank in ("0", "1"):
+            place = {"WEBER_RANK": rank, "WEBER_SIZE": "2", "WEBER_LOCAL_RANK": rank,
+                     "WEBER_LOCAL_SIZE": "2", "WEBER_RENDEZVOUS": f"file:{folder}/ranks",
+                     "VGPU_NCCL_FAIL": "GetUniqueId:1"}
+            ranks.append(subprocess.Popen([sys.argv[2], "none"], stderr=subprocess.PIPE, text=True,
+                                          env=dict(os.environ, **place)))
+        for rank, process in enumerate(ranks):
+            errors = process.communicate(timeout=60)[1]
+            words = "rank 0 cannot connect the ranks: NCCL: ncclGetUniqueId" if rank else \
+                    "NCCL: ncclGetUniqueId"
+            if process.returncode != 2 or words not in errors:
+                sys.exit(f"FAILED: rank {rank} without an id: {process.returncode}\n{errors}")
+        print(f"ok: the reason of rank 0 on rank 1: {time.monotonic() - begun:.1f} s")
+
+
+check_reason()
 check("a killed rank", "kill", 3, 1, "SIGKILL")
 check("a rank with an error", "error", 3, 1, "rank 1 of 3 ends with an error")
 check("a rank that stays away", "sleep", 3, 1, "has waited 3 s")
@@ -34,6 +56,8 @@ check("too few devices", "error", 3, 2, "2 CUDA devices for 3 ranks", VGPU_DEVIC
 check("one device for two ranks", "error", 2, 2, "Duplicate GPU", CUDA_VISIBLE_DEVICES="1")
 check("no device", "error", 1, 2, "use WB_MPI", VGPU_DEVICES="0")
 check("a library that is switched off", "error", 1, 2, "WEBER_CUDA_NCCL=0", WEBER_CUDA_NCCL="0")
+check("a failing CommDestroy", "none", 2, 1, "ncclCommDestroy: internal error (3)",
+      VGPU_NCCL_FAIL="CommDestroy:1")
 for call in ("GetUniqueId:1", "CommInitRankConfig:1", "AllReduce:1", "AllReduce:9", "Broadcast:2"):
     check(f"a failing {call}", "none", 2, 1, f"nccl{call.split(':', maxsplit=1)[0]}",
           VGPU_NCCL_FAIL=call)

@@ -1,7 +1,9 @@
 /* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
  * epoch; for check_ends.py.
  *
- *   ends kill|error|success|sleep|differ */
+ *   ends kill|error|success|sleep|differ|none
+ *
+ * With none, the ranks are disconnected at the end. */
 #include <weber.h>
 
 #include <signal.h>
@@ -28,6 +30,7 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     if (!strcmp(how, "kill")) raise(SIGKILL);
     if (!strcmp(how, "error")) exit(1);
     if (!strcmp(how, "success")) exit(0);
+    if (!strcmp(how, "none")) return 0;
     if (strcmp(how, "differ")) sleep(60);
     return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
 }
@@ -51,6 +54,9 @@ int main(int argc, char **argv)
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    return wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2, .each = each,
-                    .ctx = argv[1]);
+    const int status = wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2,
+                                .each = each, .ctx = argv[1]);
+    if (status || strcmp(argv[1], "none") || !wb_distributed_finalise()) return status;
+    fprintf(stderr, "%s\n", wb_error());
+    return 1;
 }

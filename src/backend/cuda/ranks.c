@@ -1,10 +1,10 @@
 /* Operations of ranks by NCCL.  An ALLREDUCE of a plan is a command of the device's compute queue.
- * An operation on the host's memory passes through the device's memory.  All commands of NCCL are
- * on one queue, in the order of the calls, which is the same on all ranks.
+ * An operation on the host's memory passes through the device's memory.  All commands of NCCL of a
+ * rank are on one queue, in the order of the calls, which is the same on all ranks.
  *
- * NCCL waits for ever for a rank that has ended.  A thread watches the communicator, and the calls
- * in which the host waits for the device: after an error of the communicator, or if a wait takes
- * longer than the time-out, it ends the process. */
+ * NCCL waits for ever for a rank that has ended.  A thread watches the communicator of each rank,
+ * and the calls in which the host waits for its device: after an error of the communicator, or if a
+ * wait takes longer than the time-out, it ends the process. */
 #include "backend/cuda/ranks.h"
 
 #include "backend/cuda/cuda.h"
@@ -16,68 +16,81 @@
 #include <time.h>
 #include <unistd.h>
 
-static const wb__nccl_functions *nccl;
-static ncclComm_t comm;                 /* NULL: the ranks are not connected */
-static wb__cu_device *device;
-static const wb__communicator *self;
-static double timeout;
-
-static struct {
-    pthread_mutex_t lock;
+/* A rank of this process. */
+typedef struct {
+    wb__communicator *self;             /* its `context` is the rank while it is connected */
+    wb__cu_device *device;
+    ncclComm_t comm;                    /* NULL: not connected */
+    pthread_mutex_t lock;               /* guards the fields below */
     pthread_cond_t changed;
-    pthread_t thread;
+    pthread_t thread;                   /* which watches */
     _Atomic bool running;
     bool stop;
     int waiting;                        /* threads that wait for the device */
     double since;                       /* when the last of them began or ended to wait */
     const char *what;                   /* the last operation that was begun */
     int64_t bytes;
-} watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER,
-           .what = "connecting"};
+} rank;
+
+static const wb__nccl_functions *nccl;
+static rank ranks[WB__GPU_MAX_DEVICES];
+static int n_ranks;                     /* 0: the ranks are not connected */
+static double timeout;
+/* The rank for which this thread performs an operation; else it is that of wb__world. */
+static _Thread_local rank *performing;
+
+static rank *rank_of_thread(void)
+{
+    const wb__communicator *c = wb__world();
+    return performing ? performing : c && c->device ? c->context : NULL;
+}
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static int fail(const char *call, wb__nccl_enum result)
+static int fail(const rank *r, const char *call, wb__nccl_enum result)
 {
-    return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d: nccl%s: %s (%u): %s", self->rank,
-                    self->size, call, nccl->GetErrorString(result), result,
+    return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d: nccl%s: %s (%u): %s", r->self->rank,
+                    r->self->size, call, nccl->GetErrorString(result), result,
                     nccl->GetLastError(NULL));
 }
 
 /* Waits until the communicator is ready again after a call with this result. */
-static int settle(ncclComm_t c, const char *call, wb__nccl_enum result)
+static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum result)
 {
     const double until = wb__now() + timeout;
     while (result == ncclInProgress) {
         if (wb__now() > until)
             return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has waited %g s for the other"
                             " ranks in nccl%s: a rank has ended, or does not call the same"
-                            " functions in the same order", self->rank, self->size, timeout, call);
+                            " functions in the same order", r->self->rank, r->self->size, timeout,
+                            call);
         nanosleep(&(struct timespec){0, 100000}, NULL);
         const wb__nccl_enum asked = nccl->CommGetAsyncError(c, &result);
         if (asked) result = asked;
     }
-    return result ? fail(call, result) : 0;
+    return result ? fail(r, call, result) : 0;
 }
 
 /* ---- the watch ------------------------------------------------------------------------------- */
 
 void wb__cu_wait_begins(void)
 {
-    if (!watch.running) return;
-    pthread_mutex_lock(&watch.lock);
-    watch.waiting++;
-    watch.since = wb__now();
-    pthread_mutex_unlock(&watch.lock);
+    rank *r = rank_of_thread();
+    if (!r || !r->running) return;
+    pthread_mutex_lock(&r->lock);
+    r->waiting++;
+    r->since = wb__now();
+    pthread_mutex_unlock(&r->lock);
 }
 
 int wb__cu_wait_ends(int code)
 {
-    if (!watch.running) return code;
-    pthread_mutex_lock(&watch.lock);
-    if (watch.waiting) watch.waiting--;
-    watch.since = wb__now();
-    pthread_mutex_unlock(&watch.lock);
+    rank *r = rank_of_thread();
+    if (!r || !r->running) return code;
+    pthread_mutex_lock(&r->lock);
+    if (r->waiting) r->waiting--;
+    r->since = wb__now();
+    pthread_mutex_unlock(&r->lock);
     return code;
 }
 
@@ -85,52 +98,53 @@ int wb__cu_wait_ends(int code)
 void wb__cu_ranks_abort(void)
 {
     alarm(3);
-    if (comm) nccl->CommAbort(comm);
+    for (int i = 0; i < n_ranks; i++)
+        if (ranks[i].comm) nccl->CommAbort(ranks[i].comm);
     _exit(1);
 }
 
-static void end_all(wb__nccl_enum error)
+static void end_all(const rank *r, wb__nccl_enum error)
 {
-    fprintf(stderr, "weber: NCCL: rank %d of %d ", self->rank, self->size);
+    fprintf(stderr, "weber: NCCL: rank %d of %d ", r->self->rank, r->self->size);
     if (error)
-        fprintf(stderr, "fails in %s of %lld bytes: %s: %s", watch.what, (long long)watch.bytes,
+        fprintf(stderr, "fails in %s of %lld bytes: %s: %s", r->what, (long long)r->bytes,
                 nccl->GetErrorString(error), nccl->GetLastError(NULL));
     else
         fprintf(stderr, "has waited %g s for its device, and the last operation of the ranks is %s"
                 " of %lld bytes: a rank has ended, or does not call the same functions in the same"
-                " order", timeout, watch.what, (long long)watch.bytes);
+                " order", timeout, r->what, (long long)r->bytes);
     fprintf(stderr, ". All ranks are ended.\n");
     fflush(stderr);
     wb__cu_ranks_abort();
 }
 
-static void *watch_ranks(void *unused)
+static void *watch(void *given)
 {
-    (void)unused;
-    pthread_mutex_lock(&watch.lock);
-    while (!watch.stop) {
+    rank *r = given;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stop) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 50000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&watch.changed, &watch.lock, &until);
-        if (watch.stop) break;
+        pthread_cond_timedwait(&r->changed, &r->lock, &until);
+        if (r->stop) break;
         wb__nccl_enum error = ncclSuccess;
-        if (nccl->CommGetAsyncError(comm, &error)) continue;
-        if (error && error != ncclInProgress) end_all(error);
-        if (watch.waiting && wb__now() - watch.since > timeout) end_all(ncclSuccess);
+        if (nccl->CommGetAsyncError(r->comm, &error)) continue;
+        if (error && error != ncclInProgress) end_all(r, error);
+        if (r->waiting && wb__now() - r->since > timeout) end_all(r, ncclSuccess);
     }
-    pthread_mutex_unlock(&watch.lock);
+    pthread_mutex_unlock(&r->lock);
     return NULL;
 }
 
-static void note(const char *what, size_t bytes)
+static void note(rank *r, const char *what, size_t bytes)
 {
-    pthread_mutex_lock(&watch.lock);
-    watch.what = what;
-    watch.bytes = (int64_t)bytes;
-    pthread_mutex_unlock(&watch.lock);
+    pthread_mutex_lock(&r->lock);
+    r->what = what;
+    r->bytes = (int64_t)bytes;
+    pthread_mutex_unlock(&r->lock);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
@@ -155,50 +169,50 @@ static wb__nccl_enum op_of(wb__ranks_op op)
 }
 
 /* Puts an operation with device addresses on a stream.  Copies are copies of bytes. */
-static int put(const wb__collective *c, CUstream stream)
+static int put(rank *r, const wb__collective *c, CUstream stream)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype);
     const wb__nccl_enum type = (wb__nccl_enum)type_of(c->dtype), op = op_of(c->op);
     const size_t n = (size_t)c->n;
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
-        note("an allreduce", bytes);
-        return settle(comm, "AllReduce",
-                      nccl->AllReduce(c->from, c->to, n, type, op, comm, stream));
+        note(r, "an allreduce", bytes);
+        return settle(r, r->comm, "AllReduce",
+                      nccl->AllReduce(c->from, c->to, n, type, op, r->comm, stream));
     case WB__COLLECT_REDUCE:
-        note("a reduction", bytes);
-        return settle(comm, "Reduce",
-                      nccl->Reduce(c->from, c->to, n, type, op, c->root, comm, stream));
+        note(r, "a reduction", bytes);
+        return settle(r, r->comm, "Reduce",
+                      nccl->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream));
     case WB__COLLECT_REDUCE_SCATTER:
-        note("a reduction to all", bytes);
-        return settle(comm, "ReduceScatter",
-                      nccl->ReduceScatter(c->from, c->to, n, type, op, comm, stream));
+        note(r, "a reduction to all", bytes);
+        return settle(r, r->comm, "ReduceScatter",
+                      nccl->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream));
     case WB__COLLECT_ALLGATHER:
-        note("an allgather", bytes);
-        return settle(comm, "AllGather",
-                      nccl->AllGather(c->from, c->to, bytes, ncclUint8, comm, stream));
+        note(r, "an allgather", bytes);
+        return settle(r, r->comm, "AllGather",
+                      nccl->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream));
     case WB__COLLECT_BARRIER:
-        note("a barrier", 1);
-        return settle(comm, "AllReduce",
-                      nccl->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, comm, stream));
+        note(r, "a barrier", 1);
+        return settle(r, r->comm, "AllReduce",
+                      nccl->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream));
     case WB__COLLECT_BROADCAST: break;
     }
-    note("a broadcast", bytes);
-    return settle(comm, "Broadcast",
-                  nccl->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, comm, stream));
+    note(r, "a broadcast", bytes);
+    return settle(r, r->comm, "Broadcast",
+                  nccl->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream));
 }
 
 /* With the device entered: puts the operation on the compute queue. */
-static int enqueue(const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory *to)
+static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory *to)
 {
-    wb__gpu_device *d = &device->gpu;
+    wb__gpu_device *d = &r->device->gpu;
     wb__collective on_device = *c;
     on_device.from = (const void *)(uintptr_t)from->at;
     on_device.to = (void *)(uintptr_t)to->at;
     pthread_mutex_lock(&d->lock);
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
-    if (!status) status = put(&on_device, device->stream[WB__GPU_COMPUTE]);
+    if (!status) status = put(r, &on_device, r->device->stream[WB__GPU_COMPUTE]);
     if (!status) wb__gpu_issued(d, NULL);
     from->used = to->used = d->issued;
     pthread_mutex_unlock(&d->lock);
@@ -206,10 +220,11 @@ static int enqueue(const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory
 }
 
 /* An operation on the host's memory. */
-static int perform(const wb__collective *c)
+static int perform(rank *r, const wb__collective *c)
 {
-    const wb_device *base = &device->gpu.base;
-    const size_t each = (size_t)c->n * wb__dtype_size(c->dtype), all = each * (size_t)self->size;
+    const wb_device *base = &r->device->gpu.base;
+    const size_t each = (size_t)c->n * wb__dtype_size(c->dtype);
+    const size_t all = each * (size_t)r->self->size;
     const bool barrier = c->kind == WB__COLLECT_BARRIER;
     const bool copies = c->kind == WB__COLLECT_BROADCAST;
     const size_t in = barrier ? 0 : c->kind == WB__COLLECT_REDUCE_SCATTER ? all : each;
@@ -220,15 +235,24 @@ static int perform(const wb__collective *c)
     if (!status && in && !copies) status = wb__gpu_upload(base, from, 0, c->from, in);
     if (!status && (copies || barrier))
         status = wb__gpu_upload(base, to, 0, barrier ? "" : c->to, barrier ? 1 : out);
-    if (!status && !(status = wb__gpu_enter(&device->gpu))) {
-        status = enqueue(c, from, to);
-        wb__gpu_leave(&device->gpu);
+    if (!status && !(status = wb__gpu_enter(&r->device->gpu))) {
+        status = enqueue(r, c, from, to);
+        wb__gpu_leave(&r->device->gpu);
     }
-    const bool gets = c->kind != WB__COLLECT_REDUCE || c->root == self->rank;
+    const bool gets = c->kind != WB__COLLECT_REDUCE || c->root == r->self->rank;
     if (!status && barrier) status = wb__gpu_wait(base);
     else if (!status && gets) status = wb__gpu_download(base, c->to, to, 0, out);
     if (from) wb__gpu_release(base, from, in + 1);
     if (to) wb__gpu_release(base, to, out + 1);
+    return status;
+}
+
+int wb__cu_ranks_perform(const wb__collective *c)
+{
+    rank *const outer = performing;
+    performing = c->communicator->context;
+    const int status = perform(performing, c);
+    performing = outer;
     return status;
 }
 
@@ -248,13 +272,11 @@ const char *wb__cu_ranks_library(void)
 int wb__cu_ranks_id(char id[WB__CU_RANKS_ID])
 {
     _Static_assert(sizeof(ncclUniqueId) == WB__CU_RANKS_ID, "an id has so many bytes");
-    const wb__communicator alone = {.size = 1};
     if (!(nccl = wb__nccl())) return wb_error_code();
-    if (!self) self = &alone;
     const wb__nccl_enum result = nccl->GetUniqueId((ncclUniqueId *)(void *)id);
-    const int status = result ? fail("GetUniqueId", result) : 0;
-    if (self == &alone) self = NULL;
-    return status;
+    if (!result) return 0;
+    return wb__fail(WB_ERROR_DEVICE, "NCCL: ncclGetUniqueId: %s (%u): %s",
+                    nccl->GetErrorString(result), result, nccl->GetLastError(NULL));
 }
 
 /* If CUDA_VISIBLE_DEVICES is set, each rank may see another device as its first. */
@@ -275,7 +297,7 @@ int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
     return 0;
 }
 
-static int connect_ranks(const char *id, const wb__communicator *c)
+static int connect_rank(rank *r, const char *id)
 {
     wb__nccl_config config = {.size = sizeof config, .magic = WB__NCCL_MAGIC,
                               .version = WB__NCCL_OLDEST, .blocking = 0,
@@ -284,55 +306,74 @@ static int connect_ranks(const char *id, const wb__communicator *c)
     ncclUniqueId unique;
     ncclComm_t made = NULL;
     memcpy(&unique, id, sizeof unique);
-    int status = wb__gpu_enter(&device->gpu);
+    int status = wb__gpu_enter(&r->device->gpu);
     if (status) return status;
-    const wb__nccl_enum begun = nccl->CommInitRankConfig(&made, c->size, unique, c->rank, &config);
-    status = settle(made, "CommInitRankConfig", begun);
+    const wb__nccl_enum begun =
+        nccl->CommInitRankConfig(&made, r->self->size, unique, r->self->rank, &config);
+    status = settle(r, made, "CommInitRankConfig", begun);
     if (status && made) nccl->CommAbort(made);
-    else comm = made;
-    wb__gpu_leave(&device->gpu);
+    else r->comm = made;
+    wb__gpu_leave(&r->device->gpu);
     return status;
+}
+
+static int stop_rank(rank *r)
+{
+    int status = 0;
+    if (r->running)
+        status = wb__cu_ranks_perform(&(wb__collective){.communicator = r->self,
+                                                        .kind = WB__COLLECT_BARRIER});
+    pthread_mutex_lock(&r->lock);
+    r->stop = true;
+    pthread_cond_signal(&r->changed);
+    pthread_mutex_unlock(&r->lock);
+    if (r->running) pthread_join(r->thread, NULL);
+    r->running = false;
+    ncclComm_t c = r->comm;
+    r->comm = NULL;
+    if (!wb__gpu_enter(&r->device->gpu)) {
+        if (!status) status = settle(r, c, "CommFinalize", nccl->CommFinalize(c));
+        const wb__nccl_enum result = status ? nccl->CommAbort(c) : nccl->CommDestroy(c);
+        if (!status && result) status = fail(r, "CommDestroy", result);
+        wb__gpu_leave(&r->device->gpu);
+    }
+    r->device->gpu.holders--;
+    pthread_cond_destroy(&r->changed);
+    pthread_mutex_destroy(&r->lock);
+    return status;
+}
+
+static int start_rank(rank *r, const char *id)
+{
+    int status = wb__cu_ranks_device(r->self, &r->self->device);
+    if (status) return status;
+    r->device = (wb__cu_device *)r->self->device->state;
+    status = connect_rank(r, id);
+    if (status) return status;
+    r->device->gpu.holders++;
+    r->self->perform = wb__cu_ranks_perform;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->changed, NULL);
+    r->running = !pthread_create(&r->thread, NULL, watch, r);
+    if (r->running) return 0;
+    stop_rank(r);
+    return wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
 }
 
 int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, wb__communicator *c)
 {
     timeout = seconds;
-    self = c;
-    int status = wb__cu_ranks_device(c, &c->device);
-    if (status) return status;
-    device = (wb__cu_device *)c->device->state;
-    status = connect_ranks(id, c);
-    if (status) return status;
-    device->gpu.holders++;
-    c->perform = perform;
-    watch.stop = false;
-    watch.waiting = 0;
-    if (pthread_create(&watch.thread, NULL, watch_ranks, NULL)) {
-        wb__cu_ranks_stop();
-        return wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
-    }
-    watch.running = true;
-    return 0;
+    ranks[0] = (rank){.self = c, .what = "connecting"};
+    c->context = &ranks[0];
+    const int status = start_rank(&ranks[0], id);
+    if (!status) n_ranks = 1;
+    return status;
 }
 
 int wb__cu_ranks_stop(void)
 {
-    int status = watch.running ? perform(&(wb__collective){.kind = WB__COLLECT_BARRIER}) : 0;
-    pthread_mutex_lock(&watch.lock);
-    watch.stop = true;
-    pthread_cond_signal(&watch.changed);
-    pthread_mutex_unlock(&watch.lock);
-    if (watch.running) pthread_join(watch.thread, NULL);
-    watch.running = false;
-    ncclComm_t c = comm;
-    comm = NULL;
-    if (!wb__gpu_enter(&device->gpu)) {
-        if (!status) status = settle(c, "CommFinalize", nccl->CommFinalize(c));
-        if (status) nccl->CommAbort(c);
-        else if (nccl->CommDestroy(c)) status = fail("CommDestroy", ncclSystemError);
-        wb__gpu_leave(&device->gpu);
-    }
-    device->gpu.holders--;
+    const int status = stop_rank(&ranks[0]);
+    n_ranks = 0;
     return status;
 }
 
@@ -370,11 +411,12 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
 {
     const routine *r = (const routine *)base;
     wb__collective c = r->operation;
-    if (!comm)
+    rank *own = c.communicator->context;
+    if (!own || !own->comm)
         return wb__fail(WB_ERROR_ARGUMENT, "allreduce: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    const int status = c.n ? put(&c, wb__cu_of(d)->stream[q]) : 0;
+    const int status = c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
     if (!status && c.n && q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
     return status;
 }

@@ -8,11 +8,12 @@ enum { WB__CU_RANKS_ID = 128 };         /* bytes of a unique id */
 
 /* All return 0 or an error code.  wb__cu_ranks_id makes a unique id, which all ranks must give to
  * wb__cu_ranks_start.  That connects the rank c->rank of c->size, with the device of its local
- * rank, and sets c->device and c->perform.  timeout: seconds that a rank waits in an operation;
- * then the process ends, with a message that names the operation. */
+ * rank, and sets c->device, c->perform and c->context.  timeout: seconds that a rank waits in an
+ * operation; then the process ends, with a message that names the operation. */
 int wb__cu_ranks_id(char id[WB__CU_RANKS_ID]);
 int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double timeout, wb__communicator *c);
 int wb__cu_ranks_stop(void);
+int wb__cu_ranks_perform(const wb__collective *c);      /* c->perform */
 /* Finds the device of a rank, as wb__cu_ranks_start does. */
 int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d);
 /* Ends the process. */

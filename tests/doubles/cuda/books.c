@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static pthread_mutex_t lock;
@@ -30,6 +31,13 @@ void vgpu_hold(void)
 }
 
 void vgpu_let_go(void) { pthread_mutex_unlock(&lock); }
+
+void vgpu_nap(void)
+{
+    pthread_mutex_unlock(&lock);
+    nanosleep(&(struct timespec){0, 100000}, NULL);
+    pthread_mutex_lock(&lock);
+}
 
 const char *vgpu_env(const char *name, const char *otherwise)
 {

@@ -194,14 +194,18 @@ API(cuGraphExecDestroy, (CUgraphExec e), (e))
     return CUDA_SUCCESS;
 }
 
+/* A launch: the works before `next` are complete. */
+typedef struct { plan *plan; int next; } run;
+
 static CUresult run_plan(vgpu_work *w)
 {
-    const plan *p = *(plan **)w->payload;
-    for (int i = 0; i < p->n; i++) vgpu_work_run(p->work[i]);
+    run *r = (run *)w->payload;
+    for (; r->next < r->plan->n; r->next++)
+        if (!vgpu_work_run(r->plan->work[r->next])) return (CUresult)VGPU_AGAIN;
     return CUDA_SUCCESS;
 }
 
-static void drop_run(vgpu_work *w) { drop_plan(*(plan **)w->payload); }
+static void drop_run(vgpu_work *w) { drop_plan(((run *)w->payload)->plan); }
 
 API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
 {
@@ -210,7 +214,8 @@ API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
     if (!vgpu_is(e, VGPU_EXEC)) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_not_captured(s));
     e->plan->references++;
-    vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &e->plan, sizeof e->plan);
+    const run launched = {e->plan, 0};
+    vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &launched, sizeof launched);
     w->drop = drop_run;
     if (e->running && e->running->stream != s) vgpu_put_wait(s, e->running);
     TRY(vgpu_put(s, w));

@@ -39,6 +39,8 @@ VGPU_API void vgpu_count(vgpu_counter *c);
 /* The lock of all doubles, which a thread may hold several times. */
 VGPU_API void vgpu_hold(void);
 VGPU_API void vgpu_let_go(void);
+/* Sleeps without the lock, which this thread holds once. */
+void vgpu_nap(void);
 /* VGPU_FAIL counts calls from here on. */
 VGPU_API void vgpu_fail_from_here(void);
 
@@ -147,7 +149,7 @@ void vgpu_trim_pools(int device);
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-/* A unit of work of a stream or of a graph, such as a launch or a copy.  It never changes. */
+/* A unit of work of a stream or of a graph, such as a launch or a copy. */
 typedef struct vgpu_work {
     int references;
     const char *name;
@@ -162,8 +164,8 @@ VGPU_API vgpu_work *vgpu_work_new(CUcontext c, const char *name, CUresult (*run)
                                   const void *payload, size_t bytes);
 vgpu_work *vgpu_work_keep(vgpu_work *w);
 VGPU_API void vgpu_work_drop(vgpu_work *w);
-/* Runs it.  A fault is recorded in its context. */
-void vgpu_work_run(vgpu_work *w);
+/* Runs it.  A fault is recorded in its context.  False: it is not complete, and runs again. */
+bool vgpu_work_run(vgpu_work *w);
 
 /* A point in a stream, which is done when all commands before it are. */
 typedef struct vgpu_ticket {

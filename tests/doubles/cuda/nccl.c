@@ -1,16 +1,17 @@
-/* A double of NCCL 2 for ranks that are processes of this machine.  See vgpu.h.
+/* A double of NCCL 2 for ranks that are processes or threads of this machine.  See vgpu.h.
  *
  * The ranks share a file in /dev/shm, whose name is in the unique id.  Each rank has a slot in it:
  * the description of its operation, and a part of its values.  An operation is a command of its
  * stream: each rank writes a part of its values, waits for the others, reads the parts of all in
- * the order of the ranks, and waits again, until all parts are done.  The file is removed when all
- * ranks have opened it.
+ * the order of the ranks, and waits again, until all parts are done.  While it waits, commands of
+ * other streams run.  The file is removed when all ranks have opened it.
  *
  * A rank locks its byte of the file, so that the others notice its end.  The real library then
- * reports an error of the communicator, and the operation does not end until CommAbort; so does
- * this one.
+ * reports an error of the communicator, and the operation does not end until CommAbort, and its
+ * result is undefined; so does this one, whose result is then NaN.
  *
- *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError */
+ *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError; CommDestroy:
+ *                           ncclInternalError */
 #include "inside.h"
 
 #include "backend/cuda/nccl_api.h"
@@ -44,7 +45,7 @@ struct ncclComm {
     int magic, file, rank, size;
     slot *slots;
     bool blocking;
-    uint64_t meetings;
+    uint64_t meetings, turns;
     _Atomic unsigned state;             /* what CommGetAsyncError reports */
     _Atomic bool aborted;
     CUcontext context;
@@ -129,6 +130,7 @@ static int number_of(int device)
     return atoi(list);
 }
 
+/* The locks are of the open file, not of the process. */
 static struct flock lock_of(int rank)
 {
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
@@ -138,7 +140,7 @@ static struct flock lock_of(int rank)
 static bool has_ended(const struct ncclComm *c, int rank)
 {
     struct flock lock = lock_of(rank);
-    return rank != c->rank && !fcntl(c->file, F_GETLK, &lock) && lock.l_type == F_UNLCK;
+    return rank != c->rank && !fcntl(c->file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
 /* Whether all ranks have come; checks that they fit together. */
@@ -168,7 +170,7 @@ static wb__nccl_enum join(struct ncclComm *c, const ncclUniqueId *id)
     if (strncmp(c->name, "/dev/shm/vgpu-nccl-", 19))
         return refuse(ncclInvalidArgument, "CommInitRank", "not an id of ncclGetUniqueId");
     c->file = open(c->name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (c->file < 0 || ftruncate(c->file, (off_t)bytes) || fcntl(c->file, F_SETLK, &lock))
+    if (c->file < 0 || ftruncate(c->file, (off_t)bytes) || fcntl(c->file, F_OFD_SETLK, &lock))
         return refuse(ncclSystemError, "CommInitRank", "the file of the ranks, or the rank is"
                       " taken");
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->file, 0);
@@ -248,10 +250,10 @@ NCCL(wb__nccl_enum, CommDestroy, (ncclComm_t c))
 {
     if (!is_comm(c)) return refuse(ncclInvalidArgument, "CommDestroy", "not a communicator");
     end(c);
-    return ncclSuccess;
+    return injected("CommDestroy") ? ncclInternalError : ncclSuccess;
 }
 
-/* May be called while an operation waits, which holds the lock of the doubles. */
+/* May be called while an operation waits. */
 NCCL(wb__nccl_enum, CommAbort, (ncclComm_t c))
 {
     if (!is_comm(c)) return ncclInvalidArgument;
@@ -275,24 +277,29 @@ NCCL(wb__nccl_enum, GroupEnd, (void))
 
 /* ---- performing ------------------------------------------------------------------------------ */
 
+typedef enum { WRITES, READS, ENDS } stage;
+
 typedef struct {
     struct ncclComm *comm;
     description d;
     const unsigned char *from;
     unsigned char *to;
+    stage stage;                        /* of the part that begins with element `at` */
+    uint64_t at;
 } operation;
 
-/* Waits until all ranks have come here.  False: aborted. */
-static bool meet(struct ncclComm *c)
+static void arrive(struct ncclComm *c) { c->slots[c->rank].arrived = ++c->meetings; }
+
+/* Whether all ranks have arrived. */
+static bool met(struct ncclComm *c)
 {
-    c->slots[c->rank].arrived = ++c->meetings;
-    for (int r = 0; r < c->size; r++)
-        for (int turns = 0; c->slots[r].arrived < c->meetings; turns++) {
-            if (c->aborted) return false;
-            if (turns % 100 == 99 && has_ended(c, r)) c->state = ncclRemoteError;
-            nap();
-        }
-    return !c->aborted;
+    bool all = true;
+    const bool asks = ++c->turns % 100 == 0;
+    for (int r = 0; r < c->size && all; r++) {
+        all = c->slots[r].arrived >= c->meetings;
+        if (!all && asks && has_ended(c, r)) c->state = ncclRemoteError;
+    }
+    return all;
 }
 
 static size_t bytes_of(unsigned type)
@@ -360,23 +367,51 @@ static bool agree(const operation *o)
     return true;
 }
 
+/* The operation ends, and is ready for its next launch, as a part of a graph. */
+static int end_operation(operation *o)
+{
+    o->stage = WRITES;
+    o->at = 0;
+    return CUDA_SUCCESS;
+}
+
+static int give_up(operation *o, size_t bytes)
+{
+    const struct ncclComm *c = o->comm;
+    const uint64_t n = o->d.kind == ALLGATHER ? o->d.n * (uint64_t)c->size : o->d.n;
+    if (o->d.kind != REDUCE || c->rank == (int)o->d.root) memset(o->to, 0xff, n * bytes);
+    return end_operation(o);
+}
+
 static int perform(void *payload)
 {
-    const operation *o = payload;
+    operation *o = payload;
     struct ncclComm *c = o->comm;
     const size_t bytes = bytes_of(o->d.type);
     const uint64_t n = o->d.kind == REDUCE_SCATTER ? o->d.n * (uint64_t)c->size : o->d.n;
     slot *mine = &c->slots[c->rank];
-    for (uint64_t at = 0, part; at < n; at += part) {
-        part = n - at < PART / bytes ? n - at : PART / bytes;
-        mine->description = o->d;
-        if (o->d.kind != BROADCAST || c->rank == (int)o->d.root)
-            memcpy(mine->values, o->from + at * bytes, part * bytes);
-        if (!meet(c) || !agree(o)) return CUDA_ERROR_LAUNCH_FAILED;
-        take(o, at, part, bytes);
-        if (!meet(c)) return CUDA_ERROR_LAUNCH_FAILED;
+    while (o->at < n) {
+        const uint64_t part = n - o->at < PART / bytes ? n - o->at : PART / bytes;
+        if (c->aborted) return give_up(o, bytes);
+        if (o->stage == WRITES) {
+            mine->description = o->d;
+            if (o->d.kind != BROADCAST || c->rank == (int)o->d.root)
+                memcpy(mine->values, o->from + o->at * bytes, part * bytes);
+            arrive(c);
+            o->stage = READS;
+        }
+        if (!met(c)) return VGPU_AGAIN;
+        if (o->stage == READS) {
+            if (!agree(o)) return CUDA_ERROR_LAUNCH_FAILED;
+            take(o, o->at, part, bytes);
+            arrive(c);
+            o->stage = ENDS;
+            if (!met(c)) return VGPU_AGAIN;
+        }
+        o->stage = WRITES;
+        o->at += part;
     }
-    return CUDA_SUCCESS;
+    return end_operation(o);
 }
 
 /* Whether the current context can access so many bytes; no bytes need no address. */

@@ -40,16 +40,19 @@ void vgpu_work_drop(vgpu_work *w)
     free(w);
 }
 
-void vgpu_work_run(vgpu_work *w)
+bool vgpu_work_run(vgpu_work *w)
 {
     CUcontext c = w->context;
     CUresult result = CUDA_SUCCESS;
-    if (c->fault) return;               /* after a fault nothing runs */
+    if (c->fault) return true;          /* after a fault nothing runs */
     if (!vgpu_guarded(w->run, w, &result))
         vgpu_fault(c, CUDA_ERROR_ILLEGAL_ADDRESS, "%s: device %d has nothing at %p", w->name,
                    c->device, vgpu_fault_address);
+    else if ((int)result == VGPU_AGAIN)
+        return false;
     else if (result && !c->fault)
         c->fault = result;              /* the function has counted the wrong use */
+    return true;
 }
 
 vgpu_ticket *vgpu_ticket_keep(vgpu_ticket *t)
@@ -92,51 +95,52 @@ static void unlink_stream(CUstream s)
     }
 }
 
-static void run_first(CUstream s)
+/* False: the command is not complete. */
+static bool run_first(CUstream s)
 {
     vgpu_command *c = s->first;
+    if (c->work && !vgpu_work_run(c->work)) return false;
     if (!(s->first = c->next)) s->last = &s->first;
     s->n--;
     n_recorded--;
-    if (c->work) vgpu_work_run(c->work);
     if (c->mark) c->mark->done = true;
     vgpu_work_drop(c->work);
     vgpu_ticket_drop(c->wait);
     vgpu_ticket_drop(c->mark);
     free(c);
     if (s->ended && !s->first) unlink_stream(s);
+    return true;
 }
 
-/* Runs one command; false: none is ready.  With the schedule `lazy` it is a command of `target`, or
- * of a stream that `target` waits for. */
-static bool run_one(CUstream target)
+/* Runs one command.  With the schedule `lazy` it is a command of `target`, or of a stream that
+ * `target` waits for.  If all commands that are ready wait for other ranks, other threads get the
+ * lock for a while. */
+static void run_one(CUstream target)
 {
+    CUstream ready[256];
+    int n = 0;
     if (target && !strcmp(vgpu_env("VGPU_SCHEDULE", ""), "lazy")) {
         int depth = 0;
         while (target->first && !is_ready(target) && depth++ <= n_streams)
             target = target->first->wait->stream;
-        if (!is_ready(target)) return false;
-        run_first(target);
-        return true;
+        if (is_ready(target)) ready[n++] = target;
+    } else {
+        for (CUstream s = streams; s && n < 256; s = s->next)
+            if (is_ready(s)) ready[n++] = s;
     }
-    CUstream ready[256];
-    int n = 0;
-    for (CUstream s = streams; s && n < 256; s = s->next)
-        if (is_ready(s)) ready[n++] = s;
-    if (n) run_first(ready[vgpu_pick(n)]);
-    return n > 0;
-}
-
-static void deadlock(void)
-{
-    fprintf(stderr, "vgpu: streams wait for each other\n");
-    abort();
+    if (!n) {
+        fprintf(stderr, "vgpu: streams wait for each other\n");
+        abort();
+    }
+    const int first = vgpu_pick(n);
+    for (int i = 0; i < n; i++)
+        if (run_first(ready[(first + i) % n])) return;
+    vgpu_nap();
 }
 
 static void run_stream(CUstream s)
 {
-    while (s->first)
-        if (!run_one(s)) deadlock();
+    while (s->first) run_one(s);
 }
 
 CUresult vgpu_wait_stream(CUstream s)
@@ -177,8 +181,7 @@ static void append(CUstream s, vgpu_command c)
     s->n++;
     n_recorded++;
     const int64_t most = vgpu_env_number("VGPU_QUEUE", 512);
-    while (s->n > most)
-        if (!run_one(s)) deadlock();
+    while (s->n > most) run_one(s);
 }
 
 CUresult vgpu_put(CUstream s, vgpu_work *w)
@@ -302,8 +305,7 @@ API(cuEventSynchronize, (CUevent e), (e))
     CONTEXT(c);
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     SAFE_ONLY;
-    while (e->ticket && !e->ticket->done)
-        if (!run_one(e->ticket->stream)) deadlock();
+    while (e->ticket && !e->ticket->done) run_one(e->ticket->stream);
     return e->object.context->fault;
 }
 

@@ -83,7 +83,9 @@ VGPU_API void vgpu_contexts_stay(void);
 struct CUstream_st;
 
 /* A task of a library's double, executed in stream order like a kernel.  It may access device
- * memory only.  The payload is copied.  Both functions return a CUresult. */
+ * memory only.  The payload is copied.  Both functions return a CUresult; a task that waits for
+ * other ranks returns VGPU_AGAIN, and is called again. */
+enum { VGPU_AGAIN = -1 };
 typedef int vgpu_task(void *payload);
 VGPU_API int vgpu_enqueue(struct CUstream_st *stream, const char *name, vgpu_task *task,
                           const void *payload, size_t bytes);
