@@ -4,8 +4,8 @@
     bench/ddp_losses.py [--program build/bench/ranks_bench] [--steps 50] [--ranks 4]
 
 Both train LeNet (W3) from the same weights on the same batches, which ranks_bench writes; each rank
-has its part of each batch.  Prints the largest difference of a loss.  The exit status is 1 if it is
-above 1e-5.
+has its part of each batch.  PyTorch is the newest that run.py finds.  Prints its version and the
+largest difference of a loss.  The exit status is 1 if it is above 1e-5.
 """
 import argparse
 import json
@@ -15,6 +15,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import run as bench                                     # noqa: E402
 
 BATCH, BATCHES, LIMIT = 64, 8, 1e-5
 
@@ -66,7 +69,7 @@ def train(folder, steps):
         torch.distributed.all_reduce(mean)
         losses.append(mean.item() / ranks)
     if rank == 0:
-        print(json.dumps(losses))
+        print(json.dumps({"version": torch.__version__, "losses": losses}))
 
 
 def main():
@@ -78,6 +81,9 @@ def main():
     options = options.parse_args()
     if options.train:
         return train(options.train, options.steps)
+    python = bench.find_torch()
+    if not python:
+        sys.exit("PyTorch is not installed (Debian: python3-torch; BENCH_PYTHON names a Python)")
     environment = dict(os.environ, WEBER_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
                        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                        WORLD_SIZE=str(options.ranks), MASTER_ADDR="127.0.0.1", MASTER_PORT="29543")
@@ -87,14 +93,17 @@ def main():
                                str(options.steps)], env=environment, stdout=subprocess.PIPE,
                               check=True)
         ours = json.loads(done.stdout)
-        words = [sys.executable, __file__, "--train", folder, "--steps", str(options.steps)]
+        words = [python, __file__, "--train", folder, "--steps", str(options.steps)]
         processes = [subprocess.Popen(words, env=dict(environment, RANK=str(rank)),
                                       stdout=subprocess.PIPE) for rank in range(options.ranks)]
         texts = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        sys.exit("PyTorch's side failed")
     theirs = json.loads(texts[0])
+    version, theirs = theirs["version"], theirs["losses"]
     most = max(abs(a - b) for a, b in zip(ours, theirs, strict=True))
     print(f"{options.ranks} ranks, {options.steps} steps: loss {ours[0]:.6f} to {ours[-1]:.6f}; "
-          f"largest difference {most:.2e}")
+          f"largest difference to PyTorch {version} {most:.2e}")
     return 0 if most <= LIMIT else 1
 
 

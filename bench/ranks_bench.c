@@ -3,16 +3,23 @@
  *   mpirun -np N ranks_bench allreduce BYTES SECONDS
  *       An allreduce of f32, in turn: MPI_Allreduce itself, the operation of a plan, and
  *       wb_distributed_allreduce, which builds a graph and evaluates it.
- *   mpirun -np N ranks_bench step WORKLOAD SECONDS
- *       A training step of a workload of workloads.h, whose batch the ranks share.
+ *   mpirun -np N ranks_bench reduce BYTES SECONDS
+ *       The operation of a plan alone, again and again without waiting in between.
+ *   mpirun -np N ranks_bench step WORKLOAD SECONDS [BATCH]
+ *       A training step of a workload of workloads.h, whose batch the ranks share, or of which each
+ *       rank has BATCH observations.
+ *   ranks_bench network WORKLOAD SECONDS BATCH LATENCY BYTES BUCKET
+ *       A step of a rank whose network is simulated: an allreduce sleeps for LATENCY microseconds,
+ *       and one for each BYTES bytes, in the thread of the queue, in buckets of BUCKET bytes.
  *   mpirun -np N ranks_bench losses WORKLOAD STEPS
  *       The loss of each step, the mean over the ranks.
  *   ranks_bench data WORKLOAD FOLDER
  *       Writes what the training begins with: model.safetensors, and the batches 0.x (f32), 0.y
  *       (i32), ...
  *
- * Rank 0 prints a line of JSON.  Times are medians, in microseconds; that of a step is the longest
- * of the ranks.  It uses internal functions of the library. */
+ * Rank 0 prints a line of JSON.  Times are medians, in microseconds.  Those of `reduce`, `step` and
+ * `network` are medians of blocks of at least 20 ms, of the slowest rank.  It uses internal
+ * functions of the library. */
 #include "backend/collective.h"
 #include "workloads.h"
 
@@ -23,7 +30,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST = 1 << 20 };
+enum { MOST = 1 << 20, WARM = 5 };
 static double samples[3][MOST];
 
 static int fail(const char *what)
@@ -59,6 +66,24 @@ static bool goes_on(double until)
     return more;
 }
 
+/* Calls `once` in blocks, and returns the median of the mean of a block: of the slowest rank. */
+static double time_blocks(void (*once)(void), double seconds, int *blocks)
+{
+    const double begun = now();
+    for (int i = 0; i < WARM; i++) once();
+    int each = (int)(2e4 * WARM / (now() - begun)) + 1, n = 0;
+    MPI_Bcast(&each, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    for (const double until = now() + seconds * 1e6; n < MOST && (n < 3 || goes_on(until)); n++) {
+        const double start = now();
+        for (int i = 0; i < each; i++) once();
+        samples[0][n] = (now() - start) / each;
+    }
+    double mine = median(samples[0], n), most = mine;
+    MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    *blocks = n;
+    return most;
+}
+
 /* ---- one allreduce --------------------------------------------------------------------------- */
 
 static float *from, *to;
@@ -82,15 +107,30 @@ static void of_a_tensor(void)
     wb_scope_close(s);
 }
 
-static void measure_allreduce(long bytes, double seconds)
+static void make_buffers(long bytes)
 {
-    static void (*const kinds[])(void) = {bare, of_a_plan, of_a_tensor};
-    const int rank = wb_distributed_rank();
     count = (int)(bytes / (long)sizeof *from);
     from = calloc((size_t)count + 16, sizeof *from);
     to = calloc((size_t)count + 16, sizeof *to);
     operand = wb_zeros(count);
     if (!from || !to || !wb_data(operand)) fail("memory");
+}
+
+static void measure_reduce(long bytes, double seconds)
+{
+    int n;
+    make_buffers(bytes);
+    const double us = time_blocks(of_a_plan, seconds, &n);
+    if (wb_distributed_rank() == 0)
+        printf("{\"ranks\": %d, \"bytes\": %ld, \"n\": %d, \"us\": %.2f}\n",
+               wb_distributed_size(), bytes, n, us);
+}
+
+static void measure_allreduce(long bytes, double seconds)
+{
+    static void (*const kinds[])(void) = {bare, of_a_plan, of_a_tensor};
+    const int rank = wb_distributed_rank();
+    make_buffers(bytes);
     int n = -3;                         /* the first ones are not counted */
     for (const double until = now() + seconds * 1e6; n < MOST && (n < 3 || goes_on(until)); n++)
         for (int i = 0; i < 3; i++) {
@@ -110,33 +150,41 @@ static void measure_allreduce(long bytes, double seconds)
 
 typedef struct {
     workload work;
+    int64_t rows, bucket;               /* 0: the rank's part of the batch; the bucket's default */
     wb_layer *model;
     wb_opt_state *state;
     wb_batch batch[MOST_BATCHES];
+    int done;                           /* steps */
 } training;
 
-/* The rows of this rank of a batch that all ranks make from one seed. */
-static wb_tensor *share(wb_tensor *x)
+/* The rows of this rank of a batch that all ranks make from one seed; `n` observations, which may
+ * be several rows each. */
+static wb_tensor *share(wb_tensor *x, int64_t n, int64_t whole)
 {
-    const int64_t n = wb_dim(x, 0) / wb_distributed_size(), at = n * wb_distributed_rank();
-    wb_tensor *part = wb_slice(x, 0, at, at + n);
+    const int64_t rows = wb_dim(x, 0) / whole * n, at = rows * wb_distributed_rank();
+    wb_tensor *part = wb_slice(x, 0, at, at + rows);
     return wb_eval(part) ? NULL : part;
 }
 
 static void make(training *t, const char *name)
 {
     const workload *w = workload_named(name);
+    const int ranks = wb_distributed_size();
     if (!w || !w->rule) fail("no such workload, or one of inference");
     t->work = *w;
-    if (w->dims[0] % wb_distributed_size()) fail("the ranks cannot share the batch evenly");
+    const int64_t whole = w->dims[0];
+    if (!t->rows && whole % ranks) fail("the ranks cannot share the batch evenly");
+    if (!t->rows) t->rows = whole / ranks;
+    if (t->rows < 1 || t->rows * ranks > whole) fail("the batch of a rank is too large");
     wb_seed(1);
     t->model = w->model();
-    t->state = wb_setup(wb_DistributedOptimiser(w->rule()), t->model);
+    t->state = wb_setup(t->bucket ? wb_DistributedOptimiser(w->rule(), .bucket = t->bucket)
+                                  : wb_DistributedOptimiser(w->rule()), t->model);
     for (int i = 0; i < w->batches; i++) {
-        const wb_batch whole = workload_batch(w);
-        if (!whole.x) fail("a batch");
-        t->batch[i] = (wb_batch){share(whole.x), share(whole.y),
-                                 w->dims[0] / wb_distributed_size(), i};
+        const wb_batch b = workload_batch(w);
+        if (!b.x) fail("a batch");
+        t->batch[i] = (wb_batch){share(b.x, t->rows, whole), share(b.y, t->rows, whole), t->rows,
+                                 i};
     }
     if (!t->state || wb_distributed_synchronise(t->model)) fail("the model");
 }
@@ -156,26 +204,61 @@ static double step(training *t, int i, bool read)
     return value;
 }
 
-static void measure_steps(const char *name, double seconds)
+static training measured;
+static void one_step(void) { step(&measured, measured.done++, false); }
+
+static int measure_steps(const char *name, double seconds, int64_t rows, const char *more)
 {
-    training t;
-    make(&t, name);
-    int n = -5;
-    for (const double until = now() + seconds * 1e6; n < MOST && (n < 5 || goes_on(until)); n++) {
-        const double start = now();
-        step(&t, n + 5, false);
-        if (n >= 0) samples[0][n] = now() - start;
-    }
-    double mine = median(samples[0], n), most = mine;
-    MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    int n;
+    measured.rows = rows;
+    make(&measured, name);
+    const double us = time_blocks(one_step, seconds, &n);
     if (wb_distributed_rank() == 0)
-        printf("{\"ranks\": %d, \"workload\": \"%s\", \"n\": %d, \"step_us\": %.1f}\n",
-               wb_distributed_size(), name, n, most);
+        printf("{\"ranks\": %d, \"workload\": \"%s\", \"batch\": %lld, \"n\": %d,"
+               " \"us\": %.2f%s}\n", wb_distributed_size(), name, (long long)measured.rows, n,
+               us, more);
+    return 0;
+}
+
+/* ---- a simulated network --------------------------------------------------------------------- */
+
+static struct { double latency, bytes; } network;       /* us; bytes a us */
+
+/* The values of the other ranks are taken to be zeros.  The last 0.1 ms are not slept, since the
+ * system wakes late. */
+static int perform_nothing(const wb__collective *c)
+{
+    const double bytes = (double)c->n * (double)wb__dtype_size(c->dtype);
+    const double until = now() + network.latency + bytes / network.bytes;
+    if (c->from && c->to && c->from != c->to) memcpy(c->to, c->from, (size_t)bytes);
+    const double rest = until - now() - 100;
+    if (rest > 0)
+        nanosleep(&(struct timespec){(time_t)(rest / 1e6), (long)(fmod(rest, 1e6) * 1e3)}, NULL);
+    while (now() < until) {}
+    return 0;
+}
+
+static int measure_network(char **words)
+{
+    static const wb__communicator simulated = {.name = "a simulated network", .size = 1,
+                                               .local_size = 1, .perform = perform_nothing};
+    char more[160];
+    network.latency = atof(words[3]);
+    network.bytes = atof(words[4]);
+    measured.bucket = atol(words[5]);
+    if (MPI_Init(NULL, NULL) || !(network.bytes > 0)) fail("the network");
+    wb__collective_overlap(true);
+    wb__world_set(&simulated);
+    snprintf(more, sizeof more, ", \"latency\": %g, \"bytes\": %g, \"bucket\": %lld",
+             network.latency, network.bytes, (long long)measured.bucket);
+    const int status = measure_steps(words[0], atof(words[1]), atol(words[2]), more);
+    wb__collective_stop();
+    return MPI_Finalize() || status;
 }
 
 static void print_losses(const char *name, int steps)
 {
-    training t;
+    training t = {0};
     make(&t, name);
     for (int i = 0; i < steps; i++) {
         const double loss = step(&t, i, true);
@@ -195,7 +278,7 @@ static void write_values(const char *folder, int i, const char *name, wb_tensor 
 
 static void write_data(const char *name, const char *folder)
 {
-    training t;
+    training t = {0};
     char path[1024];
     make(&t, name);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
@@ -208,10 +291,15 @@ static void write_data(const char *name, const char *folder)
 
 int main(int argc, char **argv)
 {
-    if (argc != 4) return fprintf(stderr, "usage: see the head of ranks_bench.c\n"), 2;
+    if (argc == 8 && !strcmp(argv[1], "network")) return measure_network(argv + 2);
+    const bool with_batch = argc == 5 && !strcmp(argv[1], "step");
+    if (argc != 4 && !with_batch)
+        return fprintf(stderr, "usage: see the head of ranks_bench.c\n"), 2;
     if (wb_distributed_initialise(WB_MPI)) fail("wb_distributed_initialise");
     if (!strcmp(argv[1], "allreduce")) measure_allreduce(atol(argv[2]), atof(argv[3]));
-    else if (!strcmp(argv[1], "step")) measure_steps(argv[2], atof(argv[3]));
+    else if (!strcmp(argv[1], "reduce")) measure_reduce(atol(argv[2]), atof(argv[3]));
+    else if (!strcmp(argv[1], "step"))
+        return measure_steps(argv[2], atof(argv[3]), with_batch ? atol(argv[4]) : 0, "");
     else if (!strcmp(argv[1], "losses")) print_losses(argv[2], atoi(argv[3]));
     else if (!strcmp(argv[1], "data")) write_data(argv[2], argv[3]);
     else fail(argv[1]);

@@ -32,16 +32,18 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def find_torch():
-    """A Python that can import torch, or None."""
-    for python in dict.fromkeys([sys.executable, "/usr/bin/python3", "python3"]):
+    """The Python with the newest torch, or None; BENCH_PYTHON names one more that is tried."""
+    found = {}
+    for python in [os.environ.get("BENCH_PYTHON"), sys.executable, "/usr/bin/python3", "python3"]:
         try:
-            run = subprocess.run([python, "-c", "import torch"], capture_output=True, timeout=60,
-                                 check=False)
-            if run.returncode == 0:
-                return python
-        except (OSError, subprocess.TimeoutExpired):
+            run = subprocess.run([python or "", "-c", "import torch; print(torch.__version__)"],
+                                 capture_output=True, text=True, timeout=300, check=True)
+            numbers = run.stdout.split("+")[0].strip().split(".")
+            found.setdefault(tuple(int("0" + "".join(filter(str.isdigit, n))) for n in numbers),
+                             python)
+        except (OSError, subprocess.SubprocessError):
             pass
-    return None
+    return found[max(found)] if found else None
 
 
 def tuned():
