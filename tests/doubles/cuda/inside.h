@@ -34,6 +34,10 @@ typedef struct vgpu_counter {
 
 VGPU_API void vgpu_enter(vgpu_counter *c);
 VGPU_API CUresult vgpu_leave(vgpu_counter *c, CUresult result);
+int64_t vgpu_entered(void);
+/* Runs commands if the program has called nothing since the last call of this: devices go on while
+ * their host waits for something else. */
+VGPU_API void vgpu_go_on(void);
 /* Counts a call; the lock must be held. */
 VGPU_API void vgpu_count(vgpu_counter *c);
 /* The lock of all doubles, which a thread may hold several times. */
