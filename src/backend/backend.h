@@ -169,7 +169,15 @@ struct wb__kernel {
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
+    bool by_host;           /* the host takes part, so that no graph contains the step */
 };
+
+/* A step whose launch only begins it goes on while later steps run. */
+typedef struct {
+    int waits_for;          /* the last such step that must be complete before this step, as its
+                               index; -1: none */
+    bool begins;            /* this step is one */
+} wb__plan_wait;
 
 /* ---- plans as one command -------------------------------------------------------------------- */
 
@@ -195,6 +203,10 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
+    /* of each kernel, or NULL.  Indices count from the first step of the plan, of which the first
+     * kernel is number `first`.  All steps are complete when the sequence is. */
+    const wb__plan_wait *waits;
+    int first;
     /* true: this is one of two sequences that run one after the other.  The second reads results of
      * the first, in the arena and in result buffers. */
     bool split;

@@ -264,7 +264,7 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     const int final = p->n_final_launches;
     const int n = kind == WB__PHASE_WHOLE ? p->n_launches
                 : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
-    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->waits && !wb__debug("sync");
+    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->by_host && !wb__debug("sync");
 }
 
 /* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
@@ -283,6 +283,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
             .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
             .n_buffers = p->arena + 1, .buffers = p->buffers,
             .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
+            .waits = p->waits ? p->waits + first : NULL, .first = first,
             .split = kind != WB__PHASE_WHOLE};
         if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
             phase->graph = NULL;

@@ -341,23 +341,28 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
 }
 
-/* The number of graphs that ran on the double of CUDA; -1: the ranks compute on the CPU. */
-static int64_t graphs_run(void)
+/* The number of graphs that ran on the double of CUDA, and of their commands that need not wait for
+ * the one before; -1: the ranks compute on the CPU. */
+static int64_t graphs_run(int64_t *beside)
 {
 #ifdef WB_TEST_NCCL
-    int64_t (*calls)(const char *);
+    int64_t (*calls)(const char *), (*branches)(void);
     if (!strcmp(wb_device_backend(wb_default_device()), "CPU")) return -1;
     void *driver = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = driver ? dlsym(driver, "vgpu_calls") : NULL;
-    assert_non_null(symbol);
-    memcpy(&calls, &symbol, sizeof calls);
+    void *first = driver ? dlsym(driver, "vgpu_calls") : NULL;
+    void *second = driver ? dlsym(driver, "vgpu_beside") : NULL;
+    assert_true(first && second);
+    memcpy(&calls, &first, sizeof calls);
+    memcpy(&branches, &second, sizeof branches);
+    *beside = branches();
     return calls("cuGraphLaunch");
 #else
     return -1;
 #endif
 }
 
-/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on. */
+/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on, and
+ * commands of the backward pass do not wait for the allreduces before them. */
 TEST_IN_SCOPE(a_compiled_step)
 {
     recorded r[2];
@@ -366,14 +371,19 @@ TEST_IN_SCOPE(a_compiled_step)
         r[i].state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 1000), r[i].model);
     }
     wb_compiled *c = wb_compile(step, &r[0]);
+    int64_t before = 0, beside = 0;
+    graphs_run(&before);
     for (int i = 0; i < 6; i++) {
         wb_seed((uint64_t)(100 * i + rank));
         wb_tensor *in[] = {wb_randn(16, 8), wb_randn(16, 2)}, *a, *b;
         WORKS(wb_eval_array(2, in));
-        const int64_t graphs = graphs_run();
+        const int64_t graphs = graphs_run(&beside);
         WORKS(wb_call_compiled(c, 2, in, 1, &a));
         WORKS(wb_eval(a));
-        if (i > 1 && graphs >= 0) assert_true(graphs_run() > graphs);
+        if (i > 1 && graphs >= 0) {
+            assert_true(graphs_run(&beside) > graphs);
+            assert_true(beside > before);
+        }
         assert_int_equal(step(in, &b, &r[1]), 1);
         assert_true(wb_item(a) == wb_item(b));
     }

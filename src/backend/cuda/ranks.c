@@ -415,9 +415,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
         return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    const int status = c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
-    if (!status && c.n && q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
-    return status;
+    return c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
 }
 
 static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
@@ -427,5 +425,5 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 const wb__gpu_hook wb__cu_ranks = {
-    .kinds = 1u << WB__STEP_COLLECTIVE, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true, .prepare = prepare, .launch = launch, .destroy = destroy,
 };

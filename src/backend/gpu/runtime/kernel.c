@@ -1,7 +1,7 @@
 /* Steps are prepared when a plan is created, by a vendor library or as compiled text, and launched
  * at every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver
  * binds arguments, only those that differ from the previous launch are bound. */
-#include "backend/gpu/runtime/runtime.h"
+#include "backend/gpu/runtime/aside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -188,11 +188,13 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
     k->base.reason = routine ? NULL : reason;
-    k->base.unfinished = collective;
+    k->base.unfinished = collective || (routine && routine->library->aside);
+    k->base.by_host = collective;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
     status = list_buffers(k, step);
+    if (!status && routine && routine->library->aside) status = wb__gpu_aside_make(d, &k->aside);
     for (int i = 0; i < n && !status; i++)
         status = prepare_launch(d, &k->launches[i], &work->launch[i]);
     return status;
@@ -228,6 +230,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
         wb__free(p->argument);
     }
     destroy_routine(d, k->routine);
+    wb__gpu_aside_drop(d, k->aside);
     wb__gpu_collective_destroy(k->collective);
     wb__gpu_work_free(k->work);
     wb__free(k->used);
@@ -336,9 +339,10 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at)
 {
-    const int status = k->routine->library->launch(d, k->routine, q, at);
+    const int status = k->aside ? wb__gpu_fork(d, k, q, at)
+                                : k->routine->library->launch(d, k->routine, q, at);
     if (status || !d->debug_sync) return status;
-    const int code = d->driver->sync(d, q);
+    const int code = d->driver->sync(d, k->aside ? WB__GPU_ASIDE : q);
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
 }
 
@@ -374,9 +378,11 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     if (k->collective) return wb__gpu_collective_launch(base, k->collective, buffers, offsets);
     int status = wb__gpu_enter(d);
     if (status) return status;
+    if (k->aside) wb__gpu_aside_begins(k, buffers);
     pthread_mutex_lock(&d->lock);
     status = launch(d, k, &at);
     pthread_mutex_unlock(&d->lock);
+    if (k->aside && status) wb__gpu_aside_ends(k);
     wb__gpu_leave(d);
     return status;
 }
@@ -384,5 +390,6 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 int wb__gpu_finish(const wb_device *base, const wb__kernel *kernel)
 {
     const wb__gpu_kernel *k = (const wb__gpu_kernel *)kernel;
+    if (k->aside) return wb__gpu_aside_finish(base->state, k);
     return k->collective ? wb__gpu_collective_finish(base, k->collective) : 0;
 }
