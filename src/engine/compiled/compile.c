@@ -89,6 +89,7 @@ struct wb_compiled {
     wb__object object;
     wb_recordable f;
     void *ctx;
+    int rank;                           /* wb__thread_rank of the thread that made it */
     pthread_mutex_t lock;               /* guards the fields below and the buffers of replays */
     int n;
     recording *recordings[RECORDINGS];
@@ -132,6 +133,7 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     if (!c) return NULL;
     c->f = f;
     c->ctx = ctx;
+    c->rank = wb__thread_rank;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -576,6 +578,9 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     if (!wb__is(c, &wb__compiled_class))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
                         wb__kind(c));
+    if (c->rank != wb__thread_rank)     /* the ranks would wait for the lock and for each other */
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: the function was compiled by another"
+                        " rank of this process: each rank compiles its own");
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");
