@@ -41,6 +41,8 @@ static void on_ranks(int n, int (*f)(void *), void *ctx)
 
 typedef struct {
     bool compiled, dropout;
+    const char *checkpoint;             /* with which it goes on, and which it writes; NULL: none */
+    int epochs;                         /* 0: EPOCHS */
     double loss[STEPS];                 /* the mean over the ranks */
     double drawn[MOST];                 /* a random number of each rank in the first step */
     int n;
@@ -118,7 +120,9 @@ static int train(void *ctx)
     wb_seed(9);
     const int status =
         t->compiled ? loop(t, model, data, state)
-                    : wb_train(loss_of, model, data, state, .epochs = EPOCHS, .each = see, .ctx = t);
+                    : wb_train(loss_of, model, data, state, .each = see, .ctx = t,
+                               .epochs = t->epochs ? t->epochs : EPOCHS,
+                               .checkpoint = t->checkpoint, .resume = t->checkpoint != NULL);
     return status ? status : wb_scope_close(s);
 }
 
@@ -215,6 +219,21 @@ TEST(training_as_one_rank_with_the_whole_batch)
             expect_close(&t, &alone, 1e-6);
         }
     }
+}
+
+/* Rank 0 reads and writes the checkpoint, and the number of ranks changes. */
+TEST(training_that_goes_on)
+{
+    char path[80];
+    snprintf(path, sizeof path, "/tmp/weber-cuda-ranks-%d", (int)getpid());
+    training alone = {.n = 0}, t = {.checkpoint = path, .epochs = 1};
+    WORKS(wb_distributed_run(train, &alone));
+    on_ranks(3, train, &t);
+    assert_int_equal(t.n, STEPS / 2);
+    t.epochs = 2;
+    on_ranks(2, train, &t);
+    expect_close(&t, &alone, 1e-6);
+    unlink(path);
 }
 
 /* With dropout too: the numbers of each rank are those of a rank that is a process. */
@@ -441,6 +460,7 @@ static int fail_one(void *ctx)
     failure *f = ctx;
     training t = {.n = 0};
     const bool one = wb_distributed_rank() == 1;
+    if (one && !strcmp(f->how, "exit")) exit(5);
     if (one && !strcmp(f->how, "first")) {
         f->since = wb__now();
         return 7;
@@ -503,6 +523,16 @@ TEST(a_rank_that_fails)
     expect_failure("nan", "status 7 code 7", "stopping training");
 }
 
+/* As in a process that is one rank. */
+TEST(a_rank_that_ends_the_process)
+{
+    char text[8192];
+    const double since = wb__now();
+    assert_int_equal(start_processes(1, "exit", "3", text), 1);
+    assert_true(wb__now() - since < 10);
+    if (!strstr(text, "rank 1 of 3 ends with an error")) fail_msg("%s", text);
+}
+
 TEST(a_rank_that_cannot_be_connected)
 {
     setenv("VGPU_NCCL_FAIL", "CommInitRankConfig:2", 1);
@@ -526,7 +556,7 @@ static int child(const char *how, int devices)
     training t = {.compiled = !strcmp(how, "compiled"), .dropout = !strcmp(how, "dropout")};
     const bool uneven = !strcmp(how, "uneven");
     if (uneven) devices += atoi(getenv("WEBER_RANK"));
-    if (strstr("first late nan", how)) return fail_as(how);
+    if (strstr("first late nan exit", how)) return fail_as(how);
     if (!print_training(&t, devices, uneven ? 2 : 20)) return 0;
     printf("%s\n", wb_error());
     fflush(stdout);
