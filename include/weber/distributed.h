@@ -56,9 +56,9 @@ typedef struct wb_distributed_options {
  * processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
-/** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread of
- * its own, and returns when all have returned.  Without .devices it calls rank(ctx) in this thread,
- * so that one program works both ways.
+/** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
+ * of its own, and returns when all have returned.  Without .devices it calls rank(ctx) in this
+ * thread, so that one program works both ways.
  *
  * Inside rank() the functions of this chapter, wb_gpu and wb_get_device are those of the thread's
  * rank; outside, functions in which all ranks take part are errors.  The random numbers of each

@@ -88,7 +88,7 @@ static int start_threads(const wb_distributed_backend *b)
 {
     if (!b->start_threads)
         return wb__fail(WB_ERROR_UNSUPPORTED, "distributed_initialise: .devices: with %s a process"
-                        " is one rank: use WB_NCCL, or start a process for each device", b->name);
+                        " is one rank: leave it out, and start a process for each", b->name);
     memset(ranks, 0, sizeof ranks);
     const int status = b->start_threads(&services, ranks, &n_ranks);
     if (status) n_ranks = 0;

@@ -1,7 +1,7 @@
 /* Several GPUs in one process: wb_distributed_run with NCCL, on the doubles of CUDA and NCCL.
  *
  *   cuda_ranks child HOW DEVICES    is a process of its own for a case: it prints the losses of a
- *                                   training, or ends as HOW says */
+ *                                   training, or ends in the way HOW */
 #include "test.h"
 
 #include "dist/dist.h"
@@ -267,6 +267,18 @@ TEST(processes_with_other_numbers_of_devices)
     assert_true(HAS_LINE(text, ".devices", "2", "1", "rank 0"));
 }
 
+/* Without waiting for the time-out, which is 20 s. */
+TEST(processes_without_an_id)
+{
+    char text[8192];
+    setenv("VGPU_NCCL_FAIL", "GetUniqueId:1", 1);
+    const double since = wb__now();
+    assert_int_equal(start_processes(2, "train", "1", text), 2);
+    unsetenv("VGPU_NCCL_FAIL");
+    assert_true(wb__now() - since < 10);
+    assert_true(HAS_LINE(text, "rank 0", "cannot", "ncclGetUniqueId"));
+}
+
 /* One graph of CUDA a rank and step, from the second run on. */
 TEST(a_graph_for_each_device)
 {
@@ -417,7 +429,7 @@ static int misuse(void *ctx)
     HOLDS(wb_distributed_finalise() == WB_ERROR_ARGUMENT);
     HOLDS(failed_with(WB_ERROR_ARGUMENT, FACTS("distributed_finalise", "wb_distributed_run")));
     HOLDS(wb_distributed_initialise(WB_NCCL) == WB_ERROR_ARGUMENT);
-    if (!wb_distributed_rank()) *shared = wb_keep(wb_compile(step, NULL));
+    if (!wb_distributed_rank()) *shared = wb_retain(wb_compile(step, NULL));
     HOLDS(!wb_distributed_barrier());
     wb_tensor *in[2] = {wb_ones(2), wb_ones(2)}, *out;
     if (wb_distributed_rank()) {
@@ -434,7 +446,7 @@ TEST(wrong_uses)
     FAILS(wb_distributed_run(NULL, NULL), WB_ERROR_ARGUMENT, "distributed_run");
     initialise(2);
     WORKS(wb_distributed_run(misuse, &shared));
-    wb_free(shared);
+    wb_release(shared);
     /* outside */
     FAILS(wb_distributed_barrier(), WB_ERROR_ARGUMENT, "wb_distributed_run");
     training t = {.n = 0};

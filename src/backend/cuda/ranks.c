@@ -152,7 +152,7 @@ static void end_all(const rank *r, wb__nccl_enum error)
     wb__cu_ranks_abort();
 }
 
-/* With r->lock held, which it gives up during CommAbort: that may wait for graphs of CUDA which
+/* With r->lock held, which it gives up meanwhile: CommAbort may wait for graphs of CUDA which
  * contain operations, and end when the plans are dropped.  What waits for the device goes on then,
  * with undefined values, so the device is lost first. */
 static void abort_rank(rank *r)
@@ -161,10 +161,10 @@ static void abort_rank(rank *r)
     pthread_mutex_lock(&given_up.lock);
     wb__gpu_lose_because(&r->device->gpu, given_up.why);
     pthread_mutex_unlock(&given_up.lock);
-    pthread_mutex_lock(&r->calling);
+    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_lock(&r->calling);    /* acquired before r->lock */
     r->aborted = true;
     pthread_mutex_unlock(&r->calling);
-    pthread_mutex_unlock(&r->lock);
     nccl->CommAbort(r->comm);
     pthread_mutex_lock(&r->lock);
 }
@@ -223,9 +223,9 @@ static wb__nccl_enum op_of(wb__ranks_op op)
     return op == WB__RANKS_SUM ? ncclSum : op == WB__RANKS_MIN ? ncclMin : ncclMax;
 }
 
-/* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes the
- * name of the function. */
-static wb__nccl_enum call_nccl(rank *r, const wb__collective *c, CUstream stream, const char **call)
+/* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes
+ * the name of the function. */
+static wb__nccl_enum begin(rank *r, const wb__collective *c, CUstream stream, const char **call)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
     const wb__nccl_enum type = (wb__nccl_enum)type_of(c->dtype), op = op_of(c->op);
@@ -264,7 +264,7 @@ static int put(rank *r, const wb__collective *c, CUstream stream)
     wb__nccl_enum result = ncclSuccess;
     pthread_mutex_lock(&r->calling);
     const bool aborted = r->aborted;
-    if (!aborted) result = call_nccl(r, c, stream, &call);
+    if (!aborted) result = begin(r, c, stream, &call);
     pthread_mutex_unlock(&r->calling);
     return aborted ? fail_over() : settle(r, r->comm, call, result);
 }

@@ -16,9 +16,9 @@ int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double timeout, int n, wb
 int wb__cu_ranks_stop(void);
 /* The number of CUDA devices; 0: none, and the error is set. */
 int wb__cu_ranks_devices(void);
-/* A rank of this process has failed, as `why` says.  What waits for it a second from now fails,
- * the device that waits is lost, since its memory may have the result of an unfinished operation,
- * and wb__cu_ranks_stop does not wait for other ranks. */
+/* A rank of this process has failed, for the reason `why`.  What waits for it a second from now
+ * fails, the device that waits is lost, since its memory may have the result of an unfinished
+ * operation, and wb__cu_ranks_stop does not wait for other ranks. */
 void wb__cu_ranks_give_up(const char *why);
 int wb__cu_ranks_perform(const wb__collective *c);      /* c->perform */
 /* Ends the process. */
