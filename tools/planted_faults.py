@@ -408,6 +408,8 @@ TABLE = [
     ("the queues of the ranks are one", "src/backend/collective.c", "return &queues[wb__thread_rank];", "return &queues[0];", [RANKS + " are_threads"]),
     ("a compiled function of another rank runs", "src/engine/compiled/compile.c", "if (c->rank != wb__thread_rank)", "if (c->rank > 100)", [RANKS + " wrong_uses"]),
     ("a thread that is no rank trains as rank 0", "src/dist/dist.c", "communicator.perform = refuse;", "if (!n_ranks) communicator.perform = refuse;", [RANKS + " wrong_uses"]),
+    ("all ranks share the room for the plans of one", "src/engine/cache.c", "limit * WB__MAX(wb__ranks_here(), 1) - 1", "limit - 1",
+     [RANKS + " room_for_its_plans"]),
     ("ranks wait for one that has failed", "src/backend/cuda/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [RANKS + " a_rank_that_fails"]),
     ("a wait that was ended has succeeded", "src/backend/cuda/ranks.c", "return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;", "return code;",
      [RANKS + " a_rank_that_fails"]),

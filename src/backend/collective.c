@@ -22,17 +22,21 @@ typedef struct {
 /* ---- the ranks of this process --------------------------------------------------------------- */
 
 static const wb__communicator *_Atomic world, *_Atomic threads;
+static _Atomic int n_threads;
 
 const wb__communicator *wb__world(void)
 {
     return wb__thread_rank ? &threads[wb__thread_rank - 1] : world;
 }
 
-void wb__world_set(const wb__communicator *process, const wb__communicator *ranks)
+void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n)
 {
     threads = ranks;
+    n_threads = n;
     world = process;
 }
+
+int wb__ranks_here(void) { return n_threads; }
 
 static queue queues[1 + WB__RANKS_HERE];
 static pthread_once_t once = PTHREAD_ONCE_INIT;

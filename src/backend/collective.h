@@ -53,9 +53,11 @@ enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads *
 /* The communicator of all ranks, as the calling thread's rank sees it; NULL: the ranks are not
  * connected. */
 const wb__communicator *wb__world(void);
-/* Sets that of threads that work for the process, and those of the ranks that are threads, in the
- * order of wb__thread_rank; NULL: none. */
-void wb__world_set(const wb__communicator *process, const wb__communicator *ranks);
+/* Sets that of threads that work for the process, and those of the n ranks that are threads, in the
+ * order of wb__thread_rank. */
+void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n);
+/* The number of ranks of this process that are threads; 0: it is one rank. */
+int wb__ranks_here(void);
 
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
 void wb__collective_overlap(bool overlap);

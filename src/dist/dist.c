@@ -65,7 +65,7 @@ static bool has_spare_processor(void)
 static void forget_ranks(void)
 {
     wb__collective_stop();
-    wb__world_set(NULL, NULL);
+    wb__world_set(NULL, NULL, 0);
     wb__ranks_forget();
     wb__log_without_info(false);
     /* graphs that contain its operations */
@@ -117,7 +117,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     backend = b;
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
-    wb__world_set(&communicator, n_ranks ? ranks : NULL);
+    wb__world_set(&communicator, ranks, n_ranks);
     wb__log_without_info(communicator.rank > 0);
     wb_reset_gpu_device();              /* it depends on the rank */
     const int agreed = n_ranks ? 0 : wb__comparing_agree();
@@ -163,13 +163,12 @@ int wb_distributed_finalise(void)
     return status;
 }
 
-int wb__ranks_here(const wb_distributed_backend **b)
+const wb_distributed_backend *wb__ranks_backend(void)
 {
     pthread_mutex_lock(&lock);
-    const int n = n_ranks;
-    *b = backend;
+    const wb_distributed_backend *b = backend;
     pthread_mutex_unlock(&lock);
-    return n;
+    return b;
 }
 
 bool wb_distributed_initialised(void) { return wb__world(); }

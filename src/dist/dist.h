@@ -39,9 +39,8 @@ struct wb_distributed_backend {
 
 /* ---- inside the library ---------------------------------------------------------------------- */
 
-/* The number of ranks of this process that are threads, and the backend that connects them; 0: the
- * process is one rank. */
-int wb__ranks_here(const wb_distributed_backend **backend);
+/* The backend that connects the ranks; NULL: they are not connected. */
+const wb_distributed_backend *wb__ranks_backend(void);
 /* Whether wb_distributed_run runs them. */
 bool wb__ranks_running(void);
 /* Forgets that a rank has failed. */

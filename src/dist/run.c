@@ -109,9 +109,10 @@ static void run_all(const run *r, int n)
 
 int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
 {
-    run r = {.rank = rank, .ctx = ctx, .seeded = wb__rng_seedings() > 0};
+    run r = {.backend = wb__ranks_backend(), .rank = rank, .ctx = ctx,
+             .seeded = wb__rng_seedings() > 0};
     if (!rank) return wb__fail(WB_ERROR_ARGUMENT, "distributed_run: no function");
-    const int n = wb__ranks_here(&r.backend);
+    const int n = wb__ranks_here();
     if (!n) return rank(ctx);
     const int status = begin();
     if (status) return status;

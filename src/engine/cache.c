@@ -66,7 +66,7 @@ static void evict_to(int most)
 
 static bool add_plan(wb__plan *p)
 {
-    evict_to(limit - 1);
+    evict_to(limit * WB__MAX(wb__ranks_here(), 1) - 1);     /* each rank has its own plans */
     if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
     p->uses = 2;                                    /* references of the cache and of the caller */
     p->last_used = ++clock_now;

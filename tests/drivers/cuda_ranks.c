@@ -407,6 +407,32 @@ static int work_while_another_waits(void *ctx)
 
 TEST(a_rank_works_while_another_waits) { on_ranks(2, work_while_another_waits, NULL); }
 
+/* ---- the cache of plans ---------------------------------------------------------------------- */
+
+/* Evaluates 40 graphs, each of which has another plan. */
+static int make_plans(void *ctx)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = wb_gpu(wb_ones(4));
+    for (int i = 0; i < 40; i++) {
+        wb_tensor *y = x;
+        for (int bit = 1; bit < 64; bit *= 2) y = i & bit ? wb_exp(y) : wb_tanh(y);
+        HOLDS(!wb_eval(y));
+    }
+    return wb_scope_close(s);
+}
+
+/* The plans of two ranks are more than the cache has for one. */
+TEST(each_rank_has_room_for_its_plans)
+{
+    initialise(2);
+    WORKS(wb_distributed_run(make_plans, NULL));
+    const int64_t built = wb_stats().plans_built;
+    WORKS(wb_distributed_run(make_plans, NULL));
+    assert_int_equal(wb_stats().plans_built, built);
+    WORKS(wb_distributed_finalise());
+}
+
 /* ---- errors ---------------------------------------------------------------------------------- */
 
 TEST(wrong_numbers_of_devices)
