@@ -5,11 +5,10 @@
 #include "test.h"
 
 #include "dist/dist.h"
+#include "rank_processes.h"
 #include "tests/doubles/cuda_double.h"
 #include "weber.h"
 
-#include <pthread.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -137,58 +136,12 @@ static void expect_close(const training *t, const training *wanted, double toler
 
 /* ---- other processes ------------------------------------------------------------------------- */
 
-static char own_path[4096];
-
-/* Starts `processes` processes of this program, ranks or with several ranks each, and waits for
- * all.  Their output is text.  Returns the number of those that have failed. */
-static int start_processes(int processes, const char *how, const char *devices, char text[8192])
-{
-    char folder[] = "/tmp/weber-cuda-ranks-XXXXXX", path[200];
-    pid_t child[MOST];
-    int failed = 0;
-    size_t n = 0;
-    assert_non_null(mkdtemp(folder));
-    for (int i = 0; i < processes; i++) {
-        fflush(NULL);
-        child[i] = fork();
-        assert_true(child[i] >= 0);
-        if (child[i]) continue;
-        char number[12], size[12], meeting[200];
-        snprintf(number, sizeof number, "%d", i);
-        snprintf(size, sizeof size, "%d", processes);
-        snprintf(meeting, sizeof meeting, "file:%s/ranks", folder);
-        snprintf(path, sizeof path, "%s/%d", folder, i);
-        setenv("WEBER_RANK", number, 1);
-        setenv("WEBER_SIZE", size, 1);
-        setenv("WEBER_LOCAL_RANK", number, 1);
-        setenv("WEBER_LOCAL_SIZE", size, 1);
-        setenv("WEBER_RENDEZVOUS", meeting, 1);
-        if (!freopen(path, "w", stdout) || dup2(1, 2) < 0) _exit(3);
-        execl(own_path, own_path, "child", how, devices, (char *)NULL);
-        _exit(3);
-    }
-    for (int i = 0; i < processes; i++) {
-        int status = 0;
-        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
-        failed += status != 0;
-        snprintf(path, sizeof path, "%s/%d", folder, i);
-        FILE *f = fopen(path, "r");
-        assert_non_null(f);
-        n += fread(text + n, 1, 8191 - n, f);
-        fclose(f);
-        unlink(path);
-    }
-    text[n] = 0;
-    rmdir(folder);
-    return failed;
-}
-
 /* The same training by processes with `devices` ranks each; "0": each is one rank. */
 static training by_processes(int processes, const char *how, const char *devices)
 {
     char text[8192];
     training t = {.n = 0};
-    if (start_processes(processes, how, devices, text)) fail_msg("%s", text);
+    if (run_processes(processes, how, devices, text)) fail_msg("%s", text);
     const char *at = text;
     while (t.n < STEPS && (at = strstr(at, "loss "))) t.loss[t.n++] = strtod(at += 5, NULL);
     at = strstr(text, "drawn ");
@@ -263,7 +216,7 @@ TEST(training_by_processes_with_two_devices_each)
 TEST(processes_with_other_numbers_of_devices)
 {
     char text[8192];
-    assert_int_equal(start_processes(2, "uneven", "1", text), 2);
+    assert_int_equal(run_processes(2, "uneven", "1", text), 2);
     assert_true(HAS_LINE(text, ".devices", "2", "1", "rank 0"));
 }
 
@@ -273,7 +226,7 @@ TEST(processes_without_an_id)
     char text[8192];
     setenv("VGPU_NCCL_FAIL", "GetUniqueId:1", 1);
     const double since = wb__now();
-    assert_int_equal(start_processes(2, "train", "1", text), 2);
+    assert_int_equal(run_processes(2, "train", "1", text), 2);
     unsetenv("VGPU_NCCL_FAIL");
     assert_true(wb__now() - since < 10);
     assert_true(HAS_LINE(text, "rank 0", "cannot", "ncclGetUniqueId"));
@@ -545,7 +498,7 @@ static int fail_as(const char *how)
 static void expect_failure(const char *how, const char *status, const char *error)
 {
     char text[8192];
-    const int failed = start_processes(1, how, "3", text);
+    const int failed = run_processes(1, how, "3", text);
     const char *seconds = strstr(text, "\nseconds ");
     if (failed || !strstr(text, status) || !strstr(text, error) || !seconds ||
         !(atof(seconds + 9) < 10) || !strstr(text, "finalise 0"))
@@ -566,7 +519,7 @@ TEST(a_rank_that_ends_the_process)
 {
     char text[8192];
     const double since = wb__now();
-    assert_int_equal(start_processes(1, "exit", "3", text), 1);
+    assert_int_equal(run_processes(1, "exit", "3", text), 1);
     assert_true(wb__now() - since < 10);
     if (!strstr(text, "rank 1 of 3 ends with an error")) fail_msg("%s", text);
 }
@@ -603,7 +556,6 @@ static int child(const char *how, int devices)
 
 int main(int argc, char **argv)
 {
-    const ssize_t n = readlink("/proc/self/exe", own_path, sizeof own_path - 1);
     const bool is_child = argc > 3 && !strcmp(argv[1], "child");
     const char *const four = is_child && !strcmp(argv[3], "2") ? "4" : "3";
     setenv("VGPU_DEVICES", is_child ? four : "3", 1);
@@ -613,5 +565,5 @@ int main(int argc, char **argv)
     if (is_child) return child(argv[2], atoi(argv[3]));
     open_double();
     if (argc > 1) cases_named = argv[1];
-    return n > 0 ? run_all_cases() : 1;
+    return run_all_cases();
 }
