@@ -396,6 +396,15 @@ TABLE = [
     ("an escaped quote ends a text of JSON", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
      "if (0) text++;", ["io_json"]),
     ("a member's key is returned as its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
+    ("a graph joins collectives only at its end", "src/backend/gpu/runtime/graph.c", "return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;",
+     "return s->waits ? 0 * i : 0;", ["ranks_nccl"]),
+    ("a routine beside the compute queue does not wait for what is before it", "src/backend/gpu/runtime/aside.c",
+     "int status = wait_for(d, k, WB__GPU_ASIDE, q, &event[0]);", "int status = q == WB__GPU_COMPUTE ? 0 : wait_for(d, k, WB__GPU_ASIDE, q, &event[0]);", ["ranks_nccl"]),
+    ("the compute queue does not wait for a routine beside it", "src/backend/gpu/runtime/aside.c", "status = wb__gpu_join(d, k, WB__GPU_COMPUTE);", "status = 0;", ["ranks_nccl"]),
+    ("a routine beside the compute queue is joined at once", "src/backend/gpu/runtime/aside.c", "const int code = d->driver->record(d, WB__GPU_ASIDE, &event[1]);",
+     "int code = d->driver->record(d, WB__GPU_ASIDE, &event[1]);\n    if (!code) code = d->driver->wait_event(d, q, event[1]);", ["ranks_nccl"]),
+    ("memory of a collective is free before it is complete", "src/engine/plan/arena.c", "*last = WB__MAX(*last, WB__MIN(end, s->n - 1));", "*last = WB__MAX(*last, i);", ["ranks_nccl"]),
+    ("operations on the host's memory pass through NCCL in spite of .through", "src/dist/nccl.c", "    c->perform = host.perform;", "    if (status) c->perform = host.perform;", ["ranks_nccl*2"]),
     ("weber devices does not ask for NCCL", "src/cli/ranks.c", "const char *text = b->library();", "const char *text = NULL;", ["device_command"]),
     ("the gradient of gathered tensors is not scattered", "src/engine/ops/collective.c", "[WB__COLLECT_ALLGATHER] = WB__COLLECT_REDUCE_SCATTER}",
      "[WB__COLLECT_ALLGATHER] = WB__COLLECT_ALLREDUCE}", ["ranks*3"]),
@@ -458,7 +467,8 @@ class Copy:
             environment["WEBER_TEST_DEVICE"] = device
         if ranks:
             environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
-                               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+                               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                               VGPU_NCCL_FAIL="Broadcast:1")
         if device == "Metal":           # by MPS and MPSGraph
             environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
                                WEBER_MATMUL_PRECISION="high")

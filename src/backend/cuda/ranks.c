@@ -1,6 +1,7 @@
-/* Operations of ranks by NCCL.  A COLLECTIVE of a plan is a command of the device's compute queue.
- * An operation on the host's memory passes through the device's memory.  All commands of NCCL of a
- * rank are on one queue, in the order of the calls, which is the same on all ranks.
+/* Operations of ranks by NCCL.  A COLLECTIVE of a plan is a command of a queue beside the compute
+ * queue.  An operation on the host's memory passes through the device's memory, on the compute
+ * queue, which has waited for all COLLECTIVEs of earlier plans: so the commands of NCCL of a rank
+ * run in the order of the calls, which is the same on all ranks.
  *
  * NCCL waits for ever for a rank that has ended.  A thread watches the communicator of each rank,
  * and the calls in which the host waits for its device: after an error of the communicator, or if a
@@ -425,5 +426,6 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 const wb__gpu_hook wb__cu_ranks = {
-    .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true,
+    .prepare = prepare, .launch = launch, .destroy = destroy,
 };
