@@ -3,7 +3,7 @@
  *
  *   weber_bench --workload W3 [--mode weber|weber-compiled] [--device CPU|CUDA|OpenCL|...]
  *               [--dtype f32|tf32|bf16|f64] [--threads 1] [--seconds 2] [--batch N] [--length N]
- *               [--losses N] [--hold]
+ *               [--losses N] [--hold] [--ranks]
  *
  * A training step computes forward pass, loss, gradient and update on one of a few batches created
  * beforehand; an inference step computes the forward pass.  On the CPU, every step reads the loss
@@ -13,7 +13,9 @@
  * model and data, from the same initial values.  --length: tokens per sequence.  --losses: trains
  * this many steps with fixed seeds, and prints each loss and a checksum of the parameters' bits, to
  * compare devices and runs.  --hold: prints a line when it is ready; then, for each line with a
- * number of seconds that it reads, prints a line of figures. */
+ * number of seconds that it reads, prints a line of figures.  --ranks: connects the processes of
+ * `weber launch` by NCCL, and averages the gradients of all; each has the same batches, so the
+ * losses are those of one process.  With --losses it also measures an allreduce of 25 MB. */
 #include "workloads.h"
 
 #include <inttypes.h>
@@ -49,7 +51,7 @@ typedef struct {
     int threads, losses;
     int64_t batch, length;          /* 0: the workload's default */
     double seconds;
-    bool hold;
+    bool hold, ranks;
 } arguments;
 
 static int usage(const char *wrong)
@@ -58,7 +60,7 @@ static int usage(const char *wrong)
     fprintf(stderr,
             "weber_bench --workload W1..W7b|G1|G2 [--mode weber|weber-compiled] [--device NAME]\n"
             "            [--dtype f32|tf32|bf16|f64] [--threads N] [--seconds S] [--batch N]\n"
-            "            [--length N] [--losses N] [--hold]\n");
+            "            [--length N] [--losses N] [--hold] [--ranks]\n");
     return 2;
 }
 
@@ -66,8 +68,8 @@ static bool read_wishes(int argc, char **argv, arguments *w)
 {
     for (int i = 1; i < argc; i++) {
         const char *key = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        if (!strcmp(key, "--hold")) {
-            w->hold = true;
+        if (!strcmp(key, "--hold") || !strcmp(key, "--ranks")) {
+            *(key[2] == 'h' ? &w->hold : &w->ranks) = true;
             continue;
         }
         if (!value) return false;
@@ -316,6 +318,25 @@ static void print_figures(run *r, const arguments *w, const figures *f)
     fflush(stdout);
 }
 
+enum { BUCKET = 25000000, ALLREDUCES = 20 };
+
+/* Microseconds of one of several allreduces, each of which needs the one before. */
+static double allreduce_us(const run *r)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = wb_to(wb_zeros(BUCKET / 4), r->device);
+    double begun = 0;
+    for (int i = -3; i < ALLREDUCES; i++) {             /* the first ones are not counted */
+        if (!(x = wb_distributed_allreduce(x, WB_RANKS_MEAN))) fail("wb_distributed_allreduce");
+        if (i == -1 && wb_synchronize(r->device)) fail("waiting for the device");
+        if (i == -1) begun = clock_now();
+    }
+    if (wb_synchronize(r->device)) fail("waiting for the device");
+    const double us = (clock_now() - begun) / ALLREDUCES * 1e6;
+    if (wb_scope_close(s)) fail("an allreduce");
+    return us;
+}
+
 static void print_losses(run *r, const arguments *w)
 {
     print_head(r, w);
@@ -324,7 +345,11 @@ static void print_losses(run *r, const arguments *w)
         block_of(r, 1);
         printf(isfinite(r->last_loss) ? "%s%.9g" : "%snull", i ? ", " : "", r->last_loss);
     }
-    printf("], \"bits\": \"%016" PRIx64 "\"}\n", parameter_sums(r).bits);
+    printf("], \"bits\": \"%016" PRIx64 "\"", parameter_sums(r).bits);
+    if (w->ranks)
+        printf(", \"rank\": %d, \"ranks\": %d, \"allreduce_us\": %.1f", wb_distributed_rank(),
+               wb_distributed_size(), allreduce_us(r));
+    printf("}\n");
 }
 
 /* ---- setup ----------------------------------------------------------------------------------- */
@@ -332,7 +357,7 @@ static void print_losses(run *r, const arguments *w)
 static int open_device(run *r, const arguments *w)
 {
     wb_using(w->device);
-    r->device = wb_device_at(w->device, 0);
+    r->device = wb_device_at(w->device, wb_distributed_local_rank());
     r->waits = r->device && wb_device_is_gpu(r->device);
     return r->device ? 0 : 1;
 }
@@ -352,8 +377,9 @@ static void make(run *r, const arguments *w)
         r->batches[k] = wb_to(workload_batch(&r->work), r->device, .dtype = dtype);
         if (!r->batches[k].x) fail("making batches");
     }
-    if (r->work.rule && !(r->state = wb_setup(r->work.rule(), r->model, .mixed = mixed)))
-        fail("wb_setup");
+    wb_rule *rule = r->work.rule ? r->work.rule() : NULL;
+    if (rule && w->ranks) rule = wb_DistributedOptimiser(rule);
+    if (r->work.rule && !(r->state = wb_setup(rule, r->model, .mixed = mixed))) fail("wb_setup");
     if (!strcmp(w->mode, "weber-compiled") && !(r->compiled = wb_compile(record, r)))
         fail("wb_compile");
 }
@@ -399,6 +425,7 @@ int main(int argc, char **argv)
     if (w.length > 0 && work->tokens) r.work.dims[1] = w.length;
 
     wb_set_threads(w.threads);
+    if (w.ranks && wb_distributed_initialise(WB_NCCL, .timeout = 60)) fail("connecting the ranks");
     if (open_device(&r, &w)) fail(w.device);
     make(&r, &w);
     if (w.losses > 0) {
@@ -412,6 +439,7 @@ int main(int argc, char **argv)
             print_figures(&r, &w, &f);
         }
     }
+    if (wb_distributed_finalise()) fail("disconnecting the ranks");
     wb_shutdown();
     return wb_error_code() != WB_OK;
 }

@@ -32,7 +32,7 @@ ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
 
 # The fault; the file; the text; its replacement; the tests of which at least one must fail.
-# A test is "NAME[@DEVICE] [OPTION...]".
+# A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI.
 TABLE = [
     ("cumsum's gradient runs in the same direction", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
      [ROWS]),
@@ -396,6 +396,20 @@ TABLE = [
     ("an escaped quote ends a text of JSON", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
      "if (0) text++;", ["io_json"]),
     ("a member's key is returned as its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
+    ("a graph joins collectives only at its end", "src/backend/gpu/runtime/graph.c", "return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;",
+     "return s->waits ? 0 * i : 0;", ["ranks_nccl"]),
+    ("a routine beside the compute queue does not wait for what is before it", "src/backend/gpu/runtime/aside.c",
+     "int status = wait_for(d, k, WB__GPU_ASIDE, q, &event[0]);", "int status = q == WB__GPU_COMPUTE ? 0 : wait_for(d, k, WB__GPU_ASIDE, q, &event[0]);", ["ranks_nccl"]),
+    ("the compute queue does not wait for a routine beside it", "src/backend/gpu/runtime/aside.c", "status = wb__gpu_join(d, k, WB__GPU_COMPUTE);", "status = 0;", ["ranks_nccl"]),
+    ("a routine beside the compute queue is joined at once", "src/backend/gpu/runtime/aside.c", "const int code = d->driver->record(d, WB__GPU_ASIDE, &event[1]);",
+     "int code = d->driver->record(d, WB__GPU_ASIDE, &event[1]);\n    if (!code) code = d->driver->wait_event(d, q, event[1]);", ["ranks_nccl"]),
+    ("memory of a collective is free before it is complete", "src/engine/plan/arena.c", "*last = WB__MAX(*last, WB__MIN(end, s->n - 1));", "*last = WB__MAX(*last, i);", ["ranks_nccl"]),
+    ("operations on the host's memory pass through NCCL in spite of .through", "src/dist/nccl.c", "    c->perform = host.perform;", "    if (status) c->perform = host.perform;", ["ranks_nccl*2"]),
+    ("weber devices does not ask for NCCL", "src/cli/ranks.c", "const char *text = b->library();", "const char *text = NULL;", ["device_command"]),
+    ("the gradient of gathered tensors is not scattered", "src/engine/ops/collective.c", "[WB__COLLECT_ALLGATHER] = WB__COLLECT_REDUCE_SCATTER}",
+     "[WB__COLLECT_ALLGATHER] = WB__COLLECT_ALLREDUCE}", ["ranks*3"]),
+    ("parts of a reduction that is scattered are not counted from the result", "src/backend/collective.c",
+     "s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in", "s->collective == WB__COLLECT_REDUCE_SCATTER ? out / 2 : in", ["ranks*3"]),
     # Ranks that are threads of one process.
     ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c", "if (copy && b->download(s->device, copy, s->data, 0, s->bytes)) {",
      "pthread_mutex_lock(&mirrors);\n    const int bad = copy ? b->download(s->device, copy, s->data, 0, s->bytes) : 0;\n    pthread_mutex_unlock(&mirrors);\n    if (bad) {",
@@ -429,7 +443,8 @@ def run(command, **more):
 
 def program(test):
     """The program of a test NAME[@DEVICE] [OPTION...]; DEVICE becomes the default device."""
-    return test.split()[0].partition("@")[0]
+    name, ranks, _ = test.split()[0].partition("@")[0].partition("*")
+    return name + "_openmpi" if ranks else name
 
 
 class Copy:
@@ -460,6 +475,8 @@ class Copy:
         """A text that describes how the test fails, or None if it passes."""
         name, *options = test.split()
         name, _, device = name.partition("@")
+        name, _, ranks = name.partition("*")
+        start = ["mpirun.openmpi", "-np", ranks] if ranks else []
         double = self.build / "tests" / "vgpu"
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
                            POCL_CACHE_DIR=str(self.build / "pocl"),
@@ -471,11 +488,16 @@ class Copy:
                            VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
+        if ranks:
+            environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                               VGPU_NCCL_FAIL="Broadcast:1")
         if device == "Metal":           # by MPS and MPSGraph
             environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
                                WEBER_MATMUL_PRECISION="high")
         try:
-            done = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
+            done = run([*start, str(self.build / "tests" / program(test)), *options], timeout=300,
+                       env=environment)
             return test if done.returncode else None
         except subprocess.TimeoutExpired:
             return test + ", which does not end within 300 s"

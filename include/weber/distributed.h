@@ -31,8 +31,9 @@ typedef struct wb_distributed_backend wb_distributed_backend;
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
 /** NCCL, for ranks that have a CUDA device each.  libweber opens it at run time.  The program is
- * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces of
- * tensors on the rank's device do not pass through the host; all other operations do. */
+ * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces,
+ * allgathers and reduce_scatters of tensors on the rank's device do not pass through the host; all
+ * other operations do. */
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
@@ -44,15 +45,21 @@ typedef struct wb_distributed_options {
     /* WB_NCCL: the number of CUDA devices that this process uses; -1: all.  Each has a rank of its
      * own, which wb_distributed_run runs.  0: the process is one rank */
     int devices WB_IS(0);
+    /* of WB_NCCL: what gives the ranks their places and connects their hosts; NULL: a launcher, and
+     * the rendezvous of WEBER_RENDEZVOUS */
+    const wb_distributed_backend *through WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_distributed_options;
-/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60).  Calls MPI_Init_thread if
+/** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
+ * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): operations on the host's memory
+ * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
  * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
- * positive; the backend fails; `weber launch` has started the process, and MPI knows no other;
- * .devices with another backend than WB_NCCL, more than the process has, or not the same in all
+ * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
+ * other; .through with another backend than WB_NCCL, or of WB_NCCL itself; .devices with another
+ * backend than WB_NCCL or with .through, more than the process has, or not the same in all
  * processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
@@ -95,8 +102,8 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
  * but bool; halves are reduced in f32 and rounded once, and a mean of integers is an error.  x is
  * evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
- * records only wb_distributed_allreduce is allowed.  NULL: an error, such as a rank that does not
- * answer. */
+ * records wb_distributed_allreduce, _allgather and _reduce_scatter are allowed.  NULL: an error,
+ * such as a rank that does not answer. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
  * same reduction of the gradients; that of a minimum or maximum is an error. */
@@ -106,10 +113,11 @@ WB_API wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, in
 /** The x of the rank `root`, on all ranks.  No gradient. */
 WB_API wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root);
 /** The x of all ranks, one after the other along the first axis: [n, ...] becomes [size n, ...].
- * No gradient.  Error: x has no axis. */
+ * Gradient: the sum of the gradients of all ranks for the own x.  Error: x has no axis. */
 WB_API wb_tensor *wb_distributed_allgather(wb_tensor *x);
 /** Part `rank` of the reduction of x, which is cut into equal parts along its first axis:
- * [size n, ...] becomes [n, ...].  No gradient.  Error: the first axis cannot be cut so. */
+ * [size n, ...] becomes [n, ...].  Gradient: the same of the gradients of all ranks, one after the
+ * other; that of a minimum or maximum is an error.  Error: the first axis cannot be cut so. */
 WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how);
 
 /* ---- training -------------------------------------------------------------------------------- */

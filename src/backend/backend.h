@@ -139,7 +139,8 @@ typedef struct {
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
-    const wb__communicator *communicator;   /* of an ALLREDUCE (backend/collective.h) */
+    int collective;                         /* wb__collective_kind of a COLLECTIVE */
+    const wb__communicator *communicator;   /* of a COLLECTIVE (backend/collective.h) */
 } wb__step;
 
 /* Whether a product needs more than a bias and an epilogue.  The engine plans such a step only if
@@ -168,7 +169,15 @@ struct wb__kernel {
     const char *impl;       /* the chosen implementation, for the printed plan */
     const char *reason;     /* the reason why no library was chosen, or NULL */
     bool unfinished;        /* a launch only begins the step, and needs `finish` */
+    bool by_host;           /* the host takes part, so that no graph contains the step */
 };
+
+/* A step whose launch only begins it goes on while later steps run. */
+typedef struct {
+    int waits_for;          /* the last such step that must be complete before this step, as its
+                               index; -1: none */
+    bool begins;            /* this step is one */
+} wb__plan_wait;
 
 /* ---- plans as one command -------------------------------------------------------------------- */
 
@@ -194,6 +203,10 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
+    /* of each kernel, or NULL.  Indices count from the first step of the plan, of which the first
+     * kernel is number `first`.  All steps are complete when the sequence is. */
+    const wb__plan_wait *waits;
+    int first;
     /* true: this is one of two sequences that run one after the other.  The second reads results of
      * the first, in the arena and in result buffers. */
     bool split;
@@ -266,7 +279,7 @@ struct wb__backend {
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
                   const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
-    /* Completes the last launch of the kernel of an ALLREDUCE, which may only have begun it:
+    /* Completes the last launch of the kernel of a COLLECTIVE, which may only have begun it:
      * kernels that are launched later may read its result and write its operand. */
     int (*finish)(const wb_device *d, const wb__kernel *kernel);
     int (*wait)(const wb_device *d);        /* until all launched kernels have finished */

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700       /* realpath */
 #include "cli/cli.h"
 #include "dist/dist.h"
+#include "weber/distributed.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -52,6 +53,20 @@ static const wb_distributed_backend *table_of(void *library)
     return get ? get() : NULL;
 }
 
+/* NCCL is opened at run time. */
+static void print_nccl(void)
+{
+    const wb_distributed_backend *b = wb_distributed_nccl();
+    const char *text = b->library();
+    if (text) {
+        printf("ranks: %s: %s, for ranks with a GPU each\n", b->name, text);
+        return;
+    }
+    const char *reason = strstr(wb_error(), b->name);   /* the error begins with the backend */
+    printf("ranks: %s\n", reason ? reason : wb_error());
+    wb_clear_error();
+}
+
 void wb__cli_print_ranks(const char *program)
 {
     char folder[PATH_MAX] = "", path[PATH_MAX + 128];
@@ -73,4 +88,5 @@ void wb__cli_print_ranks(const char *program)
     if (!found)
         printf("ranks: MPI: not built in: install libopenmpi-dev or libmpich-dev, and build Weber"
                " again\n");
+    print_nccl();
 }

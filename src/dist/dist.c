@@ -99,20 +99,36 @@ static int start_threads(const wb_distributed_backend *b)
     return status;
 }
 
+static int check_version(const wb_distributed_backend *b)
+{
+    if (!b || b->version == WB__DIST_VERSION) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: libweber is version %s, and the"
+                    " library of %s was built with %d.%d.%d: install both from one build",
+                    wb_version(), b->name, b->version / 10000, b->version / 100 % 100,
+                    b->version % 100);
+}
+
+static int check_through(const wb_distributed_backend *b, const wb_distributed_backend *through)
+{
+    if (!through || (b->goes_through && !through->goes_through)) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: %s cannot connect the ranks through"
+                    " %s: leave out .through", b->name, through->name);
+}
+
 static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_options *o)
 {
     static bool registered;
-    if (b->version != WB__DIST_VERSION)
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: libweber is version %s, and the"
-                        " library of %s was built with %d.%d.%d: install both from one build",
-                        wb_version(), b->name, b->version / 10000, b->version / 100 % 100,
-                        b->version % 100);
+    int status = check_version(b);
+    if (!status) status = check_version(o->through);
+    if (!status) status = check_through(b, o->through);
+    if (status) return status;
     if (backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
                         " already, by %s", backend->name);
     communicator = (wb__communicator){0};
-    services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices, .fail = wb__fail};
-    const int status = o->devices ? start_threads(b) : b->start(&services, &communicator);
+    services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
+                                   .through = o->through, .fail = wb__fail};
+    status = o->devices ? start_threads(b) : b->start(&services, &communicator);
     if (status) return status;
     backend = b;
     if (!registered) registered = register_end();

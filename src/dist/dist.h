@@ -13,6 +13,7 @@ typedef struct {
     /* The number of ranks of this process, which are threads; -1: one for each device.  0: the
      * process is one rank. */
     int devices;
+    const wb_distributed_backend *through;      /* the option .through, or NULL */
     /* Sets the error of the calling thread, and returns `code`. */
     int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
 } wb__dist_services;
@@ -35,6 +36,7 @@ struct wb_distributed_backend {
     void (*abort)(void);
     /* Name and version of the library that it uses.  May be called before `start`. */
     const char *(*library)(void);
+    bool goes_through;                  /* takes the option .through */
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */

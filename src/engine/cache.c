@@ -262,7 +262,7 @@ static void report_written(int code)
 }
 
 /* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
- * the device has graphs, the phase has more than two launches, and the plan has no ALLREDUCE that
+ * the device has graphs, the phase has more than two launches, and the plan has no COLLECTIVE that
  * the host takes part in.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does not
  * use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
@@ -270,7 +270,7 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     const int final = p->n_final_launches;
     const int n = kind == WB__PHASE_WHOLE ? p->n_launches
                 : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
-    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->waits && !wb__debug("sync");
+    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->by_host && !wb__debug("sync");
 }
 
 /* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
@@ -288,6 +288,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
             .n_kernels = end - first, .kernels = (const wb__kernel *const *)p->kernels + first,
             .n_buffers = p->arena + 1, .buffers = p->buffers,
             .workspace_at = (size_t)p->arena_bytes, .n_numbers = n_numbers,
+            .waits = p->waits ? p->waits + first : NULL, .first = first,
             .split = kind != WB__PHASE_WHOLE};
         if (p->device->backend->graph(p->device, &phase->sequence, &phase->graph)) {
             phase->graph = NULL;
@@ -317,7 +318,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
     return status;
 }
 
-/* Completes the ALLREDUCEs among the steps *complete to last - 1, and sets *complete to `last`.
+/* Completes the COLLECTIVEs among the steps *complete to last - 1, and sets *complete to `last`.
  * Returns the error of the first that failed. */
 static int finish(const wb__plan *p, int *complete, int last)
 {
@@ -330,7 +331,7 @@ static int finish(const wb__plan *p, int *complete, int last)
     return status;
 }
 
-/* Runs a phase, as a graph or kernel by kernel, and completes its ALLREDUCEs.  A graph that fails
+/* Runs a phase, as a graph or kernel by kernel, and completes its COLLECTIVEs.  A graph that fails
  * does not report how many kernels ran, so all variables of its phase may have been written. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)

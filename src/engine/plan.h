@@ -78,13 +78,6 @@ typedef struct {
     bool tried;
 } wb__plan_phase;
 
-/* An ALLREDUCE goes on while later steps run. */
-typedef struct {
-    int waits_for;                  /* the last ALLREDUCE, as the index of its step, that must be
-                                       complete before this step; -1: none */
-    bool begins;                    /* this step is an ALLREDUCE that the host takes part in */
-} wb__plan_wait;
-
 /* A plan.  The buffers of a run are, in this order: leaves, written variables that are no leaf,
  * results, the arena. */
 typedef struct {
@@ -94,7 +87,8 @@ typedef struct {
     const wb_device *device;
     int n_steps, n_compute;         /* steps before n_compute write no variable */
     wb__kernel **kernels;
-    wb__plan_wait *waits;           /* of each step; NULL: the host takes part in none */
+    wb__plan_wait *waits;           /* of each step; NULL: each launch is a whole step */
+    bool by_host;                   /* the host takes part in a step */
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */
     int64_t arena_bytes, workspace_bytes, result_bytes, input_bytes;

@@ -18,7 +18,8 @@ static bool reduce(bucket *b)
     const wb__communicator *c = wb__world();
     if (!b->n) return true;
     wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 0) : b->part[0];
-    b->before = all ? wb__allreduce(c, WB__RANKS_SUM, all, b->before) : NULL;
+    b->before =
+        all ? wb__collect(c, WB__COLLECT_ALLREDUCE, WB__RANKS_SUM, all, b->before) : NULL;
     wb_tensor *mean = b->before ? wb_mul(b->before, wb_scalar(1.0 / c->size)) : NULL;
     int64_t at = 0;
     for (int i = 0; i < b->n && mean; i++) {

@@ -94,6 +94,22 @@ TEST(test_verbose)
     prints_row(preference, "");
 }
 
+/* NCCL is opened at run time: its version, or what is missing and the cure. */
+TEST(test_ranks)
+{
+    WEBER(NOTHING, "devices");
+    const char *line = strstr(p.out, "\nranks: NCCL: ");
+    assert_non_null(line);
+    assert_true(strstr(line, ", for ranks with a GPU each\n") || strstr(line, "install it") ||
+                strstr(line, "-DWEBER_CUDA=ON"));
+#ifdef WB_TEST_CUDA_DOUBLE
+    WEBER(ENVIRONMENT("WEBER_CUDA_PATH=" WB_TEST_CUDA_DOUBLE), "devices", "--verbose");
+    prints_row("ranks: NCCL: NCCL 2.27.3, for ranks with a GPU each", "");
+    WEBER(ENVIRONMENT("WEBER_CUDA_NCCL=0"), "devices");
+    prints_row("ranks: NCCL: WEBER_CUDA_NCCL=0 disables it", "");
+#endif
+}
+
 /* Each backend is probed alone, independently of the environment. */
 TEST(test_alone)
 {

@@ -12,7 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef WB_TEST_NCCL
+#ifdef WB_TEST_THROUGH
+#define RANKS WB_NCCL, .through = WB_MPI
+#elif defined WB_TEST_NCCL
 #define RANKS WB_NCCL
 #else
 #define RANKS WB_MPI

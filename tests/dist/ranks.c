@@ -1,6 +1,6 @@
-/* Collective operations and training on all ranks of MPI, or of NCCL on its double.  The test is
- * started with several numbers of ranks.  Each rank runs all cases; the output is that of rank 0,
- * and a rank that fails ends all ranks. */
+/* Collective operations and training on all ranks of MPI, of NCCL on its double, or of both.  The
+ * test is started with several numbers of ranks.  Each rank runs all cases; the output is that of
+ * rank 0, and a rank that fails ends all ranks. */
 #include "test.h"
 
 #include <weber.h>
@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef WB_TEST_NCCL
+#ifdef WB_TEST_THROUGH
+#define RANKS WB_NCCL, .through = WB_MPI
+#elif defined WB_TEST_NCCL
 #define RANKS WB_NCCL
 #else
 #define RANKS WB_MPI
@@ -129,7 +131,16 @@ TEST_IN_SCOPE(wrong_arguments)
     REFUSED(wb_distributed_allreduce(wb_gt(x, wb_scalar(0)), WB_RANKS_SUM), WB_ERROR_DTYPE,
             "distributed_allreduce", "bool");
     assert_int_equal(wb_distributed_initialise(RANKS), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "already", "");
     wb_clear_error();
+    assert_int_equal(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "NCCL cannot", "leave out .through");
+    wb_clear_error();
+#if !defined WB_TEST_NCCL || defined WB_TEST_THROUGH
+    assert_int_equal(wb_distributed_initialise(WB_MPI, .through = WB_MPI), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "MPI cannot", "leave out .through");
+    wb_clear_error();
+#endif
 }
 
 /* The loss of each rank depends on the x of all ranks: d/dx sum over ranks of mean(x)² w. */
@@ -145,6 +156,53 @@ TEST_IN_SCOPE(gradient_of_an_allreduce)
     for (int i = 0; i < 3; i++) assert_true(fabs(values[i] - 2 * m * total / size) < 1e-5);
     wb_tensor *most = wb_distributed_allreduce(x, WB_RANKS_MAX);
     REFUSED(wb_gradient(wb_sum(most), x), WB_ERROR_UNSUPPORTED, "allreduce");
+}
+
+/* x of rank r is r + 1, and row i of what is gathered weighs (rank + 1) (i + 1); the gradient for x
+ * is the sum of the weights of its row over the ranks.  The parts of a sum are gathered again, so
+ * each rank's gradient for the whole x is that of the sum. */
+TEST_IN_SCOPE(gradient_of_gathered_and_scattered)
+{
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 1, 3));
+    wb_tensor *weight = wb_mul(wb_arange(size, WB_F32), wb_scalar(rank + 1.0));
+    weight = wb_add(wb_reshape(weight, size, 1), wb_scalar(rank + 1.0));
+    wb_tensor *g = wb_gradient(wb_sum(wb_mul(wb_distributed_allgather(x), weight)), x);
+    const float *values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    const double total = size * (size + 1) / 2.0;
+    for (int i = 0; i < 3; i++) assert_true(values[i] == (float)((rank + 1) * total));
+
+    wb_tensor *whole = wb_variable(wb_full(1, size, 2));
+    wb_tensor *part = wb_distributed_reduce_scatter(whole, WB_RANKS_MEAN);
+    g = wb_gradient(wb_sum(wb_mul(part, wb_scalar(rank + 1.0))), whole);
+    values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    for (int i = 0; i < 2 * size; i++)
+        assert_true(fabs(values[i] - (i / 2 + 1.0) / size) < 1e-6);
+    wb_tensor *least = wb_distributed_reduce_scatter(whole, WB_RANKS_MIN);
+    REFUSED(wb_gradient(wb_sum(least), whole), WB_ERROR_UNSUPPORTED, "reduce_scatter");
+}
+
+static int gather_and_scatter(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_tensor *all = wb_distributed_allgather(in[0]);
+    wb_tensor *twice = all ? wb_mul(all, wb_scalar(2)) : NULL;
+    out[0] = twice ? wb_distributed_reduce_scatter(twice, WB_RANKS_SUM) : NULL;
+    return out[0] ? 1 : -1;
+}
+
+/* A recorded function may contain both operations. */
+TEST_IN_SCOPE(compiled_gathering_and_scattering)
+{
+    wb_compiled *c = wb_compile(gather_and_scatter, NULL);
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *in[] = {wb_full(rank + i, 5, 3)}, *out;
+        WORKS(wb_eval_array(1, in));
+        WORKS(wb_call_compiled(c, 1, in, 1, &out));
+        const float *values = wb_data(out);
+        if (!values) fail_msg("%s", wb_error());
+        for (int k = 0; k < 15; k++) assert_true(values[k] == (float)(2 * size * (rank + i)));
+    }
 }
 
 /* ---- datasets -------------------------------------------------------------------------------- */
@@ -283,23 +341,28 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
 }
 
-/* The number of graphs that ran on the double of CUDA; -1: the ranks compute on the CPU. */
-static int64_t graphs_run(void)
+/* The number of graphs that ran on the double of CUDA, and of their commands that need not wait for
+ * the one before; -1: the ranks compute on the CPU. */
+static int64_t graphs_run(int64_t *beside)
 {
 #ifdef WB_TEST_NCCL
-    int64_t (*calls)(const char *);
+    int64_t (*calls)(const char *), (*branches)(void);
     if (!strcmp(wb_device_backend(wb_default_device()), "CPU")) return -1;
     void *driver = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = driver ? dlsym(driver, "vgpu_calls") : NULL;
-    assert_non_null(symbol);
-    memcpy(&calls, &symbol, sizeof calls);
+    void *first = driver ? dlsym(driver, "vgpu_calls") : NULL;
+    void *second = driver ? dlsym(driver, "vgpu_beside") : NULL;
+    assert_true(first && second);
+    memcpy(&calls, &first, sizeof calls);
+    memcpy(&branches, &second, sizeof branches);
+    *beside = branches();
     return calls("cuGraphLaunch");
 #else
     return -1;
 #endif
 }
 
-/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on. */
+/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on, and
+ * commands of the backward pass do not wait for the allreduces before them. */
 TEST_IN_SCOPE(a_compiled_step)
 {
     recorded r[2];
@@ -308,14 +371,19 @@ TEST_IN_SCOPE(a_compiled_step)
         r[i].state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 1000), r[i].model);
     }
     wb_compiled *c = wb_compile(step, &r[0]);
+    int64_t before = 0, beside = 0;
+    graphs_run(&before);
     for (int i = 0; i < 6; i++) {
         wb_seed((uint64_t)(100 * i + rank));
         wb_tensor *in[] = {wb_randn(16, 8), wb_randn(16, 2)}, *a, *b;
         WORKS(wb_eval_array(2, in));
-        const int64_t graphs = graphs_run();
+        const int64_t graphs = graphs_run(&beside);
         WORKS(wb_call_compiled(c, 2, in, 1, &a));
         WORKS(wb_eval(a));
-        if (i > 1 && graphs >= 0) assert_true(graphs_run() > graphs);
+        if (i > 1 && graphs >= 0) {
+            assert_true(graphs_run(&beside) > graphs);
+            assert_true(beside > before);
+        }
         assert_int_equal(step(in, &b, &r[1]), 1);
         assert_true(wb_item(a) == wb_item(b));
     }

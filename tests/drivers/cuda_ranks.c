@@ -397,6 +397,8 @@ TEST(wrong_numbers_of_devices)
     const wb_distributed_backend other = {.version = WB__DIST_VERSION, .name = "other"};
     FAILS(wb_distributed_initialise(&other, .devices = 2), WB_ERROR_UNSUPPORTED, ".devices",
           "other");
+    FAILS(wb_distributed_initialise(WB_NCCL, .devices = 2, .through = &other), WB_ERROR_ARGUMENT,
+          ".devices", ".through");
     assert_false(wb_distributed_initialised());
 }
 

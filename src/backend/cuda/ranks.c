@@ -1,6 +1,7 @@
-/* Operations of ranks by NCCL.  An ALLREDUCE of a plan is a command of the device's compute queue.
- * An operation on the host's memory passes through the device's memory.  All commands of NCCL of a
- * rank are on one queue, in the order of the calls, which is the same on all ranks.
+/* Operations of ranks by NCCL.  A COLLECTIVE of a plan is a command of a queue beside the compute
+ * queue.  An operation on the host's memory passes through the device's memory, on the compute
+ * queue, which has waited for all COLLECTIVEs of earlier plans: so the commands of NCCL of a rank
+ * run in the order of the calls, which is the same on all ranks.
  *
  * NCCL waits for ever for a rank that has ended.  A thread watches the communicator of each rank,
  * and the calls in which the host waits for its device: after an error of the communicator, or if a
@@ -57,7 +58,7 @@ static _Thread_local rank *performing;
 static rank *rank_of_thread(void)
 {
     const wb__communicator *c = wb__world();
-    return performing ? performing : c && c->perform == wb__cu_ranks_perform ? c->context : NULL;
+    return performing ? performing : c && c->device ? c->context : NULL;
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -354,11 +355,9 @@ int wb__cu_ranks_devices(void)
     return n;
 }
 
-/* The device of a rank.  If CUDA_VISIBLE_DEVICES is set, each process may see another device as its
- * first. */
-static int choose_device(rank *r)
+/* If CUDA_VISIBLE_DEVICES is set, each process may see another device as its first. */
+int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
 {
-    const wb__communicator *c = r->self;
     const int n = wb__cu_ranks_devices();
     if (!n)
         return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has no CUDA device: %s; use WB_MPI,"
@@ -367,7 +366,7 @@ static int choose_device(rank *r)
         return wb__fail(WB_ERROR_DEVICE, "NCCL: this machine has %d CUDA device%s for %d ranks, and"
                         " each rank needs one: start %d, or use WB_MPI", n, n > 1 ? "s" : "",
                         c->local_size, n);
-    r->device = (wb__cu_device *)wb__cu_backend.device(c->local_rank % n)->state;
+    *d = wb__cu_backend.device(c->local_rank % n);
     return 0;
 }
 
@@ -427,11 +426,12 @@ static int stop_rank(rank *r)
 
 static int start_rank(rank *r)
 {
-    int status = choose_device(r);
-    if (!status) status = connect_rank(r);
+    int status = wb__cu_ranks_device(r->self, &r->self->device);
+    if (status) return status;
+    r->device = (wb__cu_device *)r->self->device->state;
+    status = connect_rank(r);
     if (status) return status;
     r->device->gpu.holders++;
-    r->self->device = &r->device->gpu.base;
     r->self->perform = wb__cu_ranks_perform;
     pthread_mutex_init(&r->calling, NULL);
     pthread_mutex_init(&r->lock, NULL);
@@ -527,7 +527,7 @@ int wb__cu_ranks_stop(void)
     return status;
 }
 
-/* ---- the ALLREDUCE of a plan ----------------------------------------------------------------- */
+/* ---- the COLLECTIVE of a plan ---------------------------------------------------------------- */
 
 typedef struct {
     wb__gpu_routine base;
@@ -540,16 +540,15 @@ static int prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r, co
 {
     const wb__view *x = &s->views[0], *y = &s->views[1];
     (void)reason;
-    if (s->communicator->device != &d->base || type_of(x->dtype) < 0) return WB_ERROR_UNSUPPORTED;
+    const bool copies = s->collective == WB__COLLECT_ALLGATHER;
+    if (s->communicator->device != &d->base || (type_of(x->dtype) < 0 && !copies))
+        return WB_ERROR_UNSUPPORTED;
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     const size_t bytes = wb__dtype_size(x->dtype);
-    int64_t n = 1;
-    for (int i = 0; i < x->ndim; i++) n *= x->dims[i];
+    size_t from, to;
     *made = (routine){.base = {.library = &wb__cu_ranks, .impl = "NCCL"},
-                      .operation = {.communicator = s->communicator,
-                                    .kind = WB__COLLECT_ALLREDUCE, .op = (wb__ranks_op)s->variant,
-                                    .dtype = x->dtype, .n = n},
+                      .operation = wb__collective_of(s, &from, &to),
                       .from = x->buffer, .to = y->buffer,
                       .from_at = (size_t)x->offset * bytes, .to_at = (size_t)y->offset * bytes};
     *r = &made->base;
@@ -563,12 +562,10 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     wb__collective c = r->operation;
     rank *own = c.communicator->context;
     if (!own || !own->comm)
-        return wb__fail(WB_ERROR_ARGUMENT, "allreduce: the ranks are not connected any more");
+        return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    const int status = c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
-    if (!status && c.n && q == WB__GPU_COMPUTE) wb__gpu_issued(d, NULL);
-    return status;
+    return c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
 }
 
 static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
@@ -578,5 +575,6 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 const wb__gpu_hook wb__cu_ranks = {
-    .kinds = 1u << WB__STEP_ALLREDUCE, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true,
+    .prepare = prepare, .launch = launch, .destroy = destroy,
 };

@@ -21,6 +21,8 @@ int wb__cu_ranks_devices(void);
  * operation, and wb__cu_ranks_stop does not wait for other ranks. */
 void wb__cu_ranks_give_up(const char *why);
 int wb__cu_ranks_perform(const wb__collective *c);      /* c->perform */
+/* Finds the device of a rank, as wb__cu_ranks_start does. */
+int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d);
 /* Ends the process. */
 void wb__cu_ranks_abort(void);
 /* Such as "NCCL 2.27.3"; NULL: it is not usable, and the error names what is missing. */

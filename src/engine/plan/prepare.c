@@ -87,7 +87,10 @@ static void note_kernel(const wb__attempt *a, const wb__plan_step *d, bool is_fi
 static bool keep_waits(const wb__programs *s, wb__plan *p)
 {
     bool any = false;
-    for (int i = 0; i < s->n; i++) any |= p->kernels[i]->unfinished;
+    for (int i = 0; i < s->n; i++) {
+        any |= p->kernels[i]->unfinished;
+        p->by_host |= p->kernels[i]->by_host;
+    }
     if (!any) return true;
     p->waits = wb__alloc((size_t)s->n * sizeof *p->waits);
     for (int i = 0; i < s->n && p->waits; i++)

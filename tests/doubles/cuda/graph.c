@@ -1,23 +1,26 @@
 /* Stream capture and graphs.  See vgpu.h.
  *
- * A capture covers one stream, and events cannot be used in it, so that a graph is a list of
- * commands in their order. */
+ * A capture begins with one stream.  A stream that waits for an event of the capture takes part in
+ * it, until the first stream has waited for its last command.  A graph is a list of commands, each
+ * with those that it waits for.  A launch runs commands that are ready in any order. */
 #include "inside.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct { vgpu_work *work; vgpu_nodes waits; } node;
+
 /* The commands of an executable graph; never changed. */
 typedef struct {
     int references, n;
-    vgpu_work *work[];
+    node node[];
 } plan;
 
 struct CUgraph_st {
     vgpu_object object;
     int n, capacity;
-    vgpu_work **work;
+    node *node;
 };
 
 struct CUgraphExec_st {
@@ -28,6 +31,8 @@ struct CUgraphExec_st {
 
 struct vgpu_capture {
     CUgraph graph;
+    CUstream first;
+    uint64_t number;
     CUstreamCaptureMode mode;
     unsigned long thread;
     bool invalid;
@@ -38,13 +43,44 @@ static struct vgpu_capture *captures;
 
 static unsigned long this_thread(void) { return (unsigned long)pthread_self(); }
 
+static void drop_node(node *x)
+{
+    vgpu_work_drop(x->work);
+    free(x->waits.node);
+}
+
 static void end_graph(CUgraph g)
 {
-    for (int i = 0; i < g->n; i++) vgpu_work_drop(g->work[i]);
-    free(g->work);
-    g->work = NULL;
+    for (int i = 0; i < g->n; i++) drop_node(&g->node[i]);
+    free(g->node);
+    g->node = NULL;
     g->n = 0;
     vgpu_end(g);
+}
+
+/* ---- sets of nodes --------------------------------------------------------------------------- */
+
+static void add_to(vgpu_nodes *s, int node)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->node[i] == node) return;
+    s->node = realloc(s->node, (size_t)(s->n + 1) * sizeof *s->node);
+    if (!s->node) abort();
+    s->node[s->n++] = node;
+}
+
+static void add_all(vgpu_nodes *s, const vgpu_nodes *others)
+{
+    for (int i = 0; i < others->n; i++) add_to(s, others->node[i]);
+}
+
+/* Marks these nodes, and all that come before them. */
+static void mark_before(const struct CUgraph_st *g, const vgpu_nodes *s, bool *marked)
+{
+    for (int i = 0; i < s->n; i++) marked[s->node[i]] = true;
+    for (int i = g->n - 1; i >= 0; i--)
+        for (int k = 0; marked[i] && k < g->node[i].waits.n; k++)
+            marked[g->node[i].waits.node[k]] = true;
 }
 
 /* ---- stream capture -------------------------------------------------------------------------- */
@@ -64,10 +100,35 @@ CUresult vgpu_capture_put(CUstream s, vgpu_work *w)
     }
     if (g->n == g->capacity) {
         g->capacity = g->capacity ? 2 * g->capacity : 16;
-        g->work = realloc(g->work, (size_t)g->capacity * sizeof *g->work);
-        if (!g->work) abort();
+        g->node = realloc(g->node, (size_t)g->capacity * sizeof *g->node);
+        if (!g->node) abort();
     }
-    g->work[g->n++] = w;
+    g->node[g->n] = (node){.work = w};
+    add_all(&g->node[g->n].waits, &s->tips);
+    s->tips.n = 0;
+    add_to(&s->tips, g->n++);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgpu_capture_record(CUevent e, CUstream s)
+{
+    TRY(state_of(s->capture));
+    vgpu_ticket_drop(e->ticket);
+    e->ticket = NULL;
+    e->capture = s->capture->number;
+    e->tips.n = 0;
+    add_all(&e->tips, &s->tips);
+    return CUDA_SUCCESS;
+}
+
+CUresult vgpu_capture_wait(CUstream s, CUevent e)
+{
+    struct vgpu_capture *c = captures;
+    while (c && c->number != e->capture) c = c->next;
+    if (!c || (s->capture && s->capture != c)) return CUDA_ERROR_INVALID_VALUE;
+    TRY(state_of(c));
+    s->capture = c;
+    add_all(&s->tips, &e->tips);
     return CUDA_SUCCESS;
 }
 
@@ -97,8 +158,10 @@ API(cuStreamBeginCapture_v2, (CUstream s, CUstreamCaptureMode mode), (s, mode))
     if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_not_captured(s));
     struct vgpu_capture *c = vgpu_zeroed(sizeof *c);
-    *c = (struct vgpu_capture){.graph = vgpu_new(VGPU_GRAPH, sizeof *c->graph, NULL), .mode = mode,
-                               .thread = this_thread(), .next = captures};
+    static uint64_t number;
+    *c = (struct vgpu_capture){.graph = vgpu_new(VGPU_GRAPH, sizeof *c->graph, NULL), .first = s,
+                               .number = ++number, .mode = mode, .thread = this_thread(),
+                               .next = captures};
     captures = s->capture = c;
     return CUDA_SUCCESS;
 }
@@ -110,14 +173,37 @@ static CUgraph leave(CUstream s)
     const CUgraph g = c->graph;
     while (*p != c) p = &(*p)->next;
     *p = c->next;
+    for (CUstream t = vgpu_streams(); t; t = t->next) {
+        if (t->capture != c) continue;
+        t->capture = NULL;
+        t->tips.n = 0;
+    }
     free(c);
-    s->capture = NULL;
     return g;
 }
 
 void vgpu_capture_leave(CUstream s)
 {
-    if (s->capture) end_graph(leave(s));
+    struct vgpu_capture *c = s->capture;
+    if (c && c->first == s) {
+        end_graph(leave(s));
+    } else if (c) {
+        c->invalid = true;
+        s->capture = NULL;
+    }
+    free(s->tips.node);
+    s->tips = (vgpu_nodes){0};
+}
+
+/* Whether the first stream of a capture has waited for all commands of the others. */
+static bool is_joined(const struct vgpu_capture *c)
+{
+    bool joined = true, *marked = vgpu_zeroed((size_t)c->graph->n * sizeof *marked);
+    mark_before(c->graph, &c->first->tips, marked);
+    for (CUstream t = vgpu_streams(); t; t = t->next)
+        for (int i = 0; t->capture == c && i < t->tips.n; i++) joined &= marked[t->tips.node[i]];
+    free(marked);
+    return joined;
 }
 
 static CUresult end_capture(CUstream s, CUgraph *graph)
@@ -127,10 +213,14 @@ static CUresult end_capture(CUstream s, CUgraph *graph)
     if (!graph) return CUDA_ERROR_INVALID_VALUE;
     *graph = NULL;
     const struct vgpu_capture *c = s->capture;
-    if (!c) return CUDA_ERROR_INVALID_VALUE;
+    if (!c || c->first != s) return CUDA_ERROR_INVALID_VALUE;
     if (c->mode != CU_STREAM_CAPTURE_MODE_RELAXED && c->thread != this_thread())
         return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
-    const CUresult result = state_of(c);
+    CUresult result = state_of(c);
+    if (!result && !is_joined(c)) {
+        vgpu_wrong("cuStreamEndCapture: a stream of the capture is not joined");
+        result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    }
     const CUgraph g = leave(s);
     if (result) end_graph(g);
     else *graph = g;
@@ -160,16 +250,39 @@ API(cuGraphDestroy, (CUgraph g), (g))
     return CUDA_SUCCESS;
 }
 
+static int64_t beside;
+int64_t vgpu_beside(void)
+{
+    vgpu_hold();
+    const int64_t n = beside;
+    vgpu_let_go();
+    return n;
+}
+
+static void count_beside(const struct CUgraph_st *g)
+{
+    for (int i = 1; i < g->n; i++) {
+        bool *marked = vgpu_zeroed((size_t)g->n * sizeof *marked);
+        mark_before(g, &g->node[i].waits, marked);
+        beside += !marked[i - 1];
+        free(marked);
+    }
+}
+
 API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long long flags),
     (made, g, flags))
 {
     CONTEXT(c);
     SAFE_ONLY;
     if (!made || flags || !vgpu_is(g, VGPU_GRAPH)) return CUDA_ERROR_INVALID_VALUE;
-    plan *p = vgpu_zeroed(sizeof *p + (size_t)g->n * sizeof p->work[0]);
+    plan *p = vgpu_zeroed(sizeof *p + (size_t)g->n * sizeof p->node[0]);
     p->references = 1;
     p->n = g->n;
-    for (int i = 0; i < g->n; i++) p->work[i] = vgpu_work_keep(g->work[i]);
+    for (int i = 0; i < g->n; i++) {
+        p->node[i].work = vgpu_work_keep(g->node[i].work);
+        add_all(&p->node[i].waits, &g->node[i].waits);
+    }
+    count_beside(g);
     CUgraphExec e = vgpu_new(VGPU_EXEC, sizeof *e, NULL);
     e->plan = p;
     *made = e;
@@ -179,7 +292,7 @@ API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long lo
 static void drop_plan(plan *p)
 {
     if (--p->references) return;
-    for (int i = 0; i < p->n; i++) vgpu_work_drop(p->work[i]);
+    for (int i = 0; i < p->n; i++) drop_node(&p->node[i]);
     free(p);
 }
 
@@ -194,18 +307,48 @@ API(cuGraphExecDestroy, (CUgraphExec e), (e))
     return CUDA_SUCCESS;
 }
 
-/* A launch: the works before `next` are complete. */
-typedef struct { plan *plan; int next; } run;
+/* A launch: n commands are done. */
+typedef struct { plan *plan; int n; bool *done; } run;
+
+static bool is_ready(const run *r, int i)
+{
+    const vgpu_nodes *waits = &r->plan->node[i].waits;
+    bool ready = !r->done[i];
+    for (int k = 0; k < waits->n && ready; k++) ready = r->done[waits->node[k]];
+    return ready;
+}
+
+/* Runs a command that is ready.  False: all of them wait for other ranks. */
+static bool run_node(run *r)
+{
+    int n = 0, *ready = vgpu_zeroed((size_t)r->plan->n * sizeof *ready);
+    bool ran = false;
+    for (int i = 0; i < r->plan->n; i++)
+        if (is_ready(r, i)) ready[n++] = i;
+    const int first = n > 1 ? vgpu_pick(n) : 0;
+    for (int i = 0; i < n && !ran; i++) {
+        const int chosen = ready[(first + i) % n];
+        ran = vgpu_work_run(r->plan->node[chosen].work);
+        r->done[chosen] = ran;
+    }
+    r->n += ran;
+    free(ready);
+    return ran;
+}
 
 static CUresult run_plan(vgpu_work *w)
 {
     run *r = (run *)w->payload;
-    for (; r->next < r->plan->n; r->next++)
-        if (!vgpu_work_run(r->plan->work[r->next])) return (CUresult)VGPU_AGAIN;
+    while (r->n < r->plan->n)
+        if (!run_node(r)) return (CUresult)VGPU_AGAIN;
     return CUDA_SUCCESS;
 }
 
-static void drop_run(vgpu_work *w) { drop_plan(((run *)w->payload)->plan); }
+static void drop_run(vgpu_work *w)
+{
+    drop_plan(((run *)w->payload)->plan);
+    free(((run *)w->payload)->done);
+}
 
 API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
 {
@@ -214,7 +357,7 @@ API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
     if (!vgpu_is(e, VGPU_EXEC)) return CUDA_ERROR_INVALID_VALUE;
     TRY(vgpu_not_captured(s));
     e->plan->references++;
-    const run launched = {e->plan, 0};
+    const run launched = {e->plan, 0, vgpu_zeroed((size_t)e->plan->n * sizeof(bool))};
     vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &launched, sizeof launched);
     w->drop = drop_run;
     if (e->running && e->running->stream != s) vgpu_put_wait(s, e->running);

@@ -34,6 +34,10 @@ typedef struct vgpu_counter {
 
 VGPU_API void vgpu_enter(vgpu_counter *c);
 VGPU_API CUresult vgpu_leave(vgpu_counter *c, CUresult result);
+int64_t vgpu_entered(void);
+/* Runs commands if the program has called nothing since the last call of this: devices go on while
+ * their host waits for something else. */
+VGPU_API void vgpu_go_on(void);
 /* Counts a call; the lock must be held. */
 VGPU_API void vgpu_count(vgpu_counter *c);
 /* The lock of all doubles, which a thread may hold several times. */
@@ -180,6 +184,9 @@ typedef struct vgpu_command {
     struct vgpu_command *next;
 } vgpu_command;
 
+/* Nodes of a graph, by index. */
+typedef struct { int n, *node; } vgpu_nodes;
+
 struct vgpu_capture;
 struct CUstream_st {
     vgpu_object object;
@@ -187,12 +194,15 @@ struct CUstream_st {
     int64_t n;
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
+    vgpu_nodes tips;                    /* of its capture: what the next command waits for */
     struct CUstream_st *next;
 };
 
 struct CUevent_st {
     vgpu_object object;
-    vgpu_ticket *ticket;                /* of the last record; NULL: never recorded */
+    vgpu_ticket *ticket;                /* of the last record; NULL: none, or in a capture */
+    uint64_t capture;                   /* the number of the capture of the last record, or 0 */
+    vgpu_nodes tips;                    /* what waits for the event waits for these */
 };
 
 /* An error unless the handle is a stream that the program created (not a context's default stream);
@@ -224,6 +234,12 @@ CUresult vgpu_not_captured(CUstream s);
 CUresult vgpu_unsafe(void);
 #define SAFE_ONLY TRY(vgpu_unsafe())
 void vgpu_capture_leave(CUstream s);
+/* An event in a capture: records it on a captured stream; and makes a stream wait for it, which
+ * then takes part in the capture. */
+CUresult vgpu_capture_record(CUevent e, CUstream s);
+CUresult vgpu_capture_wait(CUstream s, CUevent e);
+/* All streams, the newest first. */
+CUstream vgpu_streams(void);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 

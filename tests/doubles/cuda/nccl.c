@@ -225,6 +225,7 @@ NCCL(wb__nccl_enum, CommGetAsyncError, (ncclComm_t c, wb__nccl_enum *result))
 {
     if (!is_comm(c) || !result) return refuse(ncclInvalidArgument, "CommGetAsyncError", "NULL");
     advance(c);
+    vgpu_go_on();
     *result = c->state;
     return ncclSuccess;
 }

@@ -138,6 +138,16 @@ static void run_one(CUstream target)
     vgpu_nap();
 }
 
+void vgpu_go_on(void)
+{
+    static int64_t seen;
+    vgpu_hold();
+    const bool idle = seen == vgpu_entered();
+    seen = vgpu_entered();
+    for (int i = 0; idle && i < 100 && n_recorded; i++) run_one(NULL);
+    vgpu_let_go();
+}
+
 static void run_stream(CUstream s)
 {
     while (s->first) run_one(s);
@@ -171,6 +181,7 @@ void vgpu_wait_all(void)
 }
 
 int64_t vgpu_recorded(void) { return n_recorded; }
+CUstream vgpu_streams(void) { return streams; }
 
 static void append(CUstream s, vgpu_command c)
 {
@@ -263,6 +274,7 @@ API(cuStreamWaitEvent, (CUstream s, CUevent e, unsigned flags), (s, e, flags))
     TRY(vgpu_stream(s, false));
     if (flags & ~1u) return CUDA_ERROR_INVALID_VALUE;
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
+    if (e->capture) return vgpu_capture_wait(s, e);
     TRY(vgpu_not_captured(s));
     vgpu_put_wait(s, e->ticket);
     return CUDA_SUCCESS;
@@ -284,6 +296,8 @@ API(cuEventDestroy_v2, (CUevent e), (e))
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     vgpu_ticket_drop(e->ticket);
     e->ticket = NULL;
+    free(e->tips.node);
+    e->tips = (vgpu_nodes){0};
     vgpu_end(e);
     return CUDA_SUCCESS;
 }
@@ -294,9 +308,10 @@ API(cuEventRecord, (CUevent e, CUstream s), (e, s))
     TRY(vgpu_stream(s, false));
     if (!vgpu_is(e, VGPU_EVENT) || e->object.context != s->object.context)
         return CUDA_ERROR_INVALID_HANDLE;
-    TRY(vgpu_not_captured(s));
+    if (s->capture) return vgpu_capture_record(e, s);
     vgpu_ticket_drop(e->ticket);
     e->ticket = vgpu_put_mark(s);
+    e->capture = 0;
     return CUDA_SUCCESS;
 }
 
@@ -305,6 +320,7 @@ API(cuEventSynchronize, (CUevent e), (e))
     CONTEXT(c);
     if (!vgpu_is(e, VGPU_EVENT)) return CUDA_ERROR_INVALID_HANDLE;
     SAFE_ONLY;
+    if (e->capture) return CUDA_ERROR_INVALID_VALUE;
     while (e->ticket && !e->ticket->done) run_one(e->ticket->stream);
     return e->object.context->fault;
 }

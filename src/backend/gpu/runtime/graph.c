@@ -14,7 +14,7 @@
  *
  * Recording uses a queue on which nothing runs, so that it does not interfere with other work.  If
  * a plan cannot be recorded, its kernels are launched one by one, as without a graph. */
-#include "backend/gpu/runtime/runtime.h"
+#include "backend/gpu/runtime/aside.h"
 
 #include <string.h>
 
@@ -155,6 +155,27 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
+/* The number of kernels that must be complete before the kernel i. */
+static int awaited(const wb__sequence *s, int i)
+{
+    return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
+}
+
+/* Finishes the kernels *complete to last - 1, and sets *complete to `last`.  recording: in the
+ * recording, with the device's lock held. */
+static int finish(wb__gpu_device *d, const wb__sequence *s, int *complete, int last, bool recording)
+{
+    int status = 0;
+    for (; *complete < last; ++*complete) {
+        const wb__kernel *k = s->kernels[*complete];
+        if (!s->waits || !s->waits[*complete].begins) continue;
+        const int code = recording ? wb__gpu_join(d, (const wb__gpu_kernel *)k, WB__GPU_RECORDING)
+                                   : wb__gpu_finish(&d->base, k);
+        if (!status) status = code;
+    }
+    return status;
+}
+
 /* With the device's lock held: records the kernels of the sequence.  block: address of the
  * tables. */
 static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
@@ -162,13 +183,15 @@ static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
 {
     int code = d->driver->record_begin(d);
     if (code) return fail(d, g, code);
-    int status = 0;
+    int status = 0, complete = 0;
     d->recording = true;
     for (int i = 0; i < g->s->n_kernels && !status; i++) {
         wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
-        if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
+        status = finish(d, g->s, &complete, awaited(g->s, i), true);
+        if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
         for (int p = 0; p < k->n && !status; p++) status = record_launch(d, g, k, p, block, at);
     }
+    if (!status) status = finish(d, g->s, &complete, g->s->n_kernels, true);
     d->recording = false;
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
@@ -361,11 +384,17 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
 static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
-    int status = 0;
-    for (int i = 0; i < g->s->n_kernels && !status; i++)
+    wb__gpu_device *d = base->state;
+    int status = 0, complete = 0, i = 0;
+    while (i < g->s->n_kernels && !status) {
+        status = finish(d, g->s, &complete, awaited(g->s, i), false);
+        if (status) break;
         status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
-    return status;
+        if (!status) i++;
+    }
+    const int last = finish(d, g->s, &complete, i, false);
+    return status ? status : last;
 }
 
 int wb__gpu_graph_run(const wb_device *base, wb__graph *g, void *const *buffers,

@@ -1,7 +1,7 @@
 /* Steps are prepared when a plan is created, by a vendor library or as compiled text, and launched
  * at every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver
  * binds arguments, only those that differ from the previous launch are bound. */
-#include "backend/gpu/runtime/runtime.h"
+#include "backend/gpu/runtime/aside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -169,30 +169,32 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
                         reason ? reason : "no kernel has this epilogue and these sums");
-    struct wb__gpu_allreduce *allreduce = NULL;
+    struct wb__gpu_collective *collective = NULL;
     if (status == WB_ERROR_UNSUPPORTED)
-        status = step->kind == WB__STEP_ALLREDUCE ? wb__gpu_allreduce_prepare(step, &allreduce)
-                                                  : wb__gpu_step(&d->target, step, &work);
+        status = step->kind == WB__STEP_COLLECTIVE ? wb__gpu_collective_prepare(step, &collective)
+                                                   : wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
     wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
-        wb__gpu_allreduce_destroy(allreduce);
+        wb__gpu_collective_destroy(collective);
         destroy_routine(d, routine);
         return WB_ERROR_MEMORY;
     }
-    k->allreduce = allreduce;
+    k->collective = collective;
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
     k->base.reason = routine ? NULL : reason;
-    k->base.unfinished = allreduce;
+    k->base.unfinished = collective || (routine && routine->library->aside);
+    k->base.by_host = collective;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
     status = list_buffers(k, step);
+    if (!status && routine && routine->library->aside) status = wb__gpu_aside_make(d, &k->aside);
     for (int i = 0; i < n && !status; i++)
         status = prepare_launch(d, &k->launches[i], &work->launch[i]);
     return status;
@@ -228,7 +230,8 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
         wb__free(p->argument);
     }
     destroy_routine(d, k->routine);
-    wb__gpu_allreduce_destroy(k->allreduce);
+    wb__gpu_aside_drop(d, k->aside);
+    wb__gpu_collective_destroy(k->collective);
     wb__gpu_work_free(k->work);
     wb__free(k->used);
     wb__free(k->address);
@@ -336,9 +339,10 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at)
 {
-    const int status = k->routine->library->launch(d, k->routine, q, at);
+    const int status = k->aside ? wb__gpu_fork(d, k, q, at)
+                                : k->routine->library->launch(d, k->routine, q, at);
     if (status || !d->debug_sync) return status;
-    const int code = d->driver->sync(d, q);
+    const int code = d->driver->sync(d, k->aside ? WB__GPU_ASIDE : q);
     return code ? wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl) : 0;
 }
 
@@ -371,12 +375,14 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     const wb__gpu_addresses at = {.address = k->address, .buffers = buffers, .offsets = offsets,
                                   .memory = w, .workspace = w ? w->at : 0,
                                   .workspace_at = workspace_at, .numbers = numbers};
-    if (k->allreduce) return wb__gpu_allreduce_launch(base, k->allreduce, buffers, offsets);
+    if (k->collective) return wb__gpu_collective_launch(base, k->collective, buffers, offsets);
     int status = wb__gpu_enter(d);
     if (status) return status;
+    if (k->aside) wb__gpu_aside_begins(k, buffers);
     pthread_mutex_lock(&d->lock);
     status = launch(d, k, &at);
     pthread_mutex_unlock(&d->lock);
+    if (k->aside && status) wb__gpu_aside_ends(k);
     wb__gpu_leave(d);
     return status;
 }
@@ -384,5 +390,6 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 int wb__gpu_finish(const wb_device *base, const wb__kernel *kernel)
 {
     const wb__gpu_kernel *k = (const wb__gpu_kernel *)kernel;
-    return k->allreduce ? wb__gpu_allreduce_finish(base, k->allreduce) : 0;
+    if (k->aside) return wb__gpu_aside_finish(base->state, k);
+    return k->collective ? wb__gpu_collective_finish(base, k->collective) : 0;
 }

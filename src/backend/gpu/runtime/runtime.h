@@ -4,6 +4,7 @@
  *   memory.c     the caching allocator, the memory limit, size classes
  *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
  *   program.c    compiled programs, in memory and on disk
+ *   aside.c      routines of a library that run while later steps run
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
  *   files.c      opening the files of vendors' libraries
  *   vendor.c     vendor libraries: versions, handles, cached algorithms
@@ -63,9 +64,10 @@ typedef struct {
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /* Each queue of a device executes its commands in order; different queues run concurrently.  Graphs
- * are recorded on the last queue, which executes nothing; a driver without graphs lacks it. */
+ * are recorded on the queue RECORDING, which executes nothing; a driver without graphs lacks it.
+ * Routines beside the compute queue (aside.c) are on the queue ASIDE, which the first one opens. */
 typedef enum {
-    WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_QUEUES
+    WB__GPU_COMPUTE, WB__GPU_UP, WB__GPU_DOWN, WB__GPU_RECORDING, WB__GPU_ASIDE, WB__GPU_QUEUES
 } wb__gpu_queue;
 
 /* An event.  count: number of the last command (in wb__gpu_device.upload: upload) before it. */
@@ -203,6 +205,7 @@ struct wb__gpu_driver {
     int (*copy)(wb__gpu_device *d, uint64_t to, size_t to_at, wb__gpu_device *source, uint64_t from,
                 size_t from_at, size_t bytes, void **event);
 
+    int (*open_aside)(wb__gpu_device *d);       /* code; NULL: no library has `aside` */
     int (*new_event)(void **event);             /* code; NULL: record creates events */
     void (*drop_event)(void *event);
     int (*record)(wb__gpu_device *d, wb__gpu_queue q, void **event);    /* code */
@@ -260,6 +263,7 @@ typedef struct {
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
+    bool aside;                 /* its routines run beside the compute queue, and are finished */
     /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
     /* As `supports` of wb__backend, for this library; may be NULL. */
@@ -400,12 +404,13 @@ typedef struct {
 typedef struct {
     wb__kernel base;
     wb__gpu_routine *routine;   /* runs before the launches; NULL: none */
+    struct wb__gpu_aside *aside;        /* of a routine beside the compute queue; else NULL */
     int n_buffers;              /* highest buffer index of the step, plus one */
     int n_used, *used;          /* indices, in the plan, of the buffers of the step */
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
-    struct wb__gpu_allreduce *allreduce;    /* performs the step; NULL: another step */
+    struct wb__gpu_collective *collective;  /* performs the step; NULL: another step */
     int n;
     wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
@@ -425,14 +430,14 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/*---- allreduce.c: through the host's memory, where no library does it ------------------------- */
+/*---- collective.c: through the host's memory, where no library does it ------------------------ */
 
-int wb__gpu_allreduce_prepare(const wb__step *step, struct wb__gpu_allreduce **made);
-void wb__gpu_allreduce_destroy(struct wb__gpu_allreduce *a);
+int wb__gpu_collective_prepare(const wb__step *step, struct wb__gpu_collective **made);
+void wb__gpu_collective_destroy(struct wb__gpu_collective *a);
 /* Launches and finishes of one kernel take turns. */
-int wb__gpu_allreduce_launch(const wb_device *base, struct wb__gpu_allreduce *a,
-                             void *const *buffers, const size_t *offsets);
-int wb__gpu_allreduce_finish(const wb_device *base, struct wb__gpu_allreduce *a);
+int wb__gpu_collective_launch(const wb_device *base, struct wb__gpu_collective *a,
+                              void *const *buffers, const size_t *offsets);
+int wb__gpu_collective_finish(const wb_device *base, struct wb__gpu_collective *a);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 

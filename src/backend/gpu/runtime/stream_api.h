@@ -33,9 +33,15 @@ static API_STREAM stream_of(wb__gpu_device *d, wb__gpu_queue q)
 static int create_streams(API_DEVICE *d)
 {
     int code = 0;
-    for (int i = 0; i < WB__GPU_QUEUES && !code; i++)
+    for (int i = 0; i <= WB__GPU_RECORDING && !code; i++)
         code = CALL(StreamCreate, &d->stream[i], API_NON_BLOCKING);
     return code;
+}
+
+static int open_aside(wb__gpu_device *d)
+{
+    API_STREAM *stream = &((API_DEVICE *)d)->stream[WB__GPU_ASIDE];
+    return *stream ? 0 : CALL(StreamCreate, stream, API_NON_BLOCKING);
 }
 
 static void destroy_streams(API_DEVICE *d)
@@ -248,7 +254,8 @@ static void drop_graph(void *graph)
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
     .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
     .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
-    .new_event = new_event, .drop_event = drop_event, .record = record,                            \
+    .open_aside = open_aside, .new_event = new_event, .drop_event = drop_event,                    \
+    .record = record,                                                                              \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
     .load_image = load_image, .unload = unload, .function = function, .launch = launch,            \
     .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate,            \
