@@ -453,6 +453,12 @@ TEST(images_must_fit)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
+static void end_streams(CUstream a, CUstream b)
+{
+    OK(cuStreamDestroy_v2(a));
+    OK(cuStreamDestroy_v2(b));
+}
+
 TEST(graphs_run_what_was_captured)
 {
     CUstream a = stream(), b = stream();
@@ -481,63 +487,49 @@ TEST(graphs_run_what_was_captured)
     assert_true(first(y) == 6 && first(x) == 1);
     OK(cuMemFree_v2(x));
     OK(cuMemFree_v2(y));
-    OK(cuStreamDestroy_v2(a));
-    OK(cuStreamDestroy_v2(b));
-    const vgpu_books now = books();
-    assert_int_equal(now.graphs, 0);
-    assert_int_equal(now.execs, 0);
+    end_streams(a, b);
+    assert_int_equal(books().graphs, 0);
+    assert_int_equal(books().execs, 0);
 }
 
-/* x is 5 by stream b, while a computes y; then z is x + 1 by a, if it waits for b. */
-static CUresult capture_fork(CUstream a, CUstream b, CUevent e, CUdeviceptr x, CUdeviceptr y,
-                             CUdeviceptr z, bool joins, CUgraph *g)
-{
-    OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-    zero(a, x);
-    OK(cuEventRecord(e, a));
-    OK(cuStreamWaitEvent(b, e, 0));
-    add(b, x, x, 5);
-    add(a, z, y, 7);
-    OK(cuEventRecord(e, b));
-    if (joins) OK(cuStreamWaitEvent(a, e, 0));
-    add(a, x, z, 1);
-    return cuStreamEndCapture(a, g);
-}
-
+/* x[0] is 5 by stream b, while a computes x[1]; then x[2] is x[0] + 1 by a, if it waits for b. */
 TEST(graphs_have_branches)
 {
     CUstream a = stream(), b = stream();
-    CUevent e = event();
-    CUdeviceptr x = block(BYTES), y = block(BYTES), z = block(BYTES);
+    const CUevent e = event();
+    const CUdeviceptr x[] = {block(BYTES), block(BYTES), block(BYTES)};
     CUgraph g;
     CUgraphExec run;
-    zero(a, z);
-    IS(capture_fork(a, b, e, x, y, z, false, &g), STREAM_CAPTURE_INVALIDATED);   /* b is not joined */
-    vgpu_forget();
-    OK(capture_fork(a, b, e, x, y, z, true, &g));
-    const int64_t before = vgpu_beside();
+    zero(a, x[2]);
+    for (int joins = 0; joins < 2; joins++) {
+        OK(cuStreamBeginCapture_v2(a, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        zero(a, x[0]);
+        OK(cuEventRecord(e, a));
+        OK(cuStreamWaitEvent(b, e, 0));
+        add(b, x[0], x[0], 5);
+        add(a, x[2], x[1], 7);
+        OK(cuEventRecord(e, b));
+        if (joins) OK(cuStreamWaitEvent(a, e, 0));
+        add(a, x[0], x[2], 1);
+        if (joins) OK(cuStreamEndCapture(a, &g));
+        else IS(cuStreamEndCapture(a, &g), STREAM_CAPTURE_INVALIDATED);
+    }
     OK(cuGraphInstantiateWithFlags(&run, g, 0));
-    assert_int_equal(vgpu_beside(), before + 1);
+    assert_int_equal(vgpu_beside(), 1);
     OK(cuGraphDestroy(g));
-    for (int seed = 0; seed < 20; seed++) {
-        char how[20];
-        snprintf(how, sizeof how, "random:%d", seed);
-        setenv("VGPU_SCHEDULE", how, 1);
+    setenv("VGPU_SCHEDULE", "random:3", 1);
+    for (int i = 0; i < 20; i++) {
         OK(cuGraphLaunch(run, a));
         OK(cuStreamSynchronize(a));
-        assert_true(first(x) == 5 && first(y) == (seed ? 13 : 7) && first(z) == 6);
+        assert_true(first(x[0]) == 5 && first(x[1]) == (i ? 13 : 7) && first(x[2]) == 6);
     }
     unsetenv("VGPU_SCHEDULE");
-    OK(cuGraphExecDestroy(run));
-    IS(cuEventSynchronize(e), INVALID_VALUE);       /* it was recorded in a capture */
-    IS(cuStreamWaitEvent(b, e, 0), INVALID_VALUE);
+    IS(cuStreamWaitEvent(b, e, 0), INVALID_VALUE);  /* it was recorded in a capture */
     vgpu_forget();
-    OK(cuMemFree_v2(x));
-    OK(cuMemFree_v2(y));
-    OK(cuMemFree_v2(z));
+    OK(cuGraphExecDestroy(run));
     OK(cuEventDestroy_v2(e));
-    OK(cuStreamDestroy_v2(a));
-    OK(cuStreamDestroy_v2(b));
+    for (int i = 0; i < 3; i++) OK(cuMemFree_v2(x[i]));
+    end_streams(a, b);
 }
 
 TEST(captures_are_spoilt_by_what_they_cannot_hold)
@@ -568,8 +560,7 @@ TEST(captures_are_spoilt_by_what_they_cannot_hold)
     OK(cuStreamSynchronize(a));
     OK(cuMemFree_v2(x));
     OK(cuEventDestroy_v2(e));
-    OK(cuStreamDestroy_v2(a));
-    OK(cuStreamDestroy_v2(b));
+    end_streams(a, b);
 }
 
 static int begin(void **state)

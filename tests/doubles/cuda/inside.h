@@ -234,8 +234,8 @@ CUresult vgpu_not_captured(CUstream s);
 CUresult vgpu_unsafe(void);
 #define SAFE_ONLY TRY(vgpu_unsafe())
 void vgpu_capture_leave(CUstream s);
-/* An event in a capture: records it on a captured stream; and makes a stream wait for it, which then
- * takes part in the capture. */
+/* An event in a capture: records it on a captured stream; and makes a stream wait for it, which
+ * then takes part in the capture. */
 CUresult vgpu_capture_record(CUevent e, CUstream s);
 CUresult vgpu_capture_wait(CUstream s, CUevent e);
 /* All streams, the newest first. */

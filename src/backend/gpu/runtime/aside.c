@@ -1,7 +1,7 @@
 /* Routines beside the compute queue: those of a library with `aside` run on a queue of their own
  * while later steps run.  The launch is a fork: the queue WB__GPU_ASIDE waits for an event of the
- * compute queue.  The finish is a join: the compute queue waits for an event behind the routine.  In
- * a recording the same events make the routine a branch of the graph. */
+ * compute queue.  The finish is a join: the compute queue waits for an event behind the routine.
+ * In a recording the same events make the routine a branch of the graph. */
 #include "backend/gpu/runtime/aside.h"
 
 typedef struct wb__gpu_aside {

@@ -253,8 +253,9 @@ static void drop_graph(void *graph)
 /* The entries of the table for the functions above. */
 #define WB__GPU_STREAM_FUNCTIONS                                                                   \
     .open = open_device, .close = close_device, .enter = enter, .leave = leave, .copy = copy,      \
-    .open_aside = open_aside, .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
-    .new_event = new_event, .drop_event = drop_event, .record = record,                            \
+    .memory_left = memory_left, .pin = pin, .unpin = unpin, .up = up, .down = down,                \
+    .open_aside = open_aside, .new_event = new_event, .drop_event = drop_event,                    \
+    .record = record,                                                                              \
     .wait_event = wait_event, .sync_event = sync_event, .sync = sync_queue,                        \
     .load_image = load_image, .unload = unload, .function = function, .launch = launch,            \
     .record_begin = record_begin, .record_end = record_end, .instantiate = instantiate,            \
