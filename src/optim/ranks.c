@@ -10,16 +10,18 @@ typedef struct {
     int n;
     int64_t bytes;
     wb_tensor *before;                  /* the allreduce of the bucket before, or NULL */
+    int64_t batches;                    /* of each rank, in the sums of gradients */
 } bucket;
 
 /* Reduces the bucket, and empties it.  False, with the error set, on failure. */
 static bool reduce(bucket *b)
 {
     const wb__communicator *c = wb__world();
+    const double scale = 1.0 / ((double)c->size * (double)b->batches);
     if (!b->n) return true;
     wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 0) : b->part[0];
     b->before = all ? wb__allreduce(c, WB__RANKS_SUM, all, b->before) : NULL;
-    wb_tensor *mean = b->before ? wb_mul(b->before, wb_scalar(1.0 / c->size)) : NULL;
+    wb_tensor *mean = b->before ? wb_mul(b->before, wb_scalar(scale)) : NULL;
     int64_t at = 0;
     for (int i = 0; i < b->n && mean; i++) {
         const wb_tensor *g = *b->from[i];
@@ -46,9 +48,10 @@ static bool add(bucket *b, wb_tensor **g, int64_t limit)
     return b->part[b->n++];
 }
 
-int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t limit)
+int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t limit, int64_t batches)
 {
-    bucket b = {.part = wb__alloc(((size_t)n + 1) * sizeof *b.part),
+    bucket b = {.batches = batches,
+                .part = wb__alloc(((size_t)n + 1) * sizeof *b.part),
                 .from = wb__alloc(((size_t)n + 1) * sizeof *b.from)};
     bool good = b.part && b.from;
     for (int i = n - 1; i >= 0 && good; i--)

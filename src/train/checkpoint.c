@@ -164,6 +164,8 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     if (wb__unrecordable("checkpoint_save", WB__READS)) return wb_error_code();
     if (!alive(c)) return wb_error_code();
     int status = wb__evaluate_pending();
+    if (c->state) wb__opt_undo_failed(c->state);
+    if (!status && c->state) status = wb__sums_whole("checkpoint_save", c->state);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && c->state) status = add_moments(&list, c->state);
     char *text = status ? NULL : note_text(c, serial, best);
@@ -324,7 +326,7 @@ static int restore_values(const wb__entry *t, wb_tensor *x)
 
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
-    int status = 0;
+    int status = wb__sums_drop(s);
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     WB__JSON_EACH(slots, entry, i) {
         for (int k = 0; !status && k < s->n_moments; k++)
