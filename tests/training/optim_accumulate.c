@@ -121,7 +121,7 @@ TEST(updates_by_means)
     accumulate(4, 3, WB_F16, 0.005);
 }
 
-/* One batch of three overflows in f16: nothing is updated and the scale halves; then all is well. */
+/* One batch of three overflows in f16: nothing is updated and the scale halves. */
 TEST_IN_SCOPE(overflow_in_one_batch)
 {
     wb_tree *p = wb_tuple(wb_variable(wb_ones(2, 2)));
