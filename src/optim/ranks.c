@@ -10,30 +10,30 @@ typedef struct {
     int n;
     int64_t bytes;
     wb_tensor *before;                  /* the allreduce of the bucket before, or NULL */
-    int64_t batches;                    /* of each rank, in the sums of gradients */
+    wb_tensor *scale;                   /* 1 / number of gradients in a sum: one number, so that
+                                           the updates of all parameters are one kernel */
 } bucket;
 
 /* Reduces the bucket, and empties it.  False, with the error set, on failure. */
 static bool reduce(bucket *b)
 {
     const wb__communicator *c = wb__world();
-    const double scale = 1.0 / ((double)c->size * (double)b->batches);
     if (!b->n) return true;
     wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 0) : b->part[0];
     b->before = all ? wb__allreduce(c, WB__RANKS_SUM, all, b->before) : NULL;
-    wb_tensor *mean = b->before ? wb_mul(b->before, wb_scalar(scale)) : NULL;
     int64_t at = 0;
-    for (int i = 0; i < b->n && mean; i++) {
+    for (int i = 0; i < b->n && b->before; i++) {
         const wb_tensor *g = *b->from[i];
         const int64_t size = b->part[i]->size;
-        wb_tensor *part = b->n > 1 ? wb_slice(mean, 0, at, at + size) : mean;
+        wb_tensor *part = b->n > 1 ? wb_slice(b->before, 0, at, at + size) : b->before;
         at += size;
-        *b->from[i] = part ? wb_reshape_array(part, g->ndim, g->dims) : NULL;
+        part = part ? wb_reshape_array(part, g->ndim, g->dims) : NULL;
+        *b->from[i] = part ? wb_mul(part, b->scale) : NULL;
         if (!*b->from[i]) return false;
     }
     b->n = 0;
     b->bytes = 0;
-    return mean;
+    return b->before;
 }
 
 static bool add(bucket *b, wb_tensor **g, int64_t limit)
@@ -50,10 +50,11 @@ static bool add(bucket *b, wb_tensor **g, int64_t limit)
 
 int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t limit, int64_t batches)
 {
-    bucket b = {.batches = batches,
+    const double sums = (double)wb__world()->size * (double)batches;
+    bucket b = {.scale = wb_scalar(1 / sums),
                 .part = wb__alloc(((size_t)n + 1) * sizeof *b.part),
                 .from = wb__alloc(((size_t)n + 1) * sizeof *b.from)};
-    bool good = b.part && b.from;
+    bool good = b.part && b.from && b.scale;
     for (int i = n - 1; i >= 0 && good; i--)
         if (*g[i]) good = add(&b, g[i], limit);
     if (good && *loss) {
