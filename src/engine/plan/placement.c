@@ -9,6 +9,7 @@ typedef struct {
     const wb__values *values;
     const wb__patterns *patterns;
     const wb__groups *groups;
+    bool is_gpu;                        /* the device is one */
     wb__placement *out;
 } placer;
 
@@ -141,44 +142,56 @@ static bool has_dense_parts(const wb__values *s, const wb__placement *l, int con
     return wb__value_at(s, concat)->ndim == 1 && l->role[concat].concat < 0;
 }
 
-int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
+/* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
+ * dimensions of size 1. */
+static int content(const wb__values *s, int x, bool any)
 {
-    const bool dense = has_dense_parts(s, l, concat);
     while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
-           (dense || only_units(s, wb__value_at(s, x))))
+           (any || only_units(s, wb__value_at(s, x))))
         x = wb__input(s, wb__value_at(s, x), 0);
     return x;
 }
 
-/* Whether x can be computed in the memory of a concat.  All readers of x then read x there.
- * `dense`: x is dense in that memory. */
-static bool may_be_part(const placer *p, int x, bool dense)
+int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
+{
+    return content(s, x, has_dense_parts(s, l, concat));
+}
+
+/* Where a value would be in the memory of a concat.  dense: it is dense there; aligned: also for
+ * the libraries of a GPU, whose kernels are slower at other addresses; units: its reshapes only add
+ * or drop dimensions of size 1. */
+typedef struct { bool dense, aligned, units; } part_place;
+enum { PART_ALIGN = 16 };               /* bytes */
+
+/* Whether x can be computed in the memory of a concat.  All readers of x then read x there. */
+static bool may_be_part(const placer *p, int x, const part_place *at)
 {
     const wb__role *r = &p->out->role[x];
     const wb__value *v = value(p, x);
     const int group = group_of(p, x);
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
-        (p->groups->of[x].ends && !dense) || v->layout != WB__ROW_MAJOR)
+        (p->groups->of[x].ends && !at->dense) || v->layout != WB__ROW_MAJOR)
         return false;
-    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_concat || dense;
+    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_concat || at->dense;
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];
-    return (value(p, by->value)->op == WB__OP_matmul || dense) && !by->aux_kind &&
-           by->result == x && by->sums_of != WB__SUMS_OF_C;
+    const bool product = value(p, by->value)->op == WB__OP_matmul && at->units;
+    return (product || at->aligned) && !by->aux_kind && by->result == x &&
+           by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Sets is_dense for values that must not be computed in the memory of a concat.  These are values
- * with a reshape that strides might not express there, and operands of library operations except
- * matrix products. */
-static void find_dense(const placer *p, bool *is_dense)
+/* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
+ * concat.  OPERAND: by a library operation other than a matrix product. */
+enum { RESHAPED = 1, OPERAND = 2 };
+static void find_readers_of_parts(const placer *p, uint8_t *readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
         const wb__value *v = value(p, i);
         if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
-            is_dense[p->values->base[i]] = true;
+            readers[p->values->base[i]] |= RESHAPED;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
-            for (int j = 0; j < v->n_in; j++) is_dense[base_of(p, v, j)] = true;
+            for (int j = 0; j < v->n_in; j++) readers[base_of(p, v, j)] |= OPERAND;
     }
 }
 
@@ -191,21 +204,26 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
 
 static bool choose_parts(placer *p)
 {
-    bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
-    if (!is_dense) return false;
-    find_dense(p, is_dense);
+    uint8_t *readers = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *readers);
+    if (!readers) return false;
+    find_readers_of_parts(p, readers);
     for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* a concat before its inputs */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
         const bool dense = has_dense_parts(p->values, p->out, i);
         for (int j = 0; j < a->n_in; j++) {
-            const int x = wb__content(p->values, p->out, i, wb__input(p->values, a, j));
-            if (!may_be_part(p, x, dense) || (is_dense[x] && !dense)) continue;
+            const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
+            const int64_t first = p->values->ir.attrs[a->attr + j * a->ndim];
+            const int64_t byte = first * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
+            const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
+                                   .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
+            const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
+            if (!may_be_part(p, x, &at) || readers[x] & apart) continue;
             p->out->role[x].concat = i;
             p->out->role[x].part = j;
         }
     }
-    wb__free(is_dense);
+    wb__free(readers);
     return true;
 }
 
@@ -249,8 +267,8 @@ static void choose_reduced(placer *p)
 /* ---- operands -------------------------------------------------------------------------------- */
 
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
- * input r->part of the concat may differ in dimensions of size 1, or, if its parts are dense, in all
- * dimensions. */
+ * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
+ * are dense. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
@@ -320,7 +338,8 @@ static bool choose_operands(placer *p)
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)
 {
-    placer by = {.request = a->request, .values = s, .patterns = p, .groups = g, .out = l};
+    placer by = {.request = a->request, .values = s, .patterns = p, .groups = g,
+                 .is_gpu = a->device->backend->is_gpu, .out = l};
     const size_t n = (size_t)s->ir.n + 1;
     l->role = wb__alloc(n * sizeof *l->role);
     l->is_final = wb__alloc_zero((size_t)g->n + 1, sizeof *l->is_final);
