@@ -205,7 +205,7 @@ TABLE = [
     ("f64 tensors are moved to a device without f64", "src/engine/move.c", "else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;",
      "else if (0) t = WB_F32;", [MOVE, DATA]),
     ("an object that is already on the device is copied", "src/tree/move.c", "    if (!status) return object;", "    if (!status && !object) return object;", [MOVE]),
-    ("moments on the default device", "src/optim/state.c", "new_moment(slot, x->device)", "new_moment(slot, wb_default_device())", [STATE]),
+    ("moments on the default device", "src/optim/state.c", "new_moment(s, slot, x->device)", "new_moment(s, slot, wb_default_device())", [STATE]),
     ("a tree of partial results without its barrier", "src/backend/gpu/fused_reduction_text.c",
      "    wb__fuse_close(k);\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_close(k);\n}", "    wb__fuse_close(k);\n    wb__fuse_close(k);\n}",
      [FUSED, "gpu_fused_rows"]),

@@ -120,6 +120,7 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 typedef struct wb_DistributedOptimiser_options {
     WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
     int64_t bucket WB_IS(25000000);         /* bytes */
+    bool shard WB_IS(false);                /* the state is divided over the ranks */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_DistributedOptimiser_options;
