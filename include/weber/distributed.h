@@ -104,8 +104,10 @@ typedef struct wb_distributed_synchronise_options {
 } wb_distributed_synchronise_options;
 /** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
  * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
- * Collective.  Returns 0 or an error code.  Errors: a rank that is not one; a tensor that is not a
- * variable; objects with other tensors on another rank. */
+ * Of a state also hyperparameters and step counts, and which parameters are frozen.  If the state is
+ * divided, each rank keeps its own moments.  Collective.  Returns 0 or an error code.  Errors: a
+ * rank that is not one; a tensor that is not a variable; objects with other tensors on another
+ * rank; a divided state whose ranks have other step counts, as after loading on one rank alone. */
 WB_API int wb_distributed_synchronise_with(void *object,
                                            const wb_distributed_synchronise_options *o);
 
@@ -128,7 +130,15 @@ typedef struct wb_DistributedOptimiser_options {
  * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
  * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
  * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
- * the same gradients present and the same parameters frozen on all ranks. */
+ * the same gradients present and the same parameters frozen on all ranks.
+ *
+ * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each rank
+ * has moments, and masters of mixed precision, of its part of each parameter only: n / size elements,
+ * rounded up.  It gets the mean of that part of the gradients, and the new parts of the parameters
+ * are gathered.  wb_checkpoint_save and wb_checkpoint_keep are then collective; rank 0 writes whole
+ * moments, the same file as without .shard.  wb_checkpoint_load, _latest and _best take the rank's
+ * part, so all ranks must call them and see the file; with .resume of wb_train rank 0 reads it for
+ * all.  Error of wb_update: the ranks are not those of wb_setup. */
 WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
                                              const wb_DistributedOptimiser_options *o);
 

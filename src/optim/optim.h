@@ -80,6 +80,7 @@ struct wb_opt_state {
     wb_tensor *mean_loss;       /* of the last update, over the ranks (reference), or NULL */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */
+    bool gives;         /* loading a checkpoint gives the other ranks their parts */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;

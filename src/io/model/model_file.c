@@ -47,7 +47,7 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
     char *full = wb__printf("%s%s", prefix, name);
     if (!full) return WB_ERROR_MEMORY;
     l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims,
-                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), x};
+                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), x, NULL};
     return 0;
 }
 
