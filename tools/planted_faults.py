@@ -23,6 +23,7 @@ GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_s
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 SLICES = "engine_slices"
+SUMS = "optim_accumulate"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
@@ -154,6 +155,18 @@ TABLE = [
      "    if (t->recording) return call_inside(c, n_in, in, n_out, out);\n", "    if (0) return call_inside(c, n_in, in, n_out, out);\n", [CHANGES]),
     ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i] != NOT_STEPPED;", "steps += 0 * c->stepped[i];", [COMPILE]),
     ("a frozen parameter's gradient is computed with the update", "src/optim/update.c", "wb__unconsumed_remove(g);", "(void)g;", ["optim_frozen"]),
+    ("a step is made of k + 1 batches", "src/optim/accumulate.c", "s->accumulated + 1 >= s->rule->accumulate", "s->accumulated >= s->rule->accumulate", [SUMS]),
+    ("the sums of gradients go on after a step", "src/optim/accumulate.c", "(*next = wb__zeros_like(slot->sum))", "(*next = wb__unchanged(slot->sum))", [SUMS]),
+    ("a step of fewer batches is divided by k", "src/optim/update.c", "u->batches = s->accumulated + (grads != NULL);", "u->batches = s->rule->accumulate;", [SUMS]),
+    ("a batch that failed counts as accumulated", "src/optim/accumulate.c", "s->accumulated = s->accumulated_before;", "(void)s;", [SUMS]),
+    ("a recorded step uses the sums of other gradients", "src/optim/accumulate.c", "c->slot[i].summed == c->state->slots[i].summed", "true", [SUMS]),
+    ("a recording is made again for each accumulated batch", "src/optim/accumulate.c", "WB__FITS_NOT_NOW;", "WB__FITS_NEVER;", [SUMS]),
+    ("a gradient that is not finite stays in the sums", "src/optim/update.c", "u->adds && !status && !s->scaling", "u->adds && status && !s->scaling", [SUMS]),
+    ("a checkpoint has a part of a step", "src/train/checkpoint.c", 'wb__sums_whole("checkpoint_save", c->state)', "0", [SUMS]),
+    ("loading a checkpoint keeps what is accumulated", "src/train/checkpoint.c", "int status = wb__sums_drop(s);", "int status = 0;", [SUMS]),
+    ("a moved state forgets how many batches it has", "src/optim/move.c", "to->accumulated = from->accumulated;", "to->accumulated = 0;", [SUMS]),
+    ("what is accumulated is left when .each ends the training", "src/train/train.c", "if (!status) status = apply_rest(t);", "", [SUMS]),
+    ("the mean loss of several batches counts as one", "src/train/train.c", "wb_item(before) * (double)before_of", "wb_item(before)", [SUMS]),
     ("wb_train builds gradients of frozen parameters", "src/train/train.c", "state ? is_frozen : NULL", "state && 0 ? is_frozen : NULL", ["optim_frozen"]),
     ("a scope drops a tree after the tensors that it holds", "src/engine/scope.c",
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),

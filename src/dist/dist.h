@@ -48,8 +48,8 @@ int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
  * _serve or _take, and return when rank 0 has called _end.  All return 0 or an error code; that of
  * rank 0 is given to the others by _end. */
 
-/* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an error
- * code. */
+/* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
+ * error code. */
 typedef int wb__part_reader(const void *part, int64_t bytes, void *ctx);
 int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__part_reader *f, void *ctx);
 int wb__divided_serve(const wb_opt_state *s, const char *what);

@@ -116,12 +116,17 @@ int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most)
 
 static int compare(const contents *c)
 {
-    int64_t least = 0, most = 0;
-    const int64_t hash = hash_of(c);
-    const int status = wb__extremes(1, &hash, &least, &most);
-    if (status || least == most) return status;
-    return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has %d"
-                    " variables: build the same model on all ranks", what, wb__world()->rank, c->n);
+    int64_t mine[] = {hash_of(c), c->state ? c->state->accumulated : 0}, least[2], most[2];
+    const int status = wb__extremes(2, mine, least, most);
+    if (status) return status;
+    if (least[0] != most[0])
+        return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has"
+                        " %d variables: build the same model on all ranks", what,
+                        wb__world()->rank, c->n);
+    if (mine[1]) return wb__sums_whole(what, c->state);
+    return !most[1] ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: the state of another rank is in the"
+                                   " middle of an accumulation: call wb_update on all ranks equally"
+                                   " often", what);
 }
 
 /* ---- comparing values ------------------------------------------------------------------------ */
@@ -212,8 +217,8 @@ static int compare_steps(const wb_opt_state *s)
     for (int i = 0; i < s->n && !status && least == most; i++)
         status = wb__extremes(1, &s->slots[i].steps, &least, &most);
     if (status || least == most) return (int)status;
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made %lld"
-                    " to %lld steps: each rank has moments of its own, so all ranks must load the"
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made"
+                    " %lld to %lld steps: each rank has moments of its own, so all ranks must load the"
                     " checkpoint", what, (long long)least, (long long)most);
 }
 

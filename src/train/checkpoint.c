@@ -198,6 +198,8 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
     divided *moments = wb__alloc((n + 1) * sizeof *moments);
     int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
+    if (s) wb__opt_undo_failed(c->state);
+    if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
     if (!status && s) status = add_moments(&list, s, moments);
     char *text = status ? NULL : note_text(c, serial, best);
@@ -372,7 +374,7 @@ static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
 
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
-    int status = 0;
+    int status = wb__sums_drop(s);
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     WB__JSON_EACH(slots, entry, i) {
         for (int k = 0; !status && k < s->n_moments; k++)
