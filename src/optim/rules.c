@@ -238,6 +238,7 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
     for (int i = 0, at = 0; r && i < n; at += rules[i++]->n) {
         memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
         r->bucket = WB__MAX(r->bucket, rules[i]->bucket);
+        r->shard |= rules[i]->shard;
         r->accumulate = WB__MAX(r->accumulate, rules[i]->accumulate);
     }
     return r;
@@ -265,6 +266,7 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
     wb_rule *r = wb__rule_copy(rule);
     if (!r) return NULL;
     r->bucket = o.bucket;
+    r->shard = o.shard;
     r->accumulate = WB__MAX(r->accumulate, o.accumulate);
     return r;
 }
@@ -275,6 +277,7 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     if (!r) return NULL;
     memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
     r->bucket = rule->bucket;
+    r->shard = rule->shard;
     r->accumulate = rule->accumulate;
     return r;
 }
@@ -306,5 +309,5 @@ void wb__rule_print(const wb_rule *rule, wb__text *t)
     }
     if (rule->n > 1) wb__text_add(t, ")");
     if (rule->accumulate > 1) wb__text_add(t, ", accumulate=%lld", (long long)rule->accumulate);
-    if (rule->bucket) wb__text_add(t, ")");
+    if (rule->bucket) wb__text_add(t, rule->shard ? ", shard=true)" : ")");
 }

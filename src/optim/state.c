@@ -1,4 +1,5 @@
 /* The state of a rule: creation, wb_adjust, wb_freeze, wb_thaw, printing. Moving is in move.c. */
+#include "backend/collective.h"
 #include "optim/optim.h"
 
 #include <string.h>
@@ -45,10 +46,11 @@ wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int
     return wb__ref(v);
 }
 
-/* A variable with the shape of the slot's parameter and the dtype of its moments. */
-static wb_tensor *new_variable(const wb__slot *slot, const wb_device *d, const char *name)
+static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
 {
-    return wb__new_zeros(d, wb__moment_dtype(slot->dtype), slot->ndim, slot->dims, name);
+    const int64_t length = wb__part_length(s, slot);
+    return wb__new_zeros(d, wb__moment_dtype(slot->dtype), s->parts > 1 ? 1 : slot->ndim,
+                         s->parts > 1 ? &length : slot->dims, "moment");
 }
 
 static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf,
@@ -63,10 +65,12 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->moments) return false;
     for (int k = 0; k < n; k++)
-        if (!(slot->moments[k] = new_variable(slot, x->device, "moment"))) return false;
-    if (s->rule->accumulate > 1 && !(slot->sum = new_variable(slot, x->device, "sum of gradients")))
+        if (!(slot->moments[k] = new_moment(s, slot, x->device))) return false;
+    if (s->rule->accumulate > 1 &&
+        !(slot->sum = wb__new_zeros(x->device, wb__moment_dtype(slot->dtype), x->ndim, x->dims,
+                                    "sum of gradients")))
         return false;
-    return !s->mixed || (slot->moments[n] = wb__mixed_master(leaf->x)) != NULL;
+    return !s->mixed || (slot->moments[n] = wb__mixed_master(s, slot, leaf->x)) != NULL;
 }
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
@@ -139,6 +143,9 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!s) return NULL;
     s->mixed = o.mixed;
     s->unguarded = o.unguarded;
+    const wb__communicator *c = rule->shard ? wb__world() : NULL;
+    s->parts = c ? c->size : 1;
+    s->part = c ? c->rank : 0;
     s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
     building m = {.state = s};

@@ -34,6 +34,7 @@ typedef struct {
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
                                            it is that of the gradients */
     int64_t batches;                    /* of each rank, in these means */
+    wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -200,7 +201,9 @@ static wb_tensor *squared_norm(const update *u)
  * square. */
 static wb_tensor *norm_factor(update *u, int p, int slot)
 {
-    wb_tensor *omega, *sum = u->norm = squared_norm(u);
+    wb_tensor *omega, *sum = squared_norm(u);
+    if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);
+    u->norm = sum;
     if (!sum || literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
@@ -257,7 +260,9 @@ static int unscale(update *u)
     wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
     if (!bad) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
-    bool good = wb__scaling_begin(s, bad, &u->scaling);
+    wb_tensor *total = wb__scaling_total(s, bad);
+    if (total && s->parts > 1) total = wb__ranks_sum(total, &u->before);
+    bool good = total && wb__scaling_begin(s, bad, total, &u->scaling);
     wb__free(bad);
     for (int i = 0; good && i < s->n; i++) {
         work *w = &u->works[i];
@@ -265,15 +270,6 @@ static int unscale(update *u)
     }
     if (good && u->loss) good = (u->loss = wb_mul(u->loss, u->scaling.inverse)) != NULL;
     return good ? 0 : WB_ERROR_MEMORY;
-}
-
-/* Returns the f32 value that the update starts from. Elements of x that equal the rounded master
- * take the value of the master. The other elements, which the program has assigned, keep the value
- * of x. */
-static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
-{
-    wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
-    return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
 }
 
 /* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
@@ -326,7 +322,7 @@ static int average(update *u)
     int status = 0;
     if (!takes_means(s)) return 0;
     if (is_distributed(s))
-        status = wb__ranks_mean(s->n, u->g, &u->loss, s->rule->bucket, u->batches);
+        status = wb__ranks_mean(s, u->batches, u->g, &u->loss, &u->before);
     else if (!divide(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
     for (int i = 0; i < s->n && !status; i++) {
         work *w = &u->works[i];
@@ -341,7 +337,8 @@ static int average(update *u)
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
+    int status = wb__ranks_check(u->what, s);
+    if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
@@ -354,8 +351,9 @@ static int compute(update *u, void *model, wb_tree *grads)
         work *w = &u->works[i];
         if (!w->g) continue;
         w->next = u->next + i * s->n_moments;
-        w->wide = s->mixed ? present_master(w->x, s->slots[i].moments[s->n_moments - 1])
-                           : wb__as(w->x, (wb_dtype)w->g->dtype);
+        wb_tensor *x = wb__own_part(s, &s->slots[i], w->x);
+        if (x) w->wide = s->mixed ? wb__mixed_value(x, s->slots[i].moments[s->n_moments - 1])
+                                  : wb__as(x, (wb_dtype)w->g->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
     if (!status) status = unscale(u);
@@ -364,6 +362,8 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
         if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
+    for (int i = 0; i < s->n && s->parts > 1; i++) u->g[i] = &u->works[i].value;
+    if (!status && s->parts > 1) status = wb__ranks_gather(s, u->g, &u->before);
     return status ? wb__error_or(status) : 0;
 }
 

@@ -249,14 +249,14 @@ static int save(training *t, int epoch)
         wb_scope *s = wb_scope_open();
         if (!s) return wb_error_code();
         c.metric = t->o.metric(t->model, epoch, t->o.ctx);
-        int status = wb_scope_close(s);
+        const int status = wb__divided_agree(t->state, "train", wb_scope_close(s));
         if (status) return status;
     } else {
         add_loss(t, NULL, 0);
         c.metric = t->sum / (double)t->batches;
     }
     c.has_metric = true;
-    if (!is_first(t)) return 0;
+    if (!is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
     const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
                                           .best = t->o.keep_best, .higher = t->o.higher};
@@ -302,7 +302,13 @@ static int share(const training *t, bool loaded)
 static int begin(const training *t, int *done)
 {
     int64_t ahead = 0, status = 0;
-    if (t->o.resume && is_first(t)) status = load(t, &ahead);
+    const bool divided = wb__is_divided(t->state);
+    if (t->o.resume && is_first(t)) {
+        t->state->gives = divided;
+        status = load(t, &ahead);
+        t->state->gives = false;
+        if (divided) status = wb__divided_end((int)status);
+    } else if (t->o.resume && divided) status = wb__divided_take(t->state, "train");
     if (distributed(t)) {
         int64_t words[] = {status, ahead};
         const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
@@ -310,6 +316,9 @@ static int begin(const training *t, int *done)
         if (words[0] && !is_first(t))
             return wb__fail((int)words[0], "train: rank 0 cannot resume from the checkpoint");
         ahead = words[1];
+        status = wb__divided_agree(t->state, "train", (int)status);
+        for (int i = 0; divided && i < t->state->n && !status; i++)
+            status = wb__from_rank(&t->state->slots[i].steps, WB_I64, 1, 0);
         if (!status) status = share(t, ahead > 0);
     }
     *done = (int)ahead;
@@ -364,6 +373,7 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     int done = 0;
     int status = check_saving(&t.o);
     state->keeps_loss = distributed(&t) || state->loss_sum;
+    if (!status) status = wb__divided_agree(state, "train", 0);
     if (!status) status = check_lengths(&t);
     if (!status) status = begin(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {

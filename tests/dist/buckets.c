@@ -10,7 +10,7 @@ static int rank, size;
 
 static wb_tensor *reduced(wb_tensor *x)
 {
-    return wb__allreduce(wb__world(), WB__RANKS_SUM, x, NULL);
+    return wb__collect(wb__world(), WB__COLLECT_ALLREDUCE, WB__RANKS_SUM, x, NULL);
 }
 
 static void expect(wb_tensor *x, double wanted)

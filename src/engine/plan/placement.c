@@ -2,6 +2,8 @@
  * or an arena allocation) and finds the groups that write variables, which run at the end. */
 #include "engine/plan/stages.h"
 
+#include "backend/collective.h"
+
 #include <string.h>
 
 typedef struct {
@@ -136,10 +138,11 @@ static bool only_units(const wb__values *s, const wb__value *v)
     return i == v->ndim && k == x->ndim;
 }
 
-/* Whether the parts of a concat are dense in its memory. */
+/* Whether the parts of a concat are dense in its memory: it is one row, and no part itself. */
 static bool has_dense_parts(const wb__values *s, const wb__placement *l, int concat)
 {
-    return wb__value_at(s, concat)->ndim == 1 && l->role[concat].concat < 0;
+    const wb__value *a = wb__value_at(s, concat);
+    return a->size == a->dims[a->ndim - 1] && l->role[concat].concat < 0;
 }
 
 /* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
@@ -213,7 +216,7 @@ static bool choose_parts(placer *p)
         const bool dense = has_dense_parts(p->values, p->out, i);
         for (int j = 0; j < a->n_in; j++) {
             const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
-            const int64_t first = p->values->ir.attrs[a->attr + j * a->ndim];
+            const int64_t first = p->values->ir.attrs[a->attr + (j + 1) * a->ndim - 1];
             const int64_t byte = first * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
             const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
                                    .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
@@ -252,7 +255,8 @@ static void choose_reduced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
         const wb__value *v = value(p, i);
-        if (v->op != WB__OP_allreduce) continue;
+        if (v->op != WB__OP_collective || p->values->ir.attrs[v->attr] != WB__COLLECT_ALLREDUCE)
+            continue;
         int x = wb__input(p->values, v, v->n_in - 1);
         while (wb__is_view(p->values, x) && value(p, x)->op == WB__OP_reshape &&
                value(p, x)->uses == 1)
