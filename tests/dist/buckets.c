@@ -77,7 +77,7 @@ static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
 }
 
 /* A step of training by ranks has three kernels more than one alone: the loss is copied, the bucket
- * is reduced, and the loss is divided by the number of ranks, which makes the updates one kernel. */
+ * is reduced, and the loss is divided by the number of ranks. */
 TEST_IN_SCOPE(kernels_of_a_step)
 {
     wb_memory need[2];
