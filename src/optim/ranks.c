@@ -1,7 +1,7 @@
 /* What the ranks exchange in an update: gradients, and the values of a divided state.  Tensors are
- * copied into buckets, one tensor each.  The last parameters of a model get their gradients first,
- * so the first bucket holds the gradients of the last parameters, and travels while those of the
- * first are computed.
+ * concatenated to buckets; their kernels write them there where they can (placement.c).  The last
+ * parameters of a model get their gradients first, so the first bucket holds the gradients of the
+ * last parameters, and travels while those of the first are computed.
  *
  * A part of a bucket is [rows, n], and a bucket is the parts side by side.  With a whole state
  * there is one row, and an allreduce gives all ranks the mean of the bucket.  With a divided state
