@@ -43,6 +43,11 @@ TEST_IN_SCOPE(reductions)
     assert_true(first_of(x) == rank + 1.0);
 }
 
+static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
+{
+    return wb_mse(wb_call(model, b.x), b.y);
+}
+
 /* S87, S88: a model, a tree, a struct and a tensor get the values of any rank. */
 TEST_IN_SCOPE(values_of_one_rank)
 {
@@ -65,27 +70,55 @@ TEST_IN_SCOPE(values_of_one_rank)
     wb_clear_error();
 }
 
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    return wb_mse(wb_call(model, b.x), b.y);
-}
-
-/* S89 to S92: a loop that gets a new model from each update.  The state of rank 0, which has made a
- * step alone, goes to all; then all ranks have the same model after each update. */
-TEST_IN_SCOPE(a_loop_with_new_models)
+static wb_layer *small_model(void)
 {
     wb_seed(1);
-    wb_layer *model = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 2));
+    return wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 2));
+}
+
+static wb_batch batch_of(uint64_t seed)
+{
+    wb_seed(seed);
+    return (wb_batch){wb_randn(16, 3), wb_randn(16, 2), 16, 0};
+}
+
+static void expect_alike(wb_layer *model)
+{
+    wb_tensor *w = wb_get(model, "layers.0.weight");
+    wb_tensor *least = wb_distributed_allreduce(w, WB_RANKS_MIN);
+    wb_tensor *most = wb_distributed_allreduce(w, WB_RANKS_MAX);
+    assert_true(wb_item(wb_max(wb_sub(most, least))) == 0);
+}
+
+/* S91: each rank makes other steps, and another number of them; then all have the model and the
+ * moments of rank 0, and the same step gives the same model. */
+TEST_IN_SCOPE(states_of_rank_0)
+{
+    wb_layer *model = small_model();
+    wb_opt_state *state = wb_setup(wb_Adam(0.01), model);
+    wb_tree *gradients;
+    for (int k = 0; k <= rank + 1; k++) {
+        const bool last = k == rank + 1;
+        if (last) WORKS(wb_distributed_synchronise(model));
+        if (last) WORKS(wb_distributed_synchronise(state, .root = 0));
+        const wb_batch b = batch_of(last ? 7 : 100 + (uint64_t)rank);
+        wb_tensor *loss = wb_withgradient(loss_of, model, b, &gradients);
+        if (!loss || wb_update(state, model, gradients)) fail_msg("rank %d: %s", rank, wb_error());
+    }
+    expect_alike(model);
+}
+
+/* S89, S90, S92: a loop that gets a new model from each update. */
+TEST_IN_SCOPE(a_loop_with_new_models)
+{
+    wb_layer *model = small_model();
     wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.001)), model);
-    WORKS(wb_distributed_synchronise(model));
-    WORKS(wb_distributed_synchronise(state, .root = 0));
     char *text = wb_object_format(state);
     assert_non_null(text);
     if (!strstr(text, "DistributedOptimiser(Adam(eta=0.001")) fail_msg("%s", text);
     wb_free_text(text);
     for (int k = 0; k < 3; k++) {
-        wb_seed(100 * (uint64_t)k + (uint64_t)rank);
-        const wb_batch b = {wb_randn(16, 3), wb_randn(16, 2), 16, k};
+        const wb_batch b = batch_of(100 * (uint64_t)k + (uint64_t)rank);
         wb_tree *gradients;
         wb_tensor *loss = wb_withgradient(loss_of, model, b, &gradients);
         wb_layer *next = wb_update_new(state, model, gradients);
@@ -93,10 +126,7 @@ TEST_IN_SCOPE(a_loop_with_new_models)
         assert_true(first_of(wb_get(next, "layers.0.weight")) !=
                     first_of(wb_get(model, "layers.0.weight")));
         model = next;
-        wb_tensor *w = wb_get(model, "layers.0.weight");
-        wb_tensor *least = wb_distributed_allreduce(w, WB_RANKS_MIN);
-        wb_tensor *most = wb_distributed_allreduce(w, WB_RANKS_MAX);
-        assert_true(wb_item(wb_max(wb_sub(most, least))) == 0);
+        expect_alike(model);
     }
 }
 
