@@ -21,11 +21,12 @@ allreduce begins when its last gradient is there and the allreduce before it has
 of the step when all have; without overlap they follow the backward pass.
 
 On one machine, p ranks of one thread share c cores.  Two that compute at once slow each other down
-by a share; with more ranks than cores they take turns, and the system moves ranks between cores
-at a cost if it cannot divide them evenly.  An allreduce of n bytes costs each rank work on
-2 (p - 1) / p n bytes, which the cores share, at one speed while the data of all ranks are in the
-cache and at another one beyond it, and a latency for each of log2 p rounds; with more ranks than
-cores a round is a turn of all of them.
+by a share.  More ranks than cores take turns; if the cores cannot divide them evenly, a step takes
+between p / c and ceil(p / c) times as long, a share of the way.  An allreduce has the rounds and
+the bytes of the algorithm that Open MPI 4.1 chooses for the size (coll_tuned_decision_fixed.c).  A
+round takes a latency; with more ranks than cores, a turn of all ranks.  All ranks together copy and
+add bytes, at one speed what fits into the cache and at another one what does not, and each copies
+its operand; the cores share this work.
 
 On GPUs an allreduce is the faster of a ring and a tree, with the formulas of NCCL's own tuning.
 """
@@ -146,33 +147,43 @@ def step_time(compute, rest, parts, allreduce, overlap):
 # ---- one machine whose cores the ranks share -----------------------------------------------------
 
 
+def algorithm(ranks, size):
+    """(rounds, bytes that all ranks together receive or add, / 1.5) of Open MPI's allreduce."""
+    power = 1 << int(math.log2(ranks))
+    more, steps = ranks - power, int(math.log2(power))
+    if size < 16 or (size < 4096 if ranks < 4 else size < 8192):    # recursive doubling
+        return steps + 2 * (more > 0), (4 / 3 * power * steps + 2 * more) * size
+    if ranks < 4 and size < 262144:                                 # ring
+        return 2 * (ranks - 1), 2 * (ranks - 1) * size
+    # Rabenseifner: halving, doubling; a rank beyond the power of two passes its data to another one
+    return 2 * steps + 3 * (more > 0), (2 * (power - 1) + 7 / 3 * more) * size
+
+
 class Machine:
     """Constants in microseconds and bytes."""
-    def __init__(self, cores, cache, latency, turn, cached, far, slower, moving):
-        self.cores, self.cache = cores, cache
-        self.latency, self.turn = latency, turn     # of a round; with more ranks than cores
-        self.cached, self.far = cached, far         # us a byte of work of a rank
-        self.slower, self.moving = slower, moving   # shares
+    def __init__(self, cores, latency, turn, near, far, copied, cache, slower, uneven):
+        self.cores, self.latency, self.turn = cores, latency, turn      # of a round
+        self.near, self.far, self.copied, self.cache = near, far, copied, cache     # us a byte
+        self.slower, self.uneven = slower, uneven                       # shares
 
     def shared(self, ranks):
         """How many times longer `ranks` compute than one alone."""
-        if ranks == 1:
-            return 1.0
-        uneven = self.moving if ranks > self.cores and ranks % self.cores else 0.0
-        return max(1.0, ranks / self.cores) * (1 + self.slower) * (1 + uneven / ranks)
+        even = max(1.0, ranks / self.cores)
+        whole = math.ceil(ranks / self.cores)
+        return (even + self.uneven * (whole - even)) * (1 + self.slower * (ranks > 1))
 
     def allreduce(self, ranks, size):
         if ranks == 1:
             return 0.0
-        rounds = math.ceil(math.log2(ranks))
-        wait = (self.latency * rounds if ranks <= self.cores
-                else self.turn * rounds * ranks / self.cores)
-        near = min(1.0, self.cache / (2 * ranks * size))    # the share of the data in the cache
-        speed = near * self.cached + (1 - near) * self.far
-        return wait + 2 * (ranks - 1) / min(ranks, self.cores) * size * speed
+        rounds, work = algorithm(ranks, size)
+        crowd = ranks / self.cores
+        fits = min(1.0, self.cache / (2 * ranks * size))
+        speed = fits * self.near + (1 - fits) * self.far
+        return (rounds * (self.latency if crowd <= 1 else self.turn * crowd)
+                + (work * speed + ranks * size * self.copied) / min(ranks, self.cores))
 
 
-def minimum(function, start, turns=400):
+def minimum(function, start, turns=1500):
     """The point near `start` at which a function is smallest, by the simplex of Nelder and Mead."""
     n = len(start)
     simplex = [list(start)] + [[x + (0.5 if i == j else 0) for j, x in enumerate(start)]
@@ -234,7 +245,6 @@ class Fit:
             self.whole[p.workload] = max(self.whole.get(p.workload, 0), p.batch)
         self.alone = {name: self.line(name) for name in self.whole if name}
         self.cores = data["about"]["cores"]
-        self.cache = data["about"]["cache"]
         self.machine = self.fit()
 
     def used(self, kind):
@@ -265,14 +275,13 @@ class Fit:
                        if p.ranks > 1)
 
         def of_reduce(x):
-            return Machine(self.cores, self.cache, *map(math.exp, x), 0, 0)
+            return Machine(self.cores, *map(math.exp, x), 0, 0)
         first = minimum(lambda x: error("reduce", of_reduce(x)),
-                        [0.0, 1.0, math.log(2e-4), math.log(3e-4)])
+                        [math.log(x) for x in (1, 3, 1.5e-4, 3e-4, 5e-5, 16e6)])
 
         def of_step(x):
-            return Machine(self.cores, self.cache, *map(math.exp, first), *map(abs, x))
-        second = minimum(lambda x: error("step", of_step(x)), [0.1, 0.1])
-        return of_step(second)
+            return Machine(self.cores, *map(math.exp, first), *map(abs, x))
+        return of_step(minimum(lambda x: error("step", of_step(x)), [0.1, 0.1]))
 
     def predict(self, p, machine=None):
         machine = machine or self.machine
@@ -292,10 +301,11 @@ def report(path, check):
     fit = Fit(data)
     m, off, held = fit.machine, [], 0
     print(f"{path.name}: {data['about']['machine']}, {data['about']['mpi']}; {data['command']}")
-    print(f"fitted: latency of a round {m.latency:.2f} us, of a turn of more ranks than cores "
-          f"{m.turn:.2f} us; work of a rank\n  {1e-3 / m.cached:.2f} GB/s in the cache, "
-          f"{1e-3 / m.far:.2f} GB/s beyond; ranks slow each other by {100 * m.slower:.1f} %, an "
-          f"uneven number by {100 * m.moving:.1f} % / ranks more")
+    print(f"fitted: a round {m.latency:.2f} us, a turn of more ranks than cores {m.turn:.2f} us; "
+          f"a rank receives or adds\n  {1e-3 / m.near:.2f} GB/s in a cache of {m.cache / 1e6:.1f} MB"
+          f" and {1e-3 / m.far:.2f} GB/s beyond, copies {1e-3 / m.copied:.2f} GB/s; two ranks slow "
+          f"each other\n  by {100 * m.slower:.1f} %; uneven numbers go {100 * m.uneven:.0f} % of "
+          "the way to the next even one")
     for name, (t0, t1) in fit.alone.items():
         print(f"  {name}: {t0:.1f} us a step and {t1:.2f} us an observation")
     print(RULE)
