@@ -302,8 +302,9 @@ def report(path, check):
     m, off, held = fit.machine, [], 0
     print(f"{path.name}: {data['about']['machine']}, {data['about']['mpi']}; {data['command']}")
     print(f"fitted: a round {m.latency:.2f} us, a turn of more ranks than cores {m.turn:.2f} us; "
-          f"a rank receives or adds\n  {1e-3 / m.near:.2f} GB/s in a cache of {m.cache / 1e6:.1f} MB"
-          f" and {1e-3 / m.far:.2f} GB/s beyond, copies {1e-3 / m.copied:.2f} GB/s; two ranks slow "
+          f"a rank receives or adds\n  {1e-3 / m.near:.2f} GB/s in a cache of "
+          f"{m.cache / 1e6:.1f} MB and {1e-3 / m.far:.2f} GB/s beyond, copies "
+          f"{1e-3 / m.copied:.2f} GB/s; two ranks slow "
           f"each other\n  by {100 * m.slower:.1f} %; uneven numbers go {100 * m.uneven:.0f} % of "
           "the way to the next even one")
     for name, (t0, t1) in fit.alone.items():
