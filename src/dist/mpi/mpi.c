@@ -36,7 +36,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    bool running, stop;
+    bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
     const char *what;                   /* the operation that goes on; NULL: none */
     int64_t bytes;
     struct timespec until;
@@ -57,8 +57,11 @@ static void *watch_operations(void *unused)
     (void)unused;
     pthread_mutex_lock(&watch.lock);
     while (!watch.stop) {
-        if (!watch.what) pthread_cond_wait(&watch.changed, &watch.lock);
-        else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
+        if (!watch.what) {
+            watch.idle = true;
+            pthread_cond_wait(&watch.changed, &watch.lock);
+            watch.idle = false;
+        } else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
                  watch.what) {
             struct timespec now;
             clock_gettime(CLOCK_REALTIME, &now);
@@ -82,7 +85,7 @@ static void begin_watch(const char *what, int64_t bytes)
     watch.until.tv_nsec = (long)(nanoseconds - 1e9 * (double)(time_t)(nanoseconds / 1e9));
     watch.what = what;
     watch.bytes = bytes;
-    pthread_cond_signal(&watch.changed);
+    if (watch.idle) pthread_cond_signal(&watch.changed);
     pthread_mutex_unlock(&watch.lock);
 }
 
