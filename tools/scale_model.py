@@ -22,7 +22,8 @@ of the step when all have; without overlap they follow the backward pass.
 
 On one machine, p ranks of one thread share c cores.  Two that compute at once slow each other down
 by a share.  More ranks than cores take turns; if the cores cannot divide them evenly, a step takes
-between p / c and ceil(p / c) times as long, a share of the way.  An allreduce has the rounds and
+between p / c and ceil(p / c) times as long, a share of the way, and a delay until the last rank has
+had its turn.  An allreduce has the rounds and
 the bytes of the algorithm that Open MPI 4.1 chooses for the size (coll_tuned_decision_fixed.c).  A
 round takes a latency; with more ranks than cores, a turn of all ranks.  All ranks together copy and
 add bytes, at one speed what fits into the cache and at another one what does not, and each copies
@@ -161,10 +162,11 @@ def algorithm(ranks, size):
 
 class Machine:
     """Constants in microseconds and bytes."""
-    def __init__(self, cores, latency, turn, near, far, copied, cache, slower, uneven):
+    def __init__(self, cores, latency, turn, near, far, copied, cache, slower, uneven,
+                 late):
         self.cores, self.latency, self.turn = cores, latency, turn      # of a round
         self.near, self.far, self.copied, self.cache = near, far, copied, cache     # us a byte
-        self.slower, self.uneven = slower, uneven                       # shares
+        self.slower, self.uneven, self.late = slower, uneven, late  # shares; us of a step
 
     def shared(self, ranks):
         """How many times longer `ranks` compute than one alone."""
@@ -275,13 +277,14 @@ class Fit:
                        if p.ranks > 1)
 
         def of_reduce(x):
-            return Machine(self.cores, *map(math.exp, x), 0, 0)
+            return Machine(self.cores, *map(math.exp, x), 0, 0, 0)
         first = minimum(lambda x: error("reduce", of_reduce(x)),
                         [math.log(x) for x in (1, 3, 1.5e-4, 3e-4, 5e-5, 16e6)])
 
         def of_step(x):
-            return Machine(self.cores, *map(math.exp, first), *map(abs, x))
-        return of_step(minimum(lambda x: error("step", of_step(x)), [0.1, 0.1]))
+            return Machine(self.cores, *map(math.exp, first), abs(x[0]), abs(x[1]),
+                           100 * abs(x[2]))
+        return of_step(minimum(lambda x: error("step", of_step(x)), [0.1, 0.1, 0.1]))
 
     def predict(self, p, machine=None):
         machine = machine or self.machine
@@ -292,7 +295,8 @@ class Fit:
             return step_time(t1 * p.batch, t0, buckets(p.workload, p.bucket),
                              lambda size: 100 + size / p.speed, True)
         longer = machine.shared(p.ranks)
-        return step_time(longer * t1 * p.batch, longer * t0, buckets(p.workload, BUCKET),
+        rest = longer * t0 + (machine.late if p.ranks > machine.cores else 0)
+        return step_time(longer * t1 * p.batch, rest, buckets(p.workload, BUCKET),
                          lambda size: machine.allreduce(p.ranks, size), False)
 
 
@@ -306,7 +310,7 @@ def report(path, check):
           f"{m.cache / 1e6:.1f} MB and {1e-3 / m.far:.2f} GB/s beyond, copies "
           f"{1e-3 / m.copied:.2f} GB/s; two ranks slow "
           f"each other\n  by {100 * m.slower:.1f} %; uneven numbers go {100 * m.uneven:.0f} % of "
-          "the way to the next even one")
+          f"the way to the next even one; a delay of {m.late:.0f} us")
     for name, (t0, t1) in fit.alone.items():
         print(f"  {name}: {t0:.1f} us a step and {t1:.2f} us an observation")
     print(RULE)

@@ -28,7 +28,8 @@ def expect(condition, what, output=""):
 
 
 def measurements():
-    made = model.Machine(2, 0.7, 2.4, 1e-4, 2e-4, 5e-5, 32e6, 0.08, 0.7)
+    made = model.Machine(2, 0.7, 2.4, 1e-4, 2e-4, 5e-5, 32e6, 0.08, 0.7,
+                         30)
     noise, names = random.Random(1), []
     for ranks in range(2, 8):
         names += [f"reduce {ranks} {size}" for size in (4, 65536, 1000000, 5000000, 25000000)]
