@@ -261,14 +261,14 @@ class Fit:
         return [name for name in wanted if name not in {p.name for p in self.points}]
 
     def line(self, name):
-        """(t0, t1) of a workload: the line of the smallest relative errors; t0 is not negative."""
+        """(t0, t1) of a workload: the line of the smallest relative errors, neither negative."""
         points = [(p.batch, p.us) for p in self.used("step") if p.workload == name and p.ranks == 1]
         a = sum(1 / y**2 for _, y in points)
         b = sum(x / y**2 for x, y in points)
         c = sum(x**2 / y**2 for x, y in points)
         d, e = sum(1 / y for _, y in points), sum(x / y for x, y in points)
-        t0 = (d * c - e * b) / (a * c - b * b)
-        return (t0, (a * e - b * d) / (a * c - b * b)) if t0 > 0 else (0.0, e / c)
+        t0, t1 = ((x / (a * c - b * b)) for x in (d * c - e * b, a * e - b * d))
+        return (t0, t1) if t0 > 0 and t1 > 0 else (0.0, e / c) if t1 > 0 else (d / a, 0.0)
 
     def fit(self):
         """The constants with the smallest sum of squared logarithms of predicted / measured."""
@@ -301,6 +301,8 @@ class Fit:
 
 
 def report(path, check):
+    if not path.exists():
+        sys.exit(f"{path} is missing: bench/ranks.py --collect {path} measures in 14 minutes")
     data = json.loads(path.read_text())
     fit = Fit(data)
     m, off, held = fit.machine, [], 0
@@ -388,7 +390,7 @@ def table():
     """The lines of the document."""
     lines = assumptions() + [
         "", "| model | GPUs | network of a node | computing | allreduce | efficiency, no overlap |"
-        " with overlap | a second, no overlap |",
+        " with overlap | a second, with overlap |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |"]
     for name, (batch, what, of, share) in TRAINED.items():
         compute, parts = batch * flops(name) / (share * Cluster.PEAK), buckets(name, BUCKET)
@@ -401,7 +403,7 @@ def table():
                     f"| {name} | {gpus:,} | {cluster.name if gpus > Cluster.NODE else 'none'} | "
                     f"{compute / 1e3:.1f} ms | {(bare - compute) / 1e3:.2f} ms | "
                     f"{100 * compute / bare:.0f} % | {100 * compute / over:.0f} % | "
-                    f"{human(gpus * batch * of / bare * 1e6)} {what} |")
+                    f"{human(gpus * batch * of / over * 1e6)} {what} |")
     return lines
 
 
