@@ -202,19 +202,21 @@ static int check_launcher(const wb__communicator *c)
 {
     static const char *const sizes[] = {"WEBER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                         "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && c->size == 1; i++) {
+    const char *name = "";
+    long n = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *size = getenv(sizes[i]);
-        const long n = size ? strtol(size, NULL, 10) : 0;
-        if (n <= 1) continue;
-        MPI_Comm_free(&comm);
-        if (owns_mpi) MPI_Finalize();
-        return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by %s, but the only"
-                              " one that MPI knows, and each would train alone: start the program"
-                              " by `mpirun -np %ld` of the MPI that it is linked with, or by srun"
-                              " with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s", n,
-                              sizes[i], n, sizes[i]);
+        const long m = size ? strtol(size, NULL, 10) : 0;
+        if (m > n) n = m, name = sizes[i];
     }
-    return 0;
+    if (c->size > 1 || n <= 1) return 0;
+    MPI_Comm_free(&comm);
+    if (owns_mpi) MPI_Finalize();
+    return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by %s, but the only one"
+                          " that MPI knows, and each would train alone: start the program by"
+                          " `mpirun -np %ld` of the MPI that it is linked with, or by srun with"
+                          " --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s", n, name, n,
+                          name);
 }
 
 static int start(const wb__dist_services *given, wb__communicator *c)
