@@ -32,7 +32,7 @@ ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
 
 # The fault; the file; the text; its replacement; the tests of which at least one must fail.
-# A test is "NAME[@DEVICE] [OPTION...]".
+# A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI.
 TABLE = [
     ("cumsum's gradient runs in the same direction", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
      [ROWS]),
@@ -205,7 +205,7 @@ TABLE = [
     ("f64 tensors are moved to a device without f64", "src/engine/move.c", "else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;",
      "else if (0) t = WB_F32;", [MOVE, DATA]),
     ("an object that is already on the device is copied", "src/tree/move.c", "    if (!status) return object;", "    if (!status && !object) return object;", [MOVE]),
-    ("moments on the default device", "src/optim/state.c", "new_moment(slot, x->device)", "new_moment(slot, wb_default_device())", [STATE]),
+    ("moments on the default device", "src/optim/state.c", "new_moment(s, slot, x->device)", "new_moment(s, slot, wb_default_device())", [STATE]),
     ("a tree of partial results without its barrier", "src/backend/gpu/fused_reduction_text.c",
      "    wb__fuse_close(k);\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_close(k);\n}", "    wb__fuse_close(k);\n    wb__fuse_close(k);\n}",
      [FUSED, "gpu_fused_rows"]),
@@ -396,6 +396,10 @@ TABLE = [
     ("an escaped quote ends a text of JSON", "src/io/json.c", "if (inside && *text == '\\\\' && text[1]) text++;",
      "if (0) text++;", ["io_json"]),
     ("a member's key is returned as its value", "src/io/json.c", "return v + (v->kind == WB__JSON_KEY);", "return v;", ["io_json"]),
+    ("the gradient of gathered tensors is not scattered", "src/engine/ops/collective.c", "[WB__COLLECT_ALLGATHER] = WB__COLLECT_REDUCE_SCATTER}",
+     "[WB__COLLECT_ALLGATHER] = WB__COLLECT_ALLREDUCE}", ["ranks*3"]),
+    ("parts of a reduction that is scattered are not counted from the result", "src/backend/collective.c",
+     "s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in", "s->collective == WB__COLLECT_REDUCE_SCATTER ? out / 2 : in", ["ranks*3"]),
 ]
 
 
@@ -406,7 +410,8 @@ def run(command, **more):
 
 def program(test):
     """The program of a test NAME[@DEVICE] [OPTION...]; DEVICE becomes the default device."""
-    return test.split()[0].partition("@")[0]
+    name, ranks, _ = test.split()[0].partition("@")[0].partition("*")
+    return name + "_openmpi" if ranks else name
 
 
 class Copy:
@@ -437,6 +442,8 @@ class Copy:
         """A text that describes how the test fails, or None if it passes."""
         name, *options = test.split()
         name, _, device = name.partition("@")
+        name, _, ranks = name.partition("*")
+        start = ["mpirun.openmpi", "-np", ranks] if ranks else []
         double = self.build / "tests" / "vgpu"
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
                            POCL_CACHE_DIR=str(self.build / "pocl"),
@@ -448,11 +455,15 @@ class Copy:
                            VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
+        if ranks:
+            environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
+                               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
         if device == "Metal":           # by MPS and MPSGraph
             environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
                                WEBER_MATMUL_PRECISION="high")
         try:
-            done = run([str(self.build / "tests" / name), *options], timeout=300, env=environment)
+            done = run([*start, str(self.build / "tests" / program(test)), *options], timeout=300,
+                       env=environment)
             return test if done.returncode else None
         except subprocess.TimeoutExpired:
             return test + ", which does not end within 300 s"

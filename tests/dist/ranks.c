@@ -147,6 +147,53 @@ TEST_IN_SCOPE(gradient_of_an_allreduce)
     REFUSED(wb_gradient(wb_sum(most), x), WB_ERROR_UNSUPPORTED, "allreduce");
 }
 
+/* x of rank r is r + 1, and row i of what is gathered weighs (rank + 1) (i + 1); the gradient for x
+ * is the sum of the weights of its row over the ranks.  The parts of a sum are gathered again, so
+ * each rank's gradient for the whole x is that of the sum. */
+TEST_IN_SCOPE(gradient_of_gathered_and_scattered)
+{
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 1, 3));
+    wb_tensor *weight = wb_mul(wb_arange(size, WB_F32), wb_scalar(rank + 1.0));
+    weight = wb_add(wb_reshape(weight, size, 1), wb_scalar(rank + 1.0));
+    wb_tensor *g = wb_gradient(wb_sum(wb_mul(wb_distributed_allgather(x), weight)), x);
+    const float *values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    const double total = size * (size + 1) / 2.0;
+    for (int i = 0; i < 3; i++) assert_true(values[i] == (float)((rank + 1) * total));
+
+    wb_tensor *whole = wb_variable(wb_full(1, size, 2));
+    wb_tensor *part = wb_distributed_reduce_scatter(whole, WB_RANKS_MEAN);
+    g = wb_gradient(wb_sum(wb_mul(part, wb_scalar(rank + 1.0))), whole);
+    values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    for (int i = 0; i < 2 * size; i++)
+        assert_true(fabs(values[i] - (i / 2 + 1.0) / size) < 1e-6);
+    wb_tensor *least = wb_distributed_reduce_scatter(whole, WB_RANKS_MIN);
+    REFUSED(wb_gradient(wb_sum(least), whole), WB_ERROR_UNSUPPORTED, "reduce_scatter");
+}
+
+static int gather_and_scatter(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_tensor *all = wb_distributed_allgather(in[0]);
+    wb_tensor *twice = all ? wb_mul(all, wb_scalar(2)) : NULL;
+    out[0] = twice ? wb_distributed_reduce_scatter(twice, WB_RANKS_SUM) : NULL;
+    return out[0] ? 1 : -1;
+}
+
+/* A recorded function may contain both operations. */
+TEST_IN_SCOPE(compiled_gathering_and_scattering)
+{
+    wb_compiled *c = wb_compile(gather_and_scatter, NULL);
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *in[] = {wb_full(rank + i, 5, 3)}, *out;
+        WORKS(wb_eval_array(1, in));
+        WORKS(wb_call_compiled(c, 1, in, 1, &out));
+        const float *values = wb_data(out);
+        if (!values) fail_msg("%s", wb_error());
+        for (int k = 0; k < 15; k++) assert_true(values[k] == (float)(2 * size * (rank + i)));
+    }
+}
+
 /* ---- datasets -------------------------------------------------------------------------------- */
 
 /* All shares together are the dataset, and each batch of all ranks is a batch of one process. */
