@@ -31,8 +31,9 @@ typedef struct wb_distributed_backend wb_distributed_backend;
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
 /** NCCL, for ranks that have a CUDA device each.  libweber opens it at run time.  The program is
- * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces of
- * tensors on the rank's device do not pass through the host; all other operations do. */
+ * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces,
+ * allgathers and reduce_scatters of tensors on the rank's device do not pass through the host; all
+ * other operations do. */
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
@@ -74,8 +75,8 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
  * but bool; halves are reduced in f32 and rounded once, and a mean of integers is an error.  x is
  * evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
- * records only wb_distributed_allreduce is allowed.  NULL: an error, such as a rank that does not
- * answer. */
+ * records wb_distributed_allreduce, _allgather and _reduce_scatter are allowed.  NULL: an error,
+ * such as a rank that does not answer. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
  * same reduction of the gradients; that of a minimum or maximum is an error. */
@@ -85,10 +86,11 @@ WB_API wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, in
 /** The x of the rank `root`, on all ranks.  No gradient. */
 WB_API wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root);
 /** The x of all ranks, one after the other along the first axis: [n, ...] becomes [size n, ...].
- * No gradient.  Error: x has no axis. */
+ * Gradient: the sum of the gradients of all ranks for the own x.  Error: x has no axis. */
 WB_API wb_tensor *wb_distributed_allgather(wb_tensor *x);
 /** Part `rank` of the reduction of x, which is cut into equal parts along its first axis:
- * [size n, ...] becomes [n, ...].  No gradient.  Error: the first axis cannot be cut so. */
+ * [size n, ...] becomes [n, ...].  Gradient: the same of the gradients of all ranks, one after the
+ * other; that of a minimum or maximum is an error.  Error: the first axis cannot be cut so. */
 WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how);
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -118,6 +120,7 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 typedef struct wb_DistributedOptimiser_options {
     WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
     int64_t bucket WB_IS(25000000);         /* bytes */
+    bool shard WB_IS(false);                /* the state is divided over the ranks */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_DistributedOptimiser_options;

@@ -139,7 +139,8 @@ typedef struct {
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
-    const wb__communicator *communicator;   /* of an ALLREDUCE (backend/collective.h) */
+    int collective;                         /* wb__collective_kind of a COLLECTIVE */
+    const wb__communicator *communicator;   /* of a COLLECTIVE (backend/collective.h) */
 } wb__step;
 
 /* Whether a product needs more than a bias and an epilogue.  The engine plans such a step only if
@@ -266,7 +267,7 @@ struct wb__backend {
     int (*launch)(const wb_device *d, const wb__kernel *kernel, void *const *buffers,
                   const size_t *offsets, void *workspace, size_t workspace_at,
                   const wb__number *numbers);
-    /* Completes the last launch of the kernel of an ALLREDUCE, which may only have begun it:
+    /* Completes the last launch of the kernel of a COLLECTIVE, which may only have begun it:
      * kernels that are launched later may read its result and write its operand. */
     int (*finish)(const wb_device *d, const wb__kernel *kernel);
     int (*wait)(const wb_device *d);        /* until all launched kernels have finished */

@@ -28,9 +28,31 @@ void wb__collective_overlap(bool overlap)
     pthread_mutex_unlock(&queue.lock);
 }
 
+static int64_t elements_of(const wb__view *v)
+{
+    int64_t n = 1;
+    for (int i = 0; i < v->ndim; i++) n *= v->dims[i];
+    return n;
+}
+
+wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to)
+{
+    const wb__view *x = &s->views[0], *y = &s->views[1];
+    const int64_t in = elements_of(x), out = elements_of(y);
+    const size_t bytes = wb__dtype_size(x->dtype);
+    *from = (size_t)in * bytes;
+    *to = (size_t)out * bytes;
+    return (wb__collective){.communicator = s->communicator,
+                            .kind = (wb__collective_kind)s->collective,
+                            .op = (wb__ranks_op)s->variant, .dtype = x->dtype,
+                            .n = s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in};
+}
+
+/* Of the operand or the result, whichever has more. */
 static int64_t bytes_of(const wb__collective *c)
 {
-    return c->n * (int64_t)wb__dtype_size(c->dtype);
+    const bool parts = c->kind == WB__COLLECT_REDUCE_SCATTER || c->kind == WB__COLLECT_ALLGATHER;
+    return c->n * (int64_t)wb__dtype_size(c->dtype) * (parts ? c->communicator->size : 1);
 }
 
 /* With the lock held, which it gives up while the operation runs. */

@@ -36,7 +36,7 @@ struct wb__communicator {
     const char *name;       /* of the library that connects the ranks */
     int rank, size;
     int local_rank, local_size;         /* the same among the ranks of this machine */
-    /* The device whose ALLREDUCEs are commands of the device, without the host; NULL: none. */
+    /* The device on which a COLLECTIVE is a command of the device, without the host; NULL: none. */
     const wb_device *device;
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
     int (*perform)(const wb__collective *c);
@@ -53,6 +53,9 @@ void wb__world_set(const wb__communicator *c);
 
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
 void wb__collective_overlap(bool overlap);
+
+/* The operation of a COLLECTIVE, without its memory, and the bytes of its operand and result. */
+wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 
 /* Begins an operation.  Its memory must stay until wb__collective_end has returned for it.  The
  * result counts the operations of the process. */

@@ -1,4 +1,5 @@
-/* Collective operations on tensors.  All but the allreduce pass through the host's memory. */
+/* Collective operations on tensors.  Broadcasts and reductions to one rank pass through the host's
+ * memory; the others are operations of the graph. */
 #include "backend/collective.h"
 #include "engine/tensor.h"
 
@@ -48,6 +49,15 @@ static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction 
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
 }
 
+/* ---- operations of the graph ----------------------------------------------------------------- */
+
+/* All ranks must begin an operation when it is called, before their next one. */
+static wb_tensor *begun(wb_tensor *y)
+{
+    if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
+    return y;
+}
+
 wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
 {
     static const char what[] = "distributed_allreduce";
@@ -55,11 +65,45 @@ wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
     const wb__communicator *c = wb__world();
     if (!c) return x;
     wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? wb__allreduce(c, (int)op_of(how), wide, NULL) : NULL;
-    y = narrowed(y, x, how);
-    /* All ranks must begin it now, before their next operation. */
-    if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
-    return y;
+    wb_tensor *y = wide ? wb__collect(c, WB__COLLECT_ALLREDUCE, (int)op_of(how), wide, NULL) : NULL;
+    return begun(narrowed(y, x, how));
+}
+
+static bool has_axis(const char *what, const wb_tensor *x)
+{
+    if (x->ndim) return true;
+    wb__fail(WB_ERROR_SHAPE, "%s: %s has no axis", what, wb_describe(x));
+    return false;
+}
+
+wb_tensor *wb_distributed_allgather(wb_tensor *x)
+{
+    static const char what[] = "distributed_allgather";
+    int64_t dims[WB_MAX_DIMS], size;
+    if (!wb__operand(what, x) || !has_axis(what, x)) return NULL;
+    if (!wb__world()) return x;
+    memcpy(dims, x->dims, sizeof dims);
+    dims[0] *= wb_distributed_size();
+    if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
+    return begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
+}
+
+wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
+{
+    static const char what[] = "distributed_reduce_scatter";
+    const int ranks = wb_distributed_size();
+    if (!wb__operand(what, x) || !has_axis(what, x) || !known(what, how, 0) ||
+        !reducible(what, x, how))
+        return NULL;
+    if (x->dims[0] % ranks)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
+                             " parts", what, wb_describe(x), ranks);
+    if (!wb__world()) return x;
+    wb_tensor *wide = widened(x);
+    wb_tensor *y = wide ? wb__collect(wb__world(), WB__COLLECT_REDUCE_SCATTER, (int)op_of(how),
+                                      wide, NULL)
+                        : NULL;
+    return begun(narrowed(y, x, how));
 }
 
 /* ---- through the host's memory --------------------------------------------------------------- */
@@ -111,46 +155,4 @@ wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
                         : NULL;
     if (!y) return NULL;
     return wb_distributed_rank() == root ? narrowed(y, x, how) : WB_NONE;
-}
-
-static bool has_axis(const char *what, const wb_tensor *x)
-{
-    if (x->ndim) return true;
-    wb__fail(WB_ERROR_SHAPE, "%s: %s has no axis", what, wb_describe(x));
-    return false;
-}
-
-wb_tensor *wb_distributed_allgather(wb_tensor *x)
-{
-    static const char what[] = "distributed_allgather";
-    int64_t dims[WB_MAX_DIMS], size;
-    if (!wb__operand(what, x) || !has_axis(what, x)) return NULL;
-    if (!wb__world()) return x;
-    memcpy(dims, x->dims, sizeof dims);
-    dims[0] *= wb_distributed_size();
-    if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
-    return perform(what, x, x->ndim, dims,
-                   &(wb__collective){.kind = WB__COLLECT_ALLGATHER, .n = x->size});
-}
-
-wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
-{
-    static const char what[] = "distributed_reduce_scatter";
-    const int ranks = wb_distributed_size();
-    int64_t dims[WB_MAX_DIMS];
-    if (!wb__operand(what, x) || !has_axis(what, x) || !known(what, how, 0) ||
-        !reducible(what, x, how))
-        return NULL;
-    if (x->dims[0] % ranks)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
-                             " parts", what, wb_describe(x), ranks);
-    if (!wb__world()) return x;
-    memcpy(dims, x->dims, sizeof dims);
-    dims[0] /= ranks;
-    wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? perform(what, wide, wide->ndim, dims,
-                                  &(wb__collective){.kind = WB__COLLECT_REDUCE_SCATTER,
-                                                    .op = op_of(how), .n = x->size / ranks})
-                        : NULL;
-    return narrowed(y, x, how);
 }

@@ -256,7 +256,7 @@ static void report_written(int code)
 }
 
 /* Whether a phase of the plan runs as one command (a graph).  It does from the second run on, if
- * the device has graphs, the phase has more than two launches, and the plan has no ALLREDUCE that
+ * the device has graphs, the phase has more than two launches, and the plan has no COLLECTIVE that
  * the host takes part in.  Graphs do not report which kernel failed, so WEBER_DEBUG=sync does not
  * use them. */
 static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
@@ -312,7 +312,7 @@ static int failed(wb__plan *p, int status, bool final, bool written)
     return status;
 }
 
-/* Completes the ALLREDUCEs among the steps *complete to last - 1, and sets *complete to `last`.
+/* Completes the COLLECTIVEs among the steps *complete to last - 1, and sets *complete to `last`.
  * Returns the error of the first that failed. */
 static int finish(const wb__plan *p, int *complete, int last)
 {
@@ -325,7 +325,7 @@ static int finish(const wb__plan *p, int *complete, int last)
     return status;
 }
 
-/* Runs a phase, as a graph or kernel by kernel, and completes its ALLREDUCEs.  A graph that fails
+/* Runs a phase, as a graph or kernel by kernel, and completes its COLLECTIVEs.  A graph that fails
  * does not report how many kernels ran, so all variables of its phase may have been written. */
 static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const size_t *offsets,
                      const wb__number *numbers, int n_numbers)

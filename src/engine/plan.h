@@ -76,11 +76,11 @@ typedef struct {
     bool tried;
 } wb__plan_phase;
 
-/* An ALLREDUCE goes on while later steps run. */
+/* A COLLECTIVE goes on while later steps run. */
 typedef struct {
-    int waits_for;                  /* the last ALLREDUCE, as the index of its step, that must be
+    int waits_for;                  /* the last COLLECTIVE, as the index of its step, that must be
                                        complete before this step; -1: none */
-    bool begins;                    /* this step is an ALLREDUCE that the host takes part in */
+    bool begins;                    /* this step is a COLLECTIVE that the host takes part in */
 } wb__plan_wait;
 
 /* A plan.  The buffers of a run are, in this order: leaves, written variables that are no leaf,

@@ -328,12 +328,14 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
 void wb__gradient_end(void);            /* frees this thread's working memory */
 
-/* The reduction of x over the ranks of a communicator (backend/collective.h); op is a wb__ranks_op.
- * It is performed when it is evaluated, which all ranks must do in the same order: after `before`,
- * another allreduce or NULL. */
+/* An operation of the ranks of a communicator (backend/collective.h) on x.  `kind` is a
+ * wb__collective_kind, and `op` the wb__ranks_op of a reduction: ALLREDUCE keeps the shape of x,
+ * REDUCE_SCATTER makes [n, ...] of [size n, ...], ALLGATHER the converse.  It is performed when it
+ * is evaluated, which all ranks must do in the same order: after `before`, another such operation
+ * or NULL. */
 struct wb__communicator;
-wb_tensor *wb__allreduce(const struct wb__communicator *c, int op, wb_tensor *x,
-                         wb_tensor *before);
+wb_tensor *wb__collect(const struct wb__communicator *c, int kind, int op, wb_tensor *x,
+                       wb_tensor *before);
 
 /* Evaluates n tensors and the pending writes.  `guard` is a tensor of one element, or NULL.  If it
  * is not finite, nothing is written, and the call returns WB_ERROR_NUMBER with the value in the

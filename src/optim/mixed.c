@@ -14,17 +14,18 @@ enum { GOOD_BEFORE_GROWTH = 2000 };
 
 /* ---- parameters and masters ------------------------------------------------------------------ */
 
-wb_tensor *wb__mixed_master(wb_tensor *parameter)
+wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter)
 {
-    wb_scope *s = wb_scope_open();
-    if (!s) return NULL;
-    wb_tensor *wide = wb__as(parameter, WB_F32);
+    wb_scope *scope = wb_scope_open();
+    if (!scope) return NULL;
+    wb_tensor *part = wb__own_part(s, slot, parameter);
+    wb_tensor *wide = part ? wb__as(part, WB_F32) : NULL;
     wb_tensor *v = wide ? wb__ref(wb__variable_on(wide, parameter->device)) : NULL;
     if (v) {
         v->flags &= (uint16_t)~WB__MIXED;
         v->name = "master";
     }
-    if (!wb_scope_close(s)) return v;
+    if (!wb_scope_close(scope)) return v;
     wb__unref(v);
     return NULL;
 }
@@ -140,14 +141,21 @@ static wb_tensor *part_taken(const wb_opt_state *s, wb_tensor *const *bad)
     return x;
 }
 
-bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step)
+wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad)
 {
-    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE], *sum = NULL;
+    wb_tensor *sum = NULL;
     /* The sum is bad[0] + (bad[1] + (bad[2] + ...)). With this nesting, evaluation computes all
      * counts before the first addition. */
     for (int i = s->n - 1; i >= 0; i--)
-        if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return false;
-    wb_tensor *ok = wb_eq(sum, wb_scalar(0));
+        if (bad[i] && !(sum = sum ? wb_add(bad[i], sum) : bad[i])) return NULL;
+    return sum;
+}
+
+bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *total,
+                       wb__scaling_step *step)
+{
+    wb_tensor *scale = s->scaling[WB__SCALE], *made = s->scaling[WB__STEPS_MADE];
+    wb_tensor *ok = wb_eq(total, wb_scalar(0));
     wb_tensor *more = wb_add(s->scaling[WB__SINCE_CHANGE], wb_scalar(1));
     wb_tensor *full = wb_ge(more, wb_scalar(GOOD_BEFORE_GROWTH));
     wb_tensor *larger = wb_minimum(wb_mul(scale, wb_scalar(2)), wb_scalar(LARGEST_SCALE));

@@ -52,6 +52,8 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->mixed = from->mixed;
     to->scaled = from->scaled;
     to->unguarded = from->unguarded;
+    to->parts = from->parts;
+    to->part = from->part;
     to->n_moments = from->n_moments;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
     to->paths = wb__alloc_zero((size_t)from->n_paths, sizeof *to->paths);

@@ -42,6 +42,7 @@ struct wb_rule {
     int n;
     wb__rule_part *parts;
     int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
+    bool shard;         /* the state is divided over the ranks */
 };
 
 typedef struct {
@@ -51,7 +52,8 @@ typedef struct {
     wb_dtype dtype;                     /* dtype of the parameter */
     int64_t dims[WB_MAX_DIMS];
     /* references to the moments of all parts of the rule in order, followed by the f32 master in
-     * mixed precision */
+     * mixed precision.  They have the shape of the parameter, or, if the state is divided,
+     * [wb__part_length] */
     wb_tensor **moments;
     int64_t steps;
     int64_t unsure;                     /* how many of `steps` are not evaluated yet */
@@ -76,6 +78,8 @@ struct wb_opt_state {
     bool scaled;                        /* wb_scale_loss has been called */
     bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
     wb_tensor *mean_loss;       /* of the last update, over the ranks (reference), or NULL */
+    int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
+                                   and the rank whose part this is */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;
@@ -121,17 +125,38 @@ void wb__rule_print(const wb_rule *rule, wb__text *t);
  * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
 
-/* ranks.c: replaces the n gradients g[i], some of which may be NULL, and the loss, which may be
- * NULL, by their means over the ranks.  Returns 0 or an error code. */
-int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t bucket);
+/* ---- ranks.c --------------------------------------------------------------------------------- */
+
+/* Part r of a parameter of a divided state is elements r * length to (r + 1) * length - 1 of the
+ * parameter in one dimension, which zeros fill up to parts * length elements. */
+
+/* The number of elements of a part of the slot. */
+int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot);
+/* This rank's part [length] of x, which has the shape of the slot's parameter; x if the state is
+ * whole.  NULL: failed. */
+wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *x);
+
+/* The functions below are operations of the ranks.  *before is the operation that they begin after,
+ * or NULL, and becomes their last one.  Element i of an array is of slot i. */
+
+/* Replaces the gradients *g[i], some of which may be NULL, and the loss, which may be NULL, by their
+ * means over the ranks; if the state is divided, gradients by this rank's part of them.  Returns 0
+ * or an error code. */
+int wb__ranks_mean(const wb_opt_state *s, wb_tensor **const *g, wb_tensor **loss,
+                   wb_tensor **before);
+/* Replaces the parts *x[i], some of which may be NULL, of a divided state by whole tensors.  Returns
+ * 0 or an error code. */
+int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **before);
+/* The sum of the x of all ranks.  NULL: failed. */
+wb_tensor *wb__ranks_sum(wb_tensor *x, wb_tensor **before);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
 /* Converts all parameters of the model to s->mixed; on failure converts none. */
 int wb__mixed_narrow(const wb_opt_state *s, void *model);
-/* Makes the f32 master copy of a parameter, which is a variable with the same value. The caller
- * owns a reference. */
-wb_tensor *wb__mixed_master(wb_tensor *parameter);
+/* Makes the f32 master copy of this rank's part of a parameter, which is a variable with the same
+ * value. The caller owns a reference. */
+wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
 /* The tensors of one update with loss scaling. `ok` is whether all gradients are finite, `inverse`
@@ -142,9 +167,13 @@ typedef struct {
 } wb__scaling_step;
 /* Returns `sum` plus the number of elements of g that are not finite. A NULL `sum` counts as 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* Fills *step for an update. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has no
- * gradient; at least one slot has a gradient. False, with the error set, on failure. */
-bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb__scaling_step *step);
+/* Returns the sum of bad[i], the wb__scaling_count of slot i, or NULL if the slot has no gradient;
+ * at least one slot has a gradient. NULL: failed. */
+wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad);
+/* Fills *step for an update in which slot i has a gradient if bad[i] is not NULL, and `total`
+ * elements of gradients are not finite. False, with the error set, on failure. */
+bool wb__scaling_begin(const wb_opt_state *s, wb_tensor *const *bad, wb_tensor *total,
+                       wb__scaling_step *step);
 wb_tensor *wb__scaling_undo(const wb__scaling_step *step, wb_tensor *g);
 
 /* Returns element `slot` of a tensor [slots], as a scalar. */

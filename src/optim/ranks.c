@@ -1,64 +1,181 @@
-/* Means of gradients over the ranks.  The gradients are copied into buckets, one tensor each.  The
- * last parameters of a model get their gradients first, so the first bucket holds the gradients of
- * the last parameters, and travels while those of the first are computed. */
+/* What the ranks exchange in an update: gradients, and the values of a divided state.  Tensors are
+ * copied into buckets, one tensor each.  The last parameters of a model get their gradients first,
+ * so the first bucket holds the gradients of the last parameters, and travels while those of the
+ * first are computed.
+ *
+ * A part of a bucket is [rows, n], and a bucket is the parts side by side.  With a whole state there
+ * is one row, and an allreduce gives all ranks the mean of the bucket.  With a divided state
+ * (wb_opt_state.parts) row r of a gradient is what rank r updates: a reduce_scatter gives each rank
+ * the mean of its row.  The new values of its row then travel in buckets of one row, and an
+ * allgather gives all ranks all rows. */
 #include "backend/collective.h"
 #include "optim/optim.h"
 
 typedef struct {
-    wb_tensor **part;                   /* the gradients of the bucket, in one dimension */
-    wb_tensor ***from;                  /* where each of them was, and gets its mean */
+    wb_tensor **part, ***from;          /* the parts, and where each was and gets its result */
+    const wb__slot **slot;              /* of each part; NULL: the loss */
     int n;
-    int64_t bytes;
-    wb_tensor *before;                  /* the allreduce of the bucket before, or NULL */
+    int64_t bytes, limit;
+    const wb_opt_state *state;
+    bool gathers;                       /* values travel, not gradients */
+    wb_tensor *before;                  /* the operation of the ranks before, or NULL */
 } bucket;
 
-/* Reduces the bucket, and empties it.  False, with the error set, on failure. */
-static bool reduce(bucket *b)
+static bool bucket_begin(bucket *b, const wb_opt_state *s, bool gathers, wb_tensor *before)
+{
+    const size_t n = (size_t)s->n + 1;
+    *b = (bucket){.part = wb__alloc(n * sizeof *b->part), .from = wb__alloc(n * sizeof *b->from),
+                  .slot = wb__alloc(n * sizeof *b->slot), .limit = s->rule->bucket, .state = s,
+                  .gathers = gathers, .before = before};
+    return b->part && b->from && b->slot;
+}
+
+static void bucket_end(bucket *b)
+{
+    wb__free(b->part);
+    wb__free(b->from);
+    wb__free((void *)b->slot);
+}
+
+/* ---- a divided state ------------------------------------------------------------------------- */
+
+static int64_t size_of(const wb__slot *slot)
+{
+    int64_t n = 1;
+    for (int i = 0; i < slot->ndim; i++) n *= slot->dims[i];
+    return n;
+}
+
+int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot)
+{
+    return (size_of(slot) + s->parts - 1) / s->parts;
+}
+
+/* Appends zeros to x [n], so that it has `length` elements. */
+static wb_tensor *filled_up(wb_tensor *x, int64_t length)
+{
+    return x && x->size < length ? wb_pad(x, 0, 0, length - x->size) : x;
+}
+
+wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *x)
+{
+    const int64_t n = x->size, length = wb__part_length(s, slot);
+    const int64_t first = WB__MIN(s->part * length, n), end = WB__MIN(first + length, n);
+    if (s->parts == 1) return x;
+    wb_tensor *flat = wb_reshape_array(x, 1, &n);
+    return flat ? filled_up(wb_slice(flat, 0, first, end), length) : NULL;
+}
+
+/* x [parts, length], the parts of all ranks, in the shape of the parameter. */
+static wb_tensor *whole(const wb__slot *slot, wb_tensor *x)
+{
+    const int64_t n = size_of(slot);
+    wb_tensor *flat = wb_reshape_array(x, 1, &x->size);
+    if (flat && n < x->size) flat = wb_slice(flat, 0, 0, n);
+    return flat ? wb_reshape_array(flat, slot->ndim, slot->dims) : NULL;
+}
+
+/* A gradient as a part of a bucket of gradients: row r is what rank r updates. */
+static wb_tensor *rows(const wb_opt_state *s, const wb__slot *slot, wb_tensor *g)
+{
+    const int64_t length = wb__part_length(s, slot), dims[] = {s->parts, length};
+    wb_tensor *flat = wb_reshape_array(g, 1, &g->size);
+    flat = filled_up(flat, s->parts * length);
+    return flat ? wb_reshape_array(flat, 2, dims) : NULL;
+}
+
+/* ---- buckets --------------------------------------------------------------------------------- */
+
+/* A tensor as a part of the bucket.  The loss is in all rows. */
+static wb_tensor *as_part(const bucket *b, const wb__slot *slot, wb_tensor *x)
+{
+    if (!b->gathers && slot) return rows(b->state, slot, x);
+    wb_tensor *row = wb_reshape_array(x, 2, (int64_t[]){1, x->size});
+    if (!row || slot) return row;
+    return wb_expand_array(row, 2, (int64_t[]){b->state->parts, 1});
+}
+
+/* The result for x, from its columns y of the bucket's result. */
+static wb_tensor *as_result(const bucket *b, const wb__slot *slot, const wb_tensor *x, wb_tensor *y)
+{
+    if (!y || !slot) return y ? wb_reshape_array(y, x->ndim, x->dims) : NULL;
+    if (b->gathers) return whole(slot, y);
+    return b->state->parts > 1 ? wb_reshape_array(y, 1, &y->size)
+                               : wb_reshape_array(y, slot->ndim, slot->dims);
+}
+
+/* Exchanges the bucket, and empties it.  False, with the error set, on failure. */
+static bool exchange(bucket *b)
 {
     const wb__communicator *c = wb__world();
+    const int kind = b->gathers            ? WB__COLLECT_ALLGATHER
+                   : b->state->parts > 1 ? WB__COLLECT_REDUCE_SCATTER
+                                         : WB__COLLECT_ALLREDUCE;
     if (!b->n) return true;
-    wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 0) : b->part[0];
-    b->before = all ? wb__allreduce(c, WB__RANKS_SUM, all, b->before) : NULL;
-    wb_tensor *mean = b->before ? wb_mul(b->before, wb_scalar(1.0 / c->size)) : NULL;
+    wb_tensor *all = b->n > 1 ? wb_concat_array(b->n, b->part, 1) : b->part[0];
+    wb_tensor *y = all ? wb__collect(c, kind, WB__RANKS_SUM, all, b->before) : NULL;
+    if (!y) return false;
+    b->before = y;
+    if (!b->gathers) y = wb_mul(y, wb_scalar(1.0 / c->size));
     int64_t at = 0;
-    for (int i = 0; i < b->n && mean; i++) {
-        const wb_tensor *g = *b->from[i];
-        const int64_t size = b->part[i]->size;
-        wb_tensor *part = b->n > 1 ? wb_slice(mean, 0, at, at + size) : mean;
-        at += size;
-        *b->from[i] = part ? wb_reshape_array(part, g->ndim, g->dims) : NULL;
-        if (!*b->from[i]) return false;
+    for (int i = 0; i < b->n && y; i++) {
+        const int64_t length = b->part[i]->dims[1];
+        wb_tensor *own = b->n > 1 ? wb_slice(y, 1, at, at + length) : y;
+        at += length;
+        if (!(*b->from[i] = as_result(b, b->slot[i], *b->from[i], own))) return false;
     }
     b->n = 0;
     b->bytes = 0;
-    return mean;
+    return y;
 }
 
-static bool add(bucket *b, wb_tensor **g, int64_t limit)
+static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
 {
-    const int64_t bytes = (*g)->size * (int64_t)wb__dtype_size((wb_dtype)(*g)->dtype);
-    if (b->n && (b->bytes + bytes > limit || b->part[0]->dtype != (*g)->dtype) && !reduce(b))
-        return false;
-    const int64_t size = (*g)->size;
-    b->part[b->n] = wb_reshape_array(*g, 1, &size);
-    b->from[b->n] = g;
+    wb_tensor *part = as_part(b, slot, *x);
+    if (!part) return false;
+    const int64_t bytes = part->size * (int64_t)wb__dtype_size((wb_dtype)part->dtype) *
+                          (b->gathers ? b->state->parts : 1);
+    const bool full = b->bytes + bytes > b->limit && slot;      /* the loss is in the last bucket */
+    if (b->n && (full || b->part[0]->dtype != part->dtype) && !exchange(b)) return false;
+    b->part[b->n] = part;
+    b->from[b->n] = x;
+    b->slot[b->n++] = slot;
     b->bytes += bytes;
-    return b->part[b->n++];
+    return true;
 }
 
-int wb__ranks_mean(int n, wb_tensor **const *g, wb_tensor **loss, int64_t limit)
+int wb__ranks_mean(const wb_opt_state *s, wb_tensor **const *g, wb_tensor **loss,
+                   wb_tensor **before)
 {
-    bucket b = {.part = wb__alloc(((size_t)n + 1) * sizeof *b.part),
-                .from = wb__alloc(((size_t)n + 1) * sizeof *b.from)};
-    bool good = b.part && b.from;
-    for (int i = n - 1; i >= 0 && good; i--)
-        if (*g[i]) good = add(&b, g[i], limit);
+    bucket b;
+    bool good = bucket_begin(&b, s, false, *before);
+    for (int i = s->n - 1; i >= 0 && good; i--)
+        if (*g[i]) good = add(&b, &s->slots[i], g[i]);
     if (good && *loss) {
         if (b.n) *loss = wb__as(*loss, (wb_dtype)b.part[0]->dtype);
-        good = *loss && add(&b, loss, INT64_MAX);
+        good = *loss && add(&b, NULL, loss);
     }
-    good = good && reduce(&b);
-    wb__free(b.part);
-    wb__free(b.from);
+    good = good && exchange(&b);
+    *before = b.before;
+    bucket_end(&b);
     return good ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **before)
+{
+    bucket b;
+    bool good = bucket_begin(&b, s, true, *before);
+    for (int i = s->n - 1; i >= 0 && good; i--)
+        if (*x[i]) good = add(&b, &s->slots[i], x[i]);
+    good = good && exchange(&b);
+    *before = b.before;
+    bucket_end(&b);
+    return good ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+wb_tensor *wb__ranks_sum(wb_tensor *x, wb_tensor **before)
+{
+    wb_tensor *sum = wb__collect(wb__world(), WB__COLLECT_ALLREDUCE, WB__RANKS_SUM, x, *before);
+    if (sum) *before = sum;
+    return sum;
 }

@@ -238,6 +238,7 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
     for (int i = 0, at = 0; r && i < n; at += rules[i++]->n) {
         memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
         r->bucket = WB__MAX(r->bucket, rules[i]->bucket);
+        r->shard |= rules[i]->shard;
     }
     return r;
 }
@@ -256,7 +257,9 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a bucket of %lld bytes",
                              (long long)o.bucket);
     wb_rule *r = wb__rule_copy(rule);
-    if (r) r->bucket = o.bucket;
+    if (!r) return NULL;
+    r->bucket = o.bucket;
+    r->shard = o.shard;
     return r;
 }
 
@@ -266,6 +269,7 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     if (!r) return NULL;
     memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
     r->bucket = rule->bucket;
+    r->shard = rule->shard;
     return r;
 }
 
@@ -295,5 +299,5 @@ void wb__rule_print(const wb_rule *rule, wb__text *t)
         print_part(&rule->parts[i], t);
     }
     if (rule->n > 1) wb__text_add(t, ")");
-    if (rule->bucket) wb__text_add(t, ")");
+    if (rule->bucket) wb__text_add(t, rule->shard ? ", shard=true)" : ")");
 }

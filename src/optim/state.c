@@ -1,4 +1,5 @@
 /* The state of a rule: creation, wb_adjust, wb_freeze, wb_thaw, printing. Moving is in move.c. */
+#include "backend/collective.h"
 #include "optim/optim.h"
 
 #include <string.h>
@@ -31,10 +32,13 @@ typedef struct {
 
 /* Makes a moment, which is a variable of zeros on d, the device of the parameter. The caller owns a
  * reference. Returns NULL, with the error set, on failure. */
-static wb_tensor *new_moment(const wb__slot *slot, const wb_device *d)
+static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
 {
     const wb_device *was = wb__use_device(d);
-    wb_tensor *zeros = wb_full_array(0, wb__moment_dtype(slot->dtype), slot->ndim, slot->dims);
+    const int64_t length = wb__part_length(s, slot);
+    const wb_dtype dtype = wb__moment_dtype(slot->dtype);
+    wb_tensor *zeros = s->parts > 1 ? wb_full_array(0, dtype, 1, &length)
+                                    : wb_full_array(0, dtype, slot->ndim, slot->dims);
     wb_tensor *v = wb_variable(zeros);
     wb__use_device(was);
     if (!v) return NULL;
@@ -55,8 +59,8 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->moments) return false;
     for (int k = 0; k < n; k++)
-        if (!(slot->moments[k] = new_moment(slot, x->device))) return false;
-    return !s->mixed || (slot->moments[n] = wb__mixed_master(leaf->x)) != NULL;
+        if (!(slot->moments[k] = new_moment(s, slot, x->device))) return false;
+    return !s->mixed || (slot->moments[n] = wb__mixed_master(s, slot, leaf->x)) != NULL;
 }
 
 static int add_leaf(const wb__leaf *leaf, void *ctx)
@@ -129,6 +133,9 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!s) return NULL;
     s->mixed = o.mixed;
     s->unguarded = o.unguarded;
+    const wb__communicator *c = rule->shard ? wb__world() : NULL;
+    s->parts = c ? c->size : 1;
+    s->part = c ? c->rank : 0;
     s->n_moments = s->mixed != 0;
     for (int i = 0; i < rule->n; i++) s->n_moments += rule->parts[i].kind->moments;
     building m = {.state = s};

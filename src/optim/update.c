@@ -28,6 +28,7 @@ typedef struct {
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
     wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
     wb_tensor *loss;                    /* mean over the ranks, if the rule is distributed */
+    wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
 
 /* ---- gradients ------------------------------------------------------------------------------- */
@@ -183,6 +184,7 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
+    if (u->state->parts > 1 && !(sum = wb__ranks_sum(sum, &u->before))) return NULL;
     u->norm = sum;
     if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
@@ -232,7 +234,9 @@ static int unscale(update *u)
     wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
     if (!bad) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
-    bool good = wb__scaling_begin(s, bad, &u->scaling);
+    wb_tensor *total = wb__scaling_total(s, bad);
+    if (total && s->parts > 1) total = wb__ranks_sum(total, &u->before);
+    bool good = total && wb__scaling_begin(s, bad, total, &u->scaling);
     wb__free(bad);
     for (int i = 0; good && i < s->n; i++) {
         work *w = &u->works[i];
@@ -281,7 +285,7 @@ static int average(update *u, const wb_tree *grads)
     if (!g) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) g[i] = &u->works[i].g;
     u->loss = loss_of(grads);
-    int status = wb__ranks_mean(s->n, g, &u->loss, s->rule->bucket);
+    int status = wb__ranks_mean(s, g, &u->loss, &u->before);
     wb__free(g);
     for (int i = 0; i < s->n && !status && s->scaling[WB__SCALE]; i++) {
         work *w = &u->works[i];
@@ -290,11 +294,37 @@ static int average(update *u, const wb_tree *grads)
     return status;
 }
 
+/* Replaces the new values of a divided state, this rank's parts of the parameters, by whole ones. */
+static int gather(update *u)
+{
+    wb_opt_state *s = u->state;
+    if (s->parts == 1) return 0;
+    wb_tensor ***x = wb__alloc((size_t)s->n * sizeof *x);
+    if (!x) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++) x[i] = &u->works[i].value;
+    const int status = wb__ranks_gather(s, x, &u->before);
+    wb__free(x);
+    return status;
+}
+
+/* Whether the ranks are those that the state was divided over, if it must be divided. */
+static int check_ranks(const update *u)
+{
+    const wb__communicator *c = wb__world();
+    const wb_opt_state *s = u->state;
+    const int ranks = c ? c->size : 1;
+    if (!s->rule->shard || (s->parts == ranks && s->part == (c ? c->rank : 0))) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: wb_setup divided the state over %d rank%s, and now there"
+                    " are %d: call wb_setup after wb_distributed_initialise", u->what, s->parts,
+                    s->parts > 1 ? "s" : "", ranks);
+}
+
 /* Sets `value` and `next` in the work of each slot that has a gradient. */
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    int status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
+    int status = check_ranks(u);
+    if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
@@ -304,8 +334,9 @@ static int compute(update *u, void *model, wb_tree *grads)
         work *w = &u->works[i];
         if (!w->g) continue;
         w->next = u->next + i * s->n_moments;
-        w->wide = s->mixed ? present_master(w->x, s->slots[i].moments[s->n_moments - 1])
-                           : wb__as(w->x, (wb_dtype)w->g->dtype);
+        wb_tensor *x = wb__own_part(s, &s->slots[i], w->x);
+        if (x) w->wide = s->mixed ? present_master(x, s->slots[i].moments[s->n_moments - 1])
+                                  : wb__as(x, (wb_dtype)w->g->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
     if (!status) status = unscale(u);
@@ -314,6 +345,7 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
         if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
+    if (!status) status = gather(u);
     return status ? wb__error_or(status) : 0;
 }
 

@@ -558,7 +558,7 @@ TEST(every_row_is_covered)
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
-        "moved allreduce " /* device_move; dist/ranks */
+        "moved collective " /* device_move; dist/ranks */
         "cumsum"; /* this program; after "sum", because one_of finds the first occurrence only */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
 #define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)

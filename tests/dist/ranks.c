@@ -147,6 +147,53 @@ TEST_IN_SCOPE(gradient_of_an_allreduce)
     REFUSED(wb_gradient(wb_sum(most), x), WB_ERROR_UNSUPPORTED, "allreduce");
 }
 
+/* x of rank r is r + 1, and row i of what is gathered weighs (rank + 1) (i + 1); the gradient for x
+ * is the sum of the weights of its row over the ranks.  The parts of a sum are gathered again, so
+ * each rank's gradient for the whole x is that of the sum. */
+TEST_IN_SCOPE(gradient_of_gathered_and_scattered)
+{
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 1, 3));
+    wb_tensor *weight = wb_mul(wb_arange(size, WB_F32), wb_scalar(rank + 1.0));
+    weight = wb_add(wb_reshape(weight, size, 1), wb_scalar(rank + 1.0));
+    wb_tensor *g = wb_gradient(wb_sum(wb_mul(wb_distributed_allgather(x), weight)), x);
+    const float *values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    const double total = size * (size + 1) / 2.0;
+    for (int i = 0; i < 3; i++) assert_true(values[i] == (float)((rank + 1) * total));
+
+    wb_tensor *whole = wb_variable(wb_full(1, size, 2));
+    wb_tensor *part = wb_distributed_reduce_scatter(whole, WB_RANKS_MEAN);
+    g = wb_gradient(wb_sum(wb_mul(part, wb_scalar(rank + 1.0))), whole);
+    values = g ? wb_data(g) : NULL;
+    if (!values) fail_msg("%s", wb_error());
+    for (int i = 0; i < 2 * size; i++)
+        assert_true(fabs(values[i] - (i / 2 + 1.0) / size) < 1e-6);
+    wb_tensor *least = wb_distributed_reduce_scatter(whole, WB_RANKS_MIN);
+    REFUSED(wb_gradient(wb_sum(least), whole), WB_ERROR_UNSUPPORTED, "reduce_scatter");
+}
+
+static int gather_and_scatter(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_tensor *all = wb_distributed_allgather(in[0]);
+    wb_tensor *twice = all ? wb_mul(all, wb_scalar(2)) : NULL;
+    out[0] = twice ? wb_distributed_reduce_scatter(twice, WB_RANKS_SUM) : NULL;
+    return out[0] ? 1 : -1;
+}
+
+/* A recorded function may contain both operations. */
+TEST_IN_SCOPE(compiled_gathering_and_scattering)
+{
+    wb_compiled *c = wb_compile(gather_and_scatter, NULL);
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *in[] = {wb_full(rank + i, 5, 3)}, *out;
+        WORKS(wb_eval_array(1, in));
+        WORKS(wb_call_compiled(c, 1, in, 1, &out));
+        const float *values = wb_data(out);
+        if (!values) fail_msg("%s", wb_error());
+        for (int k = 0; k < 15; k++) assert_true(values[k] == (float)(2 * size * (rank + i)));
+    }
+}
+
 /* ---- datasets -------------------------------------------------------------------------------- */
 
 /* All shares together are the dataset, and each batch of all ranks is a batch of one process. */
@@ -184,6 +231,22 @@ TEST_IN_SCOPE(datasets_that_differ)
     if (size == 1) return;
     wb_dataset *d = wb_dataset_of(wb_zeros(10 + rank, 2), WB_NONE);
     REFUSED(wb_distributed_dataset(d), WB_ERROR_SHAPE, "distributed_dataset", "10");
+}
+
+/* Without a seed of the program, rank 0 draws one for the shuffles of all. */
+TEST_IN_SCOPE(shares_without_a_seed)
+{
+    wb_seed(100 + (uint64_t)rank);
+    wb_dataset *all = wb_dataset_of(wb_arange(6 * size, WB_F32), WB_NONE);
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(all), 6, true);
+    wb_batch b;
+    assert_true(wb_loader_next(l, &b));
+    wb_tensor *sum = wb_distributed_allreduce(wb_onehotbatch(wb_astype(b.x, WB_I32), 6 * size),
+                                              WB_RANKS_SUM);
+    if (!sum) fail_msg("%s", wb_error());
+    const float *times = wb_data(wb_sum(sum, .axes = {0}));
+    for (int i = 0; i < 6 * size; i++) assert_true(times[i] == 1);
+    WORKS(wb_loader_stop(l));
 }
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -253,6 +316,30 @@ TEST(training_as_one_process)
     for (int kind = 0; kind < 3; kind++) train_alike(kind, WB_DTYPE_DEFAULT, 2e-6);
     train_alike(1, WB_BF16, 0.02);
     train_alike(1, WB_F16, 0.02);
+}
+
+/* Any rank may be the one whose values all ranks get. */
+TEST_IN_SCOPE(synchronising_with_a_root)
+{
+    const int root = size - 1;
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 3)), *y = wb_variable(wb_full(rank * 2.0, 2));
+    WORKS(wb_distributed_synchronise(wb_tuple(x, y), .root = root));
+    assert_true(wb_at(x, 2) == root + 1 && wb_at(y, 1) == 2 * root);
+    assert_int_equal(wb_distributed_synchronise(x, .root = size), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "rank");
+    assert_int_equal(wb_distributed_synchronise(wb_full(1, 2)), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "wb_variable");
+    wb_clear_error();
+}
+
+/* Tensors of the same number and dtype, but other shapes. */
+TEST_IN_SCOPE(synchronising_what_differs)
+{
+    if (size == 1) return;
+    wb_tensor *x = wb_variable(rank ? wb_zeros(2, 3) : wb_zeros(3, 2));
+    assert_int_equal(wb_distributed_synchronise(x), WB_ERROR_SHAPE);
+    FAILED(WB_ERROR_SHAPE, "distributed_synchronise", "differ");
+    wb_clear_error();
 }
 
 /* The loss of one rank is NaN: no rank updates its model. */
@@ -355,6 +442,18 @@ TEST_IN_SCOPE(losses_are_means)
     assert_true(fabs(seen[0] - wanted) < 1e-6);
     for (int i = 0; i < 3; i++)
         assert_true(wb_item(wb_distributed_broadcast(wb_scalar(seen[i]), 0)) == (float)seen[i]);
+}
+
+/* Each rank drops other activations: after a training its random numbers are its own. */
+TEST_IN_SCOPE(random_numbers_of_ranks)
+{
+    wb_seed(4);
+    wb_layer *m = wb_Chain(wb_Dense(8, 2), wb_Dropout(0.5));
+    wb_dataset *d = wb_dataset_of(wb_zeros(4, 8), wb_zeros(4, 2));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    WORKS(wb_train(loss_of, m, wb_dataloader(d, 4), s));
+    const float *x = wb_data(wb_distributed_allgather(wb_rand(1, 4)));
+    for (int r = 1; r < size; r++) assert_true(memcmp(x, x + 4 * r, 4 * sizeof *x) != 0);
 }
 
 TEST_IN_SCOPE(loaders_of_different_lengths)

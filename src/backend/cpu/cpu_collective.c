@@ -1,4 +1,4 @@
-/* Allreduce as a step: the launch begins the operation, and wb__cpu_finish waits for it. */
+/* A collective operation as a step: the launch begins it, and wb__cpu_finish waits for it. */
 #include "backend/collective.h"
 #include "backend/cpu/cpu.h"
 
@@ -7,12 +7,12 @@ typedef struct {
     wb__view x, y;
     wb__collective operation;
     _Atomic uint64_t begun;             /* number of the operation that was begun last */
-} allreduce_kernel;
+} collective_kernel;
 
 static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
                   const wb__number *numbers)
 {
-    allreduce_kernel *k = (allreduce_kernel *)(uintptr_t)kernel;
+    collective_kernel *k = (collective_kernel *)(uintptr_t)kernel;
     wb__collective c = k->operation;
     (void)workspace, (void)numbers;
     c.from = wb__cpu_at(&k->x, buffers);
@@ -24,21 +24,19 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 /* If two threads run the plan, the operation that was begun last is complete after the other. */
 static int finish(const wb__cpu_kernel *kernel)
 {
-    return wb__collective_end(((const allreduce_kernel *)kernel)->begun);
+    return wb__collective_end(((const collective_kernel *)kernel)->begun);
 }
 
 static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
 
-int wb__cpu_allreduce(const wb__step *s, wb__cpu_kernel **kernel)
+int wb__cpu_collective(const wb__step *s, wb__cpu_kernel **kernel)
 {
-    allreduce_kernel *k = wb__alloc_zero(1, sizeof *k);
+    collective_kernel *k = wb__alloc_zero(1, sizeof *k);
+    size_t from, to;
     if (!k) return WB_ERROR_MEMORY;
     k->x = s->views[0];
     k->y = s->views[1];
-    int64_t n = 1;
-    for (int i = 0; i < k->x.ndim; i++) n *= k->x.dims[i];
-    k->operation = (wb__collective){.communicator = s->communicator, .kind = WB__COLLECT_ALLREDUCE,
-                                    .op = (wb__ranks_op)s->variant, .dtype = k->x.dtype, .n = n};
+    k->operation = wb__collective_of(s, &from, &to);
     k->head.launch = launch;
     k->head.finish = finish;
     k->head.destroy = destroy;

@@ -1,4 +1,4 @@
-/* Operations of ranks by NCCL.  An ALLREDUCE of a plan is a command of the device's compute queue.
+/* Operations of ranks by NCCL.  A COLLECTIVE of a plan is a command of the device's compute queue.
  * An operation on the host's memory passes through the device's memory.  All commands of NCCL are
  * on one queue, in the order of the calls, which is the same on all ranks.
  *
@@ -336,7 +336,7 @@ int wb__cu_ranks_stop(void)
     return status;
 }
 
-/* ---- the ALLREDUCE of a plan ----------------------------------------------------------------- */
+/* ---- the COLLECTIVE of a plan ---------------------------------------------------------------- */
 
 typedef struct {
     wb__gpu_routine base;
@@ -349,16 +349,15 @@ static int prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r, co
 {
     const wb__view *x = &s->views[0], *y = &s->views[1];
     (void)reason;
-    if (s->communicator->device != &d->base || type_of(x->dtype) < 0) return WB_ERROR_UNSUPPORTED;
+    const bool copies = s->collective == WB__COLLECT_ALLGATHER;
+    if (s->communicator->device != &d->base || (type_of(x->dtype) < 0 && !copies))
+        return WB_ERROR_UNSUPPORTED;
     routine *made = wb__alloc_zero(1, sizeof *made);
     if (!made) return WB_ERROR_MEMORY;
     const size_t bytes = wb__dtype_size(x->dtype);
-    int64_t n = 1;
-    for (int i = 0; i < x->ndim; i++) n *= x->dims[i];
+    size_t from, to;
     *made = (routine){.base = {.library = &wb__cu_ranks, .impl = "NCCL"},
-                      .operation = {.communicator = s->communicator,
-                                    .kind = WB__COLLECT_ALLREDUCE, .op = (wb__ranks_op)s->variant,
-                                    .dtype = x->dtype, .n = n},
+                      .operation = wb__collective_of(s, &from, &to),
                       .from = x->buffer, .to = y->buffer,
                       .from_at = (size_t)x->offset * bytes, .to_at = (size_t)y->offset * bytes};
     *r = &made->base;
@@ -371,7 +370,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
     const routine *r = (const routine *)base;
     wb__collective c = r->operation;
     if (!comm)
-        return wb__fail(WB_ERROR_ARGUMENT, "allreduce: the ranks are not connected any more");
+        return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
     const int status = c.n ? put(&c, wb__cu_of(d)->stream[q]) : 0;
@@ -386,5 +385,5 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
 }
 
 const wb__gpu_hook wb__cu_ranks = {
-    .kinds = 1u << WB__STEP_ALLREDUCE, .prepare = prepare, .launch = launch, .destroy = destroy,
+    .kinds = 1u << WB__STEP_COLLECTIVE, .prepare = prepare, .launch = launch, .destroy = destroy,
 };

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const wb__dist_services *services;
 static MPI_Comm comm = MPI_COMM_NULL;
@@ -42,14 +43,23 @@ static struct {
     struct timespec until;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* At the end the communicator is free already.  MPICH's MPI_Abort then waits for its MPI_Finalize:
+ * the signal ends the process, and the launcher the others. */
 static void end_all(void)
 {
-    fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of %lld"
-            " bytes: a rank has ended, or does not call the same functions in the same order."
-            " All ranks are ended.\n", self->rank, self->size, services->timeout, watch.what,
-            (long long)watch.bytes);
+    const bool ends = comm == MPI_COMM_NULL;
+    if (ends)
+        fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s in %s, after the last operation"
+                " of all ranks, and ends\n", self->rank, self->size, services->timeout,
+                watch.what);
+    else
+        fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of"
+                " %lld bytes: a rank has ended, or does not call the same functions in the same"
+                " order. All ranks are ended.\n", self->rank, self->size, services->timeout,
+                watch.what, (long long)watch.bytes);
     fflush(stderr);
-    MPI_Abort(comm, 1);
+    if (ends) alarm(3);
+    MPI_Abort(ends ? MPI_COMM_WORLD : comm, 1);
 }
 
 static void *watch_operations(void *unused)
@@ -244,19 +254,27 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     return 0;
 }
 
-static int stop(void)
+static void stop_watch(void)
 {
-    begin_watch("the end", 0);
-    int status = check(MPI_Barrier(comm), "MPI_Barrier");
-    end_watch();
     pthread_mutex_lock(&watch.lock);
     watch.stop = true;
     pthread_cond_signal(&watch.changed);
     pthread_mutex_unlock(&watch.lock);
     if (watch.running) pthread_join(watch.thread, NULL);
     watch.running = false;
+}
+
+static int stop(void)
+{
+    begin_watch("the end", 0);
+    int status = check(MPI_Barrier(comm), "MPI_Barrier");
     if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
-    if (!status && owns_mpi) status = check(MPI_Finalize(), "MPI_Finalize");
+    if (!status && owns_mpi) {
+        begin_watch("MPI_Finalize", 0);
+        status = check(MPI_Finalize(), "MPI_Finalize");
+    }
+    end_watch();
+    stop_watch();
     return status;
 }
 

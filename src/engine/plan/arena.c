@@ -103,15 +103,15 @@ static bool touches(const wb__plan_step *d, const wb__step_operand *at)
     return found;
 }
 
-/* An ALLREDUCE goes on while later steps run.  The first step that touches its memory waits for it,
- * and its memory stays allocated until then.  ALLREDUCEs are complete in their order, so waiting
+/* A COLLECTIVE goes on while later steps run.  The first step that touches its memory waits for it,
+ * and its memory stays allocated until then.  COLLECTIVEs are complete in their order, so waiting
  * for one of them is waiting for all before it. */
 static void find_waits(arena *a, const wb__programs *s)
 {
     for (int i = 0; i < s->n; i++) s->step[i].waits_for = -1;
     for (int i = 0; i < s->n; i++) {
         const wb__plan_step *d = &s->step[i];
-        if (d->step.kind != WB__STEP_ALLREDUCE) continue;
+        if (d->step.kind != WB__STEP_COLLECTIVE) continue;
         int end = i + 1;
         while (end < s->n && !touches(&s->step[end], &d->operand[0]) &&
                !touches(&s->step[end], &d->operand[1]))

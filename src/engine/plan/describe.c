@@ -1,6 +1,7 @@
 /* Descriptions of plans and steps, for WEBER_DEBUG. */
 #include "engine/plan/stages.h"
 
+#include "backend/collective.h"
 #include "base/text.h"
 
 enum { MOST_OF_PROGRAM = 744 };         /* a description lists instructions until it has this number
@@ -37,6 +38,10 @@ static void add_program(wb__text *t, const wb__fused *f)
     }
 }
 
+static const char *const collectives[] = {[WB__COLLECT_ALLREDUCE] = "allreduce",
+                                          [WB__COLLECT_REDUCE_SCATTER] = "reduce_scatter",
+                                          [WB__COLLECT_ALLGATHER] = "allgather"};
+
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
 {
     const wb__step *s = &d->step;
@@ -48,6 +53,7 @@ char *wb__describe(const wb__plan_step *d, const wb__kernel *k)
     wb__text_add(&t, "%-8s [", wb__step_names[s->kind]);
     for (int i = 0; i < ndim; i++) wb__text_add(&t, i ? ",%lld" : "%lld", (long long)dims[i]);
     wb__text_add(&t, "]");
+    if (s->kind == WB__STEP_COLLECTIVE) wb__text_add(&t, " %s", collectives[s->collective]);
     if (fused) add_program(&t, &s->fused);
     else if (d->text) wb__text_add(&t, " %s", d->text);
     if (s->epilogue) wb__text_add(&t, slope ? " + slope" : " + activation");

@@ -281,7 +281,7 @@ typedef struct {
     wb__instr *instr;
     wb__space *spaces;
     char *text;
-    int waits_for;                      /* the last step, an ALLREDUCE, that must be complete before
+    int waits_for;                      /* the last step, a COLLECTIVE, that must be complete before
                                            this step; -1: none */
 } wb__plan_step;
 

@@ -169,26 +169,26 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     if (status == WB_ERROR_UNSUPPORTED && wb__step_is_special(step))
         return wb__fail(WB_ERROR_UNSUPPORTED, "%s:%d: %s", d->driver->backend->tag, d->base.ordinal,
                         reason ? reason : "no kernel has this epilogue and these sums");
-    struct wb__gpu_allreduce *allreduce = NULL;
+    struct wb__gpu_collective *collective = NULL;
     if (status == WB_ERROR_UNSUPPORTED)
-        status = step->kind == WB__STEP_ALLREDUCE ? wb__gpu_allreduce_prepare(step, &allreduce)
-                                                  : wb__gpu_step(&d->target, step, &work);
+        status = step->kind == WB__STEP_COLLECTIVE ? wb__gpu_collective_prepare(step, &collective)
+                                                   : wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
     wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
-        wb__gpu_allreduce_destroy(allreduce);
+        wb__gpu_collective_destroy(collective);
         destroy_routine(d, routine);
         return WB_ERROR_MEMORY;
     }
-    k->allreduce = allreduce;
+    k->collective = collective;
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
     k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
     k->base.reason = routine ? NULL : reason;
-    k->base.unfinished = allreduce;
+    k->base.unfinished = collective;
     k->n = n;
     describe(step, k->what, sizeof k->what);
     *kernel = k;
@@ -228,7 +228,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
         wb__free(p->argument);
     }
     destroy_routine(d, k->routine);
-    wb__gpu_allreduce_destroy(k->allreduce);
+    wb__gpu_collective_destroy(k->collective);
     wb__gpu_work_free(k->work);
     wb__free(k->used);
     wb__free(k->address);
@@ -371,7 +371,7 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
     const wb__gpu_addresses at = {.address = k->address, .buffers = buffers, .offsets = offsets,
                                   .memory = w, .workspace = w ? w->at : 0,
                                   .workspace_at = workspace_at, .numbers = numbers};
-    if (k->allreduce) return wb__gpu_allreduce_launch(base, k->allreduce, buffers, offsets);
+    if (k->collective) return wb__gpu_collective_launch(base, k->collective, buffers, offsets);
     int status = wb__gpu_enter(d);
     if (status) return status;
     pthread_mutex_lock(&d->lock);
@@ -384,5 +384,5 @@ int wb__gpu_launch_kernel(const wb_device *base, const wb__kernel *kernel, void 
 int wb__gpu_finish(const wb_device *base, const wb__kernel *kernel)
 {
     const wb__gpu_kernel *k = (const wb__gpu_kernel *)kernel;
-    return k->allreduce ? wb__gpu_allreduce_finish(base, k->allreduce) : 0;
+    return k->collective ? wb__gpu_collective_finish(base, k->collective) : 0;
 }

@@ -403,7 +403,7 @@ typedef struct {
     uint64_t *address;          /* address of each buffer, at the launch */
     wb__gpu_work *work;         /* NULL: the routine does everything */
     char what[160];             /* describes the step in errors */
-    struct wb__gpu_allreduce *allreduce;    /* performs the step; NULL: another step */
+    struct wb__gpu_collective *collective;  /* performs the step; NULL: another step */
     int n;
     wb__gpu_bound_launch launches[];
 } wb__gpu_kernel;
@@ -423,14 +423,14 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/*---- allreduce.c: through the host's memory, where no library does it ------------------------- */
+/*---- collective.c: through the host's memory, where no library does it ------------------------ */
 
-int wb__gpu_allreduce_prepare(const wb__step *step, struct wb__gpu_allreduce **made);
-void wb__gpu_allreduce_destroy(struct wb__gpu_allreduce *a);
+int wb__gpu_collective_prepare(const wb__step *step, struct wb__gpu_collective **made);
+void wb__gpu_collective_destroy(struct wb__gpu_collective *a);
 /* Launches and finishes of one kernel take turns. */
-int wb__gpu_allreduce_launch(const wb_device *base, struct wb__gpu_allreduce *a,
-                             void *const *buffers, const size_t *offsets);
-int wb__gpu_allreduce_finish(const wb_device *base, struct wb__gpu_allreduce *a);
+int wb__gpu_collective_launch(const wb_device *base, struct wb__gpu_collective *a,
+                              void *const *buffers, const size_t *offsets);
+int wb__gpu_collective_finish(const wb_device *base, struct wb__gpu_collective *a);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
