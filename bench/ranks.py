@@ -119,15 +119,6 @@ def is_settled(runs):
     return len(runs) >= MOST_RUNS or (quiet >= ENOUGH and spread(kept(runs)) <= CLOSE)
 
 
-def last_cache():
-    """Bytes of the last cache of the first core, which all cores share."""
-    sizes = [path.read_text().strip() for path in
-             sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"))]
-    if not sizes:
-        sys.exit("the system does not tell the size of the last cache")
-    return int(sizes[-1][:-1]) << {"K": 10, "M": 20}[sizes[-1][-1]]
-
-
 def about(program):
     """The machine and the versions that a file of measurements is of."""
     def first_line(*command):
@@ -136,7 +127,7 @@ def about(program):
     models = [line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().split("\n")
               if line.startswith("model name")]
     return {"machine": f"{os.cpu_count()} x {models[0] if models else platform.machine()}",
-            "cores": os.cpu_count(), "cache": last_cache(), "system": platform.platform(),
+            "cores": os.cpu_count(), "system": platform.platform(),
             "mpi": first_line("mpirun", "--version"),
             "compiler": first_line("cc", "--version"),
             "weber": first_line(str(Path(program).parent.parent / "weber"), "--version")}

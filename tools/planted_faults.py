@@ -27,13 +27,16 @@ SUMS = "optim_accumulate"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
-CUDA_GRAPH, RANKS = "cuda_graph", "cuda_ranks"      # run on the double of CUDA
+QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
+ENDS, LAUNCH = "check_ends.py", "check_launch.py"
+CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
 
 # The fault; the file; the text; its replacement; the tests of which at least one must fail.
-# A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI.
+# A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI;
+# "NAME.py" is a script of tests/dist with the words that SCRIPTS has for it.
 TABLE = [
     ("cumsum's gradient runs in the same direction", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
      [ROWS]),
@@ -438,27 +441,96 @@ TABLE = [
     # Ranks that are threads of one process.
     ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c", "if (copy && b->download(s->device, copy, s->data, 0, s->bytes)) {",
      "pthread_mutex_lock(&mirrors);\n    const int bad = copy ? b->download(s->device, copy, s->data, 0, s->bytes) : 0;\n    pthread_mutex_unlock(&mirrors);\n    if (bad) {",
-     [RANKS + " while_another"]),
-    ("a loader's thread belongs to no rank", "src/data/prefetcher.c", "wb__thread_rank = f->rank;", "", [RANKS + " are_threads"]),
-    ("threads of the pool belong to no rank", "src/base/parallel.c", "wb__thread_rank = pool.rank;", "", [RANKS + " are_threads"]),
-    ("each rank that is a thread logs notes", "src/base/log.c", "without_info || wb__thread_rank > 1", "without_info", [RANKS + " are_threads"]),
-    ("ranks do not begin with the caller's random numbers", "src/dist/run.c", "if (r->seeded) wb__rng", "if (!r->seeded) wb__rng", [RANKS + " are_threads"]),
-    ("all ranks of a process use its first GPU", "src/device/select.c", "c->local_rank % all.n", "0 * c->local_rank", [RANKS + " are_threads"]),
-    ("the queues of the ranks are one", "src/backend/collective.c", "return &queues[wb__thread_rank];", "return &queues[0];", [RANKS + " are_threads"]),
-    ("a compiled function of another rank runs", "src/engine/compiled/compile.c", "if (c->rank != wb__thread_rank)", "if (c->rank > 100)", [RANKS + " wrong_uses"]),
-    ("a thread that is no rank trains as rank 0", "src/dist/dist.c", "communicator.perform = refuse;", "if (!n_ranks) communicator.perform = refuse;", [RANKS + " wrong_uses"]),
+     [THREADS + " while_another"]),
+    ("a loader's thread belongs to no rank", "src/data/prefetcher.c", "wb__thread_rank = f->rank;", "", [THREADS + " are_threads"]),
+    ("threads of the pool belong to no rank", "src/base/parallel.c", "wb__thread_rank = pool.rank;", "", [THREADS + " are_threads"]),
+    ("each rank that is a thread logs notes", "src/base/log.c", "without_info || wb__thread_rank > 1", "without_info", [THREADS + " are_threads"]),
+    ("ranks do not begin with the caller's random numbers", "src/dist/run.c", "if (r->seeded) wb__rng", "if (!r->seeded) wb__rng", [THREADS + " are_threads"]),
+    ("all ranks of a process use its first GPU", "src/device/select.c", "c->local_rank % all.n", "0 * c->local_rank", [THREADS + " are_threads"]),
+    ("the queues of the ranks are one", "src/backend/collective.c", "return &queues[wb__thread_rank];", "return &queues[0];", [THREADS + " are_threads"]),
+    ("a compiled function of another rank runs", "src/engine/compiled/compile.c", "if (c->rank != wb__thread_rank)", "if (c->rank > 100)", [THREADS + " wrong_uses"]),
+    ("a thread that is no rank trains as rank 0", "src/dist/dist.c", "communicator.perform = refuse;", "if (!n_ranks) communicator.perform = refuse;", [THREADS + " wrong_uses"]),
     ("all ranks share the room for the plans of one", "src/engine/cache.c", "limit * WB__MAX(wb__ranks_here(), 1) - 1", "limit - 1",
-     [RANKS + " room_for_its_plans"]),
-    ("ranks wait for one that has failed", "src/backend/cuda/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [RANKS + " a_rank_that_fails"]),
+     [THREADS + " room_for_its_plans"]),
+    ("ranks wait for one that has failed", "src/backend/cuda/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [THREADS + " a_rank_that_fails"]),
     ("a wait that was ended has succeeded", "src/backend/cuda/ranks.c", "return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;", "return code;",
-     [RANKS + " a_rank_that_fails"]),
+     [THREADS + " a_rank_that_fails"]),
     ("ranks wait for one that cannot be connected", "src/backend/cuda/ranks.c", "if (status && n_ranks > 1) wb__cu_ranks_give_up(wb_error());", "",
-     [RANKS + " cannot_be_connected"]),
+     [THREADS + " cannot_be_connected"]),
     ("processes have different numbers of ranks", "src/dist/nccl.c", "if (!status && i->devices != devices)", "if (!status && i->devices > 99)",
-     [RANKS + " other_numbers"]),
+     [THREADS + " other_numbers"]),
     ("the others do not learn why rank 0 has no id", "src/dist/nccl.c", "const int status = p->size > 1 ?", "const int status = p->size > 1 && !i->status ?",
-     [RANKS + " without_an_id"]),
+     [THREADS + " without_an_id"]),
+    # Ranks
+    ("a rank that fails leaves the others waiting", "src/dist/dist.c", "    if (!failed) {", "    if (true) {", [ENDS]),
+    ("all ranks print notes", "src/dist/dist.c", "wb__log_without_info(communicator.rank > 0);", "wb__log_without_info(false);", [ENDS]),
+    ("ranks are connected twice", "src/dist/dist.c", "    if (backend)\n        return", "    if (backend && false)\n        return", [RANKS]),
+    ("the values of rank 0, whatever root is given", "src/dist/synchronise.c", "status = share_variable(c->variable[i], root);",
+     "status = share_variable(c->variable[i], 0);", [RANKS]),
+    ("objects of other shapes are taken for the same", "src/dist/synchronise.c", "mix(&h, x->dims[k]);", "mix(&h, 0);", [RANKS]),
+    ("the moments of a state stay those of each rank", "src/dist/synchronise.c", "k < c->state->n_moments && !status", "k < 0 && !status", [RANKS]),
+    ("the step counts of a state stay those of each rank", "src/dist/synchronise.c", "&c->state->slots[i].steps, WB_I64, 1, root", "&c->state->slots[i].steps, WB_I64, 0, root",
+     [RANKS, "shard*3"]),
+    ("the checksum of a tensor leaves its first word out", "src/dist/synchronise.c", "for (size_t i = 0; i < bytes; i += sizeof h) {",
+     "for (size_t i = 8; i < bytes; i += sizeof h) {", [ENDS]),
+    ("a mean over the ranks is a sum", "src/dist/tensors.c", "if (y && how == WB_RANKS_MEAN)", "if (y && false)", [RANKS]),
+    ("a reduction is returned on the wrong ranks", "src/dist/tensors.c", "return wb_distributed_rank() == root ?", "return wb_distributed_rank() != root ?", [RANKS]),
+    ("the seed of rank 0 is not shared", "src/dist/dataset.c", "return wb__from_rank(seed, WB_I64, 1, 0);", "return 0;", [RANKS]),
+    ("the last share is short", "src/data/dataset.c", "(d->n + ranks - 1) / ranks", "d->n / ranks", [RANKS]),
+    ("shares begin at observation 0", "src/data/dataset.h", "(share->rank + i * share->ranks) %", "(i * share->ranks) %", [RANKS]),
+    ("the last observation of a shuffled share is another one", "src/data/loader.c", "order[last] = at_last;", "order[last] = order[0];", [RANKS]),
+    ("a share's loader draws a seed of its own", "src/data/loader.c", "share_of(d) ? share_of(d)->seed : draw_seed()", "draw_seed()", [RANKS]),
+    ("the minimum over the ranks is their maximum", "src/dist/mpi/mpi.c", "op == WB__RANKS_MIN ? MPI_MIN : MPI_MAX", "op == WB__RANKS_MIN ? MPI_MAX : MPI_MAX", [RANKS]),
+    ("a broadcast comes from rank 0", "src/dist/mpi/mpi.c", "MPI_Bcast(to, n * (int)size, MPI_BYTE, c->root, comm)", "MPI_Bcast(to, n * (int)size, MPI_BYTE, 0, comm)", [RANKS]),
+    ("a process of weber launch trains alone", "src/dist/mpi/mpi.c", "if (c->size > 1 || n <= 1) return 0;", "if (c->size > 0 || n <= 1) return 0;", [ENDS]),
+    ("a process of srun trains alone", "src/dist/mpi/mpi.c", "\"SLURM_STEP_NUM_TASKS\"};", "\"SLURM_STEP_TASKS\"};", [ENDS]),
+    ("a distributed rule prints like any other", "src/optim/rules.c", "if (rule->bucket) wb__text_add(t, \"DistributedOptimiser(\");", "", ["guides*3"]),
+    ("a rank waits in MPI_Finalize for ever", "src/dist/mpi/mpi.c", "begin_watch(\"MPI_Finalize\", 0);", "end_watch();", [ENDS]),
+    ("a rank waits a thousand times as long", "src/dist/mpi/mpi.c", "services->timeout * 1e9", "services->timeout * 1e12", [ENDS]),
+    ("operations run in another order", "src/backend/collective.c", "queue.waiting[i] = queue.waiting[i + 1];", "queue.waiting[i] = queue.waiting[queue.n];", [QUEUE]),
+    ("the failure of an operation is forgotten", "src/backend/collective.c", "queue.status = status;", "queue.status = 0;", [QUEUE]),
+    ("operations go on after a failure", "src/backend/collective.c", "    if (!status) {\n        const double start", "    if (true) {\n        const double start", [QUEUE]),
+    ("an operation is begun before those that wait", "src/backend/collective.c", "if (!queue.overlap && !queue.n) return false;", "if (!queue.overlap) return false;", [QUEUE]),
+    ("a report counts the operations of the one before", "src/backend/collective.c", "    queue.totals = (wb__collective_totals){0};", "", [QUEUE]),
+    ("gradients are sums over the ranks", "src/optim/ranks.c", "y = wb_mul(y, wb_scalar(1.0 / c->size));", "y = wb_mul(y, wb_scalar(1.0));", [RANKS]),
+    ("each rank guards its update by its own loss", "src/optim/update.c", "wb__ranks_mean(s, g, &u->loss, &u->before);",
+     "wb__ranks_mean(s, g, &(wb_tensor *){u->loss}, &u->before);", [RANKS]),
+    ("loaders of the ranks have different lengths", "src/train/train.c", "    if (status || least == most) return status;\n    return wb__fail(WB_ERROR_ARGUMENT, \"train: the loader",
+     "    if (status || least <= most) return status;\n    return wb__fail(WB_ERROR_ARGUMENT, \"train: the loader", [RANKS]),
+    ("the ranks draw the same random numbers", "src/train/train.c", "(uint64_t)wb__world()->rank * 0x9E3779B97F4A7C15u", "0", [RANKS]),
+    ("the order of batches does not go on where the checkpoint was", "src/train/train.c", "    at[1] = (uint64_t)words[1];\n    return wb__loader_restore(t->data, at);", "    return 0;", [RANKS]),
+    ("each rank writes checkpoints", "src/train/train.c", "    if (!is_first(t)) return 0;\n    if (t->o.checkpoint)", "    if (t->o.checkpoint)", [RANKS]),
+    ("the device of a rank is that of its number among all ranks", "src/device/select.c", "c ? c->local_rank % all.n : 0", "c ? c->rank % all.n : 0", [REGISTRY]),
+    # Rendezvous and places
+    ("the local rank is the rank", "src/dist/place.c", "read_number(n->local_rank, n, 0, p->local_size - 1,", "read_number(n->rank, n, 0, p->size - 1,", [MEETING]),
+    ("a group of Slurm's machines counts as one", "src/dist/place.c", "first += (int)times;", "first += 1;", [MEETING]),
+    ("variables of MPI's launcher are read before those of weber launch", "src/dist/place.c", "    if (any_set(&weber)) return &weber;\n    if (any_set(&open_mpi)) return &open_mpi;",
+     "    if (any_set(&open_mpi)) return &open_mpi;\n    if (any_set(&weber)) return &weber;", [MEETING]),
+    ("numbers of ranks are not compared", "src/dist/rendezvous.c", "if (size != (uint32_t)o->size)", "if (size < (uint32_t)o->size)", [MEETING]),
+    ("a rank may come twice", "src/dist/rendezvous.c", "    if (h->come[rank])      ", "    if (!h->come[0])        ", [MEETING]),
+    ("a rank that has gone counts as come", "src/dist/rendezvous.c", "        h->missing++;\n", "", [MEETING]),
+    ("rank 0 does not wait for receipts", "src/dist/rendezvous.c", "if (c->rank > 0 && !receive_all(c->file, &receipt, 1, until))", "if (c->rank < 0)", [MEETING]),
+    ("an answer to the call of another run counts", "src/dist/rendezvous_file.c", "return n == ANSWER && !memcmp(answer, magic, 8) && !memcmp(answer + 20, number, NUMBER);",
+     "return n == ANSWER && !memcmp(answer, magic, 8);", [MEETING]),
+    ("a file of the rendezvous that is too long is taken", "src/dist/rendezvous_file.c", "length - begin != n ||", "length - begin < n ||", [MEETING]),
+    # weber launch
+    ("the lines of all ranks begin with 0", "src/cli/launch.c", "fprintf(s->to, \"[%d] \", rank);", "fprintf(s->to, \"[%d] \", 0 * rank);", [LAUNCH]),
+    ("a rank that fails leaves the others running", "src/cli/launch.c", "    if (l->failed >= 0) end_all(l);\n", "", [LAUNCH]),
+    ("ranks get no time to end", "src/cli/launch.c", "#define GRACE 3.0", "#define GRACE 0.1", [LAUNCH]),
+    ("a signal is not added to 128", "src/cli/launch.c", "p->signal ? STATUS_SIGNAL + p->signal : p->status", "p->signal ? p->signal : p->status", [LAUNCH]),
+    ("a given address of the rendezvous is replaced", "src/cli/launch.c", "if (!is_set(\"WEBER_RENDEZVOUS\")) {", "if (true) {", [LAUNCH]),
+    ("each rank has as many threads as the machine has processors", "src/cli/launch.c", "wb__system_processors() / n", "wb__system_processors()", [LAUNCH]),
+    ("all ranks are rank 0", "src/cli/launch.c", "set_number(\"WEBER_RANK\", rank)", "set_number(\"WEBER_RANK\", 0)", [LAUNCH]),
+    ("what a rank has left running goes on", "src/cli/launch.c", "        end_rank(p);\n        if (l->failed < 0", "        if (l->failed < 0", [LAUNCH]),
+    ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->interrupted) kill_rank", "if (false) kill_rank", [LAUNCH]),
+    ("an MPI that is there is not shown", "src/cli/ranks.c", "        found++;\n", "", ["device_command"]),
 ]
+
+# The words of a script, and what is built for it; programs are paths in the folder of the build.
+SCRIPTS = {
+    ENDS: (["mpirun.openmpi", "tests/ends_openmpi"], ["ends_openmpi"]),
+    LAUNCH: (["weber", "tests/rendezvous"], ["weber_cli", "rendezvous"]),
+}
 
 
 def run(command, **more):
@@ -470,6 +542,12 @@ def program(test):
     """The program of a test NAME[@DEVICE] [OPTION...]; DEVICE becomes the default device."""
     name, ranks, _ = test.split()[0].partition("@")[0].partition("*")
     return name + "_openmpi" if ranks else name
+
+
+def targets(tests):
+    """What is built for tests."""
+    return sorted({name for test in tests for name in
+                   (SCRIPTS[test][1] if test in SCRIPTS else [program(test)])})
 
 
 class Copy:
@@ -501,7 +579,15 @@ class Copy:
         name, *options = test.split()
         name, _, device = name.partition("@")
         name, _, ranks = name.partition("*")
-        start = ["mpirun.openmpi", "-np", ranks] if ranks else []
+        command = [str(self.build / "tests" / program(test)), *options]
+        if ranks:
+            command = ["mpirun.openmpi", "-np", ranks, *command]
+        if test in SCRIPTS:
+            words = SCRIPTS[test][0]
+            paths = [str(self.build / word) for word in words]
+            command = [sys.executable, str(self.root / "tests" / "dist" / test),
+                       *(path if os.path.exists(path) else word
+                         for path, word in zip(paths, words))]
         double = self.build / "tests" / "vgpu"
         environment = dict(os.environ, WEBER_CACHE_DIR=str(self.build / "cache"),
                            POCL_CACHE_DIR=str(self.build / "pocl"),
@@ -513,7 +599,7 @@ class Copy:
                            VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
-        if ranks:
+        if ranks or test == ENDS:
             environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                VGPU_NCCL_FAIL="Broadcast:1")
@@ -521,8 +607,7 @@ class Copy:
             environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
                                WEBER_MATMUL_PRECISION="high")
         try:
-            done = run([*start, str(self.build / "tests" / program(test)), *options], timeout=300,
-                       env=environment)
+            done = run(command, timeout=300, env=environment)
             return test if done.returncode else None
         except subprocess.TimeoutExpired:
             return test + ", which does not end within 300 s"
@@ -537,7 +622,7 @@ def try_fault(copy, fault):
         return None, f"CANNOT BE PLANTED: the text occurs {text.count(old)} times"
     path.write_text(text.replace(old, new), encoding="utf-8")
     try:
-        made = copy.make([program(test) for test in tests])
+        made = copy.make(targets(tests))
         if made.returncode:
             return None, "DOES NOT COMPILE: " + made.stdout[-300:]
         for test in tests:
@@ -569,7 +654,7 @@ def main():
         made = copy.configure()
         tests = sorted({test for number in chosen for test in TABLE[number][4]})
         if not made.returncode:
-            made = copy.make(sorted({program(test) for test in tests}))
+            made = copy.make(targets(tests))
         if made.returncode:
             print(made.stdout[-3000:])
             return 1

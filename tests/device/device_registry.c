@@ -261,6 +261,16 @@ TEST(test_gpu_device)
             "CUDADevice(0): Test GPU 0\n", "");
 }
 
+/* A rank has the device of its number among the ranks of its machine, again from the first one if
+ * there are more ranks than devices. */
+TEST(test_gpu_of_a_rank)
+{
+    SCRIPT(&p, folder, ENVIRONMENT("FAKES=two"), "using:CUDA", "rank:4:1", "gpu", "reset",
+           "rank:5:0", "gpu", "reset", "rank:6:3", "gpu");
+    printed("ok\nCUDADevice(1): Test GPU 1\nCUDADevice(0): Test GPU 0\nCUDADevice(1): Test GPU 1\n",
+            "");
+}
+
 TEST(test_gpu_forced)
 {
     SCRIPT(&p, folder, ONLY("none"), "using:CUDA", "gpu:force", "gpu");

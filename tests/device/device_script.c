@@ -1,6 +1,7 @@
 /* Executes a list of words: "using:CUDA" "get:verbose" "at:CUDA:1" ... . See process.h. */
 #include "process.h"
 
+#include "backend/collective.h"
 #include "weber.h"
 
 #include <stdio.h>
@@ -51,6 +52,15 @@ static void functional(const char *backend, const char *part)
     printf("%s%s%s\n", works ? "yes" : "no", *wb_error() ? ": " : "", wb_error());
 }
 
+/* The process becomes a rank of ranks that nothing connects. */
+static void become_rank(int rank, int local_rank)
+{
+    static wb__communicator c;
+    c = (wb__communicator){.rank = rank, .size = rank + 1, .local_rank = local_rank,
+                           .local_size = local_rank + 1};
+    wb__world_set(&c);
+}
+
 static bool of_backends(const char *verb, const char *a, const char *b)
 {
     if (!strcmp(verb, "using")) print_status(wb_using(a));
@@ -61,6 +71,7 @@ static bool of_backends(const char *verb, const char *a, const char *b)
     else if (!strcmp(verb, "count")) printf("%d\n", wb_devices(a).n);
     else if (!strcmp(verb, "at")) print_device(wb_device_at(a, atoi(b)));
     else if (!strcmp(verb, "memory")) print_memory(wb_device_at(a, atoi(b)));
+    else if (!strcmp(verb, "rank")) become_rank(atoi(a), atoi(b));
     else if (!strcmp(verb, "wait")) print_status(wb_synchronize(wb_device_at(a, atoi(b))));
     else return false;
     return true;

@@ -20,7 +20,8 @@ def expect(condition, what, output):
 
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
-                   ("success", "has waited 3 s"), ("sleep", "has waited 3 s")):
+                   ("success", "has waited 3 s"), ("sleep", "has waited 3 s"),
+                   ("finalise", "has waited 3 s in MPI_Finalize")):
     begun = time.monotonic()
     done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], how], capture_output=True,
                           text=True, timeout=60, check=False)

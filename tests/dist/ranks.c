@@ -244,6 +244,22 @@ TEST_IN_SCOPE(datasets_that_differ)
     REFUSED(wb_distributed_dataset(d), WB_ERROR_SHAPE, "distributed_dataset", "10");
 }
 
+/* Without a seed of the program, rank 0 draws one for the shuffles of all. */
+TEST_IN_SCOPE(shares_without_a_seed)
+{
+    wb_seed(100 + (uint64_t)rank);
+    wb_dataset *all = wb_dataset_of(wb_arange(6 * size, WB_F32), WB_NONE);
+    wb_loader *l = wb_dataloader(wb_distributed_dataset(all), 6, true);
+    wb_batch b;
+    assert_true(wb_loader_next(l, &b));
+    wb_tensor *sum = wb_distributed_allreduce(wb_onehotbatch(wb_astype(b.x, WB_I32), 6 * size),
+                                              WB_RANKS_SUM);
+    if (!sum) fail_msg("%s", wb_error());
+    const float *times = wb_data(wb_sum(sum, .axes = {0}));
+    for (int i = 0; i < 6 * size; i++) assert_true(times[i] == 1);
+    WORKS(wb_loader_stop(l));
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
@@ -311,6 +327,30 @@ TEST(training_as_one_process)
     for (int kind = 0; kind < 3; kind++) train_alike(kind, WB_DTYPE_DEFAULT, 2e-6);
     train_alike(1, WB_BF16, 0.02);
     train_alike(1, WB_F16, 0.02);
+}
+
+/* Any rank may be the one whose values all ranks get. */
+TEST_IN_SCOPE(synchronising_with_a_root)
+{
+    const int root = size - 1;
+    wb_tensor *x = wb_variable(wb_full(rank + 1.0, 3)), *y = wb_variable(wb_full(rank * 2.0, 2));
+    WORKS(wb_distributed_synchronise(wb_tuple(x, y), .root = root));
+    assert_true(wb_at(x, 2) == root + 1 && wb_at(y, 1) == 2 * root);
+    assert_int_equal(wb_distributed_synchronise(x, .root = size), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "rank");
+    assert_int_equal(wb_distributed_synchronise(wb_full(1, 2)), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_synchronise", "wb_variable");
+    wb_clear_error();
+}
+
+/* Tensors of the same number and dtype, but other shapes. */
+TEST_IN_SCOPE(synchronising_what_differs)
+{
+    if (size == 1) return;
+    wb_tensor *x = wb_variable(rank ? wb_zeros(2, 3) : wb_zeros(3, 2));
+    assert_int_equal(wb_distributed_synchronise(x), WB_ERROR_SHAPE);
+    FAILED(WB_ERROR_SHAPE, "distributed_synchronise", "differ");
+    wb_clear_error();
 }
 
 /* The loss of one rank is NaN: no rank updates its model. */
@@ -423,6 +463,18 @@ TEST_IN_SCOPE(losses_are_means)
     assert_true(fabs(seen[0] - wanted) < 1e-6);
     for (int i = 0; i < 3; i++)
         assert_true(wb_item(wb_distributed_broadcast(wb_scalar(seen[i]), 0)) == (float)seen[i]);
+}
+
+/* Each rank drops other activations: after a training its random numbers are its own. */
+TEST_IN_SCOPE(random_numbers_of_ranks)
+{
+    wb_seed(4);
+    wb_layer *m = wb_Chain(wb_Dense(8, 2), wb_Dropout(0.5));
+    wb_dataset *d = wb_dataset_of(wb_zeros(4, 8), wb_zeros(4, 2));
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Descent(0.1)), m);
+    WORKS(wb_train(loss_of, m, wb_dataloader(d, 4), s));
+    const float *x = wb_data(wb_distributed_allgather(wb_rand(1, 4)));
+    for (int r = 1; r < size; r++) assert_true(memcmp(x, x + 4 * r, 4 * sizeof *x) != 0);
 }
 
 TEST_IN_SCOPE(loaders_of_different_lengths)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const wb__dist_services *services;
 static MPI_Comm comm = MPI_COMM_NULL;
@@ -36,20 +37,29 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    bool running, stop;
+    bool running, stop, idle;           /* idle: the thread sleeps until an operation begins */
     const char *what;                   /* the operation that goes on; NULL: none */
     int64_t bytes;
     struct timespec until;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* At the end the communicator is free already.  MPICH's MPI_Abort then waits for its MPI_Finalize:
+ * the signal ends the process, and the launcher the others. */
 static void end_all(void)
 {
-    fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of %lld"
-            " bytes: a rank has ended, or does not call the same functions in the same order."
-            " All ranks are ended.\n", self->rank, self->size, services->timeout, watch.what,
-            (long long)watch.bytes);
+    const bool ends = comm == MPI_COMM_NULL;
+    if (ends)
+        fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s in %s, after the last operation"
+                " of all ranks, and ends\n", self->rank, self->size, services->timeout,
+                watch.what);
+    else
+        fprintf(stderr, "weber: MPI: rank %d of %d has waited %g s for the other ranks in %s of"
+                " %lld bytes: a rank has ended, or does not call the same functions in the same"
+                " order. All ranks are ended.\n", self->rank, self->size, services->timeout,
+                watch.what, (long long)watch.bytes);
     fflush(stderr);
-    MPI_Abort(comm, 1);
+    if (ends) alarm(3);
+    MPI_Abort(ends ? MPI_COMM_WORLD : comm, 1);
 }
 
 static void *watch_operations(void *unused)
@@ -57,8 +67,11 @@ static void *watch_operations(void *unused)
     (void)unused;
     pthread_mutex_lock(&watch.lock);
     while (!watch.stop) {
-        if (!watch.what) pthread_cond_wait(&watch.changed, &watch.lock);
-        else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
+        if (!watch.what) {
+            watch.idle = true;
+            pthread_cond_wait(&watch.changed, &watch.lock);
+            watch.idle = false;
+        } else if (pthread_cond_timedwait(&watch.changed, &watch.lock, &watch.until) == ETIMEDOUT &&
                  watch.what) {
             struct timespec now;
             clock_gettime(CLOCK_REALTIME, &now);
@@ -82,7 +95,7 @@ static void begin_watch(const char *what, int64_t bytes)
     watch.until.tv_nsec = (long)(nanoseconds - 1e9 * (double)(time_t)(nanoseconds / 1e9));
     watch.what = what;
     watch.bytes = bytes;
-    pthread_cond_signal(&watch.changed);
+    if (watch.idle) pthread_cond_signal(&watch.changed);
     pthread_mutex_unlock(&watch.lock);
 }
 
@@ -199,19 +212,21 @@ static int check_launcher(const wb__communicator *c)
 {
     static const char *const sizes[] = {"WEBER_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
                                         "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && c->size == 1; i++) {
+    const char *name = "";
+    long n = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const char *size = getenv(sizes[i]);
-        const long n = size ? strtol(size, NULL, 10) : 0;
-        if (n <= 1) continue;
-        MPI_Comm_free(&comm);
-        if (owns_mpi) MPI_Finalize();
-        return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by %s, but the only"
-                              " one that MPI knows, and each would train alone: start the program"
-                              " by `mpirun -np %ld` of the MPI that it is linked with, or by srun"
-                              " with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s", n,
-                              sizes[i], n, sizes[i]);
+        const long m = size ? strtol(size, NULL, 10) : 0;
+        if (m > n) n = m, name = sizes[i];
     }
-    return 0;
+    if (c->size > 1 || n <= 1) return 0;
+    MPI_Comm_free(&comm);
+    if (owns_mpi) MPI_Finalize();
+    return services->fail(WB_ERROR_DEVICE, "MPI: this process is one of %ld by %s, but the only one"
+                          " that MPI knows, and each would train alone: start the program by"
+                          " `mpirun -np %ld` of the MPI that it is linked with, or by srun with"
+                          " --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH); or unset %s", n, name, n,
+                          name);
 }
 
 static int start(const wb__dist_services *given, wb__communicator *c)
@@ -239,19 +254,27 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     return 0;
 }
 
-static int stop(void)
+static void stop_watch(void)
 {
-    begin_watch("the end", 0);
-    int status = check(MPI_Barrier(comm), "MPI_Barrier");
-    end_watch();
     pthread_mutex_lock(&watch.lock);
     watch.stop = true;
     pthread_cond_signal(&watch.changed);
     pthread_mutex_unlock(&watch.lock);
     if (watch.running) pthread_join(watch.thread, NULL);
     watch.running = false;
+}
+
+static int stop(void)
+{
+    begin_watch("the end", 0);
+    int status = check(MPI_Barrier(comm), "MPI_Barrier");
     if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
-    if (!status && owns_mpi) status = check(MPI_Finalize(), "MPI_Finalize");
+    if (!status && owns_mpi) {
+        begin_watch("MPI_Finalize", 0);
+        status = check(MPI_Finalize(), "MPI_Finalize");
+    }
+    end_watch();
+    stop_watch();
     return status;
 }
 
