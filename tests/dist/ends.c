@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
     const int status = wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2,
                                 .each = each);
-    if (status || strcmp(argv[1], "none") || !wb_distributed_finalise()) return status;
+    if (status || strcmp(how, "none") || !wb_distributed_finalise()) return status;
     fprintf(stderr, "%s\n", wb_error());
     return 1;
 }
