@@ -26,7 +26,7 @@ SLICES = "engine_slices"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
-CUDA_GRAPH = "cuda_graph"                           # runs on the double of CUDA
+CUDA_GRAPH, RANKS = "cuda_graph", "cuda_ranks"      # run on the double of CUDA
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
 FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an OpenCL driver
@@ -410,6 +410,29 @@ TABLE = [
      "[WB__COLLECT_ALLGATHER] = WB__COLLECT_ALLREDUCE}", ["ranks*3"]),
     ("parts of a reduction that is scattered are not counted from the result", "src/backend/collective.c",
      "s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in", "s->collective == WB__COLLECT_REDUCE_SCATTER ? out / 2 : in", ["ranks*3"]),
+    # Ranks that are threads of one process.
+    ("a tensor is read from a device under the lock of all tensors", "src/engine/tensor.c", "if (copy && b->download(s->device, copy, s->data, 0, s->bytes)) {",
+     "pthread_mutex_lock(&mirrors);\n    const int bad = copy ? b->download(s->device, copy, s->data, 0, s->bytes) : 0;\n    pthread_mutex_unlock(&mirrors);\n    if (bad) {",
+     [RANKS + " while_another"]),
+    ("a loader's thread belongs to no rank", "src/data/prefetcher.c", "wb__thread_rank = f->rank;", "", [RANKS + " are_threads"]),
+    ("threads of the pool belong to no rank", "src/base/parallel.c", "wb__thread_rank = pool.rank;", "", [RANKS + " are_threads"]),
+    ("each rank that is a thread logs notes", "src/base/log.c", "without_info || wb__thread_rank > 1", "without_info", [RANKS + " are_threads"]),
+    ("ranks do not begin with the caller's random numbers", "src/dist/run.c", "if (r->seeded) wb__rng", "if (!r->seeded) wb__rng", [RANKS + " are_threads"]),
+    ("all ranks of a process use its first GPU", "src/device/select.c", "c->local_rank % all.n", "0 * c->local_rank", [RANKS + " are_threads"]),
+    ("the queues of the ranks are one", "src/backend/collective.c", "return &queues[wb__thread_rank];", "return &queues[0];", [RANKS + " are_threads"]),
+    ("a compiled function of another rank runs", "src/engine/compiled/compile.c", "if (c->rank != wb__thread_rank)", "if (c->rank > 100)", [RANKS + " wrong_uses"]),
+    ("a thread that is no rank trains as rank 0", "src/dist/dist.c", "communicator.perform = refuse;", "if (!n_ranks) communicator.perform = refuse;", [RANKS + " wrong_uses"]),
+    ("all ranks share the room for the plans of one", "src/engine/cache.c", "limit * WB__MAX(wb__ranks_here(), 1) - 1", "limit - 1",
+     [RANKS + " room_for_its_plans"]),
+    ("ranks wait for one that has failed", "src/backend/cuda/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [RANKS + " a_rank_that_fails"]),
+    ("a wait that was ended has succeeded", "src/backend/cuda/ranks.c", "return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;", "return code;",
+     [RANKS + " a_rank_that_fails"]),
+    ("ranks wait for one that cannot be connected", "src/backend/cuda/ranks.c", "if (status && n_ranks > 1) wb__cu_ranks_give_up(wb_error());", "",
+     [RANKS + " cannot_be_connected"]),
+    ("processes have different numbers of ranks", "src/dist/nccl.c", "if (!status && i->devices != devices)", "if (!status && i->devices > 99)",
+     [RANKS + " other_numbers"]),
+    ("the others do not learn why rank 0 has no id", "src/dist/nccl.c", "const int status = p->size > 1 ?", "const int status = p->size > 1 && !i->status ?",
+     [RANKS + " without_an_id"]),
 ]
 
 

@@ -45,6 +45,9 @@ typedef struct wb_distributed_options {
     /* of WB_NCCL: what gives the ranks their places and connects their hosts; NULL: a launcher, and
      * the rendezvous of WEBER_RENDEZVOUS */
     const wb_distributed_backend *through WB_IS(NULL);
+    /* WB_NCCL: the number of CUDA devices that this process uses; -1: all.  Each has a rank of its
+     * own, which wb_distributed_run runs.  0: the process is one rank */
+    int devices WB_IS(0);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_distributed_options;
@@ -55,20 +58,37 @@ typedef struct wb_distributed_options {
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
  * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
  * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
- * other; .through with another backend than WB_NCCL, or of WB_NCCL itself. */
+ * other; .devices with another backend than WB_NCCL, more than the process has, or not the same in
+ * all processes; .through with another backend than WB_NCCL, of WB_NCCL itself, or with .devices. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
+/** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
+ * of its own, and returns when all have returned.  Without .devices it calls rank(ctx) in this
+ * thread, so that one program works both ways.
+ *
+ * Inside rank() the functions of this chapter, wb_gpu and wb_get_device are those of the thread's
+ * rank; outside, functions in which all ranks take part are errors.  The random numbers of each
+ * rank begin as those of this thread, if it has called wb_seed.  Each rank makes its own model,
+ * state, loader and compiled functions; ranks may read the same datasets and memory of the program.
+ *
+ * Returns 0, or the first result of a rank() that is not 0, with the error of that rank, whose
+ * message begins with its number.  The other ranks may end by themselves; what still waits for a
+ * rank a second later fails, and the device on which it waits is lost to the process, since its
+ * memory may hold the result of an unfinished operation.  Errors: no function; called by a rank; a
+ * rank has failed before. */
+WB_API int wb_distributed_run(int (*rank)(void *ctx), void *ctx);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if
  * wb_distributed_initialise called MPI_Init_thread.  It is called when the process ends by exit or
  * by returning from main with status 0.  Returns 0 or an error code. */
 WB_API int wb_distributed_finalise(void);
 /** Whether the ranks are connected. */
 WB_API bool wb_distributed_initialised(void);
-/** The number of this process, from 0; 0 if the ranks are not connected. */
+/** The number of this rank, from 0; 0 if the ranks are not connected.  With .devices the first rank
+ * of this process, outside of wb_distributed_run; wb_distributed_local_rank likewise. */
 WB_API int wb_distributed_rank(void);
 /** The number of ranks; 1 if the ranks are not connected. */
 WB_API int wb_distributed_size(void);
-/** The number of this process among the ranks of its machine, from 0. */
+/** The number of this rank among the ranks of its machine, from 0. */
 WB_API int wb_distributed_local_rank(void);
 /** Waits until all ranks have called it.  Collective.  Returns 0 or an error code. */
 WB_API int wb_distributed_barrier(void);

@@ -1,10 +1,11 @@
-/* The queue of collective operations, and the thread that performs them. */
+/* The queue of collective operations of each rank of this process, and the thread that performs
+ * them. */
 #include "backend/collective.h"
 
 #include <pthread.h>
 #include <stdio.h>
 
-static struct {
+typedef struct {
     pthread_mutex_t lock;               /* guards the fields below */
     pthread_cond_t changed;
     wb__collective *waiting;            /* operations `performed` + 1 to `begun`, in order */
@@ -15,17 +16,57 @@ static struct {
     int status;                         /* error code of the first operation that failed, or 0 */
     char message[1024];
     wb__collective_totals totals;       /* since the last report */
-} queue = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    int rank;                           /* wb__thread_rank of its threads */
+} queue;
 
-static const wb__communicator *_Atomic world;
-const wb__communicator *wb__world(void) { return world; }
-void wb__world_set(const wb__communicator *c) { world = c; }
+/* ---- the ranks of this process --------------------------------------------------------------- */
+
+static const wb__communicator *_Atomic world, *_Atomic threads;
+static _Atomic int n_threads;
+
+const wb__communicator *wb__world(void)
+{
+    return wb__thread_rank ? &threads[wb__thread_rank - 1] : world;
+}
+
+void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n)
+{
+    threads = ranks;
+    n_threads = n;
+    world = process;
+}
+
+int wb__ranks_here(void) { return n_threads; }
+
+static queue queues[1 + WB__RANKS_HERE];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_queues(void)
+{
+    for (int i = 0; i <= WB__RANKS_HERE; i++) {
+        pthread_mutex_init(&queues[i].lock, NULL);
+        pthread_cond_init(&queues[i].changed, NULL);
+        queues[i].rank = i;
+    }
+}
+
+/* The queue of the calling thread's rank. */
+static queue *own_queue(void)
+{
+    pthread_once(&once, make_queues);
+    return &queues[wb__thread_rank];
+}
+
+/* ---- operations ------------------------------------------------------------------------------ */
 
 void wb__collective_overlap(bool overlap)
 {
-    pthread_mutex_lock(&queue.lock);
-    queue.overlap = overlap;
-    pthread_mutex_unlock(&queue.lock);
+    pthread_once(&once, make_queues);
+    for (int i = 0; i <= WB__RANKS_HERE; i++) {
+        pthread_mutex_lock(&queues[i].lock);
+        queues[i].overlap = overlap;
+        pthread_mutex_unlock(&queues[i].lock);
+    }
 }
 
 static int64_t elements_of(const wb__view *v)
@@ -56,102 +97,106 @@ static int64_t bytes_of(const wb__collective *c)
 }
 
 /* With the lock held, which it gives up while the operation runs. */
-static void perform(const wb__collective *c)
+static void perform(queue *q, const wb__collective *c)
 {
-    int status = queue.status;
+    int status = q->status;
     if (!status) {
         const double start = wb__now();
-        pthread_mutex_unlock(&queue.lock);
+        pthread_mutex_unlock(&q->lock);
         status = c->communicator->perform(c);
-        pthread_mutex_lock(&queue.lock);
-        queue.totals.performing += wb__now() - start;
-        queue.totals.operations++;
-        queue.totals.bytes += bytes_of(c);
+        pthread_mutex_lock(&q->lock);
+        q->totals.performing += wb__now() - start;
+        q->totals.operations++;
+        q->totals.bytes += bytes_of(c);
         if (status) {
-            queue.status = status;
-            snprintf(queue.message, sizeof queue.message, "%s", wb_error());
+            q->status = status;
+            snprintf(q->message, sizeof q->message, "%s", wb_error());
         }
     }
-    queue.performed++;
-    pthread_cond_broadcast(&queue.changed);
+    q->performed++;
+    pthread_cond_broadcast(&q->changed);
 }
 
-static void *perform_all(void *unused)
+static void *perform_all(void *given)
 {
-    (void)unused;
-    pthread_mutex_lock(&queue.lock);
-    while (queue.n || !queue.stop) {
-        if (!queue.n) {
-            pthread_cond_wait(&queue.changed, &queue.lock);
+    queue *q = given;
+    wb__thread_rank = q->rank;
+    pthread_mutex_lock(&q->lock);
+    while (q->n || !q->stop) {
+        if (!q->n) {
+            pthread_cond_wait(&q->changed, &q->lock);
             continue;
         }
-        const wb__collective c = queue.waiting[0];
-        queue.n--;
-        for (int i = 0; i < queue.n; i++) queue.waiting[i] = queue.waiting[i + 1];
-        perform(&c);
+        const wb__collective c = q->waiting[0];
+        q->n--;
+        for (int i = 0; i < q->n; i++) q->waiting[i] = q->waiting[i + 1];
+        perform(q, &c);
     }
-    queue.running = false;
-    pthread_cond_broadcast(&queue.changed);
-    pthread_mutex_unlock(&queue.lock);
+    q->running = false;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
     return NULL;
 }
 
 /* With the lock held.  Adds an operation for the thread, which is started if there is none.
  * False: the caller must perform the operation. */
-static bool enqueue(const wb__collective *c)
+static bool enqueue(queue *q, const wb__collective *c)
 {
-    if (!queue.overlap && !queue.n) return false;
-    if (!wb__reserve(&queue.waiting, &queue.capacity, queue.n + 1, sizeof *c)) return false;
-    if (!queue.running) {
-        queue.stop = false;
-        if (pthread_create(&queue.thread, NULL, perform_all, NULL)) return false;
-        queue.running = true;
+    if (!q->overlap && !q->n) return false;
+    if (!wb__reserve(&q->waiting, &q->capacity, q->n + 1, sizeof *c)) return false;
+    if (!q->running) {
+        q->stop = false;
+        if (pthread_create(&q->thread, NULL, perform_all, q)) return false;
+        q->running = true;
     }
-    queue.waiting[queue.n++] = *c;
-    pthread_cond_broadcast(&queue.changed);
+    q->waiting[q->n++] = *c;
+    pthread_cond_broadcast(&q->changed);
     return true;
 }
 
 /* With the lock held: waits until all operations up to `number` are complete. */
-static void wait_for(uint64_t number)
+static void wait_for(queue *q, uint64_t number)
 {
-    if (queue.performed >= number) return;
+    if (q->performed >= number) return;
     const double start = wb__now();
-    while (queue.performed < number) pthread_cond_wait(&queue.changed, &queue.lock);
-    queue.totals.waited += wb__now() - start;
+    while (q->performed < number) pthread_cond_wait(&q->changed, &q->lock);
+    q->totals.waited += wb__now() - start;
 }
 
 uint64_t wb__collective_begin(const wb__collective *c)
 {
-    pthread_mutex_lock(&queue.lock);
-    const uint64_t number = ++queue.begun;
-    if (!enqueue(c)) {
-        wait_for(number - 1);
+    queue *q = own_queue();
+    pthread_mutex_lock(&q->lock);
+    const uint64_t number = ++q->begun;
+    if (!enqueue(q, c)) {
+        wait_for(q, number - 1);
         const double start = wb__now();
-        perform(c);
-        queue.totals.waited += wb__now() - start;
+        perform(q, c);
+        q->totals.waited += wb__now() - start;
     }
-    pthread_mutex_unlock(&queue.lock);
+    pthread_mutex_unlock(&q->lock);
     return number;
 }
 
 int wb__collective_end(uint64_t number)
 {
-    pthread_mutex_lock(&queue.lock);
-    wait_for(number);
-    const int status = queue.status;
-    if (status) wb__fail(status, "%s", queue.message);
-    pthread_mutex_unlock(&queue.lock);
+    queue *q = own_queue();
+    pthread_mutex_lock(&q->lock);
+    wait_for(q, number);
+    const int status = q->status;
+    if (status) wb__fail(status, "%s", q->message);
+    pthread_mutex_unlock(&q->lock);
     return status;
 }
 
 void wb__collective_report(const char *what)
 {
+    queue *q = own_queue();
     if (!wb__debug("dist")) return;
-    pthread_mutex_lock(&queue.lock);
-    const wb__collective_totals t = queue.totals;
-    queue.totals = (wb__collective_totals){0};
-    pthread_mutex_unlock(&queue.lock);
+    pthread_mutex_lock(&q->lock);
+    const wb__collective_totals t = q->totals;
+    q->totals = (wb__collective_totals){0};
+    pthread_mutex_unlock(&q->lock);
     if (!t.operations) return;
     const double hidden = t.performing > t.waited ? t.performing - t.waited : 0;
     wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operation%s, %lld bytes, %.3f ms of which %.3f"
@@ -163,25 +208,32 @@ void wb__collective_report(const char *what)
 
 bool wb__collective_busy(void)
 {
-    pthread_mutex_lock(&queue.lock);
-    const bool busy = queue.performed < queue.begun;
-    pthread_mutex_unlock(&queue.lock);
+    queue *q = own_queue();
+    pthread_mutex_lock(&q->lock);
+    const bool busy = q->performed < q->begun;
+    pthread_mutex_unlock(&q->lock);
     return busy;
+}
+
+static void stop(queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    const bool joins = q->running;
+    const pthread_t thread = q->thread;
+    q->stop = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->lock);
+    if (joins) pthread_join(thread, NULL);
+    pthread_mutex_lock(&q->lock);
+    wb__free(q->waiting);
+    q->waiting = NULL;
+    q->capacity = 0;
+    q->status = 0;
+    pthread_mutex_unlock(&q->lock);
 }
 
 void wb__collective_stop(void)
 {
-    pthread_mutex_lock(&queue.lock);
-    const bool joins = queue.running;
-    const pthread_t thread = queue.thread;
-    queue.stop = true;
-    pthread_cond_broadcast(&queue.changed);
-    pthread_mutex_unlock(&queue.lock);
-    if (joins) pthread_join(thread, NULL);
-    pthread_mutex_lock(&queue.lock);
-    wb__free(queue.waiting);
-    queue.waiting = NULL;
-    queue.capacity = 0;
-    queue.status = 0;
-    pthread_mutex_unlock(&queue.lock);
+    pthread_once(&once, make_queues);
+    for (int i = 0; i <= WB__RANKS_HERE; i++) stop(&queues[i]);
 }

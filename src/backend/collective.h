@@ -1,8 +1,8 @@
 /* Collective operations, in which all ranks of a communicator take part.  A rank is one of the
- * processes that train a model together.  All ranks must begin the same operations in the same
- * order.
+ * processes that train a model together, or a thread of one (wb_distributed_run).  All ranks must
+ * begin the same operations in the same order.
  *
- * The operations of a process run one after the other: in the thread that begins them, or, if
+ * The operations of a rank run one after the other: in the thread that begins them, or, if
  * wb__collective_overlap is set, in a thread of their own while the caller goes on. */
 #ifndef WB__COLLECTIVE_H
 #define WB__COLLECTIVE_H
@@ -48,9 +48,16 @@ typedef struct {
     double performing, waited;          /* seconds; waited: of the threads that began them */
 } wb__collective_totals;
 
-/* The communicator of all ranks; NULL: the ranks are not connected. */
+enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads */
+
+/* The communicator of all ranks, as the calling thread's rank sees it; NULL: the ranks are not
+ * connected. */
 const wb__communicator *wb__world(void);
-void wb__world_set(const wb__communicator *c);
+/* Sets that of threads that work for the process, and those of the n ranks that are threads, in the
+ * order of wb__thread_rank. */
+void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n);
+/* The number of ranks of this process that are threads; 0: it is one rank. */
+int wb__ranks_here(void);
 
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
 void wb__collective_overlap(bool overlap);
@@ -58,19 +65,19 @@ void wb__collective_overlap(bool overlap);
 /* The operation of a COLLECTIVE, without its memory, and the bytes of its operand and result. */
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 
-/* Begins an operation.  Its memory must stay until wb__collective_end has returned for it.  The
- * result counts the operations of the process. */
+/* Begins an operation of the calling thread's rank.  Its memory must stay until wb__collective_end
+ * has returned for it.  The result counts the operations of the rank. */
 uint64_t wb__collective_begin(const wb__collective *c);
 /* Waits until the operation `number`, and thus all operations before it, are complete.  Returns 0,
- * or the error code of the first operation of the process that failed, with the error set: after a
- * failure no later operation is performed. */
+ * or the error code of the rank's first operation that failed, with the error set: after a failure
+ * no later operation is performed. */
 int wb__collective_end(uint64_t number);
 /* With WEBER_DEBUG=dist, logs what the operations since the last report have cost: their bytes,
  * their time, and the part of it in which the caller waited.  `what` names their caller. */
 void wb__collective_report(const char *what);
-/* Whether an operation is not complete. */
+/* Whether an operation of the calling thread's rank is not complete. */
 bool wb__collective_busy(void);
-/* Ends the thread after the last operation, and forgets a failure. */
+/* Ends the threads of all ranks after their last operation, and forgets failures. */
 void wb__collective_stop(void);
 
 #endif

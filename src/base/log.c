@@ -53,12 +53,13 @@ static void print(wb_log_level level, const char *text)
     funlockfile(stderr);
 }
 
+_Thread_local int wb__thread_rank;
 static bool _Atomic without_info;
 void wb__log_without_info(bool without) { without_info = without; }
 
 void wb__log(wb_log_level level, const char *format, ...)
 {
-    if (level == WB_LOG_INFO && without_info) return;
+    if (level == WB_LOG_INFO && (without_info || wb__thread_rank > 1)) return;
     char text[2048], *all = text;
     va_list arguments, again;
     va_start(arguments, format);

@@ -93,8 +93,10 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
         return;
     }
     pthread_once(&once, prepare);
+    const int rank = wb__thread_rank;
 #pragma omp parallel num_threads(threads)
     {
+        wb__thread_rank = rank;
         int t = omp_get_thread_num(), of = omp_get_num_threads();
         inside = true;
         serially(n * t / of, n * (t + 1) / of, body, ctx);
@@ -125,6 +127,7 @@ static struct {
     void *ctx;
     int64_t n, share;
     int most;                           /* workers that this job needs */
+    int rank;                           /* for which they work */
     _Alignas(64) atomic_int_fast64_t next;
 } pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER };
@@ -141,6 +144,7 @@ static inline void relax(void)
 static void take_shares(void)
 {
     inside = true;
+    wb__thread_rank = pool.rank;
     for (;;) {
         int64_t from = atomic_fetch_add(&pool.next, pool.share);
         if (from >= pool.n) break;
@@ -219,6 +223,7 @@ void wb__parallel(int64_t n, void (*body)(void *ctx, int64_t i), void *ctx)
     pool.n = n;
     pool.share = WB__MAX(n / (4 * (int64_t)threads), 1);
     pool.most = threads - 1;
+    pool.rank = wb__thread_rank;
     atomic_store(&pool.next, 0);
     uint64_t epoch = atomic_load(&pool.state) / EPOCH + 1;
     atomic_store(&pool.state, epoch * EPOCH | OPEN);

@@ -35,6 +35,7 @@ struct wb__prefetcher {
     char message[1024];                 /* message of a failed batch; a failure ends the epoch */
     bool started, alive, busy, quit;    /* started: the thread must be joined */
     pid_t process;                      /* the process that started the thread */
+    int rank;                           /* for which the thread works */
     pthread_t thread;
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;
@@ -165,6 +166,7 @@ static void *run(void *given)
 {
     wb__prefetcher *f = given;
     is_prefetcher = true;
+    wb__thread_rank = f->rank;
     wb__data_lock();
     while (!f->quit) {
         if (!has_work(f)) {
@@ -252,6 +254,7 @@ static void ensure_thread(wb__prefetcher *f)
     if (f->started || !f->ahead || exiting) return;
     if (!registered) registered = atexit(at_exit) == 0;
     f->alive = true;
+    f->rank = wb__thread_rank;
     f->started = start_thread(f);
     f->alive = f->started;
     if (!f->started) return;

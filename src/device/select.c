@@ -11,18 +11,18 @@
 #include <string.h>
 
 /* Guarded by the registry's lock. */
-static const wb_device *remembered;     /* the result of wb_gpu_device */
+static int remembered;          /* 1 + the row of wb_gpu_device's result; 0: nothing */
 static struct {
     bool not_allowed, not_loaded, not_functional;       /* logged about the preference */
     bool nothing_loaded, nothing_works;                 /* logged by wb_gpu */
 } logged;
 
-void wb__selection_forget_device(void) { remembered = NULL; }
+void wb__selection_forget_device(void) { remembered = 0; }
 
 void wb__device_forget(void)
 {
     wb__registry_lock();
-    remembered = NULL;
+    remembered = 0;
     memset(&logged, 0, sizeof logged);
     wb__preference_forget();
     wb__registry_unlock();
@@ -45,16 +45,16 @@ static const wb_device *first_of(int row)
 
 /* ---- preferred device ---------------------------------------------------------------------- */
 
-/* Returns the first device of the preferred backend; NULL: none. With `once`, each problem is
- * logged only once. */
-static const wb_device *preferred(const wb__preference *p, bool verbose, bool once)
+/* Returns the row of the preferred backend; -1: none. With `once`, each problem is logged only
+ * once. */
+static int preferred(const wb__preference *p, bool verbose, bool once)
 {
-    if (!p->set) return NULL;
+    if (!p->set) return -1;
     if (p->row < 0) {
         if (first_time(&logged.not_allowed))
             wb__log(WB_LOG_WARN, "gpu_backend preference is set to %s, which is not allowed.\n"
                     "Defaulting to automatic device selection.", p->name);
-        return NULL;
+        return -1;
     }
     const char *name = wb__rows[p->row].name;
     if (verbose) wb__log(WB_LOG_INFO, "Using backend set in preferences: %s.", name);
@@ -63,13 +63,13 @@ static const wb_device *preferred(const wb__preference *p, bool verbose, bool on
             wb__log(WB_LOG_WARN, "Trying to use backend: %s but it's trigger package is not "
                     "loaded.\nPlease load the package and call this function again to respect the "
                     "preferences backend: wb_using(\"%s\").", name, name);
-        return NULL;
+        return -1;
     }
-    if (wb__row_works(p->row)) return first_of(p->row);
+    if (wb__row_works(p->row)) return p->row;
     if (first_time(&logged.not_functional) || !once)
         wb__log(WB_LOG_WARN, "Backend: %s from the set preferences is not functional. Defaulting "
                 "to automatic device selection.\n%s", name, wb__row_reason(p->row));
-    return NULL;
+    return -1;
 }
 
 static int first_working(int from, int to)
@@ -84,9 +84,10 @@ const wb_device *wb_get_device_with(const wb_get_device_options *given)
     wb_get_device_options o;
     if (!wb__read_options("get_device", &o, sizeof o, given, "", NULL)) return NULL;
     wb__registry_lock();
-    const wb_device *d = preferred(wb__preference_read(), o.verbose, false);
+    int row = preferred(wb__preference_read(), o.verbose, false);
+    const wb_device *d = row < 0 ? NULL : first_of(row);
     if (!d) {
-        int row = first_working(0, WB__ROWS);
+        row = first_working(0, WB__ROWS);
         if (row < 0) row = WB__CPU_ROW; /* no memory for its list of devices */
         if (o.verbose) wb__log(WB_LOG_INFO, "Using backend: %s.", wb__rows[row].name);
         d = row == WB__CPU_ROW ? &wb__cpu : first_of(row);
@@ -109,13 +110,13 @@ static bool prefers_cpu(void)
  * is remembered, so that a backend that is loaded later is found. */
 static const wb_device *gpu(void)
 {
-    if (remembered) return remembered;
+    if (remembered) return first_of(remembered - 1);
     if (prefers_cpu()) return NULL;
     const int row = first_working(0, WB__CPU_ROW);
     if (row < 0) return NULL;
-    remembered = preferred(wb__preference_read(), false, true);
-    if (!remembered) remembered = first_of(row);
-    return remembered;
+    const int named = preferred(wb__preference_read(), false, true);
+    remembered = 1 + (named < 0 ? row : named);
+    return first_of(remembered - 1);
 }
 
 /* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
@@ -152,7 +153,7 @@ const wb_device *wb_gpu_device_with(const wb_gpu_device_options *given)
 void wb_reset_gpu_device(void)
 {
     wb__registry_lock();
-    remembered = NULL;
+    remembered = 0;
     logged.not_loaded = logged.not_functional = false;
     wb__registry_unlock();
 }

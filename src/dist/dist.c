@@ -12,10 +12,13 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;    /* guards the fields below */
 static const wb_distributed_backend *backend;               /* NULL: the ranks are not connected */
-static wb__communicator communicator;
+static wb__communicator communicator;                       /* of the process */
+static wb__communicator ranks[WB__RANKS_HERE];              /* of its ranks that are threads */
+static int n_ranks;
 static wb__dist_services services;
 
 /* ---- the end of the process ------------------------------------------------------------------ */
@@ -30,7 +33,7 @@ static void at_exit(bool failed)
         return;
     }
     fprintf(stderr, "weber: %s: rank %d of %d ends with an error, and ends all ranks%s%s\n",
-            backend->name, communicator.rank, communicator.size, *wb_error() ? ": " : "",
+            backend->name, wb__world()->rank, wb__world()->size, *wb_error() ? ": " : "",
             wb_error());
     backend->abort();
 }
@@ -62,10 +65,38 @@ static bool has_spare_processor(void)
 static void forget_ranks(void)
 {
     wb__collective_stop();
-    wb__world_set(NULL);
+    wb__world_set(NULL, NULL, 0);
+    wb__ranks_forget();
     wb__log_without_info(false);
-    if (communicator.device) wb__cache_clear();         /* graphs that contain its operations */
+    /* graphs that contain its operations */
+    if (communicator.device || n_ranks) wb__cache_clear();
     backend = NULL;
+    n_ranks = 0;
+}
+
+/* What a thread that is no rank can do with the ranks that are threads: nothing. */
+static int refuse(const wb__collective *c)
+{
+    (void)c;
+    return wb__fail(WB_ERROR_ARGUMENT, "distributed: this thread is no rank: with .devices the"
+                    " ranks are the threads of wb_distributed_run, and functions in which all take"
+                    " part are called there");
+}
+
+/* Connects the ranks that are threads of this process. */
+static int start_threads(const wb_distributed_backend *b)
+{
+    if (!b->start_threads)
+        return wb__fail(WB_ERROR_UNSUPPORTED, "distributed_initialise: .devices: with %s a process"
+                        " is one rank: leave it out, and start a process for each", b->name);
+    memset(ranks, 0, sizeof ranks);
+    const int status = b->start_threads(&services, ranks, &n_ranks);
+    if (status) n_ranks = 0;
+    communicator = ranks[0];
+    communicator.device = NULL;
+    communicator.context = NULL;
+    communicator.perform = refuse;
+    return status;
 }
 
 static int check_version(const wb_distributed_backend *b)
@@ -77,8 +108,12 @@ static int check_version(const wb_distributed_backend *b)
                     b->version % 100);
 }
 
-static int check_through(const wb_distributed_backend *b, const wb_distributed_backend *through)
+static int check_through(const wb_distributed_backend *b, const wb_distributed_options *o)
 {
+    const wb_distributed_backend *through = o->through;
+    if (through && o->devices)
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices and .through exclude"
+                        " each other: leave one out");
     if (!through || (b->goes_through && !through->goes_through)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: %s cannot connect the ranks through"
                     " %s: leave out .through", b->name, through->name);
@@ -89,22 +124,23 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     static bool registered;
     int status = check_version(b);
     if (!status) status = check_version(o->through);
-    if (!status) status = check_through(b, o->through);
+    if (!status) status = check_through(b, o);
     if (status) return status;
     if (backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
                         " already, by %s", backend->name);
     communicator = (wb__communicator){0};
-    services = (wb__dist_services){.timeout = o->timeout, .through = o->through, .fail = wb__fail};
-    status = b->start(&services, &communicator);
+    services = (wb__dist_services){.timeout = o->timeout, .through = o->through,
+                                   .devices = o->devices, .fail = wb__fail};
+    status = o->devices ? start_threads(b) : b->start(&services, &communicator);
     if (status) return status;
     backend = b;
     if (!registered) registered = register_end();
     wb__collective_overlap(has_spare_processor());
-    wb__world_set(&communicator);
+    wb__world_set(&communicator, ranks, n_ranks);
     wb__log_without_info(communicator.rank > 0);
     wb_reset_gpu_device();              /* it depends on the rank */
-    const int agreed = wb__comparing_agree();
+    const int agreed = n_ranks ? 0 : wb__comparing_agree();
     if (agreed) forget_ranks();         /* without `stop`, which would fail too */
     return agreed;
 }
@@ -121,6 +157,10 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
     if (!(o.timeout > 0) || !isfinite(o.timeout))
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: a time-out of %g seconds",
                         o.timeout);
+    if (o.devices < -1 || o.devices > WB__RANKS_HERE)
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices is %d: it is the"
+                        " number of ranks of this process, at most %d, or -1 for one on each"
+                        " device", o.devices, WB__RANKS_HERE);
     pthread_mutex_lock(&lock);
     const int status = connect_ranks(b, &o);
     pthread_mutex_unlock(&lock);
@@ -130,6 +170,9 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
 int wb_distributed_finalise(void)
 {
     int status = 0;
+    if (wb__ranks_running())
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalise: wb_distributed_run has not"
+                        " returned");
     pthread_mutex_lock(&lock);
     if (backend) {
         const wb_distributed_backend *b = backend;
@@ -138,6 +181,14 @@ int wb_distributed_finalise(void)
     }
     pthread_mutex_unlock(&lock);
     return status;
+}
+
+const wb_distributed_backend *wb__ranks_backend(void)
+{
+    pthread_mutex_lock(&lock);
+    const wb_distributed_backend *b = backend;
+    pthread_mutex_unlock(&lock);
+    return b;
 }
 
 bool wb_distributed_initialised(void) { return wb__world(); }

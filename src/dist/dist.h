@@ -11,6 +11,9 @@ enum { WB__DIST_VERSION = WB_VERSION_MAJOR * 10000 + WB_VERSION_MINOR * 100 + WB
 typedef struct {
     double timeout;                     /* seconds */
     const wb_distributed_backend *through;      /* the option .through, or NULL */
+    /* The number of ranks of this process, which are threads; -1: one for each device.  0: the
+     * process is one rank. */
+    int devices;
     /* Sets the error of the calling thread, and returns `code`. */
     int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
 } wb__dist_services;
@@ -21,6 +24,12 @@ struct wb_distributed_backend {
     /* Connects the ranks and fills in *c.  `services` stays valid until the process ends.  0 or an
      * error code. */
     int (*start)(const wb__dist_services *services, wb__communicator *c);
+    /* The same for ranks that are threads of this process: fills in c[0] to c[*n - 1].  NULL: the
+     * backend has no such ranks. */
+    int (*start_threads)(const wb__dist_services *services, wb__communicator *c, int *n);
+    /* A rank of this process, which is a thread, has failed: operations of the others fail within
+     * seconds, with an error that begins with `why`, and `stop` does not wait for other ranks. */
+    void (*give_up)(const char *why);
     /* Disconnects the ranks, when all of them call it.  0 or an error code. */
     int (*stop)(void);
     /* Ends the processes of all ranks. */
@@ -31,6 +40,13 @@ struct wb_distributed_backend {
 };
 
 /* ---- inside the library ---------------------------------------------------------------------- */
+
+/* The backend that connects the ranks; NULL: they are not connected. */
+const wb_distributed_backend *wb__ranks_backend(void);
+/* Whether wb_distributed_run runs them. */
+bool wb__ranks_running(void);
+/* Forgets that a rank has failed. */
+void wb__ranks_forget(void);
 
 /* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);

@@ -125,7 +125,7 @@ static int compare(const contents *c)
 
 /* ---- comparing values ------------------------------------------------------------------------ */
 
-static bool comparing;          /* a rank has WEBER_DEBUG=dist, so all ranks take part */
+static _Atomic bool comparing;  /* a rank has WEBER_DEBUG=dist, so all ranks take part */
 
 int wb__comparing_agree(void)
 {

@@ -46,21 +46,27 @@ static wb__plan *lookup(const wb__request *r, uint64_t hash)
     return NULL;
 }
 
-/* Removes the least recently used plan from the cache.  A plan that is still in use is freed when
- * its last user calls wb__plan_done. */
-static void evict(void)
+/* With the lock held, which it gives up while a plan is freed: the plan's device may wait for a
+ * rank that waits for the lock.  Removes the least recently used plans from the cache until `most`
+ * are left.  A plan that is still in use is freed when its last user calls wb__plan_done. */
+static void evict_to(int most)
 {
-    int oldest = 0;
-    for (int i = 1; i < n_plans; i++)
-        if (plans[i]->last_used < plans[oldest]->last_used) oldest = i;
-    wb__plan *p = plans[oldest];
-    plans[oldest] = plans[--n_plans];
-    if (--p->uses == 0) wb__plan_free(p);
+    while (n_plans > most) {
+        int oldest = 0;
+        for (int i = 1; i < n_plans; i++)
+            if (plans[i]->last_used < plans[oldest]->last_used) oldest = i;
+        wb__plan *p = plans[oldest];
+        plans[oldest] = plans[--n_plans];
+        if (--p->uses) continue;
+        pthread_mutex_unlock(&lock);
+        wb__plan_free(p);
+        pthread_mutex_lock(&lock);
+    }
 }
 
 static bool add_plan(wb__plan *p)
 {
-    while (n_plans >= limit) evict();
+    evict_to(limit * WB__MAX(wb__ranks_here(), 1) - 1);     /* each rank has its own plans */
     if (!wb__reserve(&plans, &plans_capacity, n_plans + 1, sizeof *plans)) return false;
     p->uses = 2;                                    /* references of the cache and of the caller */
     p->last_used = ++clock_now;
@@ -271,10 +277,9 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
  * one by one.  A graph that could not be built is not tried again. */
 static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
 {
-    static pthread_mutex_t building = PTHREAD_MUTEX_INITIALIZER;
     wb__plan_phase *phase = &p->phase[kind];
     if (!pays_as_graph(p, kind)) return NULL;
-    pthread_mutex_lock(&building);
+    pthread_mutex_lock(&p->building);
     if (!phase->tried) {
         const int first = kind == WB__PHASE_WRITES ? p->n_compute : 0;
         const int end = kind == WB__PHASE_COMPUTE ? p->n_compute : p->n_steps;
@@ -295,7 +300,7 @@ static wb__graph *graph_of(wb__plan *p, wb__phase_kind kind, int n_numbers)
         }
     }
     wb__graph *graph = phase->graph;
-    pthread_mutex_unlock(&building);
+    pthread_mutex_unlock(&p->building);
     return graph;
 }
 
@@ -390,7 +395,7 @@ int wb__plan_run(wb__plan *p, void **buffers, const size_t *offsets, const wb__n
 void wb__cache_clear(void)
 {
     pthread_mutex_lock(&lock);
-    while (n_plans) evict();
+    evict_to(0);
     wb__free(plans);
     plans = NULL;
     plans_capacity = 0;

@@ -6,6 +6,8 @@
 #include "backend/backend.h"
 #include "engine/graph.h"
 
+#include <pthread.h>
+
 /* A buffer that a plan reads: a tensor, or a slice of a tensor that is read in place
  * (leaf_slice.c). */
 typedef struct {
@@ -98,6 +100,7 @@ typedef struct {
      * steps, n_final_launches for the steps that write variables */
     int n_launches, n_final_launches;
     _Atomic int runs;
+    pthread_mutex_t building;       /* guards the phases while their graphs are built */
     wb__plan_phase phase[WB__PHASES];
     int uses;                       /* number of references that the cache, runs in progress and
                                        recordings of wb_compile hold */

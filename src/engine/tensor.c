@@ -58,16 +58,22 @@ const void *wb__storage_read(wb__storage *s)
     if (b->host_visible) return s->data;
     if (b->map && b->map(s->device, s->data, &at) != WB_ERROR_UNSUPPORTED) return at;
     pthread_mutex_lock(&mirrors);
-    if (!s->mirror) {
-        void *copy = wb__alloc_aligned(s->bytes);
-        if (copy && s->device->backend->download(s->device, copy, s->data, 0, s->bytes)) {
-            wb__free(copy);
-            copy = NULL;
-        }
-        s->mirror = copy;
-    }
     const void *values = s->mirror;
     pthread_mutex_unlock(&mirrors);
+    if (values) return values;
+    /* Without the lock: the device may wait for a rank that waits for the lock. */
+    void *copy = wb__alloc_aligned(s->bytes);
+    if (copy && b->download(s->device, copy, s->data, 0, s->bytes)) {
+        wb__free(copy);
+        copy = NULL;
+    }
+    if (!copy) return NULL;
+    pthread_mutex_lock(&mirrors);
+    void *spare = s->mirror ? copy : NULL;      /* another thread was faster */
+    if (!spare) s->mirror = copy;
+    values = s->mirror;
+    pthread_mutex_unlock(&mirrors);
+    wb__free(spare);
     return values;
 }
 

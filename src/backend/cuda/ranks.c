@@ -5,7 +5,8 @@
  *
  * NCCL waits for ever for a rank that has ended.  A thread watches the communicator of each rank,
  * and the calls in which the host waits for its device: after an error of the communicator, or if a
- * wait takes longer than the time-out, it ends the process. */
+ * wait takes longer than the time-out, it ends the process.  If a rank of this process, which is a
+ * thread, has failed, it ends the operations of the other ranks instead. */
 #include "backend/cuda/ranks.h"
 
 #include "backend/cuda/cuda.h"
@@ -22,6 +23,8 @@ typedef struct {
     wb__communicator *self;             /* its `context` is the rank while it is connected */
     wb__cu_device *device;
     ncclComm_t comm;                    /* NULL: not connected */
+    pthread_mutex_t calling;            /* held by calls of NCCL that begin an operation */
+    _Atomic bool aborted;               /* `comm` is not used any more; set with `calling` held */
     pthread_mutex_t lock;               /* guards the fields below */
     pthread_cond_t changed;
     pthread_t thread;                   /* which watches */
@@ -31,12 +34,24 @@ typedef struct {
     double since;                       /* when the last of them began or ended to wait */
     const char *what;                   /* the last operation that was begun */
     int64_t bytes;
+    int status;                         /* of starting or stopping it in a thread of its own */
+    char message[1024];
 } rank;
 
 static const wb__nccl_functions *nccl;
 static rank ranks[WB__GPU_MAX_DEVICES];
 static int n_ranks;                     /* 0: the ranks are not connected */
+static ncclUniqueId unique;
 static double timeout;
+
+enum { GRACE = 1 };                     /* seconds in which the other ranks may end by themselves */
+static struct {
+    pthread_mutex_t lock;
+    _Atomic bool set;                   /* a rank has failed; then the others do not change */
+    double since;
+    char why[1024];
+} given_up = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 /* The rank for which this thread performs an operation; else it is that of wb__world. */
 static _Thread_local rank *performing;
 
@@ -55,11 +70,30 @@ static int fail(const rank *r, const char *call, wb__nccl_enum result)
                     nccl->GetLastError(NULL));
 }
 
+/* Whether the operations of the ranks are ended, since one has failed. */
+static bool is_over(double waits_since)
+{
+    if (!given_up.set) return false;
+    pthread_mutex_lock(&given_up.lock);
+    const bool over = given_up.set && wb__now() - WB__MAX(given_up.since, waits_since) > GRACE;
+    pthread_mutex_unlock(&given_up.lock);
+    return over;
+}
+
+static int fail_over(void)
+{
+    pthread_mutex_lock(&given_up.lock);
+    const int status = wb__fail(WB_ERROR_DEVICE, "NCCL: %s", given_up.why);
+    pthread_mutex_unlock(&given_up.lock);
+    return status;
+}
+
 /* Waits until the communicator is ready again after a call with this result. */
 static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum result)
 {
     const double until = wb__now() + timeout;
     while (result == ncclInProgress) {
+        if (r->aborted || is_over(0)) return fail_over();
         if (wb__now() > until)
             return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has waited %g s for the other"
                             " ranks in nccl%s: a rank has ended, or does not call the same"
@@ -92,7 +126,7 @@ int wb__cu_wait_ends(int code)
     if (r->waiting) r->waiting--;
     r->since = wb__now();
     pthread_mutex_unlock(&r->lock);
-    return code;
+    return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;
 }
 
 /* CommAbort may wait itself: the signal then ends the process. */
@@ -100,7 +134,7 @@ void wb__cu_ranks_abort(void)
 {
     alarm(3);
     for (int i = 0; i < n_ranks; i++)
-        if (ranks[i].comm) nccl->CommAbort(ranks[i].comm);
+        if (ranks[i].comm && !ranks[i].aborted) nccl->CommAbort(ranks[i].comm);
     _exit(1);
 }
 
@@ -119,6 +153,23 @@ static void end_all(const rank *r, wb__nccl_enum error)
     wb__cu_ranks_abort();
 }
 
+/* With r->lock held, which it gives up meanwhile: CommAbort may wait for graphs of CUDA which
+ * contain operations, and end when the plans are dropped.  What waits for the device goes on then,
+ * with undefined values, so the device is lost first. */
+static void abort_rank(rank *r)
+{
+    if (r->aborted) return;
+    pthread_mutex_lock(&given_up.lock);
+    wb__gpu_lose_because(&r->device->gpu, given_up.why);
+    pthread_mutex_unlock(&given_up.lock);
+    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_lock(&r->calling);    /* acquired before r->lock */
+    r->aborted = true;
+    pthread_mutex_unlock(&r->calling);
+    nccl->CommAbort(r->comm);
+    pthread_mutex_lock(&r->lock);
+}
+
 static void *watch(void *given)
 {
     rank *r = given;
@@ -132,6 +183,10 @@ static void *watch(void *given)
         pthread_cond_timedwait(&r->changed, &r->lock, &until);
         if (r->stop) break;
         wb__nccl_enum error = ncclSuccess;
+        if (given_up.set) {
+            if (r->waiting && is_over(r->since)) abort_rank(r);
+            continue;
+        }
         if (nccl->CommGetAsyncError(r->comm, &error)) continue;
         if (error && error != ncclInProgress) end_all(r, error);
         if (r->waiting && wb__now() - r->since > timeout) end_all(r, ncclSuccess);
@@ -169,38 +224,50 @@ static wb__nccl_enum op_of(wb__ranks_op op)
     return op == WB__RANKS_SUM ? ncclSum : op == WB__RANKS_MIN ? ncclMin : ncclMax;
 }
 
-/* Puts an operation with device addresses on a stream.  Copies are copies of bytes. */
-static int put(rank *r, const wb__collective *c, CUstream stream)
+/* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes
+ * the name of the function. */
+static wb__nccl_enum begin(rank *r, const wb__collective *c, CUstream stream, const char **call)
 {
-    const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype);
+    const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
     const wb__nccl_enum type = (wb__nccl_enum)type_of(c->dtype), op = op_of(c->op);
-    const size_t n = (size_t)c->n;
     switch (c->kind) {
     case WB__COLLECT_ALLREDUCE:
         note(r, "an allreduce", bytes);
-        return settle(r, r->comm, "AllReduce",
-                      nccl->AllReduce(c->from, c->to, n, type, op, r->comm, stream));
+        *call = "AllReduce";
+        return nccl->AllReduce(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_REDUCE:
         note(r, "a reduction", bytes);
-        return settle(r, r->comm, "Reduce",
-                      nccl->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream));
+        *call = "Reduce";
+        return nccl->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream);
     case WB__COLLECT_REDUCE_SCATTER:
         note(r, "a reduction to all", bytes);
-        return settle(r, r->comm, "ReduceScatter",
-                      nccl->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream));
+        *call = "ReduceScatter";
+        return nccl->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_ALLGATHER:
         note(r, "an allgather", bytes);
-        return settle(r, r->comm, "AllGather",
-                      nccl->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream));
+        *call = "AllGather";
+        return nccl->AllGather(c->from, c->to, bytes, ncclUint8, r->comm, stream);
     case WB__COLLECT_BARRIER:
         note(r, "a barrier", 1);
-        return settle(r, r->comm, "AllReduce",
-                      nccl->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream));
+        *call = "AllReduce";
+        return nccl->AllReduce(c->to, c->to, 1, ncclUint8, ncclSum, r->comm, stream);
     case WB__COLLECT_BROADCAST: break;
     }
     note(r, "a broadcast", bytes);
-    return settle(r, r->comm, "Broadcast",
-                  nccl->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream));
+    *call = "Broadcast";
+    return nccl->Broadcast(c->to, c->to, bytes, ncclUint8, c->root, r->comm, stream);
+}
+
+/* Puts an operation on a stream. */
+static int put(rank *r, const wb__collective *c, CUstream stream)
+{
+    const char *call = "";
+    wb__nccl_enum result = ncclSuccess;
+    pthread_mutex_lock(&r->calling);
+    const bool aborted = r->aborted;
+    if (!aborted) result = begin(r, c, stream, &call);
+    pthread_mutex_unlock(&r->calling);
+    return aborted ? fail_over() : settle(r, r->comm, call, result);
 }
 
 /* With the device entered: puts the operation on the compute queue. */
@@ -280,17 +347,23 @@ int wb__cu_ranks_id(char id[WB__CU_RANKS_ID])
                     nccl->GetErrorString(result), result, nccl->GetLastError(NULL));
 }
 
-/* If CUDA_VISIBLE_DEVICES is set, each rank may see another device as its first. */
+int wb__cu_ranks_devices(void)
+{
+    if (wb__cu_backend.start()) return 0;
+    const int n = wb__cu_backend.count();
+    if (!n) wb__fail(WB_ERROR_DEVICE, "NCCL: there is no CUDA device");
+    return n;
+}
+
+/* The device of a rank.  If CUDA_VISIBLE_DEVICES is set, each process may see another device as its
+ * first. */
 int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
 {
-    char reason[400] = "";
-    const int status = wb__cu_backend.start();
-    if (status) snprintf(reason, sizeof reason, ": %s", wb_error());
-    const int n = status ? 0 : wb__cu_backend.count();
+    const int n = wb__cu_ranks_devices();
     if (!n)
-        return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has no CUDA device%s; use WB_MPI,"
-                        " which needs none", c->rank, c->size, reason);
-    if (c->local_size > n && !getenv("CUDA_VISIBLE_DEVICES"))
+        return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has no CUDA device: %s; use WB_MPI,"
+                        " which needs none", c->rank, c->size, wb_error());
+    if (c->local_size > n && (n_ranks > n || !getenv("CUDA_VISIBLE_DEVICES")))
         return wb__fail(WB_ERROR_DEVICE, "NCCL: this machine has %d CUDA device%s for %d ranks, and"
                         " each rank needs one: start %d, or use WB_MPI", n, n > 1 ? "s" : "",
                         c->local_size, n);
@@ -298,15 +371,13 @@ int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
     return 0;
 }
 
-static int connect_rank(rank *r, const char *id)
+static int connect_rank(rank *r)
 {
     wb__nccl_config config = {.size = sizeof config, .magic = WB__NCCL_MAGIC,
                               .version = WB__NCCL_OLDEST, .blocking = 0,
                               .cgaClusterSize = WB__NCCL_UNDEFINED, .minCTAs = WB__NCCL_UNDEFINED,
                               .maxCTAs = WB__NCCL_UNDEFINED};
-    ncclUniqueId unique;
     ncclComm_t made = NULL;
-    memcpy(&unique, id, sizeof unique);
     int status = wb__gpu_enter(&r->device->gpu);
     if (status) return status;
     const wb__nccl_enum begun =
@@ -318,10 +389,25 @@ static int connect_rank(rank *r, const char *id)
     return status;
 }
 
+/* Ends the communicator. */
+static int disconnect_rank(rank *r, int status)
+{
+    if (r->aborted) return status;
+    if (wb__gpu_enter_to_release(&r->device->gpu)) {
+        if (!status && !given_up.set)
+            status = settle(r, r->comm, "CommFinalize", nccl->CommFinalize(r->comm));
+        const wb__nccl_enum result = status || given_up.set ? nccl->CommAbort(r->comm)
+                                                            : nccl->CommDestroy(r->comm);
+        if (!status && result) status = fail(r, "CommDestroy", result);
+        wb__gpu_leave(&r->device->gpu);
+    }
+    return status;
+}
+
 static int stop_rank(rank *r)
 {
     int status = 0;
-    if (r->running)
+    if (r->running && !given_up.set)
         status = wb__cu_ranks_perform(&(wb__collective){.communicator = r->self,
                                                         .kind = WB__COLLECT_BARRIER});
     pthread_mutex_lock(&r->lock);
@@ -330,29 +416,25 @@ static int stop_rank(rank *r)
     pthread_mutex_unlock(&r->lock);
     if (r->running) pthread_join(r->thread, NULL);
     r->running = false;
-    ncclComm_t c = r->comm;
+    status = disconnect_rank(r, status);
     r->comm = NULL;
-    if (!wb__gpu_enter(&r->device->gpu)) {
-        if (!status) status = settle(r, c, "CommFinalize", nccl->CommFinalize(c));
-        const wb__nccl_enum result = status ? nccl->CommAbort(c) : nccl->CommDestroy(c);
-        if (!status && result) status = fail(r, "CommDestroy", result);
-        wb__gpu_leave(&r->device->gpu);
-    }
     r->device->gpu.holders--;
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
+    pthread_mutex_destroy(&r->calling);
     return status;
 }
 
-static int start_rank(rank *r, const char *id)
+static int start_rank(rank *r)
 {
     int status = wb__cu_ranks_device(r->self, &r->self->device);
     if (status) return status;
     r->device = (wb__cu_device *)r->self->device->state;
-    status = connect_rank(r, id);
+    status = connect_rank(r);
     if (status) return status;
     r->device->gpu.holders++;
     r->self->perform = wb__cu_ranks_perform;
+    pthread_mutex_init(&r->calling, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     r->running = !pthread_create(&r->thread, NULL, watch, r);
@@ -361,20 +443,88 @@ static int start_rank(rank *r, const char *id)
     return wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
 }
 
-int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, wb__communicator *c)
+/* ---- all ranks of the process ---------------------------------------------------------------- */
+
+void wb__cu_ranks_give_up(const char *why)
+{
+    pthread_mutex_lock(&given_up.lock);
+    if (!given_up.set) snprintf(given_up.why, sizeof given_up.why, "%s", why);
+    if (!given_up.set) given_up.since = wb__now();
+    given_up.set = true;
+    pthread_mutex_unlock(&given_up.lock);
+}
+
+typedef int one_rank(rank *r);
+typedef struct { one_rank *f; rank *rank; pthread_t thread; } call;
+
+static void *call_rank(void *given)
+{
+    const call *c = given;
+    rank *r = c->rank;
+    r->status = c->f(r);
+    snprintf(r->message, sizeof r->message, "%s", r->status ? wb_error() : "");
+    return NULL;
+}
+
+/* Calls f for each rank, in a thread of its own, since each call waits for the other ranks.
+ * Returns 0, or the status of the first rank that failed, with its error set. */
+static int each_rank(one_rank *f)
+{
+    call all[WB__RANKS_HERE];
+    int begun = 0, status = 0;
+    if (n_ranks == 1) return ranks->status = f(ranks);
+    for (; begun < n_ranks; begun++) {
+        all[begun] = (call){.f = f, .rank = &ranks[begun]};
+        ranks[begun].status = WB_ERROR_MEMORY;
+        if (pthread_create(&all[begun].thread, NULL, call_rank, &all[begun])) break;
+    }
+    if (begun < n_ranks) {
+        status = wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
+        wb__cu_ranks_give_up(wb_error());
+    }
+    for (int i = 0; i < begun; i++) pthread_join(all[i].thread, NULL);
+    for (int i = 0; i < begun && !status; i++)
+        if ((status = ranks[i].status)) wb__fail(status, "%s", ranks[i].message);
+    return status;
+}
+
+/* If a rank cannot be connected, the others do not wait for it. */
+static int start_or_give_up(rank *r)
+{
+    const int status = start_rank(r);
+    if (status && n_ranks > 1) wb__cu_ranks_give_up(wb_error());
+    return status;
+}
+
+/* A failed start is not stopped. */
+static int stop_started(rank *r) { return r->running ? stop_rank(r) : 0; }
+
+int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, int n, wb__communicator *c)
 {
     timeout = seconds;
-    ranks[0] = (rank){.self = c, .what = "connecting"};
-    c->context = &ranks[0];
-    const int status = start_rank(&ranks[0], id);
-    if (!status) n_ranks = 1;
+    n_ranks = n;
+    given_up.set = false;
+    memcpy(&unique, id, sizeof unique);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = (rank){.self = &c[i], .what = "connecting"};
+        c[i].context = &ranks[i];
+    }
+    const int status = each_rank(start_or_give_up);
+    if (!status) return 0;
+    wb__error_kept kept;
+    wb__error_keep(&kept);
+    each_rank(stop_started);
+    wb__error_restore(&kept);
+    n_ranks = 0;
+    given_up.set = false;
     return status;
 }
 
 int wb__cu_ranks_stop(void)
 {
-    const int status = stop_rank(&ranks[0]);
+    const int status = each_rank(stop_rank);
     n_ranks = 0;
+    given_up.set = false;
     return status;
 }
 

@@ -68,8 +68,7 @@ typedef struct {
     leaf *leaves;
     write *writes;
     signature *results;
-    int guard;                          /* 1 + index of the result that must be finite; 0: no
-                                           guard */
+    int guard;                          /* 1 + index of the result that must be finite, or 0 */
     const char *guarded_by;
     int n_out;
     /* output[i]: index of a result; -1: the tensor fixed[i]; -2 - j: input j itself. */
@@ -77,8 +76,7 @@ typedef struct {
     wb_tensor *fixed[OUTPUTS];
     wb__number *numbers;
     int n_numbers;
-    uint64_t base, blocks;              /* first random counter of the recording; number of counters
-                                           that it reserved */
+    uint64_t base, blocks;              /* the recording's first random counter, and their number */
     renewed *renewed;
     int n_renewed;
     void **buffers;
@@ -89,6 +87,7 @@ struct wb_compiled {
     wb__object object;
     wb_recordable f;
     void *ctx;
+    int rank;                           /* wb__thread_rank of the thread that made it */
     pthread_mutex_t lock;               /* guards the fields below and the buffers of replays */
     int n;
     recording *recordings[RECORDINGS];
@@ -132,6 +131,7 @@ wb_compiled *wb_compile(wb_recordable f, void *ctx)
     if (!c) return NULL;
     c->f = f;
     c->ctx = ctx;
+    c->rank = wb__thread_rank;
     pthread_mutex_init(&c->lock, NULL);
     return c;
 }
@@ -309,10 +309,9 @@ static const wb_device *recorded_on(const wb__thread *t, int n, wb_tensor *const
     for (int i = 0; i < n + t->n_pending; i++) {
         const wb_device *own = i < n ? out[i]->device : t->pending[i - n]->device;
         if (!own || own == d) continue;
-        if (d) {
-            wb__fail(WB_ERROR_UNSUPPORTED, "compile: the function works on several devices");
-            return NULL;
-        }
+        if (d)
+            return wb__fail_null(WB_ERROR_UNSUPPORTED, "compile: the function works on several"
+                                 " devices");
         d = own;
     }
     return d ? d : wb_default_device();
@@ -508,8 +507,7 @@ static wb_tensor *apart_from_writes(const recording *r, wb_tensor *x)
     bool written = false;
     for (int i = 0; i < r->n_writes && !written; i++)
         written = r->writes[i].variable->storage == x->storage;
-    if (!written) return x;
-    return wb__copied(x, x->storage->device);
+    return written ? wb__copied(x, x->storage->device) : x;
 }
 
 static int replay(recording *r, wb_tensor *const *in, wb_tensor **made)
@@ -576,6 +574,8 @@ int wb_call_compiled(wb_compiled *c, int n_in, wb_tensor *const *in, int n_out, 
     if (!wb__is(c, &wb__compiled_class))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: a %s is not a compiled function",
                         wb__kind(c));
+    if (c->rank != wb__thread_rank)     /* the ranks would wait for the lock and for each other */
+        return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: made by another rank: compile it here");
     if (n_in < 0 || (n_in && !in) || n_out < 0 || (n_out && !out))
         return wb__fail(WB_ERROR_ARGUMENT, "call_compiled: %d inputs, %d results%s", n_in, n_out,
                         (n_in && !in) || (n_out && !out) ? ", and no array of them" : "");

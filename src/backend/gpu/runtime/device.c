@@ -21,9 +21,29 @@ void wb__gpu_lose(wb__gpu_device *d, int code, const char *what)
     pthread_mutex_unlock(&d->losing);
 }
 
+void wb__gpu_lose_because(wb__gpu_device *d, const char *why)
+{
+    pthread_mutex_lock(&d->losing);
+    if (!d->lost) snprintf(d->lost_because, sizeof d->lost_because, "%.430s", why);
+    d->lost = true;
+    pthread_mutex_unlock(&d->losing);
+}
+
+static int report_lost(wb__gpu_device *d)
+{
+    pthread_mutex_lock(&d->losing);
+    char because[sizeof d->lost_because];
+    memcpy(because, d->lost_because, sizeof because);
+    pthread_mutex_unlock(&d->losing);
+    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device is lost: %s; restart the process to"
+                    " use it; other devices still work", d->driver->backend->tag,
+                    d->base.ordinal, because);
+}
+
 int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const char *format, ...)
 {
     char who[24], what[1200], message[400] = "";
+    if (d && d->lost) return report_lost(d);
     if (d) snprintf(who, sizeof who, "%s:%d", v->backend->tag, d->base.ordinal);
     else snprintf(who, sizeof who, "%s", v->backend->tag);
     va_list arguments;
@@ -38,17 +58,6 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
                     "%s: %s: %s (%d): %s%s%s%s", who, wb__gpu_call, v->error_name(code), code, what,
                     *message ? "; the driver reports: " : "", message,
                     lost && !d->debug_sync ? "; WEBER_DEBUG=sync names the kernel" : "");
-}
-
-static int report_lost(wb__gpu_device *d)
-{
-    pthread_mutex_lock(&d->losing);
-    char because[sizeof d->lost_because];
-    memcpy(because, d->lost_because, sizeof because);
-    pthread_mutex_unlock(&d->losing);
-    return wb__fail(WB_ERROR_DEVICE, "%s:%d: the device is lost: %s; restart the process to"
-                    " use it; other devices still work", d->driver->backend->tag,
-                    d->base.ordinal, because);
 }
 
 /* ---- fork ----

@@ -323,6 +323,8 @@ int wb__gpu_fail(const wb__gpu_driver *v, wb__gpu_device *d, int code, const cha
     WB__PRINTF(4, 5);
 /* Marks d as lost: from now on each use is an error with this reason. */
 void wb__gpu_lose(wb__gpu_device *d, int code, const char *what);
+/* Marks the device as lost for another reason than an error of the driver. */
+void wb__gpu_lose_because(wb__gpu_device *d, const char *why);
 
 /* Returns an error in a forked child, which must not call the driver; else 0. */
 int wb__gpu_check_fork(const wb__gpu_driver *v);

@@ -1,0 +1,127 @@
+/* wb_distributed_run: the ranks of this process, each in a thread of its own. */
+#include "dist/dist.h"
+
+#include "base/numbers/philox.h"
+#include "weber/distributed.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static struct {
+    pthread_mutex_t lock;               /* guards the fields below */
+    bool running;
+    int status;                         /* of the rank that failed first; 0: none has */
+    int failed, code;                   /* its number; the code of its error */
+    char message[2048];
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+typedef struct {
+    const wb_distributed_backend *backend;
+    int (*rank)(void *ctx);
+    void *ctx;
+    wb__rng_state rng;                  /* of the thread that runs the ranks, */
+    bool seeded;                        /* if it has one */
+} run;
+
+typedef struct { const run *run; int index; pthread_t thread; } one;
+
+bool wb__ranks_running(void)
+{
+    pthread_mutex_lock(&state.lock);
+    const bool running = state.running;
+    pthread_mutex_unlock(&state.lock);
+    return running;
+}
+
+void wb__ranks_forget(void)
+{
+    pthread_mutex_lock(&state.lock);
+    state.status = 0;
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* A rank has failed.  The others would wait for it, so their operations fail too; what they report
+ * then is left out. */
+static void end_with(const run *r, int rank, int status, int code, const char *message)
+{
+    pthread_mutex_lock(&state.lock);
+    const bool first = !state.status;
+    if (first) {
+        state.status = status;
+        state.failed = rank;
+        state.code = code;
+        snprintf(state.message, sizeof state.message, "rank %d of %d: %s", rank,
+                 wb_distributed_size(), message);
+    }
+    pthread_mutex_unlock(&state.lock);
+    if (first) r->backend->give_up(state.message);
+}
+
+static void *run_rank(void *given)
+{
+    const one *o = given;
+    const run *r = o->run;
+    wb__thread_rank = o->index + 1;
+    if (r->seeded) wb__rng_set_state(r->rng);
+    int status = wb__comparing_agree();
+    if (!status) {
+        wb_clear_error();
+        status = r->rank(r->ctx);
+    }
+    if (status) {
+        char text[64];
+        snprintf(text, sizeof text, "its function has returned %d", status);
+        end_with(r, wb_distributed_rank(), status, wb__error_or(WB_ERROR_ARGUMENT),
+                 *wb_error() ? wb_error() : text);
+    }
+    return NULL;
+}
+
+static int begin(void)
+{
+    int status = 0;
+    pthread_mutex_lock(&state.lock);
+    if (state.running)
+        status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: the ranks are running: a rank cannot"
+                          " run them again");
+    else if (state.status)
+        status = wb__fail(WB_ERROR_ARGUMENT, "distributed_run: rank %d has failed, and the ranks"
+                          " are not connected any more: start the program again", state.failed);
+    else state.running = true;
+    pthread_mutex_unlock(&state.lock);
+    return status;
+}
+
+/* Runs the n ranks, and returns when all have ended. */
+static void run_all(const run *r, int n)
+{
+    one all[WB__RANKS_HERE];
+    int begun = 0;
+    for (; begun < n; begun++) {
+        all[begun] = (one){.run = r, .index = begun};
+        if (pthread_create(&all[begun].thread, NULL, run_rank, &all[begun])) break;
+    }
+    if (begun < n)
+        end_with(r, wb_distributed_rank() + begun, WB_ERROR_MEMORY, WB_ERROR_MEMORY,
+                 "its thread cannot be created");
+    for (int i = 0; i < begun; i++) pthread_join(all[i].thread, NULL);
+}
+
+int wb_distributed_run(int (*rank)(void *ctx), void *ctx)
+{
+    run r = {.backend = wb__ranks_backend(), .rank = rank, .ctx = ctx,
+             .seeded = wb__rng_seedings() > 0};
+    if (!rank) return wb__fail(WB_ERROR_ARGUMENT, "distributed_run: no function");
+    const int n = wb__ranks_here();
+    if (!n) return rank(ctx);
+    const int status = begin();
+    if (status) return status;
+    if (r.seeded) r.rng = wb__rng_get_state();
+    run_all(&r, n);
+    pthread_mutex_lock(&state.lock);
+    state.running = false;
+    const int first = state.status;
+    if (first) wb__fail(state.code, "%s", state.message);
+    pthread_mutex_unlock(&state.lock);
+    return first;
+}
