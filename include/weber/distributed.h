@@ -57,9 +57,9 @@ typedef struct wb_distributed_options {
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
  * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
- * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
- * other; .devices with another backend than WB_NCCL, more than the process has, or not the same in
- * all processes; .through with another backend than WB_NCCL, of WB_NCCL itself, or with .devices. */
+ * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows
+ * no other; .devices with another backend than WB_NCCL, more than the process has, or not the same
+ * in all processes; .through with another backend, of WB_NCCL itself, or with .devices. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
