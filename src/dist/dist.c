@@ -108,8 +108,12 @@ static int check_version(const wb_distributed_backend *b)
                     b->version % 100);
 }
 
-static int check_through(const wb_distributed_backend *b, const wb_distributed_backend *through)
+static int check_through(const wb_distributed_backend *b, const wb_distributed_options *o)
 {
+    const wb_distributed_backend *through = o->through;
+    if (through && o->devices)
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices and .through exclude"
+                        " each other: leave one out");
     if (!through || (b->goes_through && !through->goes_through)) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: %s cannot connect the ranks through"
                     " %s: leave out .through", b->name, through->name);
@@ -120,7 +124,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     static bool registered;
     int status = check_version(b);
     if (!status) status = check_version(o->through);
-    if (!status) status = check_through(b, o->through);
+    if (!status) status = check_through(b, o);
     if (status) return status;
     if (backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"

@@ -127,8 +127,7 @@ static void give_up(const char *why) { wb__cu_ranks_give_up(why); }
 
 static int stop(void)
 {
-    int status = wb__cu_ranks_stop();
-    const int stopped = through ? through->stop() : 0;
+    const int status = wb__cu_ranks_stop(), stopped = through ? through->stop() : 0;
     through = NULL;
     return status ? status : stopped;
 }

@@ -58,6 +58,9 @@ check("no device", "error", 1, 2, "use WB_MPI", VGPU_DEVICES="0")
 check("a library that is switched off", "error", 1, 2, "WEBER_CUDA_NCCL=0", WEBER_CUDA_NCCL="0")
 check("a failing CommDestroy", "none", 2, 1, "ncclCommDestroy: internal error (3)",
       VGPU_NCCL_FAIL="CommDestroy:1")
-for call in ("GetUniqueId:1", "CommInitRankConfig:1", "AllReduce:1", "AllReduce:9", "Broadcast:2"):
+check("an error of the communicator", "none", 2, 1,
+      "fails in a broadcast of 1024 bytes: unhandled system error", VGPU_NCCL_FAIL="Running:12")
+for call in ("GetUniqueId:1", "CommInitRankConfig:1", "CommFinalize:1", "AllReduce:1",
+             "AllReduce:9", "Broadcast:1", "Broadcast:2"):
     check(f"a failing {call}", "none", 2, 1, f"nccl{call.split(':', maxsplit=1)[0]}",
           VGPU_NCCL_FAIL=call)

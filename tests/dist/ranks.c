@@ -133,6 +133,10 @@ TEST_IN_SCOPE(wrong_arguments)
     assert_int_equal(wb_distributed_initialise(RANKS), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "already", "");
     wb_clear_error();
+    assert_int_equal(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL, .devices = 1),
+                     WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", ".devices and .through", "leave one out");
+    wb_clear_error();
     assert_int_equal(wb_distributed_initialise(WB_NCCL, .through = WB_NCCL), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "distributed_initialise", "NCCL cannot", "leave out .through");
     wb_clear_error();

@@ -11,7 +11,8 @@
  * result is undefined; so does this one, whose result is then NaN.
  *
  *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError; CommDestroy:
- *                           ncclInternalError */
+ *                           ncclInternalError;
+ *                           Running: the n-th operation never ends, and the communicator fails */
 #include "inside.h"
 
 #include "backend/cuda/nccl_api.h"
@@ -394,6 +395,8 @@ static int perform(void *payload)
     while (o->at < n) {
         const uint64_t part = n - o->at < PART / bytes ? n - o->at : PART / bytes;
         if (c->aborted) return give_up(o, bytes);
+        if (o->stage == WRITES && !o->at && injected("Running")) c->state = ncclSystemError;
+        if (c->state) return VGPU_AGAIN;
         if (o->stage == WRITES) {
             mine->description = o->d;
             if (o->d.kind != BROADCAST || c->rank == (int)o->d.root)
