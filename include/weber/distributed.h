@@ -163,10 +163,10 @@ typedef struct wb_DistributedOptimiser_options {
  * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
  * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size
  * elements, rounded up.  It gets the mean of that part of the gradients, and the new parts of the
- * parameters are gathered.  wb_checkpoint_save and wb_checkpoint_keep are then collective; rank 0 writes whole
- * moments, the same file as without .shard.  wb_checkpoint_load, _latest and _best take the rank's
- * part, so all ranks must call them and see the file; with .resume of wb_train rank 0 reads it for
- * all.  Error of wb_update: the ranks are not those of wb_setup.
+ * parameters are gathered.  wb_checkpoint_save and wb_checkpoint_keep are then collective; rank 0
+ * writes whole moments, the same file as without .shard.  wb_checkpoint_load, _latest and _best
+ * take the rank's part, so all ranks must call them and see the file; with .resume of wb_train rank
+ * 0 reads it for all.  Error of wb_update: the ranks are not those of wb_setup.
  *
  * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
  * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing

@@ -1,6 +1,6 @@
 /* Moments of a divided state (wb_opt_state.parts) on their way to a file and from one.  Rank 0
- * writes and reads files with whole moments.  It tells the others which moment is next, and the
- * parts of that moment travel one after the other, so that no rank ever has a whole one. */
+ * writes and reads files with whole moments.  It names the moment that is next, and the parts of
+ * that moment travel one after the other, so that no rank ever has a whole one. */
 #include "dist/dist.h"
 
 #include "optim/optim.h"

@@ -112,8 +112,6 @@ static int start(const wb__dist_services *services, wb__communicator *c)
 
 static int start_threads(const wb__dist_services *services, wb__communicator *c, int *n)
 {
-    if (services->through)
-        return wb__fail(WB_ERROR_ARGUMENT, "NCCL: .devices and .through: leave out one of them");
     const int there = wb__cu_ranks_devices();
     if (!there) return wb_error_code();
     *n = services->devices < 0 ? WB__MIN(there, WB__RANKS_HERE) : services->devices;

@@ -218,8 +218,8 @@ static int compare_steps(const wb_opt_state *s)
         status = wb__extremes(1, &s->slots[i].steps, &least, &most);
     if (status || least == most) return (int)status;
     return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made"
-                    " %lld to %lld steps: each rank has moments of its own, so all ranks must load the"
-                    " checkpoint", what, (long long)least, (long long)most);
+                    " %lld to %lld steps: each rank has moments of its own, so all ranks must load"
+                    " the checkpoint", what, (long long)least, (long long)most);
 }
 
 /* Hyperparameters, step counts, and which parameters are frozen. */

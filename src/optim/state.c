@@ -36,14 +36,15 @@ typedef struct {
 wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims,
                          const char *name)
 {
+    wb_scope *scope = wb_scope_open();
+    if (!scope) return NULL;
     const wb_device *was = wb__use_device(d);
-    wb_tensor *zeros = wb_full_array(0, dtype, ndim, dims);
-    wb_tensor *v = wb_variable(zeros);
+    wb_tensor *v = wb__ref(wb_variable(wb_full_array(0, dtype, ndim, dims)));
     wb__use_device(was);
-    if (!v) return NULL;
-    wb_object_free(zeros);
-    v->name = name;
-    return wb__ref(v);
+    if (v) v->name = name;
+    if (!wb_scope_close(scope)) return v;
+    wb__unref(v);
+    return NULL;
 }
 
 static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
