@@ -23,6 +23,7 @@ GRAPH, ROWS, SHAPE, PRODUCT = "conformance_graph", "conformance", "conformance_s
 SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 SLICES = "engine_slices"
+SUMS = "optim_accumulate"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
@@ -157,6 +158,30 @@ TABLE = [
      "    if (t->recording) return call_inside(c, n_in, in, n_out, out);\n", "    if (0) return call_inside(c, n_in, in, n_out, out);\n", [CHANGES]),
     ("a replay does not count its step", "src/optim/update.c", "steps += c->stepped[i] != NOT_STEPPED;", "steps += 0 * c->stepped[i];", [COMPILE]),
     ("a frozen parameter's gradient is computed with the update", "src/optim/update.c", "wb__unconsumed_remove(g);", "(void)g;", ["optim_frozen"]),
+    ("a step is made of k + 1 batches", "src/optim/accumulate.c", "s->accumulated + 1 >= s->rule->accumulate", "s->accumulated >= s->rule->accumulate", [SUMS]),
+    ("the sums of gradients go on after a step", "src/optim/accumulate.c", "(*next = wb__zeros_like(slot->sum))", "(*next = wb__unchanged(slot->sum))", [SUMS]),
+    ("a step of fewer batches is divided by k", "src/optim/update.c", "u->batches = s->accumulated + (grads != NULL);", "u->batches = s->rule->accumulate;", [SUMS]),
+    ("a batch that failed counts as accumulated", "src/optim/accumulate.c", "s->accumulated = s->accumulated_before;", "(void)s;", [SUMS]),
+    ("a recorded step uses the sums of other gradients", "src/optim/accumulate.c", "c->slot[i].summed == c->state->slots[i].summed", "true", [SUMS]),
+    ("a recording is made again for each accumulated batch", "src/optim/accumulate.c", "WB__FITS_NOT_NOW;", "WB__FITS_NEVER;", [SUMS]),
+    ("a gradient that is not finite stays in the sums", "src/optim/update.c", "u->adds && !status && !s->scaling", "u->adds && status && !s->scaling", [SUMS]),
+    ("a checkpoint has a part of a step", "src/train/checkpoint.c", 'wb__sums_whole("checkpoint_save", c->state)', "0", [SUMS]),
+    ("loading a checkpoint keeps what is accumulated", "src/train/checkpoint.c", "int status = wb__sums_drop(s);", "int status = 0;", [SUMS]),
+    ("a moved state forgets how many batches it has", "src/optim/move.c", "to->accumulated = from->accumulated;", "to->accumulated = 0;", [SUMS]),
+    ("what is accumulated is left when .each ends the training", "src/train/train.c", "if (!status) status = apply_rest(t);", "", [SUMS]),
+    ("the mean loss of several batches counts as one", "src/train/train.c", "wb_item(before) * (double)before_of", "wb_item(before)", [SUMS]),
+    ("each batch of several is communicated", "src/optim/update.c", "u->adds = !u->last && !wb__sums_apply_next(s);", "u->adds = false;", ["accumulate*2"]),
+    ("ranks wait for one whose loss is not finite", "src/train/train.c", "if (status == WB_ERROR_NUMBER && adds && distributed(t) &&", "if (status == WB_ERROR_NUMBER && adds && !t &&",
+     ["accumulate*2"]),
+    ("a part of a step is shared with other ranks", "src/dist/synchronise.c", "c->state ? c->state->accumulated : 0", "0", ["accumulate*2"]),
+    ("gradients are copied into their bucket", "src/engine/plan/placement.c", "(product || at->aligned) &&", "product &&", ["engine_placement"]),
+    ("parts of a row that is itself a column are dense", "src/engine/plan/placement.c", "a->dims[a->ndim - 1] && l->role[concat].concat < 0", "a->dims[a->ndim - 1]",
+     ["engine_placement"]),
+    ("an allreduce has memory of its own", "src/engine/plan/placement.c", "r->reduced = i;", "r->reduced = -1;", ["buckets*2"]),
+    ("an allreduce overwrites a value that is read later", "src/engine/plan/placement.c", "bool once = v->uses == 1;", "bool once = true;", ["buckets*2"]),
+    ("an allreduce overwrites a part that is read later", "src/engine/plan/placement.c", "once = once && is_read_once(p, content);", "", ["buckets*2"]),
+    ("means of gradients are computed before the updates", "src/engine/plan/ir.c", "return y->op != WB__OP_collective &&", "return", ["buckets*2"]),
+    ("the update of each parameter is a kernel", "src/optim/ranks.c", "own = wb_mul(own, b->scale);", "own = wb_mul(own, wb_scalar(1.0 / wb__world()->size));", ["buckets*2"]),
     ("wb_train builds gradients of frozen parameters", "src/train/train.c", "state ? is_frozen : NULL", "state && 0 ? is_frozen : NULL", ["optim_frozen"]),
     ("a scope drops a tree after the tensors that it holds", "src/engine/scope.c",
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),

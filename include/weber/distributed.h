@@ -104,8 +104,10 @@ typedef struct wb_distributed_synchronise_options {
 } wb_distributed_synchronise_options;
 /** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
  * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
- * Collective.  Returns 0 or an error code.  Errors: a rank that is not one; a tensor that is not a
- * variable; objects with other tensors on another rank. */
+ * Of a state also hyperparameters and step counts, and which parameters are frozen.  If the state
+ * is divided, each rank keeps its own moments.  Collective.  Returns 0 or an error code.  Errors: a
+ * rank that is not one; a tensor that is not a variable; objects with other tensors on another
+ * rank; a divided state whose ranks have other step counts, as after loading on one rank alone. */
 WB_API int wb_distributed_synchronise_with(void *object,
                                            const wb_distributed_synchronise_options *o);
 
@@ -120,6 +122,7 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 typedef struct wb_DistributedOptimiser_options {
     WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
     int64_t bucket WB_IS(25000000);         /* bytes */
+    int64_t accumulate WB_IS(1);            /* batches whose mean is one step */
     bool shard WB_IS(false);                /* the state is divided over the ranks */
     WB_BY_PLACE
     WB_NO_MORE
@@ -128,7 +131,37 @@ typedef struct wb_DistributedOptimiser_options {
  * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
  * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
  * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
- * the same gradients present and the same parameters frozen on all ranks. */
+ * the same gradients present and the same parameters frozen on all ranks.
+ *
+ * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
+ * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size
+ * elements, rounded up.  It gets the mean of that part of the gradients, and the new parts of the
+ * parameters are gathered.  wb_checkpoint_save and wb_checkpoint_keep are then collective; rank 0 writes whole
+ * moments, the same file as without .shard.  wb_checkpoint_load, _latest and _best take the rank's
+ * part, so all ranks must call them and see the file; with .resume of wb_train rank 0 reads it for
+ * all.  Error of wb_update: the ranks are not those of wb_setup.
+ *
+ * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
+ * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing
+ * else, and are not collective.  The k-th call gives `rule`
+ *
+ *     g = (sum over the ranks and the k batches of their gradients) / (size k),
+ *
+ * and sets the sums to zeros.  A gradient that is WB_NONE in some of the batches counts as zeros
+ * there.  A loss that is not finite (with ClipNorm: a norm) is refused in its batch, and the sums
+ * stay those of the batches before.  With .mixed = WB_F16 a gradient that is not finite in one of
+ * the batches skips the whole step.  A function that wb_compile records may call wb_update once;
+ * it is recorded twice, for the calls that add and for those that apply.
+ *
+ * In wb_train the last batch of an epoch applies what is accumulated, also if these are m < k
+ * batches, whose mean then has m in place of k; so does the last batch before .each ends the
+ * training.  .each and the progress bar see the loss of a batch of this rank, and at a batch that
+ * applies the mean loss of the ranks and the accumulated batches.  If the loss of a batch is not
+ * finite on one rank, wb_train fails on all of them.
+ *
+ * In the middle of an accumulation wb_checkpoint_save and wb_distributed_synchronise are errors.
+ * wb_to moves the sums too, and wb_checkpoint_load drops what is accumulated.  Errors: .bucket or
+ * .accumulate is below 1. */
 WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
                                              const wb_DistributedOptimiser_options *o);
 

@@ -34,6 +34,32 @@ struct wb_distributed_backend {
 int wb__from_rank(void *values, wb_dtype dtype, int64_t n, int root);
 /* The least and the most over the ranks of each of n numbers.  0 or an error code. */
 int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most);
+
+/* ---- a divided state (divided.c) ------------------------------------------------------------- */
+
+/* Whether each rank has a part of the moments only.  The state may be NULL. */
+bool wb__is_divided(const wb_opt_state *s);
+/* Returns `status`, or, if it is 0, the error code of another rank that has failed.  Collective, if
+ * the state is divided; an error if the ranks are not connected any more, or if another rank calls
+ * another function.  `what` is the function, for messages. */
+int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
+
+/* Rank 0 calls wb__divided_read or _give for some moments, and then _end, while the others are in
+ * _serve or _take, and return when rank 0 has called _end.  All return 0 or an error code; that of
+ * rank 0 is given to the others by _end. */
+
+/* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
+ * error code. */
+typedef int wb__part_reader(const void *part, int64_t bytes, void *ctx);
+int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__part_reader *f, void *ctx);
+int wb__divided_serve(const wb_opt_state *s, const char *what);
+/* Sets all parts of moment k of a slot, whose whole values are given. */
+int wb__divided_give(const wb_opt_state *s, int slot, int k, const void *whole);
+int wb__divided_take(const wb_opt_state *s, const char *what);
+int wb__divided_end(int status);
+/* Sets part r of a moment: on this rank if it is its own, else sends it. */
+int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *whole);
+
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */
 int wb__comparing_agree(void);
 /* If so, compares the variables of an object, as for wb_distributed_synchronise, by checksum, and

@@ -68,7 +68,8 @@ static int add_state(contents *c, wb_opt_state *s)
     c->state = s;
     wb__opt_undo_failed(s);
     for (int i = 0; i < WB__SCALING && !status; i++) status = add(c, s->scaling[i], "loss scaling");
-    for (int i = 0; i < s->n && !status; i++) status = add_moments(c, i);
+    /* of a divided state each rank keeps its own moments */
+    for (int i = 0; i < s->n && !status && !wb__is_divided(s); i++) status = add_moments(c, i);
     return status;
 }
 
@@ -115,12 +116,17 @@ int wb__extremes(int n, const int64_t *mine, int64_t *least, int64_t *most)
 
 static int compare(const contents *c)
 {
-    int64_t least = 0, most = 0;
-    const int64_t hash = hash_of(c);
-    const int status = wb__extremes(1, &hash, &least, &most);
-    if (status || least == most) return status;
-    return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has %d"
-                    " variables: build the same model on all ranks", what, wb__world()->rank, c->n);
+    int64_t mine[] = {hash_of(c), c->state ? c->state->accumulated : 0}, least[2], most[2];
+    const int status = wb__extremes(2, mine, least, most);
+    if (status) return status;
+    if (least[0] != most[0])
+        return wb__fail(WB_ERROR_SHAPE, "%s: the objects of the ranks differ; that of rank %d has"
+                        " %d variables: build the same model on all ranks", what,
+                        wb__world()->rank, c->n);
+    if (mine[1]) return wb__sums_whole(what, c->state);
+    return !most[1] ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: the state of another rank is in the"
+                                   " middle of an accumulation: call wb_update on all ranks equally"
+                                   " often", what);
 }
 
 /* ---- comparing values ------------------------------------------------------------------------ */
@@ -203,14 +209,47 @@ static int share_variable(wb_tensor *x, int root)
     return status;
 }
 
+/* A rank that has loaded a divided state alone has step counts that do not fit the others' moments.
+ * Returns 0 or an error code. */
+static int compare_steps(const wb_opt_state *s)
+{
+    int64_t least = 0, most = 0, status = 0;
+    for (int i = 0; i < s->n && !status && least == most; i++)
+        status = wb__extremes(1, &s->slots[i].steps, &least, &most);
+    if (status || least == most) return (int)status;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the state is divided over the ranks, which have made"
+                    " %lld to %lld steps: each rank has moments of its own, so all ranks must load the"
+                    " checkpoint", what, (long long)least, (long long)most);
+}
+
+/* Hyperparameters, step counts, and which parameters are frozen. */
+static int share_settings(wb_opt_state *s, int root)
+{
+    int status = 0;
+    for (int p = 0; p < s->rule->n && !status; p++) {
+        double numbers[WB__RULE_NUMBERS];
+        wb_Rule_options *o = &s->rule->parts[p].o;
+        for (int i = 0; i < WB__RULE_NUMBERS; i++) numbers[i] = *wb__rule_number(o, i);
+        status = wb__from_rank(numbers, WB_F64, WB__RULE_NUMBERS, root);
+        for (int i = 0; i < WB__RULE_NUMBERS && !status; i++) *wb__rule_number(o, i) = numbers[i];
+    }
+    for (int i = 0; i < s->n && !status; i++) {
+        int64_t words[] = {s->slots[i].steps, s->slots[i].frozen};
+        status = wb__from_rank(words, WB_I64, WB__COUNT(words), root);
+        if (status) break;
+        s->slots[i].steps = words[0];
+        wb__setting_set(s, &s->slots[i].frozen, words[1] != 0);
+    }
+    return status;
+}
+
 static int share(const contents *c, int root)
 {
     int status = compare(c);
+    if (!status && wb__is_divided(c->state)) status = compare_steps(c->state);
     if (!status && comparing) status = compare_values(c, "before the broadcast");
     for (int i = 0; i < c->n && !status; i++) status = share_variable(c->variable[i], root);
-    for (int i = 0; c->state && i < c->state->n && !status; i++)
-        status = wb__from_rank(&c->state->slots[i].steps, WB_I64, 1, root);
-    return status;
+    return !status && c->state ? share_settings(c->state, root) : status;
 }
 
 int wb_distributed_synchronise_with(void *object, const wb_distributed_synchronise_options *given)

@@ -30,6 +30,12 @@ wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tens
     return NULL;
 }
 
+wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master)
+{
+    wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
+    return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
+}
+
 typedef struct {
     wb_dtype dtype;
     int n, n_narrow;

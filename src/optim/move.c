@@ -15,7 +15,8 @@ static wb_dtype dtype_there(const wb__slot *slot, bool there, const wb_device *d
 
 static bool is_there(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
 {
-    return s->n_moments ? slot->moments[0]->device == d : d == &wb__cpu;
+    const wb_tensor *x = wb__slot_variable(s, slot);
+    return x ? x->device == d : d == &wb__cpu;
 }
 
 static wb_tensor *move_moment(wb_tensor *m, const wb_device *d, wb_dtype dtype)
@@ -41,7 +42,8 @@ static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to,
     for (int k = 0; k < s->n_moments; k++)
         if (!(to->moments[k] = move_moment(from->moments[k], d, wb__moment_dtype(dtype))))
             return false;
-    return true;
+    to->summed = from->summed;
+    return !from->sum || (to->sum = move_moment(from->sum, d, wb__moment_dtype(dtype)));
 }
 
 static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
@@ -55,6 +57,7 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->parts = from->parts;
     to->part = from->part;
     to->n_moments = from->n_moments;
+    to->accumulated = from->accumulated;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
     to->paths = wb__alloc_zero((size_t)from->n_paths, sizeof *to->paths);
     if (!rule || !to->slots || !to->paths) return false;
@@ -79,7 +82,7 @@ static int must_move(const wb_opt_state *s, const wb_device *d, wb_dtype request
         const bool there = is_there(s, slot, d);
         const wb_dtype t = dtype_there(slot, there, d, requested);
         if (!t) return -1;
-        if (t != slot->dtype || (s->n_moments && !there)) go = 1;
+        if (t != slot->dtype || (wb__slot_variable(s, slot) && !there)) go = 1;
     }
     return go;
 }
@@ -103,6 +106,9 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
     }
     for (int i = 0; good && i < WB__SCALING && s->scaling[i]; i++)
         good = (made->scaling[i] = move_moment(s->scaling[i], d, WB_F32)) != NULL;
+    if (good && s->loss_sum)
+        good = (made->loss_sum = move_moment(s->loss_sum, d,
+                                             wb__moment_dtype(made->slots[0].dtype))) != NULL;
     if (good) return made;
     wb_object_free(made);
     return NULL;
@@ -111,11 +117,11 @@ void *wb__opt_to(void *state, const wb_device *d, wb_dtype requested)
 const wb_device *wb__opt_device(void *state)
 {
     const wb_opt_state *s = state;
-    const wb__slot *first = NULL;
-    for (int i = 0; i < s->n && s->n_moments; i++) {
+    const wb__slot *first = s->n && wb__slot_variable(s, &s->slots[0]) ? &s->slots[0] : NULL;
+    for (int i = 1; i < s->n && first; i++) {
         const wb__slot *slot = &s->slots[i];
-        if (!first) first = slot;
-        const wb_device *a = first->moments[0]->device, *b = slot->moments[0]->device;
+        const wb_device *a = wb__slot_variable(s, first)->device;
+        const wb_device *b = wb__slot_variable(s, slot)->device;
         if (a != b)
             return wb__fail_null(WB_ERROR_DEVICE,
                                  "Objects are on different devices: the state of \"%s\" is on "
@@ -123,5 +129,5 @@ const wb_device *wb__opt_device(void *state)
                                  first->path, a->backend->tag, a->ordinal, slot->path,
                                  b->backend->tag, b->ordinal);
     }
-    return first ? first->moments[0]->device : &wb__cpu;
+    return first ? wb__slot_variable(s, first)->device : &wb__cpu;
 }

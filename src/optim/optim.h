@@ -43,6 +43,7 @@ struct wb_rule {
     wb__rule_part *parts;
     int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
     bool shard;         /* the state is divided over the ranks */
+    int64_t accumulate; /* number of batches whose mean is one step; 0 or 1: each batch is one */
 };
 
 typedef struct {
@@ -58,6 +59,9 @@ typedef struct {
     int64_t steps;
     int64_t unsure;                     /* how many of `steps` are not evaluated yet */
     wb_tensor *written;                 /* the parameter's value from the last step (reference) */
+    wb_tensor *sum;     /* of accumulated gradients: a variable (reference); NULL: none is needed */
+    /* whether an accumulated batch had a gradient; the same before the pending updates */
+    bool summed, summed_before;
     wb__setting frozen;
 } wb__slot;
 
@@ -77,9 +81,17 @@ struct wb_opt_state {
     wb_tensor *scaling[WB__SCALING];    /* f32 variables (references); NULL: no loss scaling */
     bool scaled;                        /* wb_scale_loss has been called */
     bool keeps_loss;            /* wb_update sets mean_loss, if the rule is distributed */
-    wb_tensor *mean_loss;       /* of the last update, over the ranks (reference), or NULL */
+    wb_tensor *mean_loss;       /* of the last update, over the ranks and the accumulated batches
+                                   (reference), or NULL */
+    int64_t mean_of;            /* batches of each rank in mean_loss */
+    wb_tensor *loss_sum;        /* a variable (reference); NULL: the rule does not accumulate */
+    int64_t accumulated;        /* batches in the sums */
+    int64_t accumulated_before; /* the same before the pending updates */
+    wb_tensor *added;           /* the value of loss_sum from the last update (reference) */
+    uint32_t recorded;          /* id of the last recording of an update with accumulation */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */
+    bool gives;         /* loading a checkpoint gives the other ranks their parts */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
     int n;
@@ -139,16 +151,57 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
 /* The functions below are operations of the ranks.  *before is the operation that they begin after,
  * or NULL, and becomes their last one.  Element i of an array is of slot i. */
 
-/* Replaces the gradients *g[i], some of which may be NULL, and the loss, which may be NULL, by their
- * means over the ranks; if the state is divided, gradients by this rank's part of them.  Returns 0
- * or an error code. */
-int wb__ranks_mean(const wb_opt_state *s, wb_tensor **const *g, wb_tensor **loss,
+/* Returns 0 if the state is divided over the present ranks, or need not be divided, else an error
+ * code. */
+int wb__ranks_check(const char *what, const wb_opt_state *s);
+/* Replaces the sums *g[i] of the gradients of `batches` batches, some of which may be NULL, and the
+ * sum of the losses, which may be NULL, by their means over these batches and the ranks; if the
+ * state is divided, gradients by this rank's part of them.  Returns 0 or an error code. */
+int wb__ranks_mean(const wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
                    wb_tensor **before);
-/* Replaces the parts *x[i], some of which may be NULL, of a divided state by whole tensors.  Returns
- * 0 or an error code. */
+/* Replaces the parts *x[i], some of which may be NULL, of a divided state by whole tensors.
+ * Returns 0 or an error code. */
 int wb__ranks_gather(const wb_opt_state *s, wb_tensor **const *x, wb_tensor **before);
 /* The sum of the x of all ranks.  NULL: failed. */
 wb_tensor *wb__ranks_sum(wb_tensor *x, wb_tensor **before);
+
+/* ---- other files ----------------------------------------------------------------------------- */
+
+/* A variable of the slot, which shows its device; NULL: it has none. */
+static inline const wb_tensor *wb__slot_variable(const wb_opt_state *s, const wb__slot *slot)
+{
+    return s->n_moments ? slot->moments[0] : slot->sum;
+}
+
+/* Makes a variable of zeros on d. The caller owns a reference. NULL: failed. */
+wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims,
+                         const char *name);
+
+/* Computes the update of wb_update, and applies what is accumulated with it, however many batches
+ * that are. With grads = NULL there is no further batch. Returns 0 or an error code. */
+int wb__update_now(wb_opt_state *s, void *model, wb_tree *grads);
+
+/* accumulate.c: the sums of gradients. `applies` is whether an update applies what is accumulated;
+ * else it adds to it. */
+/* Makes the sum of the losses. Returns 0 or an error code. */
+int wb__sums_new(wb_opt_state *s);
+/* Whether the next wb_update applies what is accumulated. */
+bool wb__sums_apply_next(const wb_opt_state *s);
+/* Adds the gradients g[i], some of which may be NULL, and the loss, which may be NULL, to the sums.
+ * Sets next[i] to the new value of the sum of slot i, or to NULL if it stays, and next[s->n] to
+ * that of the losses. If `applies`, sets g[i] and *loss to the sums, else *loss to NULL. Returns 0
+ * or an error code. */
+int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor **loss,
+                 wb_tensor **next);
+/* Counts the update whose new sums are `next`. While wb_compile records, each replay counts.
+ * Returns 0 or an error code. */
+int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next);
+/* Part of wb__opt_undo_failed. */
+void wb__sums_undo_failed(wb_opt_state *s);
+/* Sets an error that begins with `what`, and returns its code, if batches are accumulated. */
+int wb__sums_whole(const char *what, const wb_opt_state *s);
+/* Drops what is accumulated. Returns 0 or an error code. */
+int wb__sums_drop(wb_opt_state *s);
 
 /* mixed.c: master copies and loss scaling. */
 extern const char *const wb__scaling_names[WB__SCALING];
@@ -157,6 +210,10 @@ int wb__mixed_narrow(const wb_opt_state *s, void *model);
 /* Makes the f32 master copy of this rank's part of a parameter, which is a variable with the same
  * value. The caller owns a reference. */
 wb_tensor *wb__mixed_master(const wb_opt_state *s, const wb__slot *slot, wb_tensor *parameter);
+/* Returns the f32 value from which an update of x starts. Elements of x that equal the rounded
+ * master take the value of the master. The other elements, which the program has assigned, keep the
+ * value of x. */
+wb_tensor *wb__mixed_value(wb_tensor *x, wb_tensor *master);
 int wb__scaling_new(wb_opt_state *s, const wb_device *d);
 
 /* The tensors of one update with loss scaling. `ok` is whether all gradients are finite, `inverse`

@@ -1,10 +1,10 @@
 /* What the ranks exchange in an update: gradients, and the values of a divided state.  Tensors are
- * copied into buckets, one tensor each.  The last parameters of a model get their gradients first,
- * so the first bucket holds the gradients of the last parameters, and travels while those of the
- * first are computed.
+ * concatenated to buckets; their kernels write them there where they can (placement.c).  The last
+ * parameters of a model get their gradients first, so the first bucket holds the gradients of the
+ * last parameters, and travels while those of the first are computed.
  *
- * A part of a bucket is [rows, n], and a bucket is the parts side by side.  With a whole state there
- * is one row, and an allreduce gives all ranks the mean of the bucket.  With a divided state
+ * A part of a bucket is [rows, n], and a bucket is the parts side by side.  With a whole state
+ * there is one row, and an allreduce gives all ranks the mean of the bucket.  With a divided state
  * (wb_opt_state.parts) row r of a gradient is what rank r updates: a reduce_scatter gives each rank
  * the mean of its row.  The new values of its row then travel in buckets of one row, and an
  * allgather gives all ranks all rows. */
@@ -16,6 +16,8 @@ typedef struct {
     const wb__slot **slot;              /* of each part; NULL: the loss */
     int n;
     int64_t bytes, limit;
+    wb_tensor *scale;                   /* 1 / number of gradients in a sum: one number, so that
+                                           the updates of all parameters are one kernel */
     const wb_opt_state *state;
     bool gathers;                       /* values travel, not gradients */
     wb_tensor *before;                  /* the operation of the ranks before, or NULL */
@@ -49,6 +51,16 @@ static int64_t size_of(const wb__slot *slot)
 int64_t wb__part_length(const wb_opt_state *s, const wb__slot *slot)
 {
     return (size_of(slot) + s->parts - 1) / s->parts;
+}
+
+int wb__ranks_check(const char *what, const wb_opt_state *s)
+{
+    const wb__communicator *c = wb__world();
+    const int ranks = c ? c->size : 1;
+    if (!s->rule->shard || (s->parts == ranks && s->part == (c ? c->rank : 0))) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: wb_setup divided the state over %d rank%s, and now"
+                    " there are %d: call wb_setup after wb_distributed_initialise", what, s->parts,
+                    s->parts > 1 ? "s" : "", ranks);
 }
 
 /* Appends zeros to x [n], so that it has `length` elements. */
@@ -116,17 +128,18 @@ static bool exchange(bucket *b)
     wb_tensor *y = all ? wb__collect(c, kind, WB__RANKS_SUM, all, b->before) : NULL;
     if (!y) return false;
     b->before = y;
-    if (!b->gathers) y = wb_mul(y, wb_scalar(1.0 / c->size));
     int64_t at = 0;
-    for (int i = 0; i < b->n && y; i++) {
+    for (int i = 0; i < b->n; i++) {
         const int64_t length = b->part[i]->dims[1];
         wb_tensor *own = b->n > 1 ? wb_slice(y, 1, at, at + length) : y;
         at += length;
-        if (!(*b->from[i] = as_result(b, b->slot[i], *b->from[i], own))) return false;
+        own = as_result(b, b->slot[i], *b->from[i], own);
+        if (own && b->scale) own = wb_mul(own, b->scale);
+        if (!(*b->from[i] = own)) return false;
     }
     b->n = 0;
     b->bytes = 0;
-    return y;
+    return true;
 }
 
 static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
@@ -144,11 +157,13 @@ static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
     return true;
 }
 
-int wb__ranks_mean(const wb_opt_state *s, wb_tensor **const *g, wb_tensor **loss,
+int wb__ranks_mean(const wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
                    wb_tensor **before)
 {
     bucket b;
     bool good = bucket_begin(&b, s, false, *before);
+    b.scale = wb_scalar(1 / ((double)wb__world()->size * (double)batches));
+    good = good && b.scale;
     for (int i = s->n - 1; i >= 0 && good; i--)
         if (*g[i]) good = add(&b, &s->slots[i], g[i]);
     if (good && *loss) {

@@ -239,6 +239,7 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
         memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
         r->bucket = WB__MAX(r->bucket, rules[i]->bucket);
         r->shard |= rules[i]->shard;
+        r->accumulate = WB__MAX(r->accumulate, rules[i]->accumulate);
     }
     return r;
 }
@@ -251,15 +252,22 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a %s is not a rule",
                              wb__kind(rule));
-    if (!wb__read_options("DistributedOptimiser", &o, sizeof o, given, "bucket", &g)) return NULL;
+    if (!wb__read_options("DistributedOptimiser", &o, sizeof o, given, "bucket accumulate",
+                         &g))
+        return NULL;
     o.bucket = wb__int_option(&g, "bucket", -1, o.bucket, 25000000);
     if (o.bucket < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a bucket of %lld bytes",
                              (long long)o.bucket);
+    o.accumulate = wb__int_option(&g, "accumulate", -1, o.accumulate, 1);
+    if (o.accumulate < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .accumulate is %lld; it is "
+                             "a number of batches, at least 1", (long long)o.accumulate);
     wb_rule *r = wb__rule_copy(rule);
     if (!r) return NULL;
     r->bucket = o.bucket;
     r->shard = o.shard;
+    r->accumulate = WB__MAX(r->accumulate, o.accumulate);
     return r;
 }
 
@@ -270,6 +278,7 @@ wb_rule *wb__rule_copy(const wb_rule *rule)
     memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
     r->bucket = rule->bucket;
     r->shard = rule->shard;
+    r->accumulate = rule->accumulate;
     return r;
 }
 
@@ -299,5 +308,6 @@ void wb__rule_print(const wb_rule *rule, wb__text *t)
         print_part(&rule->parts[i], t);
     }
     if (rule->n > 1) wb__text_add(t, ")");
+    if (rule->accumulate > 1) wb__text_add(t, ", accumulate=%lld", (long long)rule->accumulate);
     if (rule->bucket) wb__text_add(t, rule->shard ? ", shard=true)" : ")");
 }

@@ -11,11 +11,14 @@ static void state_destroy(void *object)
         for (int k = 0; s->slots[i].moments && k < s->n_moments; k++)
             wb__unref(s->slots[i].moments[k]);
         wb__unref(s->slots[i].written);
+        wb__unref(s->slots[i].sum);
         wb__free(s->slots[i].moments);
     }
     for (int i = 0; i < s->n_paths; i++) wb__free(s->paths[i].path);
     for (int i = 0; i < WB__SCALING; i++) wb__unref(s->scaling[i]);
     wb__unref(s->mean_loss);
+    wb__unref(s->loss_sum);
+    wb__unref(s->added);
     wb__free(s->slots);
     wb__free(s->paths);
     wb__unref(s->rule);
@@ -30,21 +33,24 @@ typedef struct {
     int path_capacity, slot_capacity;
 } building;
 
-/* Makes a moment, which is a variable of zeros on d, the device of the parameter. The caller owns a
- * reference. Returns NULL, with the error set, on failure. */
-static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
+wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims,
+                         const char *name)
 {
     const wb_device *was = wb__use_device(d);
-    const int64_t length = wb__part_length(s, slot);
-    const wb_dtype dtype = wb__moment_dtype(slot->dtype);
-    wb_tensor *zeros = s->parts > 1 ? wb_full_array(0, dtype, 1, &length)
-                                    : wb_full_array(0, dtype, slot->ndim, slot->dims);
+    wb_tensor *zeros = wb_full_array(0, dtype, ndim, dims);
     wb_tensor *v = wb_variable(zeros);
     wb__use_device(was);
     if (!v) return NULL;
     wb_object_free(zeros);
-    v->name = "moment";
+    v->name = name;
     return wb__ref(v);
+}
+
+static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
+{
+    const int64_t length = wb__part_length(s, slot);
+    return wb__new_zeros(d, wb__moment_dtype(slot->dtype), s->parts > 1 ? 1 : slot->ndim,
+                         s->parts > 1 ? &length : slot->dims, "moment");
 }
 
 static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf,
@@ -60,6 +66,10 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     if (!slot->moments) return false;
     for (int k = 0; k < n; k++)
         if (!(slot->moments[k] = new_moment(s, slot, x->device))) return false;
+    if (s->rule->accumulate > 1 &&
+        !(slot->sum = wb__new_zeros(x->device, wb__moment_dtype(slot->dtype), x->ndim, x->dims,
+                                    "sum of gradients")))
+        return false;
     return !s->mixed || (slot->moments[n] = wb__mixed_master(s, slot, leaf->x)) != NULL;
 }
 
@@ -147,6 +157,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (!status && !s->n)
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
     wb__pointer_map_free(&m.seen);
+    if (!status && s->rule->accumulate > 1) status = wb__sums_new(s);
     if (!status && s->mixed) status = begin_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
@@ -223,6 +234,7 @@ int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, pa
 
 void wb__opt_undo_failed(wb_opt_state *s)
 {
+    wb__sums_undo_failed(s);
     for (int i = 0; i < s->n; i++) {
         wb__slot *slot = &s->slots[i];
         if (!slot->written || slot->written->flags & WB__PENDING) continue;
@@ -240,7 +252,9 @@ void wb__opt_undo_failed(wb_opt_state *s)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
  *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
  * In mixed precision the line has the dtypes of the parameter and of its master:
- *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps */
+ *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps
+ * In the middle of an accumulation the last line is
+ *     3 of 4 batches accumulated */
 static char *state_format(void *object)
 {
     const wb_opt_state *s = object;
@@ -260,6 +274,9 @@ static char *state_format(void *object)
         wb__text_add(&t, ", %lld step%s%s", (long long)steps, steps == 1 ? "" : "s",
                      slot->frozen ? ", frozen" : "");
     }
+    if (s->accumulated)
+        wb__text_add(&t, "\n  %lld of %lld batches accumulated", (long long)s->accumulated,
+                     (long long)s->rule->accumulate);
     return wb__text_take(&t);
 }
 

@@ -22,12 +22,18 @@ typedef struct {
 typedef struct {
     const char *what;
     wb_opt_state *state;
+    bool last;                          /* it applies what is accumulated in any case */
+    bool adds;                          /* it only adds gradients to those that are accumulated */
     work *works;
     wb_tensor **next;                   /* the `next` arrays of all works, in one block */
+    wb_tensor ***g;                     /* where the g of each work is */
+    wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
     wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
-    wb_tensor *loss;                    /* mean over the ranks, if the rule is distributed */
+    wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
+                                           it is that of the gradients */
+    int64_t batches;                    /* of each rank, in these means */
     wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
 
@@ -44,16 +50,20 @@ static int differs(const update *u, const wb__leaf *leaf)
 
 static int check_moments(const update *u, const wb__leaf *leaf, const wb__slot *slot)
 {
-    for (int k = 0; k < u->state->n_moments; k++)
-        if (slot->moments[k]->device != leaf->x->device)
+    for (int k = 0; k <= u->state->n_moments; k++) {
+        const wb_tensor *x = k < u->state->n_moments ? slot->moments[k] : slot->sum;
+        if (x && x->device != leaf->x->device)
             return wb__fail(WB_ERROR_DEVICE,
                             "%s: the state of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                             "state, as in state = wb_to(state, wb_device_of(model))",
-                            u->what, leaf->path, PLACE(slot->moments[k]), PLACE(leaf->x));
+                            u->what, leaf->path, PLACE(x), PLACE(leaf->x));
+    }
     return 0;
 }
 
 static bool is_distributed(const wb_opt_state *s) { return s->rule->bucket && wb__world(); }
+/* Whether the rule gets means of the gradients, over ranks or accumulated batches. */
+static bool takes_means(const wb_opt_state *s) { return s->loss_sum || is_distributed(s); }
 
 static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, work *w)
 {
@@ -74,7 +84,7 @@ static int add_gradient(const update *u, const wb__leaf *leaf, wb__slot *slot, w
                         "%s: the gradient of \"%s\" is on %s:%d, the parameter on %s:%d: move the "
                         "gradients, as in grads = wb_to(grads, wb_device_of(model))",
                         u->what, leaf->path, PLACE(g), PLACE(leaf->x));
-    const bool scaled = u->state->scaling[WB__SCALE] != NULL && !is_distributed(u->state);
+    const bool scaled = u->state->scaling[WB__SCALE] != NULL && !takes_means(u->state);
     if (scaled && !(w->bad = wb__scaling_count(w->bad, g))) return WB_ERROR_MEMORY;
     const wb_dtype dtype = wb__moment_dtype(slot->dtype);
     if (!scaled || w->g) g = wb__as(g, dtype);      /* wb__scaling_undo converts the others */
@@ -134,7 +144,7 @@ static void renew_steps(void *context)
 
 /* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
  * stepped slot, so the step counts of the two slots must be equal. */
-static bool steps_fit(const void *context)
+static wb__fit steps_fit(const void *context)
 {
     const counting *c = context;
     int64_t before = 0;
@@ -142,10 +152,10 @@ static bool steps_fit(const void *context)
     for (int i = 0; i < c->state->n; i++) {
         if (c->stepped[i] == NOT_STEPPED) continue;
         const int64_t steps = c->state->slots[i].steps;
-        if (c->stepped[i] == STEPPED_ALIKE && steps != before) return false;
+        if (c->stepped[i] == STEPPED_ALIKE && steps != before) return WB__FITS_NEVER;
         before = steps;
     }
-    return true;
+    return WB__FITS;
 }
 
 /* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
@@ -168,11 +178,11 @@ static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor 
     return status;
 }
 
-/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients of all parameters together.
- * Sets u->norm to the square of |g|. */
-static wb_tensor *norm_factor(update *u, int p, int slot)
+/* Returns the square of the norm of the gradients of all parameters together; NULL: failed, or
+ * there is no gradient. */
+static wb_tensor *squared_norm(const update *u)
 {
-    wb_tensor *sum = NULL, *omega;
+    wb_tensor *sum = NULL;
     for (int i = 0; i < u->state->n; i++) {
         wb_tensor *g = u->works[i].g;
         if (!g) continue;
@@ -184,9 +194,17 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
         sum = sum ? wb_add(sum, part) : part;
         if (!sum) return NULL;
     }
-    if (u->state->parts > 1 && !(sum = wb__ranks_sum(sum, &u->before))) return NULL;
+    return sum;
+}
+
+/* Returns min(omega / |g|, 1), where |g| is the norm of the gradients. Sets u->norm to its
+ * square. */
+static wb_tensor *norm_factor(update *u, int p, int slot)
+{
+    wb_tensor *omega, *sum = squared_norm(u);
+    if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);
     u->norm = sum;
-    if (literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
+    if (!sum || literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
 }
 
@@ -220,17 +238,25 @@ static int apply_part(update *u, int p, int first_moment)
     return 0;
 }
 
-/* Divides all gradients by the loss scale. Without loss scaling does nothing. */
+static bool has_gradient(const update *u)
+{
+    bool any = false;
+    for (int i = 0; i < u->state->n; i++) any |= u->works[i].g != NULL;
+    return any;
+}
+
+static int check_scaled(const update *u)
+{
+    if (!u->state->scaling[WB__SCALE] || u->state->scaled || !has_gradient(u)) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: the loss was not scaled: in mixed f16, take the "
+                    "gradient of wb_scale_loss(state, loss)", u->what);
+}
+
+/* Divides all gradients and the mean loss by the loss scale. Without loss scaling does nothing. */
 static int unscale(update *u)
 {
     wb_opt_state *s = u->state;
-    bool any = false;
-    for (int i = 0; i < s->n; i++) any |= u->works[i].g != NULL;
-    if (!any || !s->scaling[WB__SCALE]) return 0;
-    if (!s->scaled)
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: the loss was not scaled: in mixed f16, take the gradient of "
-                        "wb_scale_loss(state, loss)", u->what);
+    if (!s->scaling[WB__SCALE] || !has_gradient(u)) return 0;
     wb_tensor **bad = wb__alloc((size_t)s->n * sizeof *bad);
     if (!bad) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) bad[i] = u->works[i].bad;
@@ -242,17 +268,8 @@ static int unscale(update *u)
         work *w = &u->works[i];
         if (w->g) good = (w->g = wb__scaling_undo(&u->scaling, w->g)) != NULL;
     }
-    if (good && u->loss) good = (u->loss = wb__scaling_undo(&u->scaling, u->loss)) != NULL;
+    if (good && u->loss) good = (u->loss = wb_mul(u->loss, u->scaling.inverse)) != NULL;
     return good ? 0 : WB_ERROR_MEMORY;
-}
-
-/* Returns the f32 value that the update starts from. Elements of x that equal the rounded master
- * take the value of the master. The other elements, which the program has assigned, keep the value
- * of x. */
-static wb_tensor *present_master(wb_tensor *x, wb_tensor *master)
-{
-    wb_tensor *rounded = wb__as(master, (wb_dtype)x->dtype);
-    return wb_where(wb_eq(rounded, x), master, wb__as(x, WB_F32));
 }
 
 /* Computes the new value of a parameter. If the update may be skipped (f16), each new value is
@@ -276,66 +293,66 @@ static wb_tensor *loss_of(const wb_tree *grads)
     return loss && !(loss->flags & WB__GONE) ? loss : NULL;
 }
 
-/* Replaces the gradients and the loss by their means over the ranks, if the rule is distributed. */
-static int average(update *u, const wb_tree *grads)
+/* If the rule accumulates, adds the gradients and the loss to the sums. Unless u->adds, they then
+ * are the sums. Sets u->batches. */
+static int accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    if (!is_distributed(s)) return 0;
-    wb_tensor ***g = wb__alloc(((size_t)s->n + 1) * sizeof *g);
-    if (!g) return WB_ERROR_MEMORY;
-    for (int i = 0; i < s->n; i++) g[i] = &u->works[i].g;
-    u->loss = loss_of(grads);
-    int status = wb__ranks_mean(s, g, &u->loss, &u->before);
-    wb__free(g);
-    for (int i = 0; i < s->n && !status && s->scaling[WB__SCALE]; i++) {
+    u->batches = 1;
+    if (takes_means(s)) u->loss = loss_of(grads);
+    if (!s->loss_sum) return 0;
+    u->adds = !u->last && !wb__sums_apply_next(s);
+    u->batches = s->accumulated + (grads != NULL);
+    const int status = wb__sums_add(s, !u->adds, u->g, &u->loss, u->sums);
+    bool norm = u->adds && !status && !s->scaling[WB__SCALE] && has_gradient(u);
+    for (int p = 0; p < s->rule->n && norm && !u->norm; p++)
+        if (s->rule->parts[p].kind->all_together) norm = (u->norm = squared_norm(u)) != NULL;
+    return status;
+}
+
+static bool divide(wb_tensor **x, int64_t n)
+{
+    return !*x || n == 1 || (*x = wb_mul(*x, wb_scalar(1.0 / (double)n)));
+}
+
+/* Replaces the gradients and the loss by their means over the batches and the ranks. */
+static int average(update *u)
+{
+    wb_opt_state *s = u->state;
+    int status = 0;
+    if (!takes_means(s)) return 0;
+    if (is_distributed(s))
+        status = wb__ranks_mean(s, u->batches, u->g, &u->loss, &u->before);
+    else if (!divide(&u->loss, u->batches)) status = WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n && !status; i++) {
         work *w = &u->works[i];
-        if (w->g && !(w->bad = wb__scaling_count(NULL, w->g))) status = WB_ERROR_MEMORY;
+        if (!is_distributed(s) && !divide(&w->g, u->batches)) status = WB_ERROR_MEMORY;
+        if (w->g && s->scaling[WB__SCALE] && !(w->bad = wb__scaling_count(NULL, w->g)))
+            status = WB_ERROR_MEMORY;
     }
     return status;
-}
-
-/* Replaces the new values of a divided state, this rank's parts of the parameters, by whole ones. */
-static int gather(update *u)
-{
-    wb_opt_state *s = u->state;
-    if (s->parts == 1) return 0;
-    wb_tensor ***x = wb__alloc((size_t)s->n * sizeof *x);
-    if (!x) return WB_ERROR_MEMORY;
-    for (int i = 0; i < s->n; i++) x[i] = &u->works[i].value;
-    const int status = wb__ranks_gather(s, x, &u->before);
-    wb__free(x);
-    return status;
-}
-
-/* Whether the ranks are those that the state was divided over, if it must be divided. */
-static int check_ranks(const update *u)
-{
-    const wb__communicator *c = wb__world();
-    const wb_opt_state *s = u->state;
-    const int ranks = c ? c->size : 1;
-    if (!s->rule->shard || (s->parts == ranks && s->part == (c ? c->rank : 0))) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: wb_setup divided the state over %d rank%s, and now there"
-                    " are %d: call wb_setup after wb_distributed_initialise", u->what, s->parts,
-                    s->parts > 1 ? "s" : "", ranks);
 }
 
 /* Sets `value` and `next` in the work of each slot that has a gradient. */
 static int compute(update *u, void *model, wb_tree *grads)
 {
     wb_opt_state *s = u->state;
-    int status = check_ranks(u);
+    int status = wb__ranks_check(u->what, s);
     if (!status) status = wb__walk(u->what, model, grads, WB__TRAINABLE, visit_leaf, u);
     if (!status && u->leaf != s->n_paths)
         status = wb__fail(WB_ERROR_ARGUMENT,
                           "%s: the state was made for another model, which had \"%s\"", u->what,
                           s->paths[u->leaf].path);
-    if (!status) status = average(u, grads);
+    if (!status) status = check_scaled(u);
+    if (!status) status = accumulate(u, grads);
+    if (status || u->adds) return status ? wb__error_or(status) : 0;
+    status = average(u);
     for (int i = 0; !status && i < s->n; i++) {
         work *w = &u->works[i];
         if (!w->g) continue;
         w->next = u->next + i * s->n_moments;
         wb_tensor *x = wb__own_part(s, &s->slots[i], w->x);
-        if (x) w->wide = s->mixed ? present_master(x, s->slots[i].moments[s->n_moments - 1])
+        if (x) w->wide = s->mixed ? wb__mixed_value(x, s->slots[i].moments[s->n_moments - 1])
                                   : wb__as(x, (wb_dtype)w->g->dtype);
         if (!w->wide) status = WB_ERROR_MEMORY;
     }
@@ -345,14 +362,15 @@ static int compute(update *u, void *model, wb_tree *grads)
         status = apply_part(u, p, moment);
     for (int i = 0; !status && i < s->n; i++)
         if (u->works[i].g) status = finish(u, &u->works[i], &s->slots[i]);
-    if (!status) status = gather(u);
+    for (int i = 0; i < s->n && s->parts > 1; i++) u->g[i] = &u->works[i].value;
+    if (!status && s->parts > 1) status = wb__ranks_gather(s, u->g, &u->before);
     return status ? wb__error_or(status) : 0;
 }
 
 static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
 {
     if ((!s && wb__null(u->what, "state")) || (!model && wb__null(u->what, "model")) ||
-        (!grads && wb__null(u->what, "grads")))
+        (!grads && !u->last && wb__null(u->what, "grads")))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!wb__is(s, &wb__opt_state_class))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: the first is a %s, not the state from wb_setup",
@@ -361,12 +379,21 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
     wb__opt_undo_failed(s);
     u->works = wb__alloc_zero((size_t)s->n, sizeof *u->works);
     u->next = wb__alloc_zero((size_t)s->n * (size_t)s->n_moments + 1, sizeof *u->next);
-    return u->works && u->next ? compute(u, model, grads) : WB_ERROR_MEMORY;
+    u->g = wb__alloc_zero((size_t)s->n, sizeof *u->g);
+    u->sums = wb__alloc_zero((size_t)s->n + 1, sizeof *u->sums);
+    if (!u->works || !u->next || !u->g || !u->sums) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++) u->g[i] = &u->works[i].g;
+    return compute(u, model, grads);
 }
 
-static int record_moments(update *u)
+/* Records the assignments to all variables of the state. */
+static int record_state(update *u)
 {
+    const wb_opt_state *s = u->state;
     int status = 0;
+    for (int i = 0; !status && i < s->n; i++)
+        if (u->sums[i]) status = wb_assign(s->slots[i].sum, u->sums[i]);
+    if (!status && s->loss_sum) status = wb_assign(s->loss_sum, u->sums[s->n]);
     for (int i = 0; !status && u->scaling.ok && i < WB__SCALING; i++)
         status = wb_assign(u->state->scaling[i], u->scaling.next[i]);
     for (int i = 0; !status && i < u->state->n; i++)
@@ -423,6 +450,8 @@ static void end(update *u)
 {
     wb__free(u->works);
     wb__free(u->next);
+    wb__free(u->g);
+    wb__free(u->sums);
 }
 
 /* In the root scope, evaluates the assignments of the previous wb_update that are still pending.
@@ -430,8 +459,8 @@ static void end(update *u)
 static int end_step_before(wb_opt_state *s, void *grads)
 {
     wb__thread *t = wb__this_thread();
-    bool waits = false;
     if (!wb__in_root(t) || t->recording || !wb__is(s, &wb__opt_state_class)) return 0;
+    bool waits = s->added && s->added->flags & WB__PENDING;
     for (int i = 0; i < s->n && !waits; i++)
         waits = s->slots[i].written && s->slots[i].written->flags & WB__PENDING;
     if (!waits || !wb__is_branch(grads)) return 0;
@@ -448,17 +477,25 @@ static int end_step_before(wb_opt_state *s, void *grads)
 static wb_tensor *guard_of(const update *u, const wb_tree *grads, const char **what)
 {
     const wb_opt_state *s = u->state;
-    bool any = false;
-    for (int i = 0; i < s->n && !any; i++) any = u->works[i].value != NULL;
-    if (!any || s->unguarded || u->scaling.ok) return NULL;
+    if (!has_gradient(u) || s->unguarded || s->scaling[WB__SCALE]) return NULL;
     *what = u->norm ? "the norm of the gradients"
-          : u->loss ? "the mean loss of the ranks" : "the loss";
+          : !u->loss ? "the loss"
+          : is_distributed(s) ? "the mean loss of the ranks"
+                              : "the mean loss of the accumulated batches";
     return u->norm ? u->norm : u->loss ? u->loss : loss_of(grads);
 }
 
-int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
+/* Counts the steps and the accumulated batches. */
+static int count(update *u)
 {
-    update u = {.what = "update"};
+    int status = 0;
+    if (u->state->loss_sum) status = wb__sums_count(u->state, !u->adds, u->sums);
+    return status || u->adds ? status : count_steps(u);
+}
+
+static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool last)
+{
+    update u = {.what = "update", .last = last};
     int status = end_step_before(state, grads);
     if (status) return status;
     const wb__frame f = wb__frame_begin();
@@ -468,19 +505,30 @@ int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
     const char *what = NULL;
     wb_tensor *guard = status ? NULL : guard_of(&u, grads, &what);
     if (guard) status = wb__guard_pending(guard, what);
-    if (!status) status = record_moments(&u);
+    if (!status) status = record_state(&u);
     for (int i = 0; !status && i < state->n; i++)
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
-    if (!status) status = count_steps(&u);
+    if (!status) status = count(&u);
     if (status) wb__forget_pending(pending);
     if (!status && state->keeps_loss) {
         wb__unref(state->mean_loss);
         state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;
+        state->mean_of = u.batches;
     }
     end(&u);
     wb__this_thread()->busy--;
     wb__frame_end(f, NULL);
     return status;
+}
+
+int wb_update(wb_opt_state *state, void *model, wb_tree *grads)
+{
+    return record_update(state, model, grads, false);
+}
+
+int wb__update_now(wb_opt_state *state, void *model, wb_tree *grads)
+{
+    return record_update(state, model, grads, true);
 }
 
 /* ---- wb_update_new --------------------------------------------------------------------------- */
@@ -503,11 +551,13 @@ static int evaluate(const update *u, wb_tree *grads)
     wb_tensor *guard = guard_of(u, grads, &what);
     const wb_opt_state *s = u->state;
     wb_tensor **all =
-        wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 1) + WB__SCALING) * sizeof *all);
+        wb__alloc(((size_t)s->n * (size_t)(s->n_moments + 2) + WB__SCALING + 1) * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
     int n = 0;
     for (int i = 0; u->scaling.ok && i < WB__SCALING; i++) all[n++] = u->scaling.next[i];
+    if (s->loss_sum) all[n++] = u->sums[s->n];
     for (int i = 0; i < s->n; i++) {
+        if (u->sums[i]) all[n++] = u->sums[i];
         if (!u->works[i].value) continue;
         all[n++] = u->works[i].value;
         for (int k = 0; k < s->n_moments; k++) all[n++] = u->works[i].next[k];
@@ -528,7 +578,7 @@ wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads)
     if (!begin(&u, state, model, grads) && !evaluate(&u, grads))
         made = wb__fmap(model, replacement, &u);
     const int pending = wb__pending_count();
-    if (made && (record_moments(&u) || count_steps(&u))) {
+    if (made && (record_state(&u) || count(&u))) {
         wb__forget_pending(pending);
         made = NULL;
     }

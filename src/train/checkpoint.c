@@ -14,6 +14,7 @@
 #include "base/numbers/philox.h"
 #include "base/text.h"
 #include "data/loader.h"
+#include "dist/dist.h"
 #include "io/formats.h"
 #include "io/json.h"
 #include "io/model/model_file.h"
@@ -126,15 +127,44 @@ static char *note_text(const wb_checkpoint *c, int64_t serial, const char *best)
 
 /* ---- saving ---------------------------------------------------------------------------------- */
 
-static int add_moments(wb__saving *list, const wb_opt_state *s)
+/* A moment of a divided state, which is written whole. */
+typedef struct { const wb_opt_state *state; int slot, k; } divided;
+
+static int put_part(const void *part, int64_t bytes, void *ctx)
+{
+    return wb__writer_put(ctx, part, bytes);
+}
+
+static int put_divided(wb__writer *w, const void *data)
+{
+    const divided *m = data;
+    return wb__divided_read(m->state, m->slot, m->k, put_part, w);
+}
+
+/* Makes the entry of a moment that of the whole moment. */
+static void make_whole(wb__st_out *t, const divided *m)
+{
+    const wb__slot *slot = &m->state->slots[m->slot];
+    t->ndim = slot->ndim;
+    t->dims = slot->dims;
+    t->bytes = (int64_t)wb__dtype_size(t->dtype);
+    for (int i = 0; i < slot->ndim; i++) t->bytes *= slot->dims[i];
+    t->data = m;
+    t->put = put_divided;
+}
+
+/* `own` has an element for each moment. */
+static int add_moments(wb__saving *list, const wb_opt_state *s, divided *own)
 {
     int status = 0;
     for (int i = 0; i < s->n; i++) {
-        for (int k = 0; !status && k < s->n_moments; k++) {
+        for (int k = 0; !status && k < s->n_moments; k++, own++) {
             char *name = wb__printf("%s.%d", s->slots[i].path, k);
             status = name ? wb__saving_add(list, "state.", name, s->slots[i].moments[k])
                           : WB_ERROR_MEMORY;
             wb__free(name);
+            *own = (divided){s, i, k};
+            if (!status && wb__is_divided(s)) make_whole(&list->tensors[list->n - 1], own);
         }
     }
     for (int i = 0; !status && i < WB__SCALING && s->scaling[i]; i++)
@@ -160,18 +190,29 @@ static bool alive(const wb_checkpoint *c)
 
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial, const char *best)
 {
+    static const char what[] = "checkpoint_save";
     wb__saving list = {0};
-    if (wb__unrecordable("checkpoint_save", WB__READS)) return wb_error_code();
+    const wb_opt_state *s = c->state;
+    if (wb__unrecordable(what, WB__READS)) return wb_error_code();
     if (!alive(c)) return wb_error_code();
-    int status = wb__evaluate_pending();
+    const size_t n = s ? (size_t)s->n * (size_t)s->n_moments : 0;
+    divided *moments = wb__alloc((n + 1) * sizeof *moments);
+    int status = moments ? wb__evaluate_pending() : WB_ERROR_MEMORY;
+    if (s) wb__opt_undo_failed(c->state);
+    if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
-    if (!status && c->state) status = add_moments(&list, c->state);
+    if (!status && s) status = add_moments(&list, s, moments);
     char *text = status ? NULL : note_text(c, serial, best);
     if (!status && !text) status = wb_error_code();
-    if (!status)
+    status = wb__divided_agree(s, what, status);
+    if (!status && wb__is_divided(s) && s->part) status = wb__divided_serve(s, what);
+    else if (!status) {
         status = wb__saving_write(&list, path, 2,
                                   (wb__note[]){{"format", "weber"}, {"weber_checkpoint", text}});
+        if (wb__is_divided(s)) status = wb__divided_end(status);
+    }
     wb__free(text);
+    wb__free(moments);
     wb__saving_free(&list);
     return status;
 }
@@ -276,11 +317,11 @@ static wb__entry *scaling_of(const restoring *r, int i)
     return entry_of(r, wb__printf("scaling.%s", wb__scaling_names[i]));
 }
 
-/* Whether the entry t exists and has the dtype and shape of x. */
-static bool fits(const wb__entry *t, const wb_tensor *x)
+/* Whether the entry t exists and has this dtype and shape. */
+static bool fits(const wb__entry *t, wb_dtype dtype, int ndim, const int64_t *dims)
 {
-    return t && t->dtype == (wb_dtype)x->dtype && t->ndim == x->ndim &&
-           !memcmp(t->dims, x->dims, (size_t)x->ndim * sizeof *x->dims);
+    return t && t->dtype == dtype && t->ndim == ndim &&
+           !memcmp(t->dims, dims, (size_t)ndim * sizeof *dims);
 }
 
 static int check_mixed(const restoring *r, const wb_opt_state *s)
@@ -292,7 +333,7 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
                         "%s: the checkpoint's state was set up with .mixed %s, this one with %s",
                         r->path, its, own);
     for (int i = 0; i < WB__SCALING && s->scaling[i]; i++)
-        if (!fits(scaling_of(r, i), s->scaling[i]))
+        if (!fits(scaling_of(r, i), WB_F32, s->scaling[i]->ndim, s->scaling[i]->dims))
             return wrong(r, "scale is missing or does not fit");
     return 0;
 }
@@ -309,7 +350,8 @@ static int check_state(const restoring *r, const wb_opt_state *s)
         if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
             return wrong(r, "steps are wrong");
         for (int k = 0; k < s->n_moments; k++)
-            if (!fits(moment_of(r, slot, k), slot->moments[k]))
+            if (!fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), slot->ndim,
+                      slot->dims))
                 return wb__fail(WB_ERROR_FORMAT,
                                 "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
                                 r->path, slot->path);
@@ -322,13 +364,21 @@ static int restore_values(const wb__entry *t, wb_tensor *x)
     return t ? wb__overwrite(x, t->data, (size_t)t->bytes) : WB_ERROR_MEMORY;
 }
 
+static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
+{
+    const wb__entry *t = moment_of(r, &s->slots[slot], k);
+    if (!t || !wb__is_divided(s)) return restore_values(t, s->slots[slot].moments[k]);
+    return s->gives ? wb__divided_give(s, slot, k, t->data)
+                    : wb__divided_set(s, slot, k, s->part, t->data);
+}
+
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
-    int status = 0;
+    int status = wb__sums_drop(s);
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
     WB__JSON_EACH(slots, entry, i) {
         for (int k = 0; !status && k < s->n_moments; k++)
-            status = restore_values(moment_of(r, &s->slots[i], k), s->slots[i].moments[k]);
+            status = restore_moment(r, s, i, k);
         if (status) return status;
         s->slots[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
         const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);

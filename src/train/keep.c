@@ -5,6 +5,8 @@
 
 #include "base/files/file.h"
 #include "base/options.h"
+#include "dist/dist.h"
+#include "optim/optim.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -145,27 +147,37 @@ static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
         }
 }
 
-static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_options *o)
+/* Sets *about to that of the new checkpoint, and *path to its path, which is in the list then.
+ * Returns 0 or an error code. */
+static int prepare(keeping *k, const wb_checkpoint *c, wb__checkpoint_about *about, char **path)
 {
     int status = wb__folder_make(k->folder);
     if (!status) status = collect(k);
     if (status) return status;
-    wb__checkpoint_about about = {.epoch = c->epoch,
-                                  .serial = k->n ? k->files[0].about.serial + 1 : 1,
-                                  .metric = c->metric,
-                                  .has_metric = c->has_metric};
-    char *path = path_of(k, c->epoch);
-    if (!path) return WB_ERROR_MEMORY;
+    *about = (wb__checkpoint_about){.epoch = c->epoch,
+                                    .serial = k->n ? k->files[0].about.serial + 1 : 1,
+                                    .metric = c->metric,
+                                    .has_metric = c->has_metric};
+    *path = path_of(k, c->epoch);
+    if (!*path) return WB_ERROR_MEMORY;
     for (int i = 0; i < k->n; i++)              /* the new file overwrites one of the same epoch */
-        if (!strcmp(k->files[i].path, path)) {
+        if (!strcmp(k->files[i].path, *path)) {
             wb__free(k->files[i].path);
             memmove(k->files + i, k->files + i + 1, (size_t)(--k->n - i) * sizeof *k->files);
         }
-    status = add(k, path, &about);
-    if (status) {
-        wb__free(path);
-        return status;
-    }
+    status = add(k, *path, about);
+    if (status) wb__free(*path);
+    return status;
+}
+
+static int keep(keeping *k, const wb_checkpoint *c, const wb_checkpoint_keep_options *o)
+{
+    wb__checkpoint_about about;
+    char *path;
+    if (wb__is_divided(c->state) && c->state->part)     /* rank 0 writes for all */
+        return wb__checkpoint_write(NULL, c, 0, NULL);
+    int status = prepare(k, c, &about, &path);
+    if (status) return wb__divided_agree(c->state, "checkpoint_keep", status);
     wb_checkpoint named = *c;
     named.name = k->name;
     status = wb__checkpoint_write(path, &named, about.serial,

@@ -76,7 +76,9 @@ typedef struct {
     wb_train_options o;
     wb_progress *bar;
     bool stop;
-    wb_tensor *latest;          /* loss of the last batch, not yet in `sum`; may be NULL */
+    wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
+                                   be NULL */
+    int64_t latest_of;
     double sum;                 /* sum of the losses of `batches` earlier batches */
     int64_t batches;
 } training;
@@ -87,15 +89,17 @@ static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 static bool distributed(const training *t) { return t->state->rule->bucket && wb__world(); }
 static bool is_first(const training *t) { return !distributed(t) || !wb__world()->rank; }
 
-/* Adds t->latest, the loss of the previous batch, to the sum. Then sets t->latest to `loss`, which
- * may be NULL. */
-static void add_loss(training *t, wb_tensor *loss)
+/* Adds t->latest, the loss of the batches before, to the sum. Then sets t->latest to `loss`, the
+ * mean of n batches, which may be NULL. */
+static void add_loss(training *t, wb_tensor *loss, int64_t n)
 {
     wb_tensor *before = t->latest;
+    const int64_t before_of = t->latest_of;
     t->latest = loss ? wb__ref(loss) : NULL;
+    t->latest_of = n;
     if (!before) return;
-    t->sum += wb_item(before);
-    t->batches++;
+    t->sum += wb_item(before) * (double)before_of;
+    t->batches += before_of;
     wb__unref(before);
 }
 
@@ -130,6 +134,32 @@ static int report_devices(const training *t, const wb_batch *batch)
                     data->ordinal);
 }
 
+/* Evaluates the update that was just made. *loss, the loss of its batch or NULL, becomes the mean
+ * over the ranks and the accumulated batches, if the update has one. */
+static int finish_update(training *t, wb_tensor **loss)
+{
+    /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
+    const wb__thread *now = wb__this_thread();
+    wb_opt_state *s = t->state;
+    wb_tensor *both[2] = {s->mean_loss ? s->mean_loss : *loss, *loss};
+    const int status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? now->guard : both[0]);
+    if (status) wb__opt_undo_failed(s);
+    if (status) return status;
+    if (saves(t) && !t->o.metric && (s->mean_loss || !s->loss_sum))
+        add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
+    *loss = both[0];
+    return 0;
+}
+
+/* Applies what is accumulated, without a further batch. */
+static int apply_rest(training *t)
+{
+    wb_tensor *loss = NULL;
+    if (!t->state->accumulated) return 0;
+    const int status = wb__update_now(t->state, t->model, NULL);
+    return status ? status : finish_update(t, &loss);
+}
+
 /* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
  * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
@@ -144,18 +174,19 @@ static int step(training *t, int epoch, wb_batch batch)
      * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
         return not_finite(loss, batch.index + 1);
-    int status = wb_update(t->state, t->model, grads);
+    wb_tensor *own = loss;
+    const bool last = batch.index + 1 == wb_loader_length(t->data);
+    int status = (last ? wb__update_now : wb_update)(t->state, t->model, grads);
     if (status) return status;
-    /* now->guard is the tensor that wb_update requires to be finite, or NULL. */
-    const wb__thread *now = wb__this_thread();
-    wb_tensor *both[2] = {loss, t->state->mean_loss};
-    status = wb__evaluate(both[1] ? 2 : 1, both, now->guard ? now->guard : loss);
-    if (status) wb__opt_undo_failed(t->state);
-    if (status == WB_ERROR_NUMBER) return not_finite(loss, batch.index + 1);
+    const bool adds = t->state->loss_sum && !t->state->mean_loss;
+    status = finish_update(t, &loss);
+    /* The other ranks wait in the update that applies: with this loss it fails on all of them. */
+    if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
+        !wb__update_now(t->state, t->model, grads))
+        finish_update(t, &loss);
+    if (status == WB_ERROR_NUMBER) return not_finite(own, batch.index + 1);
     if (status) return status;
-    if (both[1]) loss = both[1];        /* the mean over the ranks */
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
-    if (saves(t) && !t->o.metric) add_loss(t, loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
 }
@@ -173,6 +204,7 @@ static int run_epoch(training *t, int epoch)
         status = step(t, epoch, batch);
         if (wb_loader_epoch(t->data) != running) break;         /* .each stopped the loader */
     }
+    if (!status) status = apply_rest(t);
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
     if (t->bar) {
@@ -217,14 +249,14 @@ static int save(training *t, int epoch)
         wb_scope *s = wb_scope_open();
         if (!s) return wb_error_code();
         c.metric = t->o.metric(t->model, epoch, t->o.ctx);
-        int status = wb_scope_close(s);
+        const int status = wb__divided_agree(t->state, "train", wb_scope_close(s));
         if (status) return status;
     } else {
-        add_loss(t, NULL);
+        add_loss(t, NULL, 0);
         c.metric = t->sum / (double)t->batches;
     }
     c.has_metric = true;
-    if (!is_first(t)) return 0;
+    if (!is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
     const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
                                           .best = t->o.keep_best, .higher = t->o.higher};
@@ -255,6 +287,7 @@ static int share(const training *t, bool loaded)
     wb__loader_state(t->data, at);
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
     int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
+    if (!status && loaded) status = wb__sums_drop(t->state);        /* as rank 0 has, by loading */
     if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
     if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
     if (status || is_first(t) || !loaded) return status;
@@ -269,7 +302,13 @@ static int share(const training *t, bool loaded)
 static int begin(const training *t, int *done)
 {
     int64_t ahead = 0, status = 0;
-    if (t->o.resume && is_first(t)) status = load(t, &ahead);
+    const bool divided = wb__is_divided(t->state);
+    if (t->o.resume && is_first(t)) {
+        t->state->gives = divided;
+        status = load(t, &ahead);
+        t->state->gives = false;
+        if (divided) status = wb__divided_end((int)status);
+    } else if (t->o.resume && divided) status = wb__divided_take(t->state, "train");
     if (distributed(t)) {
         int64_t words[] = {status, ahead};
         const int failed = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);
@@ -277,6 +316,9 @@ static int begin(const training *t, int *done)
         if (words[0] && !is_first(t))
             return wb__fail((int)words[0], "train: rank 0 cannot resume from the checkpoint");
         ahead = words[1];
+        status = wb__divided_agree(t->state, "train", (int)status);
+        for (int i = 0; divided && i < t->state->n && !status; i++)
+            status = wb__from_rank(&t->state->slots[i].steps, WB_I64, 1, 0);
         if (!status) status = share(t, ahead > 0);
     }
     *done = (int)ahead;
@@ -330,7 +372,8 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
                         "batch with .drop_last");
     int done = 0;
     int status = check_saving(&t.o);
-    state->keeps_loss = distributed(&t);
+    state->keeps_loss = distributed(&t) || state->loss_sum;
+    if (!status) status = wb__divided_agree(state, "train", 0);
     if (!status) status = check_lengths(&t);
     if (!status) status = begin(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {

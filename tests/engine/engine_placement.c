@@ -136,7 +136,7 @@ static wb_tensor *assigned(wb_tensor *v, wb_tensor *other, bool add)
 }
 
 /* Readers of v, by number: operations that may decide its placement.  `other` has v's shape. */
-static int n_readers(int ndim) { return 2 * ndim + 9; }
+static int n_readers(int ndim) { return 2 * ndim + 11; }
 static wb_tensor *read_by(int reader, wb_tensor *v, wb_tensor *other)
 {
     const int n = wb_ndim(v);
@@ -146,6 +146,7 @@ static wb_tensor *read_by(int reader, wb_tensor *v, wb_tensor *other)
     if (reader < n) return wb_concat(reader, v, other);
     reader -= n;
     wb_tensor *column = reader < 4 ? wb_reshape(v, size, 1) : NULL;
+    wb_tensor *odd = reader < 8 ? wb_astype(wb_ones(3), wb_dtype_of(v)) : NULL;
     switch (reader) {
     case 0: return wb_stack(n, other, v, v, v);
     case 1: return wb_concat(1, column, wb_astype(wb_ones(size, 2), wb_dtype_of(v)));
@@ -153,7 +154,9 @@ static wb_tensor *read_by(int reader, wb_tensor *v, wb_tensor *other)
     case 3: return wb_stack(n, wb_concat(n - 1, v, other), wb_concat(n - 1, other, v));
     case 4: return v;
     case 5: return wb_flip(v, n - 1);
-    default: return assigned(v, other, reader == 7);
+    case 6: return wb_concat(0, odd, wb_reshape(v, size), wb_reshape(other, size));
+    case 7: return wb_concat(0, wb_concat(0, odd, wb_reshape(v, size)), wb_reshape(other, size));
+    default: return assigned(v, other, reader == 9);
     }
 }
 
@@ -274,13 +277,16 @@ static void all_readers(wb_dtype dtype, bool all)
     }
 }
 
-/* For devices that compile kernels: each operand is read by a stack along its last axis alone. */
+/* For devices that compile kernels: each operand is read by a stack along its last axis alone, and
+ * by a concat of one dimension. */
 static void one_reader(void)
 {
     for (size_t i = 0; i < WB__COUNT(operations); i++) {
         const operation *o = &operations[i];
-        for (int k = 0; k < o->n; k++)
+        for (int k = 0; k < o->n; k++) {
             check_operand(o, WB_F32, k, o->operands[k].ndim, false);
+            check_operand(o, WB_F32, k, 2 * o->operands[k].ndim + 7, false);
+        }
     }
 }
 
@@ -305,6 +311,35 @@ TEST(where_all_is_absorbed)
     near_allow(~0u);
     all_readers(WB_F32, true);
     wb__use_device(before);
+}
+
+/* A fused kernel, a sum over rows, a product, a convolution's gradient and a permuted copy write
+ * their parts of a vector: there is a kernel for each, and none that copies. */
+TEST_IN_SCOPE(parts_of_a_vector)
+{
+    wb_tensor *x = wb_ones(5, 3), *y = wb_ones(3, 7), *image = wb_ones(2, 3, 8, 8);
+    wb_tensor *w = wb_variable(wb_ones(4, 3, 3, 3)), *rows = wb_exp(x);
+    wb_tensor *c = wb_conv(image, w, WB_NONE);
+    wb_tensor *part[] = {wb_sum(rows, 0), rows, wb_matmul(x, y), wb_gradient(wb_sum(c), w),
+                         wb_permute(image, 3, 2, 1, 0)};
+    const int n = (int)WB__COUNT(part);
+    wb_tensor *flat[WB__COUNT(part)];
+    wb_memory apart, together;
+    for (int i = 0; i < n; i++) MADE(part[i]);
+    WORKS(wb_eval(x, y, image));
+    WORKS(wb_memory_estimate(n, part, &apart));
+    for (int i = 0; i < n; i++) flat[i] = wb_reshape(part[i], wb_size(part[i]));
+    wb_tensor *all = wb_concat_array(n, flat, 0);
+    WORKS(wb_memory_estimate(1, &all, &together));
+    assert_int_equal(together.kernels, apart.kernels);
+    assert_int_equal(together.arena, apart.arena);
+    assert_int_equal(together.outputs, apart.outputs);
+    const float *is = wb_data(all);
+    for (int i = 0; i < n; i++) {
+        const float *wanted = wb_data(part[i]);
+        for (int64_t k = 0; k < wb_size(part[i]); k++) assert_true(is[k] == wanted[k]);
+        is += wb_size(part[i]);
+    }
 }
 
 int main(void)

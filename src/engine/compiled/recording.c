@@ -163,12 +163,14 @@ void wb__recording_drop(wb__recording *r)
 
 wb__fit wb__recording_fit(wb__recording *r)
 {
-    for (int i = 0; i < r->n_renewals; i++)
-        if (r->renewals[i].hook.fits && !r->renewals[i].hook.fits(r->renewals[i].context))
-            return WB__FITS_NEVER;
-    const uint64_t now = atomic_load_explicit(&changes, memory_order_acquire);
     wb__fit fit = WB__FITS;
-    if (wb__likely(r->changes == now)) return fit;
+    for (int i = 0; i < r->n_renewals && fit != WB__FITS_NEVER; i++) {
+        const wb__renewal *n = &r->renewals[i];
+        const wb__fit its = n->hook.fits ? n->hook.fits(n->context) : WB__FITS;
+        fit = WB__MAX(fit, its);
+    }
+    const uint64_t now = atomic_load_explicit(&changes, memory_order_acquire);
+    if (fit != WB__FITS || wb__likely(r->changes == now)) return fit;
     for (int i = 0; i < r->n_noted && fit != WB__FITS_NEVER; i++) {
         const wb__noted *n = &r->noted[i];
         if (n->read && *n->at != n->before) fit = n->counts ? WB__FITS_NEVER : WB__FITS_NOT_NOW;

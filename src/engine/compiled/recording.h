@@ -34,10 +34,14 @@ void wb__setting_counted(void *object, wb__setting *at);
 
 /* ---- numbers that replays set ---------------------------------------------------------------- */
 
+/* Whether the recording can be replayed: now (FITS), only after settings have changed back
+ * (FITS_NOT_NOW), or never again (FITS_NEVER). */
+typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
+
 /* wb__on_replay, called while a function is recorded, adds callbacks for the replays; outside a
  * recording it does nothing.  `before` fills in the values of the n literals, at most 64, before
- * each replay; `after` is called when a replay has succeeded.  If `fits` returns false, the
- * recording is dropped.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The
+ * each replay; `after` is called when a replay has succeeded.  `fits` returns whether the recording
+ * can be replayed.  A callback may be NULL.  `context`, `bytes` bytes, is copied.  The
  * recording keeps a reference to the object `holds`.  Returns 0 or an error code. */
 struct wb_tensor;
 typedef struct {
@@ -45,7 +49,7 @@ typedef struct {
     struct wb_tensor *const *literals;
     void (*before)(void *context, double *numbers);
     void (*after)(void *context);
-    bool (*fits)(const void *context);
+    wb__fit (*fits)(const void *context);
     const void *context;
     size_t bytes;
     void *holds;
@@ -95,9 +99,7 @@ int wb__recording_close(wb__recording *r, int n, struct wb_tensor *const *surviv
 int wb__recording_end(wb__recording *r);
 void wb__recording_drop(wb__recording *r);
 
-/* Whether the recording can be replayed: now (FITS), only after settings have changed back
- * (FITS_NOT_NOW), or never again (FITS_NEVER). */
-typedef enum { WB__FITS, WB__FITS_NOT_NOW, WB__FITS_NEVER } wb__fit;
+/* Asks the `fits` callbacks, and compares the settings. */
 wb__fit wb__recording_fit(wb__recording *r);
 /* Called after a replay: sets the settings that the recorded function set, and calls the `after`
  * callbacks (wb__replay). */

@@ -202,15 +202,17 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Whether x is a reshape of a value y that is not a leaf.  If so, sets *below to y.  Such a reshape
- * can move behind an operation f that reads it: f(reshape(y)) becomes reshape(f(y)).  Then one
- * kernel can compute y and f(y). */
+/* Whether x is a reshape of a value y that is neither a leaf nor a part of what the ranks have
+ * exchanged.  If so, sets *below to y.  Such a reshape can move behind an operation f that reads
+ * it: f(reshape(y)) becomes reshape(f(y)).  Then one kernel can compute y and f(y). */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];
     if (p->op != WB__OP_reshape) return false;
+    const wb__value *y = wb__ir_in(ir, p, 0);
     *below = ir->inputs[p->in];
-    return ir->value[*below].op != WB__OP_constant;
+    if (y->op == WB__OP_slice) y = wb__ir_in(ir, y, 0);
+    return y->op != WB__OP_collective && ir->value[*below].op != WB__OP_constant;
 }
 
 /* p is a reshape of q.  Returns the mask of the axes of q that correspond to the axes of p in

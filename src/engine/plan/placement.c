@@ -2,6 +2,8 @@
  * or an arena allocation) and finds the groups that write variables, which run at the end. */
 #include "engine/plan/stages.h"
 
+#include "backend/collective.h"
+
 #include <string.h>
 
 typedef struct {
@@ -9,6 +11,7 @@ typedef struct {
     const wb__values *values;
     const wb__patterns *patterns;
     const wb__groups *groups;
+    bool is_gpu;                        /* the device is one */
     wb__placement *out;
 } placer;
 
@@ -135,43 +138,63 @@ static bool only_units(const wb__values *s, const wb__value *v)
     return i == v->ndim && k == x->ndim;
 }
 
-int wb__content(const wb__values *s, int x)
+/* Whether the parts of a concat are dense in its memory: it is one row, and no part itself. */
+static bool has_dense_parts(const wb__values *s, const wb__placement *l, int concat)
+{
+    const wb__value *a = wb__value_at(s, concat);
+    return a->size == a->dims[a->ndim - 1] && l->role[concat].concat < 0;
+}
+
+/* Follows reshapes from x to the value that they reshape; unless `any`, only those that add or drop
+ * dimensions of size 1. */
+static int content(const wb__values *s, int x, bool any)
 {
     while (wb__is_view(s, x) && wb__value_at(s, x)->op == WB__OP_reshape &&
-           only_units(s, wb__value_at(s, x)))
+           (any || only_units(s, wb__value_at(s, x))))
         x = wb__input(s, wb__value_at(s, x), 0);
     return x;
 }
 
-/* Whether x can be computed in the memory of the concat that has x as an input.  All readers of x
- * then read x there. */
-static bool may_be_part(const placer *p, int x)
+int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
+{
+    return content(s, x, has_dense_parts(s, l, concat));
+}
+
+/* Where a value would be in the memory of a concat.  dense: it is dense there; aligned: also for
+ * the libraries of a GPU, whose kernels are slower at other addresses; units: its reshapes only add
+ * or drop dimensions of size 1. */
+typedef struct { bool dense, aligned, units; } part_place;
+enum { PART_ALIGN = 16 };               /* bytes */
+
+/* Whether x can be computed in the memory of a concat.  All readers of x then read x there. */
+static bool may_be_part(const placer *p, int x, const part_place *at)
 {
     const wb__role *r = &p->out->role[x];
     const wb__value *v = value(p, x);
     const int group = group_of(p, x);
     if (group < 0 || r->concat >= 0 || r->result >= 0 || r->write >= 0 ||
-        p->groups->of[x].ends || v->layout != WB__ROW_MAJOR)
+        (p->groups->of[x].ends && !at->dense) || v->layout != WB__ROW_MAJOR)
         return false;
-    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_concat;
+    if (wb__ops[v->op].class == WB__MOVE) return v->op == WB__OP_concat || at->dense;
     const wb__group *g = &p->groups->group[group];
     if (g->kind != WB__GROUP_LIBRARY) return true;
     const wb__product *by = &p->patterns->product[g->product];
-    return value(p, by->value)->op == WB__OP_matmul && !by->aux_kind && by->result == x &&
+    const bool product = value(p, by->value)->op == WB__OP_matmul && at->units;
+    return (product || at->aligned) && !by->aux_kind && by->result == x &&
            by->sums_of != WB__SUMS_OF_C;
 }
 
-/* Sets is_dense for values that must not be computed in the memory of a concat.  These are values
- * with a reshape that strides might not express there, and operands of library operations except
- * matrix products. */
-static void find_dense(const placer *p, bool *is_dense)
+/* How a value is read.  RESHAPED: by a reshape that strides might not express in the memory of a
+ * concat.  OPERAND: by a library operation other than a matrix product. */
+enum { RESHAPED = 1, OPERAND = 2 };
+static void find_readers_of_parts(const placer *p, uint8_t *readers)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
         const wb__value *v = value(p, i);
         if (v->op == WB__OP_reshape && wb__is_view(p->values, i) && !only_units(p->values, v))
-            is_dense[p->values->base[i]] = true;
+            readers[p->values->base[i]] |= RESHAPED;
         if (wb__ops[v->op].class == WB__LIBRARY && v->op != WB__OP_matmul)
-            for (int j = 0; j < v->n_in; j++) is_dense[base_of(p, v, j)] = true;
+            for (int j = 0; j < v->n_in; j++) readers[base_of(p, v, j)] |= OPERAND;
     }
 }
 
@@ -184,27 +207,72 @@ bool wb__is_covered(const wb__values *s, const wb__value *a)
 
 static bool choose_parts(placer *p)
 {
-    bool *is_dense = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *is_dense);
-    if (!is_dense) return false;
-    find_dense(p, is_dense);
+    uint8_t *readers = wb__alloc_zero((size_t)p->values->ir.n + 1, sizeof *readers);
+    if (!readers) return false;
+    find_readers_of_parts(p, readers);
     for (int i = p->values->ir.n - 1; i >= 0; i--) {        /* a concat before its inputs */
         const wb__value *a = value(p, i);
         if (a->op != WB__OP_concat || !wb__is_covered(p->values, a)) continue;
+        const bool dense = has_dense_parts(p->values, p->out, i);
         for (int j = 0; j < a->n_in; j++) {
-            const int x = wb__content(p->values, wb__input(p->values, a, j));
-            if (!may_be_part(p, x) || is_dense[x]) continue;
+            const int in = wb__input(p->values, a, j), x = content(p->values, in, dense);
+            const int64_t first = p->values->ir.attrs[a->attr + (j + 1) * a->ndim - 1];
+            const int64_t byte = first * (int64_t)wb__dtype_size((wb_dtype)a->dtype);
+            const part_place at = {.dense = dense, .units = x == content(p->values, in, false),
+                                   .aligned = dense && (!p->is_gpu || byte % PART_ALIGN == 0)};
+            const int apart = at.aligned ? 0 : dense ? OPERAND : OPERAND | RESHAPED;
+            if (!may_be_part(p, x, &at) || readers[x] & apart) continue;
             p->out->role[x].concat = i;
             p->out->role[x].part = j;
         }
     }
-    wb__free(is_dense);
+    wb__free(readers);
     return true;
+}
+
+/* ---- allreduces ------------------------------------------------------------------------------ */
+
+/* Whether nothing but value `reader` reads the memory of x: x has one use, and so have the values
+ * that are parts of x, if it is a concat. */
+static bool is_read_once(const placer *p, int x)
+{
+    const wb__value *v = value(p, x);
+    bool once = v->uses == 1;
+    for (int j = 0; v->op == WB__OP_concat && j < v->n_in && once; j++) {
+        int part = wb__input(p->values, v, j);
+        const int content = wb__content(p->values, p->out, x, part);
+        if (p->out->role[content].concat != x) continue;
+        for (; part != content && once; part = wb__input(p->values, value(p, part), 0))
+            once = value(p, part)->uses == 1;
+        once = once && is_read_once(p, content);
+    }
+    return once;
+}
+
+/* Chooses the allreduces that are in place: the operand is computed in the memory of the result,
+ * and nothing else reads it. */
+static void choose_reduced(placer *p)
+{
+    for (int i = 0; i < p->values->ir.n; i++) {
+        const wb__value *v = value(p, i);
+        if (v->op != WB__OP_collective || p->values->ir.attrs[v->attr] != WB__COLLECT_ALLREDUCE)
+            continue;
+        int x = wb__input(p->values, v, v->n_in - 1);
+        while (wb__is_view(p->values, x) && value(p, x)->op == WB__OP_reshape &&
+               value(p, x)->uses == 1)
+            x = wb__input(p->values, value(p, x), 0);
+        wb__role *r = &p->out->role[x];
+        if (group_of(p, x) >= 0 && r->result < 0 && r->write < 0 && r->concat < 0 &&
+            value(p, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
+            r->reduced = i;
+    }
 }
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
 /* Sets *at to the view of v in the memory of the concat r->concat, which is already placed.  v and
- * input r->part of the concat may differ in dimensions of size 1. */
+ * input r->part of the concat may differ in dimensions of size 1, or in all dimensions if the parts
+ * are dense. */
 static void place_part(const placer *p, const wb__value *v, const wb__role *r, wb__step_operand *at)
 {
     const wb__value *a = value(p, r->concat), *part = wb__ir_in(&p->values->ir, a, r->part);
@@ -214,8 +282,9 @@ static void place_part(const placer *p, const wb__value *v, const wb__role *r, w
     at->allocation = whole->allocation;
     at->view.buffer = whole->view.buffer;
     at->view.offset = whole->view.offset;
+    for (int k = 0; k < part->ndim; k++) at->view.offset += start[k] * whole->view.strides[k];
+    if (has_dense_parts(p->values, p->out, r->concat)) return;
     for (int i = 0, k = 0; k < part->ndim; k++) {
-        at->view.offset += start[k] * whole->view.strides[k];
         while (i < v->ndim && v->dims[i] == 1 && part->dims[k] != 1) at->view.strides[i++] = 0;
         if (i < v->ndim && v->dims[i] == part->dims[k])
             at->view.strides[i++] = whole->view.strides[k];
@@ -232,7 +301,12 @@ static void choose_operand(placer *p, int x, wb__step_operand *at)
     }
     wb__contiguous(v, &at->view);
     at->allocation = -1;
-    if (v->op == WB__OP_constant) {
+    if (r->reduced >= 0) {
+        const wb__step_operand *to = &p->out->operand[p->out->role[r->reduced].operand];
+        at->allocation = to->allocation;
+        at->view.buffer = to->view.buffer;
+        at->view.offset = to->view.offset;
+    } else if (v->op == WB__OP_constant) {
         at->view.buffer = v->leaf;
         at->view.granule = p->request->leaves[v->leaf].granule;
     } else if (r->write >= 0) {
@@ -268,7 +342,8 @@ static bool choose_operands(placer *p)
 bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
                         const wb__groups *g, wb__placement *l)
 {
-    placer by = {.request = a->request, .values = s, .patterns = p, .groups = g, .out = l};
+    placer by = {.request = a->request, .values = s, .patterns = p, .groups = g,
+                 .is_gpu = a->device->backend->is_gpu, .out = l};
     const size_t n = (size_t)s->ir.n + 1;
     l->role = wb__alloc(n * sizeof *l->role);
     l->is_final = wb__alloc_zero((size_t)g->n + 1, sizeof *l->is_final);
@@ -278,7 +353,9 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
     l->arena_buffer = l->result_buffer + a->request->n_results;
     find_final(&by);
     choose_results(&by);
-    return choose_writes(&by) && choose_parts(&by) && choose_operands(&by);
+    if (!choose_writes(&by) || !choose_parts(&by)) return false;
+    choose_reduced(&by);
+    return choose_operands(&by);
 }
 
 void wb__placement_free(wb__placement *l)

@@ -99,7 +99,8 @@ static void concat(wb__emitter *m, int x)
     if (!wb__is_covered(m->values, a)) wb__emit_zeros(m, &whole);
     for (int j = 0; j < a->n_in && !m->failed; j++) {
         const int p = wb__input(m->values, a, j);
-        const wb__role *c = &m->placement->role[wb__content(m->values, p)];
+        const wb__role *c =
+            &m->placement->role[wb__content(m->values, m->placement, x, p)];
         if (c->concat == x && c->part == j) continue;
         wb__step_operand part = whole;
         const int64_t *start = m->values->ir.attrs + a->attr + j * a->ndim;

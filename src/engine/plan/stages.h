@@ -242,6 +242,7 @@ typedef struct {
                            wb__request.writes */
     int concat, part;   /* the value is computed inside the memory of the value `concat`, as its
                            input number `part` */
+    int reduced;        /* the value is computed in the memory of this allreduce, its only reader */
 } wb__role;
 
 typedef struct {
@@ -261,9 +262,10 @@ void wb__placement_free(wb__placement *l);
 /* Follows reshapes from x to the value that they reshape.  Returns that value, or x if that value
  * is itself a view or is channels last. */
 int wb__same_memory(const wb__values *s, int x);
-/* Follows reshapes that only add or drop dimensions of size 1, from x to the value that they
- * reshape, and returns that value. */
-int wb__content(const wb__values *s, int x);
+/* Follows reshapes from x, an input of the concat, to the value that they reshape, and returns that
+ * value.  Unless the parts of the concat are dense in its memory, follows only reshapes that add or
+ * drop dimensions of size 1. */
+int wb__content(const wb__values *s, const wb__placement *l, int concat, int x);
 /* Whether the inputs of the concat cover all of its elements. */
 bool wb__is_covered(const wb__values *s, const wb__value *concat);
 

@@ -46,8 +46,9 @@ int wb__saving_add(wb__saving *l, const char *prefix, const char *name, wb_tenso
     if (status) return status;
     char *full = wb__printf("%s%s", prefix, name);
     if (!full) return WB_ERROR_MEMORY;
-    l->tensors[l->n++] = (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims,
-                                      x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype), x};
+    const int64_t bytes = x->size * (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+    l->tensors[l->n++] =
+        (wb__st_out){full, (wb_dtype)x->dtype, x->ndim, x->dims, bytes, x, NULL};
     return 0;
 }
 

@@ -169,7 +169,8 @@ static int put_all(wb__writer *w, wb__st_put put, const char *text, size_t lengt
     int status = 0;
     for (int i = 0; !status && i < n; i++) {
         const wb__st_out *t = &tensors[i];
-        status = put ? put(w, t->data) : wb__writer_put(w, t->data, t->bytes);
+        const wb__st_put by = t->put ? t->put : put;
+        status = by ? by(w, t->data) : wb__writer_put(w, t->data, t->bytes);
         sums[i] = wb__writer_sum(w);
     }
     return status;

@@ -30,6 +30,8 @@ int wb__st_header(const wb__mapping *m, int64_t n, wb__table *out);
 /* The name of a dtype in safetensors files, such as "F32"; "" for 0. */
 const char *wb__st_dtype_name(wb_dtype dtype);
 
+/* Writes all bytes of a tensor to w. `data` is wb__st_out.data. Returns 0 or an error code. */
+typedef int (*wb__st_put)(wb__writer *w, const void *data);
 typedef struct {
     char *name;
     wb_dtype dtype;
@@ -37,9 +39,8 @@ typedef struct {
     const int64_t *dims;
     int64_t bytes;
     const void *data;
+    wb__st_put put;                     /* writes this tensor; NULL: as the others */
 } wb__st_out;
-/* Writes all bytes of a tensor to w. `data` is wb__st_out.data. Returns 0 or an error code. */
-typedef int (*wb__st_put)(wb__writer *w, const void *data);
 /* Sorts `tensors` and writes them to a file by calls of `put`. If `put` is NULL, the `data` of each
  * tensor points to the bytes, row-major. Returns 0 or an error code; on failure the file at the
  * path is unchanged. */

@@ -1,0 +1,162 @@
+/* Accumulation of gradients. If the rule has .accumulate = k > 1, the state has a sum for each
+ * slot and one for the loss, which are zeros between the accumulations. The first k - 1 updates add
+ * to the sums. The k-th applies them together with its own gradients, and sets them to zeros. */
+#include "optim/optim.h"
+
+bool wb__sums_apply_next(const wb_opt_state *s)
+{
+    return s->accumulated + 1 >= s->rule->accumulate;
+}
+
+int wb__sums_whole(const char *what, const wb_opt_state *s)
+{
+    const int64_t n = s->accumulated, k = s->rule->accumulate;
+    if (!n) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: the state is in the middle of an accumulation: %lld of %lld batches are "
+                    "accumulated: call wb_update for %lld more first", what, (long long)n,
+                    (long long)k, (long long)(k - n));
+}
+
+int wb__sums_new(wb_opt_state *s)
+{
+    const wb_device *d = wb__opt_device(s);
+    if (!d) return wb__error_or(WB_ERROR_DEVICE);
+    s->loss_sum = wb__new_zeros(d, wb__moment_dtype(s->slots[0].dtype), 0, NULL, "sum of losses");
+    return s->loss_sum ? 0 : WB_ERROR_MEMORY;
+}
+
+/* ---- the graphs ------------------------------------------------------------------------------ */
+
+/* Adds the gradient *g, which may be NULL, to the slot's sum. Sets *next to the new value of the
+ * sum, or to NULL if it stays. If `applies`, sets *g to the whole sum. */
+static bool add_slot(wb_opt_state *s, wb__slot *slot, bool applies, wb_tensor **g,
+                     wb_tensor **next)
+{
+    *next = NULL;
+    if (!*g && !(applies && slot->summed)) return true;
+    wb_tensor *sum = slot->sum;
+    if (*g) sum = wb_add(sum, *g);
+    else if (wb__setting_read(s, &slot->frozen)) sum = NULL;
+    else sum = wb__unchanged(sum);
+    if (!applies) return (*next = sum) != NULL;
+    const bool good = sum || !*g;
+    *g = sum;
+    return (*next = wb__zeros_like(slot->sum)) && good;
+}
+
+int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor **loss,
+                 wb_tensor **next)
+{
+    wb_tensor *total = *loss ? wb__as(*loss, (wb_dtype)s->loss_sum->dtype) : NULL;
+    if (total) total = wb_reshape_array(total, 0, NULL);
+    if (*loss && !total) return WB_ERROR_MEMORY;
+    total = total ? wb_add(s->loss_sum, total) : wb__unchanged(s->loss_sum);
+    for (int i = 0; i < s->n && total; i++)
+        if (!add_slot(s, &s->slots[i], applies, g[i], &next[i])) return WB_ERROR_MEMORY;
+    *loss = applies ? total : NULL;
+    next[s->n] = applies ? wb__zeros_like(s->loss_sum) : total;
+    return total && next[s->n] ? 0 : WB_ERROR_MEMORY;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+/* What a recorded update does: whether it applies the sums, and for each slot whether it has a
+ * gradient, and whether its sum had one while the update was recorded. */
+typedef struct { bool gradient, summed; } recorded_slot;
+typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } counting;
+
+static void count(wb_opt_state *s, bool applies, const recorded_slot *slot)
+{
+    s->accumulated = applies ? 0 : s->accumulated + 1;
+    for (int i = 0; i < s->n; i++)
+        s->slots[i].summed = !applies && (s->slots[i].summed || slot[i].gradient);
+}
+
+static void count_again(void *context)
+{
+    const counting *c = context;
+    count(c->state, c->applies, c->slot);
+}
+
+/* A recording that applies the sums uses the sum of a slot without a gradient only if it had one
+ * before. */
+static wb__fit fits(const void *context)
+{
+    const counting *c = context;
+    wb__opt_undo_failed(c->state);
+    bool same = c->applies == wb__sums_apply_next(c->state);
+    for (int i = 0; i < c->state->n && c->applies; i++)
+        same &= c->slot[i].gradient || c->slot[i].summed == c->state->slots[i].summed;
+    return same ? WB__FITS : WB__FITS_NOT_NOW;
+}
+
+/* Counts the update now. Its writes are pending, so notes the counts before it. */
+static void count_now(wb_opt_state *s, const counting *c)
+{
+    wb_tensor *now = s->loss_sum->current;
+    if (!s->added) {
+        s->accumulated_before = s->accumulated;
+        for (int i = 0; i < s->n; i++) s->slots[i].summed_before = s->slots[i].summed;
+    }
+    count(s, c->applies, c->slot);
+    if (!(now->flags & WB__PENDING)) return;            /* already evaluated */
+    wb__unref(s->added);
+    s->added = wb__ref(now);
+}
+
+int wb__sums_count(wb_opt_state *s, bool applies, wb_tensor *const *next)
+{
+    const wb__thread *t = wb__this_thread();
+    const size_t bytes = sizeof(counting) + (size_t)s->n * sizeof(recorded_slot);
+    counting *c = wb__alloc_zero(1, bytes);
+    if (!c) return WB_ERROR_MEMORY;
+    int status = 0;
+    c->state = s;
+    c->applies = applies;
+    for (int i = 0; i < s->n; i++)
+        c->slot[i] = (recorded_slot){next[i] != NULL, s->slots[i].summed};
+    if (!t->recording) count_now(s, c);
+    else if (s->recorded == t->recorded)
+        status = wb__fail(WB_ERROR_ARGUMENT, "update: called twice for one state with .accumulate "
+                          "in a function that wb_compile is recording: call wb_update once in it");
+    else status = wb__on_replay(&(wb__replay){.after = count_again, .fits = fits, .context = c,
+                                              .bytes = bytes, .holds = s});
+    s->recorded = t->recorded;
+    wb__free(c);
+    return status;
+}
+
+void wb__sums_undo_failed(wb_opt_state *s)
+{
+    if (!s->added || s->added->flags & WB__PENDING) return;
+    if (s->added->flags & WB__CANCELLED) {
+        s->accumulated = s->accumulated_before;
+        for (int i = 0; i < s->n; i++) s->slots[i].summed = s->slots[i].summed_before;
+    }
+    wb__unref(s->added);
+    s->added = NULL;
+}
+
+static int clear(wb_tensor *sum)
+{
+    const size_t bytes = (size_t)sum->size * wb__dtype_size((wb_dtype)sum->dtype);
+    void *zeros = wb__alloc_zero(bytes + 1, 1);
+    const int status = zeros ? wb__overwrite(sum, zeros, bytes) : WB_ERROR_MEMORY;
+    wb__free(zeros);
+    return status;
+}
+
+int wb__sums_drop(wb_opt_state *s)
+{
+    int status = 0;
+    wb__sums_undo_failed(s);
+    if (!s->accumulated) return 0;
+    status = clear(s->loss_sum);
+    for (int i = 0; i < s->n && !status; i++) {
+        status = clear(s->slots[i].sum);
+        s->slots[i].summed = false;
+    }
+    s->accumulated = 0;
+    return status;
+}
