@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/parallel.h"
 #include "base/system.h"
+#include "device/device.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
 #include "weber/distributed.h"
@@ -80,7 +81,8 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
                         " already, by %s", backend->name);
     communicator = (wb__communicator){0};
-    services = (wb__dist_services){.timeout = o->timeout, .fail = wb__fail};
+    services = (wb__dist_services){.timeout = o->timeout, .fail = wb__fail,
+                                   .preference = wb__preference_bool};
     const int status = b->start(&services, &communicator);
     if (status) return status;
     backend = b;
