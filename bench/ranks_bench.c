@@ -248,7 +248,7 @@ static int measure_network(char **words)
     measured.bucket = atol(words[5]);
     if (MPI_Init(NULL, NULL) || !(network.bytes > 0)) fail("the network");
     wb__collective_overlap(true);
-    wb__world_set(&simulated);
+    wb__world_set(&simulated, NULL, 0);
     snprintf(more, sizeof more, ", \"latency\": %g, \"bytes\": %g, \"bucket\": %lld",
              network.latency, network.bytes, (long long)measured.bucket);
     const int status = measure_steps(words[0], atof(words[1]), atol(words[2]), more);

@@ -28,7 +28,7 @@ LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
-ENDS, LAUNCH = "check_ends.py", "check_launch.py"
+ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
@@ -509,6 +509,16 @@ TABLE = [
     ("the order of batches does not go on where the checkpoint was", "src/train/train.c", "    at[1] = (uint64_t)words[1];\n    return wb__loader_restore(t->data, at);", "    return 0;", [RANKS]),
     ("each rank writes checkpoints", "src/train/train.c", "    if (!is_first(t) && !wb__is_divided(t->state)) return 0;\n", "", [RANKS]),
     ("the device of a rank is that of its number among all ranks", "src/device/select.c", "c ? c->local_rank % all.n : 0", "c ? c->rank % all.n : 0", [REGISTRY]),
+    # Ranks with GPUs
+    ("MPI reads a GPU's memory before the GPU has written it", "src/backend/gpu/runtime/collective.c", "c->ready ? d->driver->sync_event(c->ready) : 0;", "0;", [AWARE]),
+    ("MPI gets a GPU's memory although a preference says no", "src/dist/mpi/mpi.c", "\"FluxDistributedMPICUDAAware\", &takes_cuda);", "\"FluxDistributedMPIROCMAware\", &takes_cuda);", [AWARE]),
+    ("AMDGPU's memory is taken for CUDA's", "src/dist/mpi/mpi.c", "!strcmp(name, \"AMDGPU\") ? takes_rocm", "!strcmp(name, \"AMDGPU\") ? takes_cuda", [AWARE]),
+    ("the result of the ranks does not come back to the GPU", "src/backend/gpu/runtime/collective.c",
+     "        status = wb__gpu_upload_pinned(base, a->y_memory, a->y_at, a->result, a->to_bytes);", "        status = 0;", [AWARE]),
+    ("pinned memory is read before an upload from it has ended", "src/backend/gpu/runtime/transfer.c", "    status = wait_half(d, s, 0);\n    if (!status) status = download_queue(d, m, bytes, &queue);\n    const",
+     "    status = download_queue(d, m, bytes, &queue);\n    const", [AWARE]),
+    ("a tensor is broadcast on a GPU before it is copied", "src/dist/tensors.c", "if (!status) status = d->backend->wait(d);", "", [AWARE]),
+    ("a preference that is neither true nor false is ignored", "src/device/preference.c", "else if (kind != WB__TOML_ABSENT)\n        e = wb__fail(WB_ERROR_FORMAT, \"%s: %s of", "else if (kind == WB__TOML_TABLE)\n        e = wb__fail(WB_ERROR_FORMAT, \"%s: %s of", [AWARE]),
     # Rendezvous and places
     ("the local rank is the rank", "src/dist/place.c", "read_number(n->local_rank, n, 0, p->local_size - 1,", "read_number(n->rank, n, 0, p->size - 1,", [MEETING]),
     ("a group of Slurm's machines counts as one", "src/dist/place.c", "first += (int)times;", "first += 1;", [MEETING]),
@@ -537,6 +547,7 @@ TABLE = [
 # The words of a script, and what is built for it; programs are paths in the folder of the build.
 SCRIPTS = {
     ENDS: (["mpirun.openmpi", "tests/ends_openmpi"], ["ends_openmpi"]),
+    AWARE: (["mpirun.openmpi", "tests/aware_openmpi"], ["aware_openmpi"]),
     LAUNCH: (["weber", "tests/rendezvous"], ["weber_cli", "rendezvous"]),
 }
 
@@ -607,7 +618,7 @@ class Copy:
                            VGPU_LIBRARY=str(double / "libcuda.so.1"))
         if device:
             environment["WEBER_TEST_DEVICE"] = device
-        if ranks or test == ENDS:
+        if ranks or test in (ENDS, AWARE):
             environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                VGPU_NCCL_FAIL="Broadcast:1")

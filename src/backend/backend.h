@@ -214,6 +214,7 @@ typedef struct {
 
 /* ---- memory shared with other libraries ------------------------------------------------------ */
 
+struct wb__collective;
 typedef struct {
     int kind, ordinal;      /* the device as DLPack numbers it */
     void *data;             /* an address, or a handle that other libraries accept */
@@ -307,6 +308,9 @@ struct wb__backend {
      * that library's.  disown frees the handle.  NULL: failure. */
     void *(*adopt)(const wb_device *d, void *address, size_t bytes);
     void (*disown)(const wb_device *d, void *memory);
+    /* Performs an operation of the ranks on addresses of this device's memory, when c->ready is
+     * reached and with the device current for this thread (backend/collective.h). */
+    int (*collect)(const wb_device *d, const struct wb__collective *c);
 };
 
 extern const wb__backend wb__cpu_backend, wb__cl_backend, wb__cu_backend, wb__amd_backend,

@@ -89,6 +89,11 @@ wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to)
                             .n = s->collective == WB__COLLECT_REDUCE_SCATTER ? out : in};
 }
 
+bool wb__collective_takes(const wb__communicator *c, const wb_device *d)
+{
+    return d->backend->collect && c->takes && c->takes(d);
+}
+
 /* Of the operand or the result, whichever has more. */
 static int64_t bytes_of(const wb__collective *c)
 {
@@ -103,10 +108,12 @@ static void perform(queue *q, const wb__collective *c)
     if (!status) {
         const double start = wb__now();
         pthread_mutex_unlock(&q->lock);
-        status = c->communicator->perform(c);
+        status = c->device ? c->device->backend->collect(c->device, c)
+                           : c->communicator->perform(c);
         pthread_mutex_lock(&q->lock);
         q->totals.performing += wb__now() - start;
         q->totals.operations++;
+        q->totals.on_devices += c->device != NULL;
         q->totals.bytes += bytes_of(c);
         if (status) {
             q->status = status;
@@ -198,10 +205,13 @@ void wb__collective_report(const char *what)
     q->totals = (wb__collective_totals){0};
     pthread_mutex_unlock(&q->lock);
     if (!t.operations) return;
+    char where[64] = "";
+    if (t.on_devices)
+        snprintf(where, sizeof where, ", %lld on a device's memory", (long long)t.on_devices);
     const double hidden = t.performing > t.waited ? t.performing - t.waited : 0;
-    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operation%s, %lld bytes, %.3f ms of which %.3f"
-            " ms waited for: overlap %.0f %%", wb__world() ? wb__world()->rank : 0, what,
-            (long long)t.operations, t.operations == 1 ? "" : "s", (long long)t.bytes,
+    wb__log(WB_LOG_DEBUG, "dist: rank %d: %s: %lld operation%s%s, %lld bytes, %.3f ms of which"
+            " %.3f ms waited for: overlap %.0f %%", wb__world() ? wb__world()->rank : 0, what,
+            (long long)t.operations, t.operations == 1 ? "" : "s", where, (long long)t.bytes,
             1e3 * t.performing, 1e3 * t.waited,
             t.performing > 0 ? 100 * hidden / t.performing : 0);
 }

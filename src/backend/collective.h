@@ -20,8 +20,9 @@ typedef enum {
     WB__COLLECT_BARRIER             /* waits until all ranks have begun it */
 } wb__collective_kind;
 
-/* An operation on the host's memory.  `from` may be equal to `to` in an ALLREDUCE. */
-typedef struct {
+/* An operation on the host's memory, or on that of a device.  `from` may be equal to `to` in an
+ * ALLREDUCE. */
+typedef struct wb__collective {
     const wb__communicator *communicator;
     wb__collective_kind kind;
     wb__ranks_op op;
@@ -30,6 +31,8 @@ typedef struct {
     int64_t n;              /* elements */
     const void *from;
     void *to;
+    const wb_device *device;            /* whose addresses they are; NULL: the host's */
+    void *ready;            /* its event after which they may be used; NULL: they may be used now */
 } wb__collective;
 
 struct wb__communicator {
@@ -38,13 +41,15 @@ struct wb__communicator {
     int local_rank, local_size;         /* the same among the ranks of this machine */
     /* The device on which a COLLECTIVE is a command of the device, without the host; NULL: none. */
     const wb_device *device;
+    /* Whether `perform` takes addresses of this device's memory; NULL: of no device. */
+    bool (*takes)(const wb_device *d);
     /* Performs an operation, and returns when it is complete on this rank.  0 or an error code. */
     int (*perform)(const wb__collective *c);
     void *context;          /* of `perform` */
 };
 
 typedef struct {
-    int64_t operations, bytes;
+    int64_t operations, on_devices, bytes;
     double performing, waited;          /* seconds; waited: of the threads that began them */
 } wb__collective_totals;
 
@@ -64,6 +69,9 @@ void wb__collective_overlap(bool overlap);
 
 /* The operation of a COLLECTIVE, without its memory, and the bytes of its operand and result. */
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
+
+/* Whether the operations of c take addresses of this device's memory. */
+bool wb__collective_takes(const wb__communicator *c, const wb_device *d);
 
 /* Begins an operation of the calling thread's rank.  Its memory must stay until wb__collective_end
  * has returned for it.  The result counts the operations of the rank. */

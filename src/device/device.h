@@ -25,6 +25,9 @@ typedef struct {
 
 /* Returns the preference, never NULL. Call with the registry's lock held. */
 const wb__preference *wb__preference_read(void);
+/* Reads true or false from a key of the table [Flux] of the preferences file, now; *value stays if
+ * the key is absent.  0 or an error code: the file is broken, or the value is something else. */
+int wb__preference_bool(const char *key, bool *value);
 /* For tests: resets the selection of devices to its state at the start of the process. The
  * preference is read again, and the messages of the selection are logged again. Loaded backends
  * stay loaded. */

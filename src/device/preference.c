@@ -1,4 +1,5 @@
-/* The preferred backend in LocalPreferences.toml: finds the file, reads it once, and writes it. */
+/* LocalPreferences.toml: finds the file, reads the preferred backend once and writes it, and reads
+ * other preferences. */
 #include "device/device.h"
 #include "device/registry.h"
 
@@ -106,14 +107,51 @@ static int check_file(const char *path)
     return 0;
 }
 
-static int read_file(const location *where, wb__preference *p, char **text, int64_t *bytes)
+static int read_text(const location *where, char **text, int64_t *bytes)
 {
     int e = where->exists ? check_file(where->path) : 0;
     if (e) return e;
     *text = where->exists ? wb__file_read(where->path, bytes) : wb__strdup("");
     if (!*text) return wb_error_code();
     if (!where->exists) *bytes = 0;
-    return look(p, where->path, *text, (size_t)*bytes);
+    return 0;
+}
+
+static int read_file(const location *where, wb__preference *p, char **text, int64_t *bytes)
+{
+    const int e = read_text(where, text, bytes);
+    return e ? e : look(p, where->path, *text, (size_t)*bytes);
+}
+
+static int look_for_bool(const char *name, const char *path, const char *text, size_t bytes,
+                         bool *value)
+{
+    const char *at;
+    size_t n;
+    int e = 0;
+    wb__toml *t = wb__toml_parse(path, text, bytes);
+    if (!t) return wb_error_code();
+    const wb__toml_kind kind = wb__toml_get(t, tables[0], name, &at, &n);
+    if (kind == WB__TOML_OTHER && n == 4 && !memcmp(at, "true", 4)) *value = true;
+    else if (kind == WB__TOML_OTHER && n == 5 && !memcmp(at, "false", 5)) *value = false;
+    else if (kind != WB__TOML_ABSENT)
+        e = wb__fail(WB_ERROR_FORMAT, "%s: %s of [%s] is neither true nor false, without quotes",
+                     path, name, tables[0]);
+    wb__toml_free(t);
+    return e;
+}
+
+int wb__preference_bool(const char *name, bool *value)
+{
+    location where;
+    char *text = NULL;
+    int64_t bytes = 0;
+    int e = find(&where);
+    if (e || !where.exists) return e;
+    e = read_text(&where, &text, &bytes);
+    if (!e) e = look_for_bool(name, where.path, text, (size_t)bytes, value);
+    wb__free(text);
+    return e;
 }
 
 static wb__preference preference;

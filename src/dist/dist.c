@@ -4,6 +4,7 @@
 #include "base/options.h"
 #include "base/parallel.h"
 #include "base/system.h"
+#include "device/device.h"
 #include "engine/request.h"
 #include "engine/tensor.h"
 #include "weber/distributed.h"
@@ -131,7 +132,8 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
                         " already, by %s", backend->name);
     communicator = (wb__communicator){0};
     services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
-                                   .through = o->through, .fail = wb__fail};
+                                   .through = o->through, .fail = wb__fail,
+                                   .preference = wb__preference_bool};
     status = o->devices ? start_threads(b) : b->start(&services, &communicator);
     if (status) return status;
     backend = b;

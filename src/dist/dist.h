@@ -16,6 +16,8 @@ typedef struct {
     const wb_distributed_backend *through;      /* the option .through, or NULL */
     /* Sets the error of the calling thread, and returns `code`. */
     int (*fail)(int code, const char *format, ...) WB__PRINTF(2, 3);
+    /* wb__preference_bool */
+    int (*preference)(const char *key, bool *value);
 } wb__dist_services;
 
 struct wb_distributed_backend {

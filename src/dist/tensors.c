@@ -1,5 +1,6 @@
-/* Collective operations on tensors.  Broadcasts and reductions to one rank pass through the host's
- * memory; the others are operations of the graph. */
+/* Collective operations on tensors.  Broadcasts and reductions to one rank are performed here, in
+ * the host's memory unless the communicator takes that of the device; the others are operations of
+ * the graph. */
 #include "backend/collective.h"
 #include "engine/tensor.h"
 
@@ -106,29 +107,60 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
     return begun(narrowed(y, x, how));
 }
 
-/* ---- through the host's memory --------------------------------------------------------------- */
+/* ---- broadcasts, and reductions to one rank -------------------------------------------------- */
 
-/* Performs *c for the values of x, whose result has `ndim` dimensions `dims`.  NULL: failed. */
-static wb_tensor *perform(const char *what, wb_tensor *x, int ndim, const int64_t *dims,
-                          wb__collective *c)
+/* The address of an evaluated tensor in its device's memory. */
+static void *address_of(const wb_tensor *x)
+{
+    wb__shared place;
+    const wb__storage *s = x->storage;
+    s->device->backend->share(s->device, s->data, (size_t)x->offset, &place);
+    return place.data;
+}
+
+/* Performs *c for the values of x on its device, which the communicator must take. */
+static wb_tensor *perform_on_device(const char *what, wb_tensor *x, wb__collective *c)
+{
+    const wb_tensor *from = wb__evaluated(what, x);
+    if (!from) return NULL;
+    const wb_device *d = from->storage->device;
+    wb_tensor *y = wb__empty_on(d, (wb_dtype)x->dtype, x->ndim, x->dims);
+    if (!y) return NULL;
+    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    int status = 0;
+    if (c->kind == WB__COLLECT_BROADCAST)
+        status = d->backend->copy(d, y->storage->data, (size_t)y->offset, d, from->storage->data,
+                                  (size_t)from->offset, bytes);
+    if (!status) status = d->backend->wait(d);
+    if (status) return NULL;
+    c->device = d;
+    c->from = address_of(from);
+    c->to = address_of(y);
+    status = wb__collective_end(wb__collective_begin(c));
+    wb__collective_report(what);
+    return status ? NULL : y;
+}
+
+/* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
+static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
 {
     if (wb__unrecordable(what, WB__ACTS)) return NULL;
-    const void *values = wb_data(x);
-    int64_t size = 1;
-    for (int i = 0; i < ndim; i++) size *= dims[i];
-    void *to = values ? wb__alloc_aligned((size_t)size * wb__dtype_size((wb_dtype)x->dtype) + 1)
-                      : NULL;
-    if (!to) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
+    c->n = x->size;
+    if (wb__collective_takes(c->communicator, wb__device_of(x)))
+        return perform_on_device(what, x, c);
+    const size_t bytes = (size_t)x->size * wb__dtype_size((wb_dtype)x->dtype);
+    const void *values = wb_data(x);
+    void *to = values ? wb__alloc_aligned(bytes + 1) : NULL;
+    if (!to) return NULL;
     c->from = values;
     c->to = to;
-    if (c->kind == WB__COLLECT_BROADCAST)
-        memcpy(to, values, (size_t)size * wb__dtype_size((wb_dtype)x->dtype));
+    if (c->kind == WB__COLLECT_BROADCAST) memcpy(to, values, bytes);
     const int status = wb__collective_end(wb__collective_begin(c));
     wb__collective_report(what);
     const wb_device *was = wb__use_device(wb__device_of(x));
-    wb_tensor *y = status ? NULL : wb_from(to, (wb_dtype)x->dtype, ndim, dims);
+    wb_tensor *y = status ? NULL : wb_from(to, (wb_dtype)x->dtype, x->ndim, x->dims);
     wb__use_device(was);
     wb__free(to);
     return y;
@@ -139,8 +171,7 @@ wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root)
     static const char what[] = "distributed_broadcast";
     if (!wb__operand(what, x) || !known(what, WB_RANKS_SUM, root)) return NULL;
     if (!wb__world()) return x;
-    return perform(what, x, x->ndim, x->dims,
-                   &(wb__collective){.kind = WB__COLLECT_BROADCAST, .root = root, .n = x->size});
+    return perform(what, x, &(wb__collective){.kind = WB__COLLECT_BROADCAST, .root = root});
 }
 
 wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
@@ -149,9 +180,8 @@ wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
     if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
     if (!wb__world()) return x;
     wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? perform(what, wide, wide->ndim, wide->dims,
-                                  &(wb__collective){.kind = WB__COLLECT_REDUCE, .op = op_of(how),
-                                                    .root = root, .n = x->size})
+    wb_tensor *y = wide ? perform(what, wide, &(wb__collective){.kind = WB__COLLECT_REDUCE,
+                                                                .op = op_of(how), .root = root})
                         : NULL;
     if (!y) return NULL;
     return wb_distributed_rank() == root ? narrowed(y, x, how) : WB_NONE;

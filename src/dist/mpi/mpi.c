@@ -7,6 +7,9 @@
 
 #include <errno.h>
 #include <mpi.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>        /* the question whether it takes memory of GPUs */
+#endif
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -206,6 +209,35 @@ static int find_ranks(wb__communicator *c)
     return 0;
 }
 
+/* Whether MPI takes addresses of memory of these GPUs. */
+static bool takes_cuda, takes_rocm;
+
+static bool takes(const wb_device *d)
+{
+    const char *name = d->backend->name;
+    return !strcmp(name, "CUDA") ? takes_cuda : !strcmp(name, "AMDGPU") ? takes_rocm : false;
+}
+
+/* Asks MPI.  A preference replaces its answer. */
+static int ask_for_devices(void)
+{
+#ifdef MPIX_GPU_SUPPORT_CUDA                        /* MPICH 4 */
+    int cuda = 0, rocm = 0;
+    MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &cuda);
+    MPIX_GPU_query_support(MPIX_GPU_SUPPORT_HIP, &rocm);
+    takes_cuda = cuda;
+    takes_rocm = rocm;
+#endif
+#ifdef MPIX_CUDA_AWARE_SUPPORT                      /* Open MPI 2 */
+    takes_cuda = MPIX_Query_cuda_support();
+#endif
+#ifdef MPIX_ROCM_AWARE_SUPPORT                      /* Open MPI 5 */
+    takes_rocm = MPIX_Query_rocm_support();
+#endif
+    const int status = services->preference("FluxDistributedMPICUDAAware", &takes_cuda);
+    return status ? status : services->preference("FluxDistributedMPIROCMAware", &takes_rocm);
+}
+
 /* A process that another launcher has started is alone in the world of MPI, and would train alone:
  * one of `weber launch`, of the mpirun of another MPI, or of srun without MPI's plug-in. */
 static int check_launcher(const wb__communicator *c)
@@ -244,9 +276,11 @@ static int start(const wb__dist_services *given, wb__communicator *c)
                                 " MPI_THREAD_SERIALIZED: ask MPI_Init_thread for it");
     if (!status) status = find_ranks(c);
     if (!status) status = check_launcher(c);
+    if (!status) status = ask_for_devices();
     if (status) return status;
     c->name = "MPI";
     c->perform = perform;
+    c->takes = takes;
     self = c;
     if (pthread_create(&watch.thread, NULL, watch_operations, NULL))
         return services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");

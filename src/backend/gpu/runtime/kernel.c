@@ -171,14 +171,15 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
                         reason ? reason : "no kernel has this epilogue and these sums");
     struct wb__gpu_collective *collective = NULL;
     if (status == WB_ERROR_UNSUPPORTED)
-        status = step->kind == WB__STEP_COLLECTIVE ? wb__gpu_collective_prepare(step, &collective)
-                                                   : wb__gpu_step(&d->target, step, &work);
+        status = step->kind == WB__STEP_COLLECTIVE
+                     ? wb__gpu_collective_prepare(d, step, &collective)
+                     : wb__gpu_step(&d->target, step, &work);
     if (status) return status;
     const int n = work ? work->n : 0;
     wb__gpu_kernel *k = wb__alloc_zero(1, sizeof *k + (size_t)n * sizeof *k->launches);
     if (!k) {
         wb__gpu_work_free(work);
-        wb__gpu_collective_destroy(collective);
+        wb__gpu_collective_destroy(d, collective);
         destroy_routine(d, routine);
         return WB_ERROR_MEMORY;
     }
@@ -186,7 +187,8 @@ static int prepare(wb__gpu_device *d, const wb__step *step, wb__gpu_kernel **ker
     k->routine = routine;
     k->work = work;
     k->base.workspace = WB__MAX(work ? work->workspace : 0, routine ? routine->workspace : 0);
-    k->base.impl = routine ? routine->impl : work ? work->impl : "through the host";
+    k->base.impl = routine ? routine->impl : work ? work->impl
+                 : wb__gpu_collective_impl(collective);
     k->base.reason = routine ? NULL : reason;
     k->base.unfinished = collective || (routine && routine->library->aside);
     k->base.by_host = collective;
@@ -231,7 +233,7 @@ void wb__gpu_destroy(const wb_device *base, wb__kernel *kernel)
     }
     destroy_routine(d, k->routine);
     wb__gpu_aside_drop(d, k->aside);
-    wb__gpu_collective_destroy(k->collective);
+    wb__gpu_collective_destroy(d, k->collective);
     wb__gpu_work_free(k->work);
     wb__free(k->used);
     wb__free(k->address);

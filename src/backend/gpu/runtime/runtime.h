@@ -314,6 +314,7 @@ bool wb__gpu_has_dtype(const wb_device *base, wb_dtype t);
     .download = wb__gpu_download, .map = wb__gpu_map, .copy = wb__gpu_copy,                        \
     .prepare = wb__gpu_prepare, .destroy = wb__gpu_destroy, .launch = wb__gpu_launch_kernel,       \
     .finish = wb__gpu_finish, .wait = wb__gpu_wait, .share = wb__gpu_share,                        \
+    .collect = wb__gpu_collect,                                                                    \
     .prefers_channels_last = wb__gpu_prefers_channels_last
 
 /* Reports a driver's error as an error of Weber: "tag:0: function: ERROR_NAME (700): the request;
@@ -357,6 +358,11 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
 int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
+/* The same with all of the pinned memory s, whose event 0 follows an upload that goes on. */
+int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
+                          size_t bytes);
+int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
+                            size_t bytes);
 int wb__gpu_wait(const wb_device *base);
 void wb__gpu_free_staging(wb__gpu_device *d, wb__gpu_staging *s);
 int wb__gpu_make_events(wb__gpu_device *d);
@@ -430,10 +436,13 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/*---- collective.c: through the host's memory, where no library does it ------------------------ */
+/*---- collective.c: by the communicator, where no library of the device does it ---------------- */
 
-int wb__gpu_collective_prepare(const wb__step *step, struct wb__gpu_collective **made);
-void wb__gpu_collective_destroy(struct wb__gpu_collective *a);
+int wb__gpu_collective_prepare(wb__gpu_device *d, const wb__step *step,
+                               struct wb__gpu_collective **made);
+void wb__gpu_collective_destroy(wb__gpu_device *d, struct wb__gpu_collective *a);
+const char *wb__gpu_collective_impl(const struct wb__gpu_collective *a);
+int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);
 /* Launches and finishes of one kernel take turns. */
 int wb__gpu_collective_launch(const wb_device *base, struct wb__gpu_collective *a,
                               void *const *buffers, const size_t *offsets);

@@ -434,6 +434,46 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
     return status;
 }
 
+/* ---- pinned memory of the caller ------------------------------------------------------------- */
+
+int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
+                          size_t bytes)
+{
+    wb__gpu_device *d = base->state;
+    if (!bytes) return 0;
+    if (check_place(d, to, at, bytes)) return WB_ERROR_INTERNAL;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    pthread_mutex_lock(&d->lock);
+    status = upload_after_uses(d, to);
+    if (!status) status = put_piece(d, s, 0, to, at, bytes);
+    if (!status) status = uploaded(d, to);
+    pthread_mutex_unlock(&d->lock);
+    if (status) d->driver->sync(d, WB__GPU_UP);
+    wb__gpu_leave(d);
+    return status;
+}
+
+int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
+                            size_t bytes)
+{
+    wb__gpu_device *d = base->state;
+    wb__gpu_memory *m = (wb__gpu_memory *)from;
+    wb__gpu_queue queue = WB__GPU_COMPUTE;
+    if (!bytes) return 0;
+    if (check_place(d, m, at, bytes)) return WB_ERROR_INTERNAL;
+    int status = wb__gpu_enter(d);
+    if (status) return status;
+    const uint64_t count = begin(d);
+    status = wait_half(d, s, 0);
+    if (!status) status = download_queue(d, m, bytes, &queue);
+    const int code = status ? 0 : d->driver->down(d, queue, s->at, m->at, at, bytes, true);
+    if (code) status = fail_bytes(d, code, bytes);
+    if (!status) status = ended(d, count);
+    wb__gpu_leave(d);
+    return status;
+}
+
 int wb__gpu_map(const wb_device *base, const void *memory, const void **at)
 {
     wb__gpu_device *d = base->state;
