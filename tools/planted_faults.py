@@ -175,7 +175,7 @@ TABLE = [
      ["accumulate*2"]),
     ("a part of a step is shared with other ranks", "src/dist/synchronise.c", "c->state ? c->state->accumulated : 0", "0", ["accumulate*2"]),
     ("gradients are copied into their bucket", "src/engine/plan/placement.c", "(product || at->aligned) &&", "product &&", ["engine_placement"]),
-    ("parts of a row that is itself a column are dense", "src/engine/plan/placement.c", "a->dims[a->ndim - 1] && l->role[concat].concat < 0", "a->dims[a->ndim - 1]",
+    ("parts of a row that is itself a column are dense", "src/engine/plan/placement.c", "a->dims[a->ndim - 1] && l->role[concat].concat < 0", "a->dims[a->ndim - 1] && l",
      ["engine_placement"]),
     ("an allreduce has memory of its own", "src/engine/plan/placement.c", "r->reduced = i;", "r->reduced = -1;", ["buckets*2"]),
     ("an allreduce overwrites a value that is read later", "src/engine/plan/placement.c", "bool once = v->uses == 1;", "bool once = true;", ["buckets*2"]),

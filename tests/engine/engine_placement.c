@@ -314,7 +314,8 @@ TEST(where_all_is_absorbed)
 }
 
 /* A fused kernel, a sum over rows, a product, a convolution's gradient and a permuted copy write
- * their parts of a vector: there is a kernel for each, and none that copies. */
+ * their parts of a vector: there is a kernel for each, and none that copies.  On a GPU the product
+ * and the gradient are copied, since their parts do not begin at multiples of 16 bytes. */
 TEST_IN_SCOPE(parts_of_a_vector)
 {
     wb_tensor *x = wb_ones(5, 3), *y = wb_ones(3, 7), *image = wb_ones(2, 3, 8, 8);
@@ -331,8 +332,9 @@ TEST_IN_SCOPE(parts_of_a_vector)
     for (int i = 0; i < n; i++) flat[i] = wb_reshape(part[i], wb_size(part[i]));
     wb_tensor *all = wb_concat_array(n, flat, 0);
     WORKS(wb_memory_estimate(1, &all, &together));
-    assert_int_equal(together.kernels, apart.kernels);
-    assert_int_equal(together.arena, apart.arena);
+    const bool gpu = compiles_kernels();
+    assert_int_equal(together.kernels, apart.kernels + 2 * gpu);
+    if (!gpu) assert_int_equal(together.arena, apart.arena);
     assert_int_equal(together.outputs, apart.outputs);
     const float *is = wb_data(all);
     for (int i = 0; i < n; i++) {
