@@ -127,7 +127,7 @@ static void rewrite(const char *key, const char *(*change)(const char *))
     assert_int_equal(wb__st_load(path, true, &t), 0);
     for (int i = 0; i < t.n; i++) {
         const wb__entry *e = &t.entries[i];
-        out[i] = (wb__st_out){e->name, e->dtype, e->ndim, e->dims, e->bytes, e->data};
+        out[i] = (wb__st_out){e->name, e->dtype, e->ndim, e->dims, e->bytes, e->data, NULL};
     }
     for (int i = 0; i < t.n_notes; i++) {
         if (!strcmp(t.notes[i].key, "weber_crc32")) continue;
