@@ -245,9 +245,9 @@ TEST(state_into_models)
     wb_layer *tied = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 2));
     wb_tie(tied, "layers.1.weight", "layers.0.weight");
     wb__st_out out[] = {{"layers.1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16,
-                         (float[]){1, 2, 3, 4}},
-                        {"layers.0.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){5, 6}},
-                        {"layers.1.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){7, 8}}};
+                         (float[]){1, 2, 3, 4}, NULL},
+                        {"layers.0.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){5, 6}, NULL},
+                        {"layers.1.bias", WB_F32, 1, (int64_t[]){2}, 8, (float[]){7, 8}, NULL}};
     assert_int_equal(wb__st_save(NULL, path, 3, out, 0, NULL), 0);
     if (wb_load_state(path, tied)) fail_msg("%s", wb_error());
     assert_true(wb_at(wb_get(tied, "layers.0.weight"), 1, 0) == 3);

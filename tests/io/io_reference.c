@@ -105,7 +105,7 @@ static void write_for_it(void)
             assert_non_null(name = wb__printf("%s.\xc3\xa9%d", rows[i].word, s));
             rule(name, rows[i].dtype == WB_BOOL, bytes, values[i][s]);
             out[n++] = (wb__st_out){name, rows[i].dtype, s == 0 ? 3 : s == 1 ? 0 : 2,
-                                    s ? none : dims, bytes, values[i][s]};
+                                    s ? none : dims, bytes, values[i][s], NULL};
         }
     }
     const wb__note note = {"note", "\xc3\xa9\n\""};

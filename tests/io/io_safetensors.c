@@ -135,15 +135,15 @@ static void make_file(void)
     static const uint8_t flags[2] = {1, 0};
     const int64_t two[1] = {2}, three[1] = {3}, one[2] = {1, 1}, none[2] = {0, 7};
     wb__st_out out[] = {
-        {"flags", WB_BOOL, 1, two, 2, flags},
-        {"bytes", WB_I8, 1, three, 3, i8},
-        {"half", WB_F16, 2, one, 2, f16},
-        {"brain", WB_BF16, 0, NULL, 2, f16},
-        {"single", WB_F32, 1, three, 12, f32},
-        {"double", WB_F64, 1, two, 16, f64},
-        {"long", WB_I64, 0, NULL, 8, i64},
-        {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL},
-        {"unsigned", WB_U8, 1, two, 2, flags},
+        {"flags", WB_BOOL, 1, two, 2, flags, NULL},
+        {"bytes", WB_I8, 1, three, 3, i8, NULL},
+        {"half", WB_F16, 2, one, 2, f16, NULL},
+        {"brain", WB_BF16, 0, NULL, 2, f16, NULL},
+        {"single", WB_F32, 1, three, 12, f32, NULL},
+        {"double", WB_F64, 1, two, 16, f64, NULL},
+        {"long", WB_I64, 0, NULL, 8, i64, NULL},
+        {"empty \"quoted\" \xc3\xa9", WB_I32, 2, none, 0, NULL, NULL},
+        {"unsigned", WB_U8, 1, two, 2, flags, NULL},
     };
     wb__note notes[] = {{"about", "a \"test\"\n"}};
     if (wb__st_save(NULL, file_name(), WB__COUNT(out), out, 1, notes)) fail_msg("%s", wb_error());
@@ -172,7 +172,8 @@ TEST(what_is_written_is_read)
     char *bytes = wb__file_read(file_name(), &n);
     assert_int_equal(bytes[0] & 7, 0);                  /* the data begin at a multiple of 8 */
     wb__free(bytes);
-    wb__st_out twice[2] = {{"a", WB_U8, 0, NULL, 1, "x"}, {"a", WB_U8, 0, NULL, 1, "y"}};
+    wb__st_out twice[2] = {{"a", WB_U8, 0, NULL, 1, "x", NULL},
+                           {"a", WB_U8, 0, NULL, 1, "y", NULL}};
     assert_int_equal(wb__st_save(NULL, file_name(), 2, twice, 0, NULL), WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "save", "tensors", "\"a\"");
     unlink(file_name());
@@ -341,7 +342,7 @@ TEST(failing_writes)
     for (int64_t fail = 1;; fail++) {
         put("old", 3);
         wb__io_fail_at(fail);
-        wb__st_out out = {"a", WB_U8, 0, NULL, 1, "x"};
+        wb__st_out out = {"a", WB_U8, 0, NULL, 1, "x", NULL};
         int status = wb__st_save(NULL, file_name(), 1, &out, 0, NULL);
         bool reached = wb__io_count() >= fail;
         wb__io_fail_at(0);

@@ -212,8 +212,8 @@ TEST(kernels_are_flipped)
     /* The same tensors with the note that PyTorch wrote them ("pt") are flipped, and are not
      * flipped with that of another program. */
     float w[4] = {1, 2, 3, 4}, bias = 0;
-    wb__st_out out[] = {{"weight", WB_F32, 4, (int64_t[]){1, 1, 2, 2}, 16, w},
-                        {"bias", WB_F32, 1, (int64_t[]){1}, 4, &bias}};
+    wb__st_out out[] = {{"weight", WB_F32, 4, (int64_t[]){1, 1, 2, 2}, 16, w, NULL},
+                        {"bias", WB_F32, 1, (int64_t[]){1}, 4, &bias, NULL}};
     wb_layer *f = wb_Conv(1, 1, {2}, .flip = true);
     put_table(2, out, "pt");
     assert_int_equal(wb_load_state(file_name(), f), 0);
@@ -229,20 +229,20 @@ TEST(kernels_are_flipped)
 TEST(two_biases_are_one)
 {
     float wi[3] = {1, 2, 3}, wh[3] = {4, 5, 6}, bi[3] = {1, 2, 3}, bh[3] = {0.5f, 0.25f, -0.f};
-    wb__st_out out[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
-                        {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
-                        {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},
-                        {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh}};
+    wb__st_out out[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi, NULL},
+                        {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh, NULL},
+                        {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi, NULL},
+                        {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh, NULL}};
     wb_layer *m = wb_GRU(1, 1);
     put_table(4, out, "pt");
     if (wb_load_state(file_name(), m)) fail_msg("%s", wb_error());
     wb_tensor *b = wb_get(m, "bias");
     assert_true(wb_at(b, 0) == 1.5 && wb_at(b, 1) == 2.25 && wb_at(b, 2) == 3);
     bh[2] = 1;                          /* b_hn is not 0: no single bias is equivalent */
-    wb__st_out again[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi},
-                          {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh},
-                          {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi},
-                          {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh}};
+    wb__st_out again[] = {{"weight_ih_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wi, NULL},
+                          {"weight_hh_l0", WB_F32, 2, (int64_t[]){3, 1}, 12, wh, NULL},
+                          {"bias_ih_l0", WB_F32, 1, (int64_t[]){3}, 12, bi, NULL},
+                          {"bias_hh_l0", WB_F32, 1, (int64_t[]){3}, 12, bh, NULL}};
     put_table(4, again, "pt");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "\"bias\"", "\"bias_hh_l0\"", "1", ".hidden_bias");
@@ -265,8 +265,8 @@ TEST(two_biases_are_one)
 TEST(another_dtype_is_reported)
 {
     double w[6] = {0}, b[3] = {0};
-    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w},
-                        {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b}};
+    wb__st_out out[] = {{"a.weight", WB_F64, 2, (int64_t[]){3, 2}, 48, w, NULL},
+                        {"a.bias", WB_F64, 1, (int64_t[]){3}, 24, b, NULL}};
     wb_layer *m = wb_Chain(wb_named("a", wb_Dense(2, 3)));
     put_table(2, out, "np");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
@@ -282,8 +282,8 @@ TEST(another_dtype_is_reported)
 TEST(numbering)
 {
     float w[4] = {1, 2, 3, 4};
-    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                        {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                        {"2.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
     wb_layer *short_form = wb_Chain(wb_Dense(2, 2, wb_relu, .no_bias = true),
                                     wb_Dense(2, 2, .no_bias = true));
     wb_layer *long_form = wb_Chain(wb_Dense(2, 2, .no_bias = true), wb_relu,
@@ -291,8 +291,8 @@ TEST(numbering)
     put_table(2, out, "pt");
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), long_form)) fail_msg("%s", wb_error());
-    wb__st_out close[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                          {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb__st_out close[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                          {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
     put_table(2, close, "pt");          /* activations have no number here */
     if (wb_load_state(file_name(), short_form)) fail_msg("%s", wb_error());
     if (wb_load_state(file_name(), short_form, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
@@ -310,16 +310,16 @@ TEST(renames)
 {
     float w[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, v[2] = {1, 2};
     int64_t count = 7;
-    wb__st_out out[] = {{"net.fc.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                        {"net.fc.bias", WB_F32, 1, (int64_t[]){2}, 8, v},
-                        {"net.bn.weight", WB_F32, 1, (int64_t[]){2}, 8, v},
-                        {"net.bn.bias", WB_F32, 1, (int64_t[]){2}, 8, v},
-                        {"net.bn.running_mean", WB_F32, 1, (int64_t[]){2}, 8, v},
-                        {"net.bn.running_var", WB_F32, 1, (int64_t[]){2}, 8, v},
-                        {"net.bn.num_batches_tracked", WB_I64, 0, NULL, 8, &count},
-                        {"net.h.0.attn.in_proj_weight", WB_F32, 2, (int64_t[]){6, 2}, 48, w},
-                        {"net.h.0.attn.out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                        {"other.weight", WB_F32, 1, (int64_t[]){2}, 8, v}};
+    wb__st_out out[] = {{"net.fc.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                        {"net.fc.bias", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                        {"net.bn.weight", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                        {"net.bn.bias", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                        {"net.bn.running_mean", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                        {"net.bn.running_var", WB_F32, 1, (int64_t[]){2}, 8, v, NULL},
+                        {"net.bn.num_batches_tracked", WB_I64, 0, NULL, 8, &count, NULL},
+                        {"net.h.0.attn.in_proj_weight", WB_F32, 2, (int64_t[]){6, 2}, 48, w, NULL},
+                        {"net.h.0.attn.out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                        {"other.weight", WB_F32, 1, (int64_t[]){2}, 8, v, NULL}};
     const int n = WB__COUNT(out);
     wb_layer *m = wb_Chain(
         wb_Dense(2, 2, wb_relu), wb_BatchNorm(2),
@@ -361,10 +361,10 @@ TEST(renames)
                      WB_ERROR_ARGUMENT);
     FAILED(WB_ERROR_ARGUMENT, "'*'", "fc.*", "layers.0.weight");
 
-    wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                          {"k_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 4},
-                          {"v_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 8},
-                          {"out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb__st_out apart[] = {{"q_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                          {"k_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 4, NULL},
+                          {"v_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w + 8, NULL},
+                          {"out_proj.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
     wb_layer *mha = wb_MultiHeadAttention(2, 1);
     put_table(4, apart, "pt");
     if (wb_load_state(file_name(), mha, .names = WB_NAMES_TORCH)) fail_msg("%s", wb_error());
@@ -379,7 +379,7 @@ TEST(long_lists)
     for (int i = 0; i < 80; i++) layers[i] = wb_Dense(2, 2, .no_bias = true);
     wb_layer *m = wb_Chain_array(80, layers), *one = wb_Chain_array(50, layers);
     float w[4] = {0};
-    wb__st_out out[] = {{"none.of.these", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb__st_out out[] = {{"none.of.these", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
     put_table(1, out, "np");
     assert_int_equal(wb_load_state(file_name(), m), WB_ERROR_FORMAT);
     FAILED(WB_ERROR_FORMAT, "\"layers.49.weight\"");
@@ -404,9 +404,9 @@ TEST(lenient)
 {
     wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_Dense(2, 3));
     float w[4] = {1, 2, 3, 4};
-    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                        {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w},
-                        {"more", WB_F32, 2, (int64_t[]){2, 2}, 16, w}};
+    wb__st_out out[] = {{"0.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                        {"1.weight", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL},
+                        {"more", WB_F32, 2, (int64_t[]){2, 2}, 16, w, NULL}};
     put_table(3, out, "pt");
     wb_set_log(listen, NULL);
     n_logged = 0;
