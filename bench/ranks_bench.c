@@ -11,8 +11,8 @@
  *       Writes what the training begins with: model.safetensors, and the batches 0.x (f32), 0.y
  *       (i32), ...
  *
- * The kinds of allreduce run in turn.  The first two have the same buffers, and that of a plan comes
- * after the bare one, so neither finds them colder.
+ * The kinds of allreduce run in turn.  The first two have the same buffers, and that of a plan
+ * comes after the bare one, so neither finds them colder.
  *
  * Rank 0 prints a line of JSON.  Times are medians, in microseconds; that of a step is the longest
  * of the ranks.  It uses internal functions of the library. */
