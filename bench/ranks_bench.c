@@ -17,6 +17,9 @@
  *       Writes what the training begins with: model.safetensors, and the batches 0.x (f32), 0.y
  *       (i32), ...
  *
+ * The kinds of allreduce run in turn.  The first two have the same buffers, and that of a plan
+ * comes after the bare one, so neither finds them colder.
+ *
  * Rank 0 prints a line of JSON.  Times are medians, in microseconds.  Those of `reduce`, `step` and
  * `network` are medians of blocks of at least 20 ms, of the slowest rank.  It uses internal
  * functions of the library. */

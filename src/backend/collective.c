@@ -11,6 +11,7 @@ typedef struct {
     wb__collective *waiting;            /* operations `performed` + 1 to `begun`, in order */
     int n, capacity;
     uint64_t begun, performed;
+    int sleeping;                       /* threads that wait for `changed` */
     bool overlap, running, stop;        /* running: there is a thread */
     pthread_t thread;
     int status;                         /* error code of the first operation that failed, or 0 */
@@ -101,6 +102,19 @@ static int64_t bytes_of(const wb__collective *c)
     return c->n * (int64_t)wb__dtype_size(c->dtype) * (parts ? c->communicator->size : 1);
 }
 
+/* With the lock held.  Small operations are faster if nothing is called for nobody. */
+static void wake(queue *q)
+{
+    if (q->sleeping) pthread_cond_broadcast(&q->changed);
+}
+
+static void sleep_until_change(queue *q)
+{
+    q->sleeping++;
+    pthread_cond_wait(&q->changed, &q->lock);
+    q->sleeping--;
+}
+
 /* With the lock held, which it gives up while the operation runs. */
 static void perform(queue *q, const wb__collective *c)
 {
@@ -121,7 +135,7 @@ static void perform(queue *q, const wb__collective *c)
         }
     }
     q->performed++;
-    pthread_cond_broadcast(&q->changed);
+    wake(q);
 }
 
 static void *perform_all(void *given)
@@ -131,7 +145,7 @@ static void *perform_all(void *given)
     pthread_mutex_lock(&q->lock);
     while (q->n || !q->stop) {
         if (!q->n) {
-            pthread_cond_wait(&q->changed, &q->lock);
+            sleep_until_change(q);
             continue;
         }
         const wb__collective c = q->waiting[0];
@@ -140,7 +154,7 @@ static void *perform_all(void *given)
         perform(q, &c);
     }
     q->running = false;
-    pthread_cond_broadcast(&q->changed);
+    wake(q);
     pthread_mutex_unlock(&q->lock);
     return NULL;
 }
@@ -157,7 +171,7 @@ static bool enqueue(queue *q, const wb__collective *c)
         q->running = true;
     }
     q->waiting[q->n++] = *c;
-    pthread_cond_broadcast(&q->changed);
+    wake(q);
     return true;
 }
 
@@ -166,7 +180,7 @@ static void wait_for(queue *q, uint64_t number)
 {
     if (q->performed >= number) return;
     const double start = wb__now();
-    while (q->performed < number) pthread_cond_wait(&q->changed, &q->lock);
+    while (q->performed < number) sleep_until_change(q);
     q->totals.waited += wb__now() - start;
 }
 
@@ -231,7 +245,7 @@ static void stop(queue *q)
     const bool joins = q->running;
     const pthread_t thread = q->thread;
     q->stop = true;
-    pthread_cond_broadcast(&q->changed);
+    wake(q);
     pthread_mutex_unlock(&q->lock);
     if (joins) pthread_join(thread, NULL);
     pthread_mutex_lock(&q->lock);

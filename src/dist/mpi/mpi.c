@@ -87,8 +87,9 @@ static void *watch_operations(void *unused)
     return NULL;
 }
 
-/* The thread wakes only when an operation begins while it sleeps without one, and when one takes
- * too long. */
+/* The thread is woken only if it sleeps without an operation.  Otherwise it wakes at the end of an
+ * operation's time, and then waits for that of the present one: waking it each time would cost more
+ * than a small allreduce. */
 static void begin_watch(const char *what, int64_t bytes)
 {
     pthread_mutex_lock(&watch.lock);
