@@ -436,7 +436,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/* ---- collective.c ----------------------------------------------------------------------------- */
+/* ---- collective.c ---------------------------------------------------------------------------- */
 
 int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);
 
