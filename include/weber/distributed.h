@@ -12,7 +12,8 @@
  * 0 of 1, and the same program trains alone.
  *
  * A function that is *collective* must be called by all ranks, in the same order.  If one rank does
- * not call it, the others wait for it, and end with an error after the time-out. */
+ * not call it, the others wait for it, and end with an error after the time-out.  It first executes
+ * the updates that are pending, so that a rank may read results before the others do. */
 #ifndef WEBER_DISTRIBUTED_H
 #define WEBER_DISTRIBUTED_H
 

@@ -1,7 +1,7 @@
 /* Collective operations on tensors.  Broadcasts and reductions to one rank are performed here, in
  * the host's memory unless the communicator takes that of the device; the others are operations of
  * the graph. */
-#include "backend/collective.h"
+#include "dist/dist.h"
 #include "engine/tensor.h"
 
 #include <string.h>
@@ -50,6 +50,19 @@ static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction 
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
 }
 
+int wb__end_pending_exchange(void)
+{
+    const wb__thread *t = wb__this_thread();
+    return t->exchanged && !t->recording ? wb__evaluate_pending() : 0;
+}
+
+/* The same with x, which may depend on values that the writes replace. */
+static bool settled(wb_tensor *x)
+{
+    const wb__thread *t = wb__this_thread();
+    return !t->exchanged || t->recording || !wb_eval_array(1, &x);
+}
+
 /* ---- operations of the graph ----------------------------------------------------------------- */
 
 /* All ranks must begin an operation when it is called, before their next one. */
@@ -65,6 +78,7 @@ wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
     if (!wb__operand(what, x) || !known(what, how, 0) || !reducible(what, x, how)) return NULL;
     const wb__communicator *c = wb__world();
     if (!c) return x;
+    if (!settled(x)) return NULL;
     wb_tensor *wide = widened(x);
     wb_tensor *y = wide ? wb__collect(c, WB__COLLECT_ALLREDUCE, (int)op_of(how), wide, NULL) : NULL;
     return begun(narrowed(y, x, how));
@@ -85,7 +99,7 @@ wb_tensor *wb_distributed_allgather(wb_tensor *x)
     if (!wb__world()) return x;
     memcpy(dims, x->dims, sizeof dims);
     dims[0] *= wb_distributed_size();
-    if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
+    if (!wb__check_dims(what, x->ndim, dims, &size) || !settled(x)) return NULL;
     return begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
 }
 
@@ -100,6 +114,7 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
                              " parts", what, wb_describe(x), ranks);
     if (!wb__world()) return x;
+    if (!settled(x)) return NULL;
     wb_tensor *wide = widened(x);
     wb_tensor *y = wide ? wb__collect(wb__world(), WB__COLLECT_REDUCE_SCATTER, (int)op_of(how),
                                       wide, NULL)
@@ -144,7 +159,7 @@ static wb_tensor *perform_on_device(const char *what, wb_tensor *x, wb__collecti
 /* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
 static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
 {
-    if (wb__unrecordable(what, WB__ACTS)) return NULL;
+    if (wb__unrecordable(what, WB__ACTS) || !settled(x)) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
