@@ -484,6 +484,8 @@ TABLE = [
      [RANKS, "shard*3"]),
     ("the checksum of a tensor leaves its first word out", "src/dist/synchronise.c", "for (size_t i = 0; i < bytes; i += sizeof h) {",
      "for (size_t i = 8; i < bytes; i += sizeof h) {", [ENDS]),
+    ("an extreme over the ranks drops NaN", "src/dist/tensors.c", "return how >= WB_RANKS_MIN &&", "return how > WB_RANKS_MAX &&", [RANKS]),
+    ("MPI is initialised again after its end", "src/dist/mpi/mpi.c", "    if (finalised)", "    if (finalised > 1)", [ENDS]),
     ("a mean over the ranks is a sum", "src/dist/tensors.c", "if (y && how == WB_RANKS_MEAN)", "if (y && false)", [RANKS]),
     ("a reduction is returned on the wrong ranks", "src/dist/tensors.c", "return wb_distributed_rank() == root ?", "return wb_distributed_rank() != root ?", [RANKS]),
     ("the seed of rank 0 is not shared", "src/dist/dataset.c", "return wb__from_rank(seed, WB_I64, 1, 0);", "return 0;", [RANKS]),
