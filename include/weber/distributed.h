@@ -12,7 +12,8 @@
  * 0 of 1, and the same program trains alone.
  *
  * A function that is *collective* must be called by all ranks, in the same order.  If one rank does
- * not call it, the others wait for it, and end with an error after the time-out. */
+ * not call it, the others wait for it, and end with an error after the time-out.  It first executes
+ * the updates that are pending, so that a rank may read results before the others do. */
 #ifndef WEBER_DISTRIBUTED_H
 #define WEBER_DISTRIBUTED_H
 
@@ -56,7 +57,7 @@ typedef struct wb_distributed_options {
  * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
- * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
+ * GPUs.  Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that is not
  * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
  * other; .through with another backend than WB_NCCL, or of WB_NCCL itself; .devices with another
  * backend than WB_NCCL or with .through, more than the process has, or not the same in all
@@ -100,8 +101,8 @@ WB_API int wb_distributed_barrier(void);
 typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_ranks_reduction;
 
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
- * but bool; halves are reduced in f32 and rounded once, and a mean of integers is an error.  x is
- * evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
+ * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
+ * minimum or maximum is NaN where the x of a rank is.  x is evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
  * records wb_distributed_allreduce, _allgather and _reduce_scatter are allowed.  NULL: an error,
  * such as a rank that does not answer. */
 

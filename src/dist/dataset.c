@@ -20,7 +20,9 @@ wb_dataset *wb_distributed_dataset(wb_dataset *d)
     if (!wb__is(d, &wb__dataset_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "distributed_dataset: a %s is not a dataset",
                              wb__kind(d));
+    if (wb__unrecordable("distributed_dataset", WB__ACTS)) return NULL;
     if (!wb__world()) return d;
+    if (wb__end_pending_exchange()) return NULL;
     if (wb__extremes(1, &d->n, &least, &most) || agree(&seed)) return NULL;
     if (least != most)
         return wb__fail_null(WB_ERROR_SHAPE, "distributed_dataset: rank %d has %lld observations,"

@@ -171,15 +171,17 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
 
 int wb_distributed_finalise(void)
 {
-    int status = 0;
+    if (wb__unrecordable("distributed_finalise", WB__ACTS)) return wb_error_code();
     if (wb__ranks_running())
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_finalise: wb_distributed_run has not"
                         " returned");
+    int status = wb__end_pending_exchange();
     pthread_mutex_lock(&lock);
     if (backend) {
         const wb_distributed_backend *b = backend;
         forget_ranks();
-        status = b->stop();
+        const int stopped = b->stop();
+        if (!status) status = stopped;
     }
     pthread_mutex_unlock(&lock);
     return status;
@@ -216,5 +218,8 @@ int wb_distributed_local_rank(void)
 int wb_distributed_barrier(void)
 {
     const wb__collective c = {.communicator = wb__world(), .kind = WB__COLLECT_BARRIER};
-    return c.communicator ? wb__collective_end(wb__collective_begin(&c)) : 0;
+    if (wb__unrecordable("distributed_barrier", WB__ACTS)) return wb_error_code();
+    const int status = wb__end_pending_exchange();
+    if (status || !c.communicator) return status;
+    return wb__collective_end(wb__collective_begin(&c));
 }

@@ -1,9 +1,10 @@
 /* Collective operations on tensors.  Broadcasts and reductions to one rank are performed here, in
  * the host's memory unless the communicator takes that of the device; the others are operations of
  * the graph. */
-#include "backend/collective.h"
+#include "dist/dist.h"
 #include "engine/tensor.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool known(const char *what, wb_ranks_reduction how, int root)
@@ -50,6 +51,37 @@ static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction 
     return y ? wb__as(y, (wb_dtype)x->dtype) : NULL;
 }
 
+static bool drops_nan(const wb_tensor *x, wb_ranks_reduction how)
+{
+    return how >= WB_RANKS_MIN && wb__dtype_float((wb_dtype)x->dtype);
+}
+
+/* 1 where x is NaN, else 0. */
+static wb_tensor *nan_of(wb_tensor *x)
+{
+    wb_tensor *is = wb_ne(x, x);
+    return is ? wb_astype(is, WB_U8) : NULL;
+}
+
+static wb_tensor *with_nan(wb_tensor *y, wb_tensor *nan)
+{
+    wb_tensor *is = y && nan ? wb_astype(nan, WB_BOOL) : NULL;
+    return is ? wb_where(is, wb_scalar(NAN), y) : NULL;
+}
+
+int wb__end_pending_exchange(void)
+{
+    const wb__thread *t = wb__this_thread();
+    return t->exchanged && !t->recording ? wb__evaluate_pending() : 0;
+}
+
+/* The same with x, which may depend on values that the writes replace. */
+static bool settled(wb_tensor *x)
+{
+    const wb__thread *t = wb__this_thread();
+    return !t->exchanged || t->recording || !wb_eval_array(1, &x);
+}
+
 /* ---- operations of the graph ----------------------------------------------------------------- */
 
 /* All ranks must begin an operation when it is called, before their next one. */
@@ -59,15 +91,27 @@ static wb_tensor *begun(wb_tensor *y)
     return y;
 }
 
+/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where that of a rank
+ * is, as wb_minimum; MPI and NCCL drop a NaN or not, and not on all ranks alike, so it travels
+ * beside. */
+static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
+{
+    const wb__communicator *c = wb__world();
+    wb_tensor *wide = widened(x);
+    wb_tensor *y = wide ? wb__collect(c, kind, (int)op_of(how), wide, NULL) : NULL;
+    if (y && drops_nan(x, how)) {
+        wb_tensor *nan = nan_of(wide);
+        y = with_nan(y, nan ? wb__collect(c, kind, WB__RANKS_MAX, nan, y) : NULL);
+    }
+    return begun(narrowed(y, x, how));
+}
+
 wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how)
 {
     static const char what[] = "distributed_allreduce";
     if (!wb__operand(what, x) || !known(what, how, 0) || !reducible(what, x, how)) return NULL;
-    const wb__communicator *c = wb__world();
-    if (!c) return x;
-    wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? wb__collect(c, WB__COLLECT_ALLREDUCE, (int)op_of(how), wide, NULL) : NULL;
-    return begun(narrowed(y, x, how));
+    if (!wb__world()) return x;
+    return settled(x) ? reduced(WB__COLLECT_ALLREDUCE, x, how) : NULL;
 }
 
 static bool has_axis(const char *what, const wb_tensor *x)
@@ -85,7 +129,7 @@ wb_tensor *wb_distributed_allgather(wb_tensor *x)
     if (!wb__world()) return x;
     memcpy(dims, x->dims, sizeof dims);
     dims[0] *= wb_distributed_size();
-    if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
+    if (!wb__check_dims(what, x->ndim, dims, &size) || !settled(x)) return NULL;
     return begun(wb__collect(wb__world(), WB__COLLECT_ALLGATHER, 0, x, NULL));
 }
 
@@ -100,11 +144,7 @@ wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: the first axis of %s cannot be cut into %d equal"
                              " parts", what, wb_describe(x), ranks);
     if (!wb__world()) return x;
-    wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? wb__collect(wb__world(), WB__COLLECT_REDUCE_SCATTER, (int)op_of(how),
-                                      wide, NULL)
-                        : NULL;
-    return begun(narrowed(y, x, how));
+    return settled(x) ? reduced(WB__COLLECT_REDUCE_SCATTER, x, how) : NULL;
 }
 
 /* ---- broadcasts, and reductions to one rank -------------------------------------------------- */
@@ -144,7 +184,7 @@ static wb_tensor *perform_on_device(const char *what, wb_tensor *x, wb__collecti
 /* Performs *c for the values of x.  The result has the shape of x.  NULL: failed. */
 static wb_tensor *perform(const char *what, wb_tensor *x, wb__collective *c)
 {
-    if (wb__unrecordable(what, WB__ACTS)) return NULL;
+    if (wb__unrecordable(what, WB__ACTS) || !settled(x)) return NULL;
     c->communicator = wb__world();
     c->dtype = (wb_dtype)x->dtype;
     c->n = x->size;
@@ -179,10 +219,14 @@ wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
     static const char what[] = "distributed_reduce";
     if (!wb__operand(what, x) || !known(what, how, root) || !reducible(what, x, how)) return NULL;
     if (!wb__world()) return x;
+    wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = op_of(how), .root = root}, max = c;
+    max.op = WB__RANKS_MAX;
     wb_tensor *wide = widened(x);
-    wb_tensor *y = wide ? perform(what, wide, &(wb__collective){.kind = WB__COLLECT_REDUCE,
-                                                                .op = op_of(how), .root = root})
-                        : NULL;
+    wb_tensor *y = wide ? perform(what, wide, &c) : NULL;
+    if (y && drops_nan(x, how)) {
+        wb_tensor *nan = nan_of(wide);
+        y = with_nan(y, nan ? perform(what, nan, &max) : NULL);
+    }
     if (!y) return NULL;
     return wb_distributed_rank() == root ? narrowed(y, x, how) : WB_NONE;
 }

@@ -137,6 +137,8 @@ static void end_pending(wb__thread *t, int first)
     if (first) return;
     wb__unref(t->guard);                /* the guard was only for these writes */
     t->guard = NULL;
+    wb__unref(t->exchanged);
+    t->exchanged = NULL;
 }
 
 /* Returns a tensor that is finite if x and y both are.  If x or y was an unconsumed result it stays

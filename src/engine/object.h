@@ -122,6 +122,9 @@ typedef struct wb__thread {
     struct wb_tensor *guard;            /* tensor of one element, with a reference.  If it is not
                                            finite, no pending write is made.  NULL: no guard. */
     const char *guarded_by;             /* the guard's name, for messages */
+    /* The last operation of the ranks that the pending writes depend on, with a reference; NULL:
+     * none */
+    struct wb_tensor *exchanged;
     int made;                           /* tensors created since the last evaluation */
     int64_t scopes;                     /* number of scopes opened so far */
     int64_t closing;                    /* id of the scope that is being closed, or 0 */

@@ -151,6 +151,11 @@ wb_tensor *wb__own_part(const wb_opt_state *s, const wb__slot *slot, wb_tensor *
 /* The functions below are operations of the ranks.  *before is the operation that they begin after,
  * or NULL, and becomes their last one.  Element i of an array is of slot i. */
 
+/* Sets *before to the last operation of the pending updates, if there are such, since other ranks
+ * may have evaluated these updates by themselves.  Returns 0 or an error code. */
+int wb__ranks_begin(wb_opt_state *s, wb_tensor **before);
+/* Called when an update is pending. `last` is its last operation, and may be NULL. */
+void wb__ranks_pending(wb_tensor *last);
 /* Returns 0 if the state is divided over the present ranks, or need not be divided, else an error
  * code. */
 int wb__ranks_check(const char *what, const wb_opt_state *s);

@@ -194,3 +194,21 @@ wb_tensor *wb__ranks_sum(wb_tensor *x, wb_tensor **before)
     if (sum) *before = sum;
     return sum;
 }
+
+int wb__ranks_begin(wb_opt_state *s, wb_tensor **before)
+{
+    const wb__thread *t = wb__this_thread();
+    if (t->recording || !t->exchanged || !s->rule->bucket || !wb__world()) return 0;
+    if (t->exchanged->device != wb__opt_device(s)) return wb__evaluate_keeping(0, NULL);
+    *before = t->exchanged;
+    return 0;
+}
+
+void wb__ranks_pending(wb_tensor *last)
+{
+    wb__thread *t = wb__this_thread();
+    if (t->recording || !last || !t->n_pending) return;         /* else it is evaluated */
+    wb__ref(last);
+    wb__unref(t->exchanged);
+    t->exchanged = last;
+}

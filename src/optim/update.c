@@ -383,7 +383,8 @@ static int begin(update *u, wb_opt_state *s, void *model, wb_tree *grads)
     u->sums = wb__alloc_zero((size_t)s->n + 1, sizeof *u->sums);
     if (!u->works || !u->next || !u->g || !u->sums) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++) u->g[i] = &u->works[i].g;
-    return compute(u, model, grads);
+    const int status = wb__ranks_begin(s, &u->before);
+    return status ? status : compute(u, model, grads);
 }
 
 /* Records the assignments to all variables of the state. */
@@ -510,6 +511,7 @@ static int record_update(wb_opt_state *state, void *model, wb_tree *grads, bool 
         if (u.works[i].value) status = wb_assign(u.works[i].x, u.works[i].value);
     if (!status) status = count(&u);
     if (status) wb__forget_pending(pending);
+    else wb__ranks_pending(u.before);
     if (!status && state->keeps_loss) {
         wb__unref(state->mean_loss);
         state->mean_loss = u.loss ? wb__ref(u.loss) : NULL;

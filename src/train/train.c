@@ -373,6 +373,7 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     int done = 0;
     int status = check_saving(&t.o);
     state->keeps_loss = distributed(&t) || state->loss_sum;
+    if (!status) status = wb__end_pending_exchange();
     if (!status) status = wb__divided_agree(state, "train", 0);
     if (!status) status = check_lengths(&t);
     if (!status) status = begin(&t, &done);

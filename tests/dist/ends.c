@@ -1,9 +1,10 @@
 /* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
  * epoch, or does not come back from MPI_Finalize; for check_ends.py.
  *
- *   ends kill|error|success|sleep|differ|finalise|none
+ *   ends kill|error|success|sleep|differ|frozen|finalise|again|none
  *
- * With none, the ranks are disconnected at the end. */
+ * With frozen, rank 1 alone freezes a weight in that batch.  With none and again, the ranks are
+ * disconnected at the end; with again, they shall then be connected again. */
 #include <weber.h>
 
 #include <dlfcn.h>
@@ -22,6 +23,7 @@
 #endif
 
 static wb_layer *model;
+static wb_opt_state *state;
 static const char *how = "";
 static int rank;
 
@@ -46,6 +48,7 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     if (!strcmp(how, "error")) exit(1);
     if (!strcmp(how, "success")) exit(0);
     if (!strcmp(how, "sleep")) sleep(60);
+    if (!strcmp(how, "frozen")) return wb_freeze(state, "layers.0") != 0;
     if (strcmp(how, "differ")) return 0;
     return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
 }
@@ -70,10 +73,12 @@ int main(int argc, char **argv)
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
-    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    const int status = wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), s, .epochs = 2,
+    state = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    const int status = wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), state, .epochs = 2,
                                 .each = each);
-    if (status || strcmp(how, "none") || !wb_distributed_finalise()) return status;
+    const bool again = !strcmp(how, "again");
+    if (status || (strcmp(how, "none") && !again)) return status;
+    if (!wb_distributed_finalise() && (!again || !wb_distributed_initialise(RANKS))) return 0;
     fprintf(stderr, "%s\n", wb_error());
     return 1;
 }

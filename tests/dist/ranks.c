@@ -85,6 +85,25 @@ TEST_IN_SCOPE(reductions_of_every_dtype)
         }
 }
 
+/* An element that is NaN on one rank is NaN on all of them, wherever that rank is. */
+TEST_IN_SCOPE(extremes_with_nan)
+{
+    static const wb_dtype floats[] = {WB_F32, WB_F64, WB_F16, WB_BF16};
+    for (int i = 0; i < 8; i++)
+        for (int how = WB_RANKS_MIN; how <= WB_RANKS_MAX; how++)
+            for (int64_t n = size; n <= 40 * size; n *= 40) {
+                const int bad = i / 4 ? size - 1 : 0, other = size > 1 ? (bad + 1) % size : 0;
+                wb_tensor *x = wb_astype(wb_full(rank == bad ? NAN : rank, n, 1), floats[i % 4]);
+                wb_tensor *y = wb_distributed_allreduce(x, how);
+                wb_tensor *z = wb_distributed_reduce(x, how, other);
+                wb_tensor *part = wb_distributed_reduce_scatter(x, how);
+                assert_true(y && z && part && wb_dtype_of(y) == floats[i % 4]);
+                for (int64_t k = 0; k < n; k++) assert_true(isnan(wb_at(y, k, 0)));
+                for (int64_t k = 0; k < n / size; k++) assert_true(isnan(wb_at(part, k, 0)));
+                for (int64_t k = 0; k < n && rank == other; k++) assert_true(isnan(wb_at(z, k, 0)));
+            }
+}
+
 TEST_IN_SCOPE(copies_of_every_dtype)
 {
     for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {

@@ -27,9 +27,14 @@ static int check(int code, const char *call)
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     if (code == MPI_SUCCESS) return 0;
+    int class = code;
     MPI_Error_string(code, text, &length);
-    return services->fail(WB_ERROR_DEVICE, "MPI: rank %d of %d: %s: %s", self ? self->rank : 0,
-                          self ? self->size : 1, call, text);
+    MPI_Error_class(code, &class);
+    return services->fail(WB_ERROR_DEVICE, "MPI: rank %d of %d: %s: %s%s", self ? self->rank : 0,
+                          self ? self->size : 1, call, text,
+                          class != MPI_ERR_TRUNCATE ? "" : ": the ranks do not call the same"
+                          " functions in the same order, or with other shapes, gradients or frozen"
+                          " parameters");
 }
 
 /* ---- the time-out ---------------------------------------------------------------------------- */
@@ -125,6 +130,13 @@ static MPI_Datatype type_of(wb_dtype t)
     }
 }
 
+/* A type of this many bytes.  Counts of bytes would be too large for an int. */
+static MPI_Datatype type_of_size(size_t bytes)
+{
+    return bytes == 8 ? MPI_INT64_T : bytes == 4 ? MPI_INT32_T : bytes == 2 ? MPI_INT16_T
+                                                                            : MPI_BYTE;
+}
+
 static MPI_Op op_of(wb__ranks_op op)
 {
     return op == WB__RANKS_SUM ? MPI_SUM : op == WB__RANKS_MIN ? MPI_MIN : MPI_MAX;
@@ -167,8 +179,8 @@ static int perform_parts(const wb__collective *c)
         return services->fail(WB_ERROR_UNSUPPORTED, "MPI: %lld elements for each of %d ranks are"
                               " too many for one operation", (long long)c->n, self->size);
     if (c->kind == WB__COLLECT_ALLGATHER) {
-        const int bytes = (int)(c->n * (int64_t)bytes_of(c->dtype));
-        return check(MPI_Allgather(c->from, bytes, MPI_BYTE, c->to, bytes, MPI_BYTE, comm),
+        const MPI_Datatype t = type_of_size(bytes_of(c->dtype));
+        return check(MPI_Allgather(c->from, (int)c->n, t, c->to, (int)c->n, t, comm),
                      "MPI_Allgather");
     }
     return check(MPI_Reduce_scatter_block(c->from, c->to, (int)c->n, type_of(c->dtype),
@@ -264,9 +276,14 @@ static int check_launcher(const wb__communicator *c)
 
 static int start(const wb__dist_services *given, wb__communicator *c)
 {
-    int initialised = 0, level = MPI_THREAD_SINGLE;
+    int initialised = 0, finalised = 0, level = MPI_THREAD_SINGLE;
     services = given;
     MPI_Initialized(&initialised);
+    MPI_Finalized(&finalised);
+    if (finalised)
+        return services->fail(WB_ERROR_ARGUMENT, "distributed_initialise: MPI has been finalised,"
+                              " and cannot be initialised again in this process: call"
+                              " wb_distributed_finalise at the end of the program");
     int status = 0;
     if (initialised) MPI_Query_thread(&level);
     else status = check(MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level),
@@ -283,6 +300,7 @@ static int start(const wb__dist_services *given, wb__communicator *c)
     c->perform = perform;
     c->takes = takes;
     self = c;
+    watch.stop = false;
     if (pthread_create(&watch.thread, NULL, watch_operations, NULL))
         return services->fail(WB_ERROR_MEMORY, "MPI: a thread cannot be created");
     watch.running = true;

@@ -1,0 +1,171 @@
+/* Ranks that read results at different times, as to print a loss: updates are evaluated when they
+ * are read, and all ranks must perform the same operations in the same order all the same.  Each
+ * rank runs all cases; the output is that of rank 0.  A wrong order ends with the time-out, or with
+ * an error of MPI. */
+#include "test.h"
+
+#include <weber.h>
+
+static int rank, size;
+
+static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
+{
+    (void)ctx;
+    return wb_mse(wb_call(model, b.x), b.y);
+}
+
+static wb_layer *model_of(uint64_t seed, int64_t width)
+{
+    wb_seed(seed);
+    return wb_Chain(wb_Dense(4, width, wb_tanh), wb_Dense(width, 1));
+}
+
+static wb_opt_state *state_of(wb_layer *m, bool norm, bool shard)
+{
+    wb_rule *rule = norm ? wb_OptimiserChain(wb_ClipNorm(.omega = 0.1), wb_Adam(0.01))
+                         : wb_Adam(0.01);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(rule, .bucket = 200, .shard = shard), m);
+    if (!s) fail_msg("%s", wb_error());
+    return s;
+}
+
+static wb_batch batch(int k)
+{
+    wb_seed((uint64_t)(100 * k + rank));
+    return (wb_batch){wb_randn(8, 4), wb_randn(8, 1), 8, k};
+}
+
+/* Records the update of batch k.  Returns the loss. */
+static wb_tensor *update(wb_layer *m, wb_opt_state *s, wb_batch b)
+{
+    wb_tree *grads;
+    wb_tensor *loss = wb_withgradient(loss_of, m, b, &grads);
+    if (!loss || wb_update(s, m, grads)) fail_msg("rank %d: %s", rank, wb_error());
+    return loss;
+}
+
+static void expect_alike(wb_layer *m)
+{
+    wb_tensor *x = wb_get(m, "layers.0.weight");
+    wb_tensor *least = wb_distributed_allreduce(x, WB_RANKS_MIN);
+    wb_tensor *most = wb_distributed_allreduce(x, WB_RANKS_MAX);
+    assert_true(wb_item(wb_max(wb_sub(most, least))) == 0);
+}
+
+/* ---- an update, and another function of all ranks -------------------------------------------- */
+
+enum { ALLREDUCE, MEAN_LOSS, REDUCE, BROADCAST, ALLGATHER, SCATTER, BARRIER, DATASET, TRAIN, ALL };
+
+static void call(int what, wb_tensor *loss, wb_tensor *x, wb_dataset *d, wb_layer *m,
+                 wb_opt_state *s)
+{
+    wb_tensor *y = NULL;
+    switch (what) {
+    case ALLREDUCE: y = wb_distributed_allreduce(x, WB_RANKS_SUM); break;
+    case MEAN_LOSS: y = wb_distributed_allreduce(loss, WB_RANKS_MEAN); break;
+    case REDUCE: y = wb_distributed_reduce(x, WB_RANKS_SUM, size - 1); break;
+    case BROADCAST: y = wb_distributed_broadcast(x, size - 1); break;
+    case ALLGATHER: y = wb_distributed_allgather(x); break;
+    case SCATTER: y = wb_distributed_reduce_scatter(x, WB_RANKS_SUM); break;
+    case BARRIER: WORKS(wb_distributed_barrier()); return;
+    case DATASET:
+        if (!wb_distributed_dataset(d)) fail_msg("%s", wb_error());
+        return;
+    default:
+        if (wb_train(loss_of, m, wb_dataloader(d, 4), s)) fail_msg("%s", wb_error());
+        return;
+    }
+    if (!y) fail_msg("rank %d, function %d: %s", rank, what, wb_error());
+    if (what == ALLREDUCE) assert_true(wb_at(y, 1) == size);
+}
+
+static void call_after_updates(bool shard)
+{
+    wb_layer *m = model_of(1, 8);
+    wb_opt_state *s = state_of(m, false, shard);
+    wb_tensor *x = wb_ones(2 * size);
+    wb_dataset *d = wb_dataset_of(wb_randn(6, 4), wb_randn(6, 1));
+    WORKS(wb_eval(x));
+    for (int what = 0; what < ALL; what++) {
+        wb_tensor *loss = update(m, s, batch(what));
+        if (rank == what % size) assert_true(wb_item(loss) > 0);
+        call(what, loss, x, d, m, s);
+    }
+    expect_alike(m);
+}
+
+TEST_IN_SCOPE(one_rank_reads_the_loss_before_a_function_of_all) { call_after_updates(false); }
+TEST_IN_SCOPE(the_same_with_a_divided_state) { call_after_updates(true); }
+
+/* ---- two models, as of a GAN ----------------------------------------------------------------- */
+
+static void train_two(bool first, bool second, bool norm, bool reads)
+{
+    wb_layer *m = model_of(2, 8), *n = model_of(3, 40);
+    wb_opt_state *s = state_of(m, false, first), *t = state_of(n, norm, second);
+    for (int k = 0; k < 6; k++) {
+        wb_scope *scope = wb_scope_open();
+        const wb_batch b = batch(k);
+        wb_tensor *x = k % 2 ? update(m, s, b) : update(n, t, b);
+        if (reads && rank == 0) assert_true(wb_item(x) > 0);
+        wb_tensor *y = k % 2 ? update(n, t, b) : update(m, s, b);
+        if (reads && rank == size - 1) assert_true(wb_item(y) > 0);
+        WORKS(wb_scope_close(scope));
+    }
+    expect_alike(m);
+    expect_alike(n);
+}
+
+TEST_IN_SCOPE(one_rank_reads_between_the_updates_of_two_models)
+{
+    for (int i = 0; i < 16; i++) train_two(i & 1, i & 2, i & 4, i & 8);
+}
+
+/* The other device is left to the evaluation between the updates. */
+TEST_IN_SCOPE(two_models_on_two_devices)
+{
+    wb_layer *m = model_of(4, 8), *n = wb_to(model_of(5, 8), wb_device_at("CPU", 1));
+    wb_opt_state *s = state_of(m, false, true), *t = state_of(n, false, false);
+    for (int k = 0; k < 4; k++) {
+        wb_batch b = batch(k);
+        wb_tensor *x = update(m, s, b);
+        if (rank == 0) assert_true(wb_item(x) > 0);
+        b.x = wb_to(b.x, wb_device_of(n));
+        b.y = wb_to(b.y, wb_device_of(n));
+        update(n, t, b);
+    }
+    expect_alike(m);
+    expect_alike(n);
+}
+
+/* ---- wrong uses ------------------------------------------------------------------------------ */
+
+static int waits(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    out[0] = in[0];
+    return wb_distributed_barrier() ? -1 : 1;
+}
+
+TEST_IN_SCOPE(a_barrier_in_a_recording)
+{
+    wb_tensor *x = wb_ones(2), *y;
+    FAILS(wb_call_compiled(wb_compile(waits, NULL), 1, &x, 1, &y), WB_ERROR_ARGUMENT,
+          "distributed_barrier");
+}
+
+int main(int argc, char **argv)
+{
+    setenv("WEBER_CPU_DEVICES", "2", 1);
+    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
+        fprintf(stderr, "%s\n", wb_error());
+        return 1;
+    }
+    rank = wb_distributed_rank();
+    size = wb_distributed_size();
+    if (rank && !freopen("/dev/null", "w", stdout)) return 1;
+    const int status = run_all_cases();
+    wb_layer *m = model_of(6, 8);               /* the last update of a program */
+    wb_tensor *loss = update(m, state_of(m, false, true), batch(0));
+    return status || (rank == 0 && !(wb_item(loss) > 0));
+}
