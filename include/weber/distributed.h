@@ -74,9 +74,9 @@ WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
  * ranks may read the same datasets and memory of the program.
  *
  * Returns 0, or the first result of a rank() that is not 0, with the error of that rank, whose
- * message begins with its number.  The other ranks may end by themselves.  An operation of theirs
- * that still waits a second later fails, and the process can no longer use the device that waits:
- * its memory may hold the result of an unfinished operation.  Errors: no function; called by a
+ * message begins with its number.  The other ranks may end by themselves.  If an operation still
+ * waits a second later, it fails, and the process can no longer use the device that waits: its
+ * memory may hold the result of an unfinished operation.  Errors: no function; called by a
  * rank; a rank has failed before. */
 WB_API int wb_distributed_run(int (*rank)(void *ctx), void *ctx);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if

@@ -69,13 +69,13 @@ static void forget_ranks(void)
     wb__world_set(NULL, NULL, 0);
     wb__ranks_forget();
     wb__log_without_info(false);
-    /* graphs that contain its operations */
+    /* frees graphs that contain operations of the ranks */
     if (communicator.device || n_ranks) wb__cache_clear();
     backend = NULL;
     n_ranks = 0;
 }
 
-/* What a thread that is no rank can do with the ranks that are threads: nothing. */
+/* `perform` of the process's communicator if the ranks are threads: the caller is none of them. */
 static int refuse(const wb__collective *c)
 {
     (void)c;

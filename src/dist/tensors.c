@@ -52,7 +52,8 @@ static wb_tensor *narrowed(wb_tensor *y, const wb_tensor *x, wb_ranks_reduction 
 
 /* ---- operations of the graph ----------------------------------------------------------------- */
 
-/* All ranks must begin an operation when it is called, before their next one. */
+/* Evaluates y now, unless wb_compile records: all ranks must begin the operation of y before their
+ * next one. */
 static wb_tensor *begun(wb_tensor *y)
 {
     if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;
