@@ -150,7 +150,7 @@ def step_time(compute, rest, parts, allreduce, overlap):
 
 
 def algorithm(ranks, size):
-    """(rounds, bytes that all ranks together receive or add, / 1.5) of Open MPI's allreduce."""
+    """(rounds, bytes that all ranks together receive or add, divided by 1.5), of Open MPI."""
     power = 1 << int(math.log2(ranks))
     more, steps = ranks - power, int(math.log2(power))
     if size < 16 or (size < 4096 if ranks < 4 else size < 8192):    # recursive doubling

@@ -157,8 +157,8 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
         return wb_error_code();
     if (!wb__is_given(&g, "timeout", -1)) o.timeout = 300;
     if (!(o.timeout > 0) || !isfinite(o.timeout))
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: a time-out of %g seconds",
-                        o.timeout);
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .timeout is %g; it is a number"
+                        " of seconds above 0", o.timeout);
     if (o.devices < -1 || o.devices > WB__RANKS_HERE)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices is %d: it is the"
                         " number of ranks of this process, at most %d, or -1 for one on each"
