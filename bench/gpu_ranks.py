@@ -5,8 +5,8 @@ one process without ranks.
     bench/gpu_ranks.py [--build FOLDER]
 
 All ranks have the same batches, so the losses must be the same up to rounding.  Prints a line of
-JSON, with the time of an allreduce of 25 MB; on one GPU that is the time of the call and of a copy,
-and not that of a connection.  The exit status is 1 if losses differ, or a program fails.
+JSON, with the time of an allreduce of 25 MB; on one GPU this is the time of a call and a copy, and
+no connection takes part.  The exit status is 1 if losses differ, or a program fails.
 """
 import argparse
 import json

@@ -69,7 +69,8 @@ static bool goes_on(double until)
     return more;
 }
 
-/* Calls `once` in blocks, and returns the median of the mean of a block: of the slowest rank. */
+/* Calls `once` in blocks. Returns the mean time of a call in a block: the median of the blocks, of
+ * the slowest rank. */
 static double time_blocks(void (*once)(void), double seconds, int *blocks)
 {
     const double begun = now();

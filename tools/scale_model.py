@@ -20,14 +20,15 @@ and reduces its gradients in buckets, one after the other, as Weber packs them. 
 allreduce begins when its last gradient is there and the allreduce before it has ended, and the rest
 of the step when all have; without overlap they follow the backward pass.
 
-On one machine, p ranks of one thread share c cores.  Two that compute at once slow each other down
-by a share.  More ranks than cores take turns; if the cores cannot divide them evenly, a step takes
-between p / c and ceil(p / c) times as long, a share of the way, and a delay until the last rank has
-had its turn.  An allreduce has the rounds and
-the bytes of the algorithm that Open MPI 4.1 chooses for the size (coll_tuned_decision_fixed.c).  A
-round takes a latency; with more ranks than cores, a turn of all ranks.  All ranks together copy and
-add bytes, at one speed what fits into the cache and at another one what does not, and each copies
-its operand; the cores share this work.
+On one machine, p ranks of one thread share c cores.  Ranks that compute at the same time slow each
+other down by a fitted share.  More ranks than cores take turns.  If the cores cannot divide them
+evenly, a step takes longer than p / c times, by a fitted share of the difference to ceil(p / c),
+and by a fitted delay until the last rank has had its turn.
+
+An allreduce has the rounds and the bytes of the algorithm that Open MPI 4.1 chooses for the size
+(coll_tuned_decision_fixed.c).  A round takes a latency; with more ranks than cores, a turn of all
+ranks.  The ranks receive and add bytes, at one speed those that fit into the cache and at another
+speed the rest, and each rank copies its operand; the cores share this work.
 
 On GPUs an allreduce is the faster of a ring and a tree, with the formulas of NCCL's own tuning.
 """
@@ -149,7 +150,7 @@ def step_time(compute, rest, parts, allreduce, overlap):
 
 
 def algorithm(ranks, size):
-    """(rounds, bytes that all ranks together receive or add, / 1.5) of Open MPI's allreduce."""
+    """(rounds, bytes that all ranks together receive or add, divided by 1.5), of Open MPI."""
     power = 1 << int(math.log2(ranks))
     more, steps = ranks - power, int(math.log2(power))
     if size < 16 or (size < 4096 if ranks < 4 else size < 8192):    # recursive doubling

@@ -11,9 +11,9 @@
  * and is started by `mpirun -np 4 ./program`.  Without wb_distributed_initialise there is one rank,
  * 0 of 1, and the same program trains alone.
  *
- * A function that is *collective* must be called by all ranks, in the same order.  If one rank does
- * not call it, the others wait for it, and end with an error after the time-out.  It first executes
- * the updates that are pending, so that a rank may read results before the others do. */
+ * All ranks must call the same *collective* functions in the same order.  If one rank does not call
+ * one of them, the others wait for it, and end with an error after the time-out.  A collective
+ * function first executes pending updates, so that a rank may read results before the others. */
 #ifndef WEBER_DISTRIBUTED_H
 #define WEBER_DISTRIBUTED_H
 
@@ -46,51 +46,53 @@ typedef struct wb_distributed_options {
     /* WB_NCCL: the number of CUDA devices that this process uses; -1: all.  Each has a rank of its
      * own, which wb_distributed_run runs.  0: the process is one rank */
     int devices WB_IS(0);
-    /* of WB_NCCL: what gives the ranks their places and connects their hosts; NULL: a launcher, and
-     * the rendezvous of WEBER_RENDEZVOUS */
+    /* WB_NCCL: WB_MPI, which then numbers the ranks and performs the operations on the host's
+     * memory.  NULL: the launcher numbers the ranks, which meet at WEBER_RENDEZVOUS */
     const wb_distributed_backend *through WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_distributed_options;
 /** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
- * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): operations on the host's memory
- * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
- * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
- * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
- * GPUs.  Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that is not
- * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
- * other; .through with another backend than WB_NCCL, or of WB_NCCL itself; .devices with another
- * backend than WB_NCCL or with .through, more than the process has, or not the same in all
- * processes. */
+ * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): MPI then performs the operations
+ * on the host's memory, and NCCL those on the device's.  MPI is initialised if the program has not
+ * done so.  Collective; once in a process.  From then on wb_gpu and wb_get_device choose the GPU
+ * whose number is wb_distributed_local_rank, modulo the number of GPUs.
+ *
+ * Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that
+ * is not positive; the backend fails on any rank; WB_MPI in a process that MPI did not start and
+ * another launcher did, such as `weber launch`, since it would train alone.  .through: the backend is not WB_NCCL, or
+ * .through is.  .devices: the backend is not WB_NCCL; together with .through; more devices than the
+ * process has; another number than in the other processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
  * of its own, and returns when all have returned.  Without .devices it calls rank(ctx) in this
  * thread, so that one program works both ways.
  *
- * Inside rank() the functions of this chapter, wb_gpu and wb_get_device are those of the thread's
- * rank; outside, functions in which all ranks take part are errors.  The random numbers of each
- * rank begin as those of this thread, if it has called wb_seed.  Each rank makes its own model,
- * state, loader and compiled functions; ranks may read the same datasets and memory of the program.
+ * Inside rank() the functions of this chapter, wb_gpu and wb_get_device work for the thread's rank;
+ * outside, collective functions are errors.  If this thread has called wb_seed, each rank begins
+ * with its random numbers.  Each rank makes its own model, state, loader and compiled functions;
+ * ranks may read the same datasets and memory of the program.
  *
  * Returns 0, or the first result of a rank() that is not 0, with the error of that rank, whose
- * message begins with its number.  The other ranks may end by themselves; what still waits for a
- * rank a second later fails, and the device on which it waits is lost to the process, since its
- * memory may hold the result of an unfinished operation.  Errors: no function; called by a rank; a
- * rank has failed before. */
+ * message begins with its number.  The other ranks may end by themselves.  If an operation still
+ * waits a second later, it fails, and the process can no longer use the device that waits: its
+ * memory may hold the result of an unfinished operation.  Errors: no function; called by a
+ * rank; a rank has failed before. */
 WB_API int wb_distributed_run(int (*rank)(void *ctx), void *ctx);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if
- * wb_distributed_initialise called MPI_Init_thread.  It is called when the process ends by exit or
- * by returning from main with status 0.  Returns 0 or an error code. */
+ * wb_distributed_initialise initialised MPI.  A program need not call it: that happens when the
+ * process ends by exit or by returning from main, with status 0.  Returns 0 or an error code. */
 WB_API int wb_distributed_finalise(void);
 /** Whether the ranks are connected. */
 WB_API bool wb_distributed_initialised(void);
-/** The number of this rank, from 0; 0 if the ranks are not connected.  With .devices the first rank
- * of this process, outside of wb_distributed_run; wb_distributed_local_rank likewise. */
+/** The number of this rank, from 0; 0 if the ranks are not connected.  With .devices, outside of
+ * wb_distributed_run: the number of the process's first rank. */
 WB_API int wb_distributed_rank(void);
 /** The number of ranks; 1 if the ranks are not connected. */
 WB_API int wb_distributed_size(void);
-/** The number of this rank among the ranks of its machine, from 0. */
+/** The number of this rank among the ranks of its machine, from 0; with .devices as
+ * wb_distributed_rank. */
 WB_API int wb_distributed_local_rank(void);
 /** Waits until all ranks have called it.  Collective.  Returns 0 or an error code. */
 WB_API int wb_distributed_barrier(void);
@@ -102,23 +104,25 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
 
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
  * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
- * minimum or maximum is NaN where the x of a rank is.  x is evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
- * records wb_distributed_allreduce, _allgather and _reduce_scatter are allowed.  NULL: an error,
- * such as a rank that does not answer. */
+ * minimum or maximum is NaN where the x of any rank is NaN.  x is evaluated, and the result is a
+ * new tensor on the device of x.  A function that wb_compile records
+ * may call wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and
+ * _broadcast.  Without connected ranks the result is x.  NULL: an error. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
- * same reduction of the gradients; that of a minimum or maximum is an error. */
+ * same reduction of the gradients; a minimum or maximum has none, and asking for it is an error. */
 WB_API wb_tensor *wb_distributed_allreduce(wb_tensor *x, wb_ranks_reduction how);
 /** The reduction of x on the rank `root`; WB_NONE on the other ranks.  No gradient. */
 WB_API wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root);
 /** The x of the rank `root`, on all ranks.  No gradient. */
 WB_API wb_tensor *wb_distributed_broadcast(wb_tensor *x, int root);
 /** The x of all ranks, one after the other along the first axis: [n, ...] becomes [size n, ...].
- * Gradient: the sum of the gradients of all ranks for the own x.  Error: x has no axis. */
+ * Gradient: the part of this rank of the sum of all ranks' gradients.  Error: x has no axis. */
 WB_API wb_tensor *wb_distributed_allgather(wb_tensor *x);
 /** Part `rank` of the reduction of x, which is cut into equal parts along its first axis:
- * [size n, ...] becomes [n, ...].  Gradient: the same of the gradients of all ranks, one after the
- * other; that of a minimum or maximum is an error.  Error: the first axis cannot be cut so. */
+ * [size n, ...] becomes [n, ...].  Gradient: the gradients of all ranks, one after the other, for a
+ * mean divided by size; a minimum or maximum has none, and asking for it is an error.  Errors: x
+ * has no axis, or its first axis is not a multiple of size. */
 WB_API wb_tensor *wb_distributed_reduce_scatter(wb_tensor *x, wb_ranks_reduction how);
 
 /* ---- training -------------------------------------------------------------------------------- */
@@ -132,10 +136,11 @@ typedef struct wb_distributed_synchronise_options {
 } wb_distributed_synchronise_options;
 /** Gives all ranks the values of one rank: wb_distributed_synchronise(model).  `object` is a
  * variable, a layer, a tree of variables, or the state of a rule; its variables are overwritten.
- * Of a state also hyperparameters and step counts, and which parameters are frozen.  If the state
- * is divided, each rank keeps its own moments.  Collective.  Returns 0 or an error code.  Errors: a
- * rank that is not one; a tensor that is not a variable; objects with other tensors on another
- * rank; a divided state whose ranks have other step counts, as after loading on one rank alone. */
+ * For a state the ranks also get hyperparameters, step counts, and which parameters are frozen; if
+ * it is divided (.shard), each rank keeps its own moments.  Collective.  Returns 0 or an error
+ * code.  Errors: .root is not the number of a rank; a tensor is not a variable; the objects of two
+ * ranks have different tensors; the ranks have different step counts of a divided state, for
+ * instance because only one has loaded it; the state is in the middle of an accumulation. */
 WB_API int wb_distributed_synchronise_with(void *object,
                                            const wb_distributed_synchronise_options *o);
 
@@ -150,24 +155,26 @@ WB_API wb_dataset *wb_distributed_dataset(wb_dataset *d);
 typedef struct wb_DistributedOptimiser_options {
     WB_OPTIONS_HEAD(wb_DistributedOptimiser_options)
     int64_t bucket WB_IS(25000000);         /* bytes */
-    int64_t accumulate WB_IS(1);            /* batches whose mean is one step */
-    bool shard WB_IS(false);                /* the state is divided over the ranks */
+    int64_t accumulate WB_IS(1);            /* one step for the mean of so many batches */
+    bool shard WB_IS(false);                /* divides the state over the ranks */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_DistributedOptimiser_options;
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
- * wb_DistributedOptimiser(wb_Adam()).  The mean of the losses is in the same operation, and guards
- * the update.  Gradients travel in buckets of at most .bucket bytes; a bucket is on its way as soon
- * as its last gradient is computed, while the backward pass goes on.  wb_update is collective, with
- * the same gradients present and the same parameters frozen on all ranks.
+ * wb_DistributedOptimiser(wb_Adam()).  The losses are averaged with them: if the mean loss is not
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes; a
+ * bucket is on its way as soon as its last gradient is computed, while the backward pass goes on.
+ * wb_update is collective; all ranks must have gradients of the same parameters, and the same
+ * parameters frozen.  Without connected ranks `rule` gets the gradients of this process.
  *
  * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
  * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size
- * elements, rounded up.  It gets the mean of that part of the gradients, and the new parts of the
- * parameters are gathered.  wb_checkpoint_save and wb_checkpoint_keep are then collective; rank 0
- * writes whole moments, the same file as without .shard.  wb_checkpoint_load, _latest and _best
- * take the rank's part, so all ranks must call them and see the file; with .resume of wb_train rank
- * 0 reads it for all.  Error of wb_update: the ranks are not those of wb_setup.
+ * elements, rounded up.  It gets the mean of that part of the gradients, and updates that part of
+ * the parameters; then all ranks get the new parts of all.  wb_checkpoint_save and
+ * wb_checkpoint_keep are then collective; rank 0 writes whole moments, the same file as without
+ * .shard.  wb_checkpoint_load, _latest and _best read the rank's part, so all ranks must call them
+ * and see the file; with .resume of wb_train rank 0 reads it for all.  Error of wb_update: the
+ * ranks are not those of wb_setup.
  *
  * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
  * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing
@@ -176,19 +183,19 @@ typedef struct wb_DistributedOptimiser_options {
  *     g = (sum over the ranks and the k batches of their gradients) / (size k),
  *
  * and sets the sums to zeros.  A gradient that is WB_NONE in some of the batches counts as zeros
- * there.  A loss that is not finite (with ClipNorm: a norm) is refused in its batch, and the sums
- * stay those of the batches before.  With .mixed = WB_F16 a gradient that is not finite in one of
- * the batches skips the whole step.  A function that wb_compile records may call wb_update once;
- * it is recorded twice, for the calls that add and for those that apply.
+ * there.  A batch whose loss (with ClipNorm: whose norm of the gradients) is not finite is refused,
+ * and the sums keep the batches before it.  With .mixed = WB_F16 a gradient that is not finite in
+ * one of the batches skips the whole step.  A function that wb_compile records may call wb_update
+ * once; it is recorded twice, for the calls that add to the sums and for those that apply them.
  *
- * In wb_train the last batch of an epoch applies what is accumulated, also if these are m < k
- * batches, whose mean then has m in place of k; so does the last batch before .each ends the
- * training.  .each and the progress bar see the loss of a batch of this rank, and at a batch that
- * applies the mean loss of the ranks and the accumulated batches.  If the loss of a batch is not
- * finite on one rank, wb_train fails on all of them.
+ * In wb_train the last batch of an epoch applies the sums even if they have m < k batches; the mean
+ * is then over these m.  So does the last batch before .each ends the training.  .each and the
+ * progress bar get the loss of this batch on this rank; at a batch that applies the sums they get
+ * the mean loss of the accumulated batches of all ranks.  If the loss of a batch is not finite on
+ * one rank, wb_train fails on all of them.
  *
  * In the middle of an accumulation wb_checkpoint_save and wb_distributed_synchronise are errors.
- * wb_to moves the sums too, and wb_checkpoint_load drops what is accumulated.  Errors: .bucket or
+ * wb_to moves the sums too, and wb_checkpoint_load sets them to zeros.  Errors: .bucket or
  * .accumulate is below 1. */
 WB_API wb_rule *wb_DistributedOptimiser_with(wb_rule *rule,
                                              const wb_DistributedOptimiser_options *o);

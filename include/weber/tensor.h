@@ -159,8 +159,8 @@ typedef struct { int64_t plans_built, plan_hits, arena_bytes, steps; } wb_engine
 /** The counts of this process. */
 WB_API wb_engine_stats wb_stats(void);
 /** Sets how many plans the process keeps, at least 1, for later evaluations of the same structure;
- * so many for each rank that is a thread.  Before the first call it is 64.  The least recently used
- * plan is freed first. */
+ * with wb_distributed_run it keeps this number for each rank.  Before the first call it is 64.  The
+ * least recently used plan is freed first. */
 WB_API void wb_set_plan_cache(int plans);
 
 /* ---- compiled functions ---------------------------------------------------------------------- */

@@ -176,7 +176,7 @@ struct wb__kernel {
 typedef struct {
     int waits_for;          /* the last such step that must be complete before this step, as its
                                index; -1: none */
-    bool begins;            /* this step is one */
+    bool begins;            /* the launch of this step only begins it */
 } wb__plan_wait;
 
 /* ---- plans as one command -------------------------------------------------------------------- */
@@ -203,8 +203,9 @@ typedef struct {
     const wb__buffer *buffers;
     size_t workspace_at;
     int n_numbers;
-    /* of each kernel, or NULL.  Indices count from the first step of the plan, of which the first
-     * kernel is number `first`.  All steps are complete when the sequence is. */
+    /* waits[i] is that of kernel i; NULL: no launch only begins its step.  Its indices count the
+     * steps of the plan, of which `first` is kernel 0.  All steps are complete when the sequence
+     * is. */
     const wb__plan_wait *waits;
     int first;
     /* true: this is one of two sequences that run one after the other.  The second reads results of

@@ -102,7 +102,7 @@ static int64_t bytes_of(const wb__collective *c)
     return c->n * (int64_t)wb__dtype_size(c->dtype) * (parts ? c->communicator->size : 1);
 }
 
-/* With the lock held.  Small operations are faster if nothing is called for nobody. */
+/* With the lock held.  If no thread sleeps, sends no signal: small operations are faster so. */
 static void wake(queue *q)
 {
     if (q->sleeping) pthread_cond_broadcast(&q->changed);

@@ -31,15 +31,15 @@ typedef struct wb__collective {
     int64_t n;              /* elements */
     const void *from;
     void *to;
-    const wb_device *device;            /* whose addresses they are; NULL: the host's */
-    void *ready;            /* its event after which they may be used; NULL: they may be used now */
+    const wb_device *device;            /* has the memory of `from` and `to`; NULL: the host has */
+    void *ready;            /* event of the device after which the memory may be used; NULL: now */
 } wb__collective;
 
 struct wb__communicator {
     const char *name;       /* of the library that connects the ranks */
     int rank, size;
     int local_rank, local_size;         /* the same among the ranks of this machine */
-    /* The device on which a COLLECTIVE is a command of the device, without the host; NULL: none. */
+    /* The device that performs a COLLECTIVE itself, without the host; NULL: none does. */
     const wb_device *device;
     /* Whether `perform` takes addresses of this device's memory; NULL: of no device. */
     bool (*takes)(const wb_device *d);
@@ -58,8 +58,8 @@ enum { WB__RANKS_HERE = 64 };           /* ranks of a process that are threads *
 /* The communicator of all ranks, as the calling thread's rank sees it; NULL: the ranks are not
  * connected. */
 const wb__communicator *wb__world(void);
-/* Sets that of threads that work for the process, and those of the n ranks that are threads, in the
- * order of wb__thread_rank. */
+/* Sets the communicator of threads that work for the process, and the communicators ranks[i] of the
+ * n ranks that are threads, whose wb__thread_rank is i + 1. */
 void wb__world_set(const wb__communicator *process, const wb__communicator *ranks, int n);
 /* The number of ranks of this process that are threads; 0: it is one rank. */
 int wb__ranks_here(void);
@@ -67,7 +67,8 @@ int wb__ranks_here(void);
 /* Whether operations run in a thread of their own.  Takes effect from the next operation on. */
 void wb__collective_overlap(bool overlap);
 
-/* The operation of a COLLECTIVE, without its memory, and the bytes of its operand and result. */
+/* Returns the operation of the step s, a COLLECTIVE, without addresses.  Sets *from and *to to the
+ * bytes of its operand and of its result. */
 wb__collective wb__collective_of(const wb__step *s, size_t *from, size_t *to);
 
 /* Whether the operations of c take addresses of this device's memory. */

@@ -110,8 +110,8 @@ void wb__convert(void *to, wb_dtype to_type, const void *from, wb_dtype from_typ
 /* Writes to the log: to standard error in the format of Julia's logging, or to the handler of
  * wb_set_log. */
 void wb__log(wb_log_level level, const char *format, ...) WB__PRINTF(2, 3);
-/* Leaves out messages of WB_LOG_INFO, which each rank would repeat.  A thread of a rank leaves them
- * out unless it is the first rank of the process. */
+/* Leaves out messages of WB_LOG_INFO, which each rank would repeat.  Where ranks are threads, all
+ * but the first rank of the process leave them out in any case. */
 void wb__log_without_info(bool without);
 /* The rank for which this thread works, where the ranks of a process are threads: its number among
  * them, from 1.  0: it works for the process.  Threads that the library makes have the number of

@@ -127,7 +127,7 @@ static struct {
     void *ctx;
     int64_t n, share;
     int most;                           /* workers that this job needs */
-    int rank;                           /* for which they work */
+    int rank;                           /* wb__thread_rank of the workers */
     _Alignas(64) atomic_int_fast64_t next;
 } pool = { .owner = PTHREAD_MUTEX_INITIALIZER, .sleep_lock = PTHREAD_MUTEX_INITIALIZER,
            .wake = PTHREAD_COND_INITIALIZER };

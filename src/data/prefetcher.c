@@ -35,7 +35,7 @@ struct wb__prefetcher {
     char message[1024];                 /* message of a failed batch; a failure ends the epoch */
     bool started, alive, busy, quit;    /* started: the thread must be joined */
     pid_t process;                      /* the process that started the thread */
-    int rank;                           /* for which the thread works */
+    int rank;                           /* wb__thread_rank of the thread */
     pthread_t thread;
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;

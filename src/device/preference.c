@@ -135,8 +135,8 @@ static int look_for_bool(const char *name, const char *path, const char *text, s
     if (kind == WB__TOML_OTHER && n == 4 && !memcmp(at, "true", 4)) *value = true;
     else if (kind == WB__TOML_OTHER && n == 5 && !memcmp(at, "false", 5)) *value = false;
     else if (kind != WB__TOML_ABSENT)
-        e = wb__fail(WB_ERROR_FORMAT, "%s: %s of [%s] is neither true nor false, without quotes",
-                     path, name, tables[0]);
+        e = wb__fail(WB_ERROR_FORMAT, "%s: %s of [%s] is neither true nor false: write one of them,"
+                     " without quotes", path, name, tables[0]);
     wb__toml_free(t);
     return e;
 }

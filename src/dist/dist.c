@@ -69,13 +69,13 @@ static void forget_ranks(void)
     wb__world_set(NULL, NULL, 0);
     wb__ranks_forget();
     wb__log_without_info(false);
-    /* graphs that contain its operations */
+    /* frees graphs that contain operations of the ranks */
     if (communicator.device || n_ranks) wb__cache_clear();
     backend = NULL;
     n_ranks = 0;
 }
 
-/* What a thread that is no rank can do with the ranks that are threads: nothing. */
+/* `perform` of the process's communicator if the ranks are threads: the caller is none of them. */
 static int refuse(const wb__collective *c)
 {
     (void)c;
@@ -157,8 +157,8 @@ int wb_distributed_initialise_with(const wb_distributed_backend *b,
         return wb_error_code();
     if (!wb__is_given(&g, "timeout", -1)) o.timeout = 300;
     if (!(o.timeout > 0) || !isfinite(o.timeout))
-        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: a time-out of %g seconds",
-                        o.timeout);
+        return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .timeout is %g; it is a number"
+                        " of seconds above 0", o.timeout);
     if (o.devices < -1 || o.devices > WB__RANKS_HERE)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: .devices is %d: it is the"
                         " number of ranks of this process, at most %d, or -1 for one on each"

@@ -45,7 +45,7 @@ struct wb_distributed_backend {
 
 /* The backend that connects the ranks; NULL: they are not connected. */
 const wb_distributed_backend *wb__ranks_backend(void);
-/* Whether wb_distributed_run runs them. */
+/* Whether wb_distributed_run is running the ranks. */
 bool wb__ranks_running(void);
 /* Forgets that a rank has failed. */
 void wb__ranks_forget(void);
@@ -69,20 +69,21 @@ bool wb__is_divided(const wb_opt_state *s);
  * another function.  `what` is the function, for messages. */
 int wb__divided_agree(const wb_opt_state *s, const char *what, int status);
 
-/* Rank 0 calls wb__divided_read or _give for some moments, and then _end, while the others are in
- * _serve or _take, and return when rank 0 has called _end.  All return 0 or an error code; that of
- * rank 0 is given to the others by _end. */
+/* To write a file, rank 0 calls wb__divided_read for each moment, and the others call _serve.  To
+ * read a file, rank 0 calls _give for each moment, and the others call _take.  Then rank 0 calls
+ * _end with its status; _serve and _take of the others return with this status.  All return 0 or an
+ * error code. */
 
 /* Calls f(bytes, number, ctx) for the parts of moment k of a slot, in order; f returns 0 or an
  * error code. */
 typedef int wb__part_reader(const void *part, int64_t bytes, void *ctx);
 int wb__divided_read(const wb_opt_state *s, int slot, int k, wb__part_reader *f, void *ctx);
 int wb__divided_serve(const wb_opt_state *s, const char *what);
-/* Sets all parts of moment k of a slot, whose whole values are given. */
+/* Sets the parts of moment k of a slot on all ranks.  `whole`: the values of the whole moment. */
 int wb__divided_give(const wb_opt_state *s, int slot, int k, const void *whole);
 int wb__divided_take(const wb_opt_state *s, const char *what);
 int wb__divided_end(int status);
-/* Sets part r of a moment: on this rank if it is its own, else sends it. */
+/* Sets part r of a moment if it is the part of this rank; else rank 0 sends it to all ranks. */
 int wb__divided_set(const wb_opt_state *s, int slot, int k, int r, const void *whole);
 
 /* Finds out whether a rank has WEBER_DEBUG=dist.  Collective.  0 or an error code. */

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+/* KEY: all ranks send it in wb__divided_agree, so that another function is noticed. */
 enum { ROOT = 0, END = -1, KEY = 0x5A7ED };
 
 /* A part that travels: the status of the rank that sends it, and the elements. */

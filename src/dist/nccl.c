@@ -22,7 +22,8 @@ static int from_rank(int root, void *bytes, int64_t n)
                                           .dtype = WB_U8, .root = root, .n = n, .to = bytes});
 }
 
-/* Fails if any rank has failed so far, with its message; `status` is that of this rank. */
+/* Returns 0 if `status`, the status of this rank, is 0 on all ranks.  Otherwise fails; ranks whose
+ * status is 0 get the message of a rank that has failed. */
 static int agree(int status)
 {
     char reason[600] = "";

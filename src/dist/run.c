@@ -19,11 +19,11 @@ typedef struct {
     const wb_distributed_backend *backend;
     int (*rank)(void *ctx);
     void *ctx;
-    wb__rng_state rng;                  /* of the thread that runs the ranks, */
-    bool seeded;                        /* if it has one */
+    wb__rng_state rng;                  /* of the thread that runs the ranks, if `seeded` */
+    bool seeded;                        /* wb_seed has been called */
 } run;
 
-typedef struct { const run *run; int index; pthread_t thread; } one;
+typedef struct { const run *run; int index; pthread_t thread; } rank_thread;
 
 bool wb__ranks_running(void)
 {
@@ -40,8 +40,8 @@ void wb__ranks_forget(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* A rank has failed.  The others would wait for it, so their operations fail too; what they report
- * then is left out. */
+/* A rank has failed.  The others would wait for it, so their operations are made to fail too.  Only
+ * the error of the first is reported. */
 static void end_with(const run *r, int rank, int status, int code, const char *message)
 {
     pthread_mutex_lock(&state.lock);
@@ -59,9 +59,9 @@ static void end_with(const run *r, int rank, int status, int code, const char *m
 
 static void *run_rank(void *given)
 {
-    const one *o = given;
-    const run *r = o->run;
-    wb__thread_rank = o->index + 1;
+    const rank_thread *t = given;
+    const run *r = t->run;
+    wb__thread_rank = t->index + 1;
     if (r->seeded) wb__rng_set_state(r->rng);
     int status = wb__comparing_agree();
     if (!status) {
@@ -95,10 +95,10 @@ static int begin(void)
 /* Runs the n ranks, and returns when all have ended. */
 static void run_all(const run *r, int n)
 {
-    one all[WB__RANKS_HERE];
+    rank_thread all[WB__RANKS_HERE];
     int begun = 0;
     for (; begun < n; begun++) {
-        all[begun] = (one){.run = r, .index = begun};
+        all[begun] = (rank_thread){.run = r, .index = begun};
         if (pthread_create(&all[begun].thread, NULL, run_rank, &all[begun])) break;
     }
     if (begun < n)

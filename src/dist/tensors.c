@@ -84,7 +84,8 @@ static bool settled(wb_tensor *x)
 
 /* ---- operations of the graph ----------------------------------------------------------------- */
 
-/* All ranks must begin an operation when it is called, before their next one. */
+/* Evaluates y now, unless wb_compile records: all ranks must begin the operation of y before their
+ * next one. */
 static wb_tensor *begun(wb_tensor *y)
 {
     if (y && !wb__this_thread()->recording && wb_eval_array(1, &y)) return NULL;

@@ -87,7 +87,7 @@ typedef struct {
     const wb_device *device;
     int n_steps, n_compute;         /* steps before n_compute write no variable */
     wb__kernel **kernels;
-    wb__plan_wait *waits;           /* of each step; NULL: each launch is a whole step */
+    wb__plan_wait *waits;           /* of each step; NULL: no launch only begins its step */
     bool by_host;                   /* the host takes part in a step */
     char **text;                    /* one line for each step, for WEBER_DEBUG=plan */
     int arena;                      /* index of the arena's buffer */

@@ -61,8 +61,8 @@ int wb__sums_add(wb_opt_state *s, bool applies, wb_tensor **const *g, wb_tensor 
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* What a recorded update does: whether it applies the sums, and for each slot whether it has a
- * gradient, and whether its sum had one while the update was recorded. */
+/* A recorded update: whether it applies the sums; and for each slot whether the batch had a
+ * gradient, and whether an earlier batch had added one to the sum. */
 typedef struct { bool gradient, summed; } recorded_slot;
 typedef struct { wb_opt_state *state; bool applies; recorded_slot slot[]; } counting;
 
@@ -79,8 +79,8 @@ static void count_again(void *context)
     count(c->state, c->applies, c->slot);
 }
 
-/* A recording that applies the sums uses the sum of a slot without a gradient only if it had one
- * before. */
+/* If a recorded update applies the sums, and its batch had no gradient for a slot, it uses the sum
+ * of the slot only if an earlier batch had added to it. */
 static wb__fit fits(const void *context)
 {
     const counting *c = context;
@@ -91,7 +91,8 @@ static wb__fit fits(const void *context)
     return same ? WB__FITS : WB__FITS_NOT_NOW;
 }
 
-/* Counts the update now. Its writes are pending, so notes the counts before it. */
+/* Counts an update whose writes are pending. Keeps the counts before it, for
+ * wb__sums_undo_failed. */
 static void count_now(wb_opt_state *s, const counting *c)
 {
     wb_tensor *now = s->loss_sum->current;

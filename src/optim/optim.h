@@ -43,7 +43,7 @@ struct wb_rule {
     wb__rule_part *parts;
     int64_t bucket;     /* bytes of the buckets in which ranks average gradients; 0: they do not */
     bool shard;         /* the state is divided over the ranks */
-    int64_t accumulate; /* number of batches whose mean is one step; 0 or 1: each batch is one */
+    int64_t accumulate; /* one step for the mean of so many batches; 0: of one batch */
 };
 
 typedef struct {
@@ -229,8 +229,8 @@ typedef struct {
 } wb__scaling_step;
 /* Returns `sum` plus the number of elements of g that are not finite. A NULL `sum` counts as 0. */
 wb_tensor *wb__scaling_count(wb_tensor *sum, wb_tensor *g);
-/* Returns the sum of bad[i], the wb__scaling_count of slot i, or NULL if the slot has no gradient;
- * at least one slot has a gradient. NULL: failed. */
+/* Returns the sum of all bad[i]. bad[i] is the wb__scaling_count of slot i, or NULL if the slot has
+ * no gradient; at least one slot has a gradient. NULL: failed. */
 wb_tensor *wb__scaling_total(const wb_opt_state *s, wb_tensor *const *bad);
 /* Fills *step for an update in which slot i has a gradient if bad[i] is not NULL, and `total`
  * elements of gradients are not finite. False, with the error set, on failure. */

@@ -1,7 +1,7 @@
-/* What the ranks exchange in an update: gradients, and the values of a divided state.  Tensors are
- * concatenated to buckets; their kernels write them there where they can (placement.c).  The last
- * parameters of a model get their gradients first, so the first bucket holds the gradients of the
- * last parameters, and travels while those of the first are computed.
+/* In an update the ranks exchange gradients, and the parameters of a divided state.  Tensors are
+ * concatenated to buckets; where possible (placement.c) kernels write them there.  The last
+ * parameters of a model get their gradients first, so the first bucket has the gradients of the
+ * last parameters, and travels while the gradients of the first ones are computed.
  *
  * A part of a bucket is [rows, n], and a bucket is the parts side by side.  With a whole state
  * there is one row, and an allreduce gives all ranks the mean of the bucket.  With a divided state
@@ -12,7 +12,8 @@
 #include "optim/optim.h"
 
 typedef struct {
-    wb_tensor **part, ***from;          /* the parts, and where each was and gets its result */
+    wb_tensor **part;
+    wb_tensor ***from;                  /* *from[i]: the tensor of part[i], then its result */
     const wb__slot **slot;              /* of each part; NULL: the loss */
     int n;
     int64_t bytes, limit;

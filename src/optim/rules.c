@@ -257,8 +257,8 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
         return NULL;
     o.bucket = wb__int_option(&g, "bucket", -1, o.bucket, 25000000);
     if (o.bucket < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: a bucket of %lld bytes",
-                             (long long)o.bucket);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .bucket is %lld; it is a "
+                             "number of bytes, at least 1", (long long)o.bucket);
     o.accumulate = wb__int_option(&g, "accumulate", -1, o.accumulate, 1);
     if (o.accumulate < 1)
         return wb__fail_null(WB_ERROR_ARGUMENT, "DistributedOptimiser: .accumulate is %lld; it is "

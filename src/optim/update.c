@@ -22,18 +22,18 @@ typedef struct {
 typedef struct {
     const char *what;
     wb_opt_state *state;
-    bool last;                          /* it applies what is accumulated in any case */
-    bool adds;                          /* it only adds gradients to those that are accumulated */
+    bool last;                          /* it applies the sums even if batches are missing */
+    bool adds;                          /* it only adds gradients to the sums */
     work *works;
     wb_tensor **next;                   /* the `next` arrays of all works, in one block */
-    wb_tensor ***g;                     /* where the g of each work is */
+    wb_tensor ***g;                     /* the address of works[i].g, or of works[i].value */
     wb_tensor **sums;   /* new values of the sums of the slots and of the losses (wb__sums_add) */
     int leaf;
     wb__scaling_step scaling;           /* ok is NULL without loss scaling */
     wb_tensor *norm;                    /* squared norm of all gradients; NULL if not needed */
     wb_tensor *loss;                    /* mean over the ranks and the accumulated batches; NULL:
-                                           it is that of the gradients */
-    int64_t batches;                    /* of each rank, in these means */
+                                           the loss of the gradients is used */
+    int64_t batches;                    /* number of batches of each rank in the means */
     wb_tensor *before;                  /* the last operation of the ranks, or NULL */
 } update;
 
@@ -293,8 +293,8 @@ static wb_tensor *loss_of(const wb_tree *grads)
     return loss && !(loss->flags & WB__GONE) ? loss : NULL;
 }
 
-/* If the rule accumulates, adds the gradients and the loss to the sums. Unless u->adds, they then
- * are the sums. Sets u->batches. */
+/* If the rule accumulates, adds the gradients and the loss to the sums; unless u->adds, replaces
+ * them by the sums. Sets u->batches. */
 static int accumulate(update *u, const wb_tree *grads)
 {
     wb_opt_state *s = u->state;

@@ -141,7 +141,7 @@ static int put_divided(wb__writer *w, const void *data)
     return wb__divided_read(m->state, m->slot, m->k, put_part, w);
 }
 
-/* Makes the entry of a moment that of the whole moment. */
+/* Gives the entry *t of a part of a moment the shape and the bytes of the whole moment. */
 static void make_whole(wb__st_out *t, const divided *m)
 {
     const wb__slot *slot = &m->state->slots[m->slot];

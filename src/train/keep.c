@@ -147,8 +147,8 @@ static void remove_others(const keeping *k, const wb_checkpoint_keep_options *o)
         }
 }
 
-/* Sets *about to that of the new checkpoint, and *path to its path, which is in the list then.
- * Returns 0 or an error code. */
+/* Sets *about and *path to the description and the path of the new checkpoint, and adds it to the
+ * list. Returns 0 or an error code. */
 static int prepare(keeping *k, const wb_checkpoint *c, wb__checkpoint_about *about, char **path)
 {
     int status = wb__folder_make(k->folder);

@@ -180,7 +180,8 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status) return status;
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
     status = finish_update(t, &loss);
-    /* The other ranks wait in the update that applies: with this loss it fails on all of them. */
+    /* The other ranks will wait in the update that applies the sums. This rank takes part with its
+     * loss, so that the update fails on all ranks. */
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
         finish_update(t, &loss);

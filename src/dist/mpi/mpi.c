@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <mpi.h>
 #ifdef OPEN_MPI
-#include <mpi-ext.h>        /* the question whether it takes memory of GPUs */
+#include <mpi-ext.h>        /* MPIX_Query_cuda_support */
 #endif
 #include <pthread.h>
 #include <stdio.h>
@@ -51,8 +51,8 @@ static struct {
     struct timespec until;
 } watch = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* At the end the communicator is free already.  MPICH's MPI_Abort then waits for its MPI_Finalize:
- * the signal ends the process, and the launcher the others. */
+/* In MPI_Finalize the communicator has been freed, and MPI_Abort of MPICH waits for MPI_Finalize:
+ * the signal then ends the process, and the launcher ends the others. */
 static void end_all(void)
 {
     const bool ends = comm == MPI_COMM_NULL;
@@ -92,9 +92,9 @@ static void *watch_operations(void *unused)
     return NULL;
 }
 
-/* The thread is woken only if it sleeps without an operation.  Otherwise it wakes at the end of an
- * operation's time, and then waits for that of the present one: waking it each time would cost more
- * than a small allreduce. */
+/* Wakes the thread only if it sleeps without an operation.  Otherwise it wakes by itself when the
+ * time of an earlier operation is over, and then waits until the time of the present one is over:
+ * waking it each time would cost more than a small allreduce. */
 static void begin_watch(const char *what, int64_t bytes)
 {
     pthread_mutex_lock(&watch.lock);
@@ -319,7 +319,7 @@ static void stop_watch(void)
 
 static int stop(void)
 {
-    begin_watch("the end", 0);
+    begin_watch("wb_distributed_finalise", 0);
     int status = check(MPI_Barrier(comm), "MPI_Barrier");
     if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");
     if (!status && owns_mpi) {

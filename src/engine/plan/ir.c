@@ -202,9 +202,9 @@ static int simplify_move(wb__ir *ir, wb__value v, int x, int n_attr, const int64
     return enter(ir, v, 1, &x, n_attr, attr);
 }
 
-/* Whether x is a reshape of a value y that is neither a leaf nor a part of what the ranks have
- * exchanged.  If so, sets *below to y.  Such a reshape can move behind an operation f that reads
- * it: f(reshape(y)) becomes reshape(f(y)).  Then one kernel can compute y and f(y). */
+/* Whether x is a reshape of a value y that is neither a leaf nor a collective nor a slice of a
+ * collective.  Sets *below to y.  Such a reshape can move behind an operation f that reads it:
+ * f(reshape(y)) becomes reshape(f(y)).  Then one kernel can compute y and f(y). */
 static bool movable(const wb__ir *ir, int x, int *below)
 {
     const wb__value *p = &ir->value[x];

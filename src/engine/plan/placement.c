@@ -11,7 +11,7 @@ typedef struct {
     const wb__values *values;
     const wb__patterns *patterns;
     const wb__groups *groups;
-    bool is_gpu;                        /* the device is one */
+    bool is_gpu;                        /* the device is a GPU */
     wb__placement *out;
 } placer;
 
@@ -138,7 +138,8 @@ static bool only_units(const wb__values *s, const wb__value *v)
     return i == v->ndim && k == x->ndim;
 }
 
-/* Whether the parts of a concat are dense in its memory: it is one row, and no part itself. */
+/* Whether the parts of a concat are dense in its memory: the concat is one row, and is not itself a
+ * part of another concat. */
 static bool has_dense_parts(const wb__values *s, const wb__placement *l, int concat)
 {
     const wb__value *a = wb__value_at(s, concat);
@@ -160,9 +161,9 @@ int wb__content(const wb__values *s, const wb__placement *l, int concat, int x)
     return content(s, x, has_dense_parts(s, l, concat));
 }
 
-/* Where a value would be in the memory of a concat.  dense: it is dense there; aligned: also for
- * the libraries of a GPU, whose kernels are slower at other addresses; units: its reshapes only add
- * or drop dimensions of size 1. */
+/* Where a value would be in the memory of a concat.  dense: its elements are adjacent.  aligned:
+ * they also begin at a multiple of PART_ALIGN if the device is a GPU, whose libraries are slower at
+ * other addresses.  units: its reshapes only add or drop dimensions of size 1. */
 typedef struct { bool dense, aligned, units; } part_place;
 enum { PART_ALIGN = 16 };               /* bytes */
 

@@ -39,7 +39,7 @@ typedef struct {
     const int64_t *dims;
     int64_t bytes;
     const void *data;
-    wb__st_put put;                     /* writes this tensor; NULL: as the others */
+    wb__st_put put;                     /* writes this tensor; NULL: the `put` of all writes it */
 } wb__st_out;
 /* Sorts `tensors` and writes them to a file by calls of `put`. If `put` is NULL, the `data` of each
  * tensor points to the bytes, row-major. Returns 0 or an error code; on failure the file at the

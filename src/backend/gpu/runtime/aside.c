@@ -36,7 +36,7 @@ static int fail(wb__gpu_device *d, const wb__gpu_kernel *k, int code)
     return wb__gpu_fail(d->driver, d, code, "%s (%s)", k->what, k->base.impl);
 }
 
-/* One queue waits for all commands of another one so far. */
+/* The queue `waiting` waits for all commands so far of the queue `other`. */
 static int wait_for(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue waiting,
                     wb__gpu_queue other, void **event)
 {

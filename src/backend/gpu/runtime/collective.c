@@ -1,7 +1,7 @@
-/* A COLLECTIVE by the communicator.  If it takes addresses of the device's memory, its operation
- * waits for what was launched before.  Otherwise the operation is on the host's memory: the launch
- * downloads the operand, the finish uploads the result, and a driver whose memory is an address
- * reads and writes the host's memory itself. */
+/* A COLLECTIVE that the communicator performs.  If it takes addresses of the device's memory
+ * (`direct`), its operation waits for all that was launched before.  Otherwise the operation is on
+ * the host's memory: the launch downloads the operand, and the finish uploads the result.  This
+ * memory is pinned if the driver can copy to and from pinned memory. */
 #include "backend/collective.h"
 #include "backend/gpu/runtime/collective.h"
 
@@ -9,7 +9,8 @@ struct wb__gpu_collective {
     pthread_mutex_t lock;               /* held from a launch to its finish */
     wb__view x, y;
     size_t from_bytes, to_bytes;
-    bool direct, pinned;                /* on the device's memory; the host's memory is pinned */
+    bool direct;                        /* the operation is on the device's memory */
+    bool pinned;                        /* `from` and `to` are pinned */
     void *ready;                        /* direct: an event */
     wb__gpu_staging from, to;           /* the host's memory; an ALLREDUCE has only `from` */
     wb__gpu_staging *result;

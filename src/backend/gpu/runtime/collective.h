@@ -1,4 +1,4 @@
-/* Steps that are performed by the communicator, where no library of the device does it. */
+/* Operations of the ranks that the communicator performs, where no library of the device does. */
 #ifndef WB__GPU_COLLECTIVE_H
 #define WB__GPU_COLLECTIVE_H
 

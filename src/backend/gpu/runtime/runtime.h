@@ -5,6 +5,7 @@
  *   transfer.c   the order of commands; uploads, downloads, copies within and between devices
  *   program.c    compiled programs, in memory and on disk
  *   aside.c      routines of a library that run while later steps run
+ *   collective.c operations of the ranks that no library of the device performs
  *   kernel.c     prepares steps (by a vendor library or from text) and launches them
  *   files.c      opening the files of vendors' libraries
  *   vendor.c     vendor libraries: versions, handles, cached algorithms
@@ -263,7 +264,7 @@ typedef struct {
 struct wb__gpu_hook {
     unsigned kinds;             /* bit set of wb__step_kind */
     bool bare;                  /* the library adds no bias and no epilogue */
-    bool aside;                 /* its routines run beside the compute queue, and are finished */
+    bool aside;                 /* its routines run beside the compute queue (aside.c) */
     /* the runtime opens the library before it calls a function; NULL: `prepare` opens it */
     wb__gpu_vendor *vendor;
     /* As `supports` of wb__backend, for this library; may be NULL. */
@@ -358,7 +359,7 @@ int wb__gpu_download(const wb_device *base, void *to, const void *from, size_t a
 int wb__gpu_map(const wb_device *base, const void *memory, const void **at);
 int wb__gpu_copy(const wb_device *base, void *to, size_t to_at, const wb_device *from_device,
                  const void *from, size_t from_at, size_t bytes);
-/* The same with all of the pinned memory s, whose event 0 follows an upload that goes on. */
+/* The same by the caller's pinned memory s.  An upload may go on; event 0 of s follows it. */
 int wb__gpu_upload_pinned(const wb_device *base, void *to, size_t at, wb__gpu_staging *s,
                           size_t bytes);
 int wb__gpu_download_pinned(const wb_device *base, wb__gpu_staging *s, const void *from, size_t at,
@@ -436,9 +437,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/* ---- collective.c ---------------------------------------------------------------------------- */
-
-int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);
+int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);  /* collective.c */
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
