@@ -92,9 +92,9 @@ static wb_tensor *begun(wb_tensor *y)
     return y;
 }
 
-/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where that of a rank
- * is, as wb_minimum; MPI and NCCL drop a NaN or not, and not on all ranks alike, so it travels
- * beside. */
+/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where the x of any
+ * rank is NaN, as in wb_minimum.  The libraries of the ranks keep or drop a NaN, and not on all
+ * ranks alike, so a second operation finds where there is one. */
 static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();
