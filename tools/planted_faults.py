@@ -173,6 +173,7 @@ TABLE = [
     ("each batch of several is communicated", "src/optim/update.c", "u->adds = !u->last && !wb__sums_apply_next(s);", "u->adds = false;", ["accumulate*2"]),
     ("ranks wait for one whose loss is not finite", "src/train/train.c", "if (status == WB_ERROR_NUMBER && adds && distributed(t) &&", "if (status == WB_ERROR_NUMBER && adds && !t &&",
      ["accumulate*2"]),
+    ("ranks cannot go on after a loss that is not finite", "src/train/train.c", "if (status) drop_rest(t);", "if (status > 99) drop_rest(t);", ["accumulate*2"]),
     ("a part of a step is shared with other ranks", "src/dist/synchronise.c", "c->state ? c->state->accumulated : 0", "0", ["accumulate*2"]),
     ("gradients are copied into their bucket", "src/engine/plan/placement.c", "(product || at->aligned) &&", "product &&", ["engine_placement"]),
     ("parts of a row that is itself a column are dense", "src/engine/plan/placement.c", "a->dims[a->ndim - 1] && l->role[concat].concat < 0", "a->dims[a->ndim - 1] && l",

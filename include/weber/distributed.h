@@ -57,11 +57,11 @@ typedef struct wb_distributed_options {
  * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
  * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
  * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
- * GPUs.  Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that is not
- * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
- * other; .through with another backend than WB_NCCL, or of WB_NCCL itself; .devices with another
- * backend than WB_NCCL or with .through, more than the process has, or not the same in all
- * processes. */
+ * GPUs.  Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a
+ * time-out that is not positive; the backend fails on any rank; `weber launch` has started the
+ * process, and MPI knows no other; .through with another backend than WB_NCCL, or of WB_NCCL
+ * itself; .devices with another backend than WB_NCCL or with .through, more than the process
+ * has, or not the same in all processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
@@ -102,9 +102,10 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
 
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
  * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
- * minimum or maximum is NaN where the x of a rank is.  x is evaluated, and the result is a new tensor on the device of x.  In a function that wb_compile
- * records wb_distributed_allreduce, _allgather and _reduce_scatter are allowed.  NULL: an error,
- * such as a rank that does not answer. */
+ * minimum or maximum is NaN where the x of a rank is.  x is evaluated, and the result is a new
+ * tensor on the device of x.  In a function that wb_compile records wb_distributed_allreduce,
+ * _allgather and _reduce_scatter are allowed.  NULL: an error, such as a rank that does not
+ * answer. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
  * same reduction of the gradients; that of a minimum or maximum is an error. */
@@ -185,7 +186,7 @@ typedef struct wb_DistributedOptimiser_options {
  * batches, whose mean then has m in place of k; so does the last batch before .each ends the
  * training.  .each and the progress bar see the loss of a batch of this rank, and at a batch that
  * applies the mean loss of the ranks and the accumulated batches.  If the loss of a batch is not
- * finite on one rank, wb_train fails on all of them.
+ * finite on one rank, wb_train fails on all of them, and what they have accumulated is dropped.
  *
  * In the middle of an accumulation wb_checkpoint_save and wb_distributed_synchronise are errors.
  * wb_to moves the sums too, and wb_checkpoint_load drops what is accumulated.  Errors: .bucket or

@@ -91,9 +91,9 @@ static wb_tensor *begun(wb_tensor *y)
     return y;
 }
 
-/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where that of a rank
- * is, as wb_minimum; MPI and NCCL drop a NaN or not, and not on all ranks alike, so it travels
- * beside. */
+/* The reduction of x by an operation of the graph.  A minimum or maximum is NaN where that of a
+ * rank is, as in wb_minimum.  The libraries that connect the ranks drop a NaN or not, and not on
+ * all ranks alike, so it is exchanged separately. */
 static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();
