@@ -60,9 +60,9 @@ typedef struct wb_distributed_options {
  *
  * Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that
  * is not positive; the backend fails on any rank; WB_MPI in a process that MPI did not start and
- * another launcher did, such as `weber launch`, since it would train alone.  .through: the backend is not WB_NCCL, or
- * .through is.  .devices: the backend is not WB_NCCL; together with .through; more devices than the
- * process has; another number than in the other processes. */
+ * another launcher did, such as `weber launch`, since it would train alone.  .through: the backend
+ * is not WB_NCCL, or .through is.  .devices: the backend is not WB_NCCL; together with .through;
+ * more devices than the process has; another number than in the other processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
@@ -105,9 +105,9 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
 /* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
  * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
  * minimum or maximum is NaN where the x of any rank is NaN.  x is evaluated, and the result is a
- * new tensor on the device of x.  A function that wb_compile records
- * may call wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and
- * _broadcast.  Without connected ranks the result is x.  NULL: an error. */
+ * new tensor on the device of x.  A function that wb_compile records may call
+ * wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and _broadcast.  Without
+ * connected ranks the result is x.  NULL: an error. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
  * same reduction of the gradients; a minimum or maximum has none, and asking for it is an error. */
@@ -192,7 +192,7 @@ typedef struct wb_DistributedOptimiser_options {
  * is then over these m.  So does the last batch before .each ends the training.  .each and the
  * progress bar get the loss of this batch on this rank; at a batch that applies the sums they get
  * the mean loss of the accumulated batches of all ranks.  If the loss of a batch is not finite on
- * one rank, wb_train fails on all of them.
+ * one rank, wb_train fails on all of them and drops the sums.
  *
  * In the middle of an accumulation wb_checkpoint_save and wb_distributed_synchronise are errors.
  * wb_to moves the sums too, and wb_checkpoint_load sets them to zeros.  Errors: .bucket or

@@ -50,9 +50,9 @@ bool wb__ranks_running(void);
 /* Forgets that a rank has failed. */
 void wb__ranks_forget(void);
 
-/* Evaluates the pending writes, if they need an operation of the ranks.  Functions in which all
- * ranks take part call it first: another rank may have evaluated its pending writes already, for
- * instance to print a loss.  0 or an error code. */
+/* Evaluates the pending writes, if they need an operation of the ranks.  Losses stay readable.
+ * Functions in which all ranks take part call it first: another rank may have evaluated its pending
+ * writes already, for instance to print a loss.  0 or an error code. */
 int wb__end_pending_exchange(void);
 
 /* Gives all ranks the n numbers of the rank `root`.  0 or an error code. */

@@ -67,6 +67,7 @@ static void *run_rank(void *given)
     if (!status) {
         wb_clear_error();
         status = r->rank(r->ctx);
+        if (!status) status = wb__end_pending_exchange();
     }
     if (status) {
         char text[64];

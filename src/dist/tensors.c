@@ -72,14 +72,14 @@ static wb_tensor *with_nan(wb_tensor *y, wb_tensor *nan)
 int wb__end_pending_exchange(void)
 {
     const wb__thread *t = wb__this_thread();
-    return t->exchanged && !t->recording ? wb__evaluate_pending() : 0;
+    return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;
 }
 
 /* The same with x, which may depend on values that the writes replace. */
 static bool settled(wb_tensor *x)
 {
     const wb__thread *t = wb__this_thread();
-    return !t->exchanged || t->recording || !wb_eval_array(1, &x);
+    return !t->exchanged || t->recording || !wb__evaluate_keeping(1, &x);
 }
 
 /* ---- operations of the graph ----------------------------------------------------------------- */

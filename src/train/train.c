@@ -160,6 +160,16 @@ static int apply_rest(training *t)
     return status ? status : finish_update(t, &loss);
 }
 
+/* After a failure the ranks may have accumulated different numbers of batches. Drops these, so that
+ * the training can go on. */
+static void drop_rest(const training *t)
+{
+    wb__error_kept kept;
+    if (!distributed(t)) return;
+    wb__error_keep(&kept);
+    if (!wb__sums_drop(t->state)) wb__error_restore(&kept);
+}
+
 /* Makes one training step. The loss must be finite, and also the norm of the gradients if a rule
  * computes this norm. Otherwise the step fails, and the model and the state keep their values. */
 static int step(training *t, int epoch, wb_batch batch)
@@ -206,6 +216,7 @@ static int run_epoch(training *t, int epoch)
         if (wb_loader_epoch(t->data) != running) break;         /* .each stopped the loader */
     }
     if (!status) status = apply_rest(t);
+    if (status) drop_rest(t);
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
     if (t->bar) {

@@ -195,8 +195,10 @@ TEST(a_loss_that_is_not_finite)
         if (rank == size - 1) FAILED(WB_ERROR_NUMBER, "loss", "NaN");
         else FAILED(WB_ERROR_NUMBER, "batch 8", "another rank");
         assert_int_equal(t->slots[0].steps, 1);
-        assert_int_equal(t->accumulated, rank == size - 1 ? bad - 4 : 3);
         d = wb_distributed_dataset(wb_subset(all, 0, 4 * BATCH * size));
+        WORKS(wb_train(loss, b, wb_dataloader(d, BATCH), u));
+        assert_true(apart(a, b) == 0);
+        WORKS(wb_train(loss, a, wb_dataloader(d, BATCH), t));       /* it can go on */
         WORKS(wb_train(loss, b, wb_dataloader(d, BATCH), u));
         assert_true(apart(a, b) == 0);
         expect_alike(a);

@@ -90,6 +90,7 @@ static void call_after_updates(bool shard)
         wb_tensor *loss = update(m, s, batch(what));
         if (rank == what % size) assert_true(wb_item(loss) > 0);
         call(what, loss, x, d, m, s);
+        if (what != TRAIN) assert_true(wb_item(loss) > 0);
     }
     expect_alike(m);
 }

@@ -320,6 +320,20 @@ TEST(ranks_are_threads)
     }
 }
 
+/* Rank 0 reads the loss of its last update, and the others return while theirs is pending. */
+static int read_alone(void *ctx)
+{
+    wb_layer *m = wb_gpu(wb_Dense(2, 2));
+    wb_opt_state *s = m ? wb_setup(wb_DistributedOptimiser(wb_Adam(), .shard = true), m) : NULL;
+    const wb_batch b = {wb_gpu(wb_ones(4, 2)), wb_gpu(wb_ones(4, 2)), 4, 0};
+    wb_tree *grads;
+    wb_tensor *loss = s ? wb_withgradient(loss_of, m, b, &grads) : NULL;
+    if (!loss || wb_update(s, m, grads)) return 1;
+    return wb_distributed_rank() ? 0 : !isfinite(wb_item(loss));
+}
+
+TEST(one_rank_reads_its_last_loss) { on_ranks(3, read_alone, NULL); }
+
 /* ---- no lock is held while a rank waits ------------------------------------------------------ */
 
 static void nap(double seconds)
