@@ -515,8 +515,6 @@ TABLE = [
     ("AMDGPU's memory is taken for CUDA's", "src/dist/mpi/mpi.c", "!strcmp(name, \"AMDGPU\") ? takes_rocm", "!strcmp(name, \"AMDGPU\") ? takes_cuda", [AWARE]),
     ("the result of the ranks does not come back to the GPU", "src/backend/gpu/runtime/collective.c",
      "        status = wb__gpu_upload_pinned(base, a->y_memory, a->y_at, a->result, a->to_bytes);", "        status = 0;", [AWARE]),
-    ("pinned memory is read before an upload from it has ended", "src/backend/gpu/runtime/transfer.c", "    status = wait_half(d, s, 0);\n    if (!status) status = download_queue(d, m, bytes, &queue);\n    const",
-     "    status = download_queue(d, m, bytes, &queue);\n    const", [AWARE]),
     ("a tensor is broadcast on a GPU before it is copied", "src/dist/tensors.c", "if (!status) status = d->backend->wait(d);", "", [AWARE]),
     ("a preference that is neither true nor false is ignored", "src/device/preference.c", "else if (kind != WB__TOML_ABSENT)\n        e = wb__fail(WB_ERROR_FORMAT, \"%s: %s of", "else if (kind == WB__TOML_TABLE)\n        e = wb__fail(WB_ERROR_FORMAT, \"%s: %s of", [AWARE]),
     # Rendezvous and places

@@ -3,9 +3,9 @@
  * downloads the operand, the finish uploads the result, and a driver whose memory is an address
  * reads and writes the host's memory itself. */
 #include "backend/collective.h"
-#include "backend/gpu/runtime/runtime.h"
+#include "backend/gpu/runtime/collective.h"
 
-typedef struct wb__gpu_collective {
+struct wb__gpu_collective {
     pthread_mutex_t lock;               /* held from a launch to its finish */
     wb__view x, y;
     size_t from_bytes, to_bytes;
@@ -17,7 +17,7 @@ typedef struct wb__gpu_collective {
     uint64_t begun;                     /* number of the operation */
     void *y_memory;                     /* the result's memory, and its offset in bytes */
     size_t y_at;
-} wb__gpu_collective;
+};
 
 static size_t offset_of(const wb__view *v, const size_t *offsets)
 {

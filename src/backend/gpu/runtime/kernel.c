@@ -2,6 +2,7 @@
  * at every run.  A launch looks nothing up, allocates nothing and takes one lock.  If a driver
  * binds arguments, only those that differ from the previous launch are bound. */
 #include "backend/gpu/runtime/aside.h"
+#include "backend/gpu/runtime/collective.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -436,17 +436,9 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at);
 
-/*---- collective.c: by the communicator, where no library of the device does it ---------------- */
+/* ---- collective.c ---------------------------------------------------------------------------- */
 
-int wb__gpu_collective_prepare(wb__gpu_device *d, const wb__step *step,
-                               struct wb__gpu_collective **made);
-void wb__gpu_collective_destroy(wb__gpu_device *d, struct wb__gpu_collective *a);
-const char *wb__gpu_collective_impl(const struct wb__gpu_collective *a);
 int wb__gpu_collect(const wb_device *base, const struct wb__collective *c);
-/* Launches and finishes of one kernel take turns. */
-int wb__gpu_collective_launch(const wb_device *base, struct wb__gpu_collective *a,
-                              void *const *buffers, const size_t *offsets);
-int wb__gpu_collective_finish(const wb_device *base, struct wb__gpu_collective *a);
 
 /* ---- vendor.c -------------------------------------------------------------------------------- */
 
