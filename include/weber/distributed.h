@@ -30,10 +30,12 @@ typedef struct wb_distributed_backend wb_distributed_backend;
  * -lweber-mpi before -lweber, or with the target weber::mpi of CMake. */
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
-/** NCCL, for ranks that have a CUDA device each.  libweber opens it at run time.  The program is
- * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces,
- * allgathers and reduce_scatters of tensors on the rank's device do not pass through the host; all
- * other operations do. */
+/** NCCL, for ranks that have a CUDA device each, or RCCL, for ranks that have an AMDGPU device
+ * each: that of the GPU which wb_gpu uses, else of the preferred backend, else of the first that
+ * has a device, CUDA before AMDGPU.  libweber opens it at run time.  The program is started by
+ * `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces, allgathers and
+ * reduce_scatters of tensors on the rank's device do not pass through the host; all other
+ * operations do. */
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
@@ -42,8 +44,8 @@ typedef struct wb_distributed_options {
     WB_OPTIONS_HEAD(wb_distributed_options)
     /* seconds that a rank waits in one operation; then it ends all ranks with an error */
     double timeout WB_IS(300);
-    /* WB_NCCL: the number of CUDA devices that this process uses; -1: all.  Each has a rank of its
-     * own, which wb_distributed_run runs.  0: the process is one rank */
+    /* WB_NCCL: the number of GPUs that this process uses; -1: all.  Each has a rank of its own,
+     * which wb_distributed_run runs.  0: the process is one rank */
     int devices WB_IS(0);
     /* of WB_NCCL: what gives the ranks their places and connects their hosts; NULL: a launcher, and
      * the rendezvous of WEBER_RENDEZVOUS */
@@ -53,14 +55,14 @@ typedef struct wb_distributed_options {
 } wb_distributed_options;
 /** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
  * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): operations on the host's memory
- * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if
- * the program has not done so.  Collective; once in a process.  From then on wb_gpu and
- * wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo the number of
- * GPUs.  Returns 0 or an error code.  Errors: called a second time; a time-out that is not
- * positive; the backend fails on any rank; `weber launch` has started the process, and MPI knows no
- * other; .through with another backend than WB_NCCL, or of WB_NCCL itself; .devices with another
- * backend than WB_NCCL or with .through, more than the process has, or not the same in all
- * processes. */
+ * then pass through MPI, and those on the device's through NCCL.  Calls MPI_Init_thread if the
+ * program has not done so.  Collective; once in a process.  From then on wb_gpu and wb_get_device
+ * choose the GPU whose number is wb_distributed_local_rank, modulo the number of GPUs.  Returns 0
+ * or an error code.  Errors: called a second time; a time-out that is not positive; the backend
+ * fails on any rank; `weber launch` has started the process, and MPI knows no other; WB_NCCL on
+ * ranks with GPUs of two vendors; .through with another backend than WB_NCCL, or of WB_NCCL
+ * itself; .devices with another backend than WB_NCCL or with .through, more than the process has,
+ * or not the same in all processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
