@@ -471,7 +471,7 @@ TABLE = [
     ("the others do not learn why rank 0 has no id", "src/dist/nccl.c", "const int status = p->size > 1 ?", "const int status = p->size > 1 && !i->status ?",
      [THREADS + " without_an_id"]),
     # RCCL
-    ("ranks with RCCL are not watched while they wait", "src/backend/amdgpu/amdgpu.c", "#define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))", "#define API_WAIT(call) (call)",
+    ("a wait of RCCL that was ended has succeeded", "src/backend/amdgpu/amdgpu.c", "wb__nccl_wait_ends(call, hipErrorLaunchFailure)", "wb__nccl_wait_ends(call, 0)",
      ["cuda_ranks@AMDGPU a_rank_that_fails"]),
     ("RCCL's operations are on the compute queue", "src/backend/amdgpu/rccl.c", "return wb__hip_of(d)->stream[q];", "return wb__hip_of(d)->stream[q == WB__GPU_ASIDE ? WB__GPU_COMPUTE : q];", ["ranks_nccl@AMDGPU"]),
     ("an RCCL with another HIP is used", "src/backend/amdgpu/rccl.c", "return !ours || wb__gpu_shares(", "return !ours || f || wb__gpu_shares(", ["amdgpu_libraries"]),
