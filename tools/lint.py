@@ -45,7 +45,7 @@ VENDORS = re.compile(
     re.I)
 VENDOR_FILES = (
     "src/backend/cuda/", "src/backend/amdgpu/", "src/backend/hip/", "src/backend/metal/",
-    "src/backend/opencl/", "src/dist/mpi", "src/dist/nccl", "src/dist/dist.h",
+    "src/backend/opencl/", "src/backend/nccl/", "src/dist/mpi", "src/dist/nccl", "src/dist/dist.h",
     "src/cli/ranks.c",
     "src/dist/place.",              # the variables that launchers set
     "src/device/registry",
@@ -69,7 +69,7 @@ RAW_MEMORY = re.compile(
 MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
                 "src/engine/object.c")  # a thread's own block is needed before its first error
 # A rank that another one has left waiting ends its process, as MPI_Abort does.
-END_FILES = ("src/backend/cuda/ranks.c",)
+END_FILES = ("src/backend/nccl/ranks.c",)
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
 PRINT_FILES = ("src/tree/show", "src/device/show")      # wb_show and wb_show_devices print

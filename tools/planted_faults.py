@@ -29,6 +29,7 @@ REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
 QUEUE, MEETING, RANKS = "collective_queue", "rendezvous", "ranks*3"
 ENDS, LAUNCH, AWARE = "check_ends.py", "check_launch.py", "check_aware.py"
+CHOICE = "check_nccl.py"          # with RCCL
 CUDA_GRAPH, THREADS = "cuda_graph", "cuda_ranks"    # run on the double of CUDA
 # These run on a driver in memory.
 ORDER, RECORDED, MEMORY = "runtime_commands", "runtime_graph", "runtime_memory"
@@ -434,7 +435,7 @@ TABLE = [
      "int code = d->driver->record(d, WB__GPU_ASIDE, &event[1]);\n    if (!code) code = d->driver->wait_event(d, q, event[1]);", ["ranks_nccl"]),
     ("memory of a collective is free before it is complete", "src/engine/plan/arena.c", "*last = WB__MAX(*last, WB__MIN(end, s->n - 1));", "*last = WB__MAX(*last, i);", ["ranks_nccl"]),
     ("operations on the host's memory pass through NCCL in spite of .through", "src/dist/nccl.c", "    c->perform = host.perform;", "    if (status) c->perform = host.perform;", ["ranks_nccl*2"]),
-    ("weber devices does not ask for NCCL", "src/cli/ranks.c", "const char *text = b->library();", "const char *text = NULL;", ["device_command"]),
+    ("weber devices does not ask for NCCL", "src/cli/ranks.c", "const char *text = b->library(i);", "const char *text = i ? NULL : b->library(i);", ["device_command"]),
     ("a rank updates the part of another", "src/optim/ranks.c", "WB__MIN(s->part * length, n), end", "WB__MIN((s->parts - 1 - s->part) * length, n), end", ["shard*3"]),
     ("the norm of a divided state is that of the own part", "src/optim/update.c", "if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);", "", ["shard*3"]),
     ("a pending update comes after a function of all ranks", "src/dist/tensors.c", "return !t->exchanged || t->recording || !wb__evaluate_keeping(1, &x);", "return t || x;", ["order*2"]),
@@ -465,15 +466,24 @@ TABLE = [
     ("a thread that is no rank trains as rank 0", "src/dist/dist.c", "communicator.perform = refuse;", "if (!n_ranks) communicator.perform = refuse;", [THREADS + " wrong_uses"]),
     ("all ranks share the room for the plans of one", "src/engine/cache.c", "limit * WB__MAX(wb__ranks_here(), 1) - 1", "limit - 1",
      [THREADS + " room_for_its_plans"]),
-    ("ranks wait for one that has failed", "src/backend/cuda/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [THREADS + " a_rank_that_fails"]),
-    ("a wait that was ended has succeeded", "src/backend/cuda/ranks.c", "return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;", "return code;",
+    ("ranks wait for one that has failed", "src/backend/nccl/ranks.c", "if (r->waiting && is_over(r->since)) abort_rank(r);", "if (r->waiting > 99) abort_rank(r);", [THREADS + " a_rank_that_fails"]),
+    ("a wait that was ended has succeeded", "src/backend/nccl/ranks.c", "return r->aborted ? lost : code;", "return code;",
      [THREADS + " a_rank_that_fails"]),
-    ("ranks wait for one that cannot be connected", "src/backend/cuda/ranks.c", "if (status && n_ranks > 1) wb__cu_ranks_give_up(wb_error());", "",
+    ("ranks wait for one that cannot be connected", "src/backend/nccl/ranks.c", "if (status && n_ranks > 1) wb__nccl_ranks_give_up(wb_error());", "",
      [THREADS + " cannot_be_connected"]),
     ("processes have different numbers of ranks", "src/dist/nccl.c", "if (!status && i->devices != devices)", "if (!status && i->devices > 99)",
      [THREADS + " other_numbers"]),
     ("the others do not learn why rank 0 has no id", "src/dist/nccl.c", "const int status = p->size > 1 ?", "const int status = p->size > 1 && !i->status ?",
      [THREADS + " without_an_id"]),
+    # RCCL
+    ("a wait of RCCL that was ended has succeeded", "src/backend/amdgpu/amdgpu.c", "wb__nccl_wait_ends(call, hipErrorLaunchFailure)", "wb__nccl_wait_ends(call, 0)",
+     ["cuda_ranks@AMDGPU a_rank_that_fails"]),
+    ("RCCL's operations are on the compute queue", "src/backend/amdgpu/rccl.c", "return wb__hip_of(d)->stream[q];", "return wb__hip_of(d)->stream[q == WB__GPU_ASIDE ? WB__GPU_COMPUTE : q];", ["ranks_nccl@AMDGPU"]),
+    ("an RCCL with another HIP is used", "src/backend/amdgpu/rccl.c", "return !ours || wb__gpu_shares(", "return !ours || f || wb__gpu_shares(", ["amdgpu_libraries"]),
+    ("NCCL is used for GPUs of AMD", "src/dist/nccl.c", "const char *in_use = wb__gpu_backend_in_use();", "const char *in_use = \"CUDA\";", [CHOICE]),
+    ("a preferred backend that is not loaded chooses no library", "src/device/select.c", "    if (row < 0) row = named;\n    wb__registry_unlock();", "    wb__registry_unlock();", [CHOICE]),
+    ("GPUs of AMD are not tried", "src/dist/nccl.c", "if (wb__nccl_ranks_devices(used = libraries[i])) return 0;", "if (wb__nccl_ranks_devices(used = libraries[i]) && (named || !i)) return 0;", [CHOICE]),
+    ("ranks use NCCL and RCCL", "src/dist/nccl.c", "if (!strcmp(used->name, name)) return 0;", "if (*name) return 0;", [CHOICE]),
     # Ranks
     ("a rank that fails leaves the others waiting", "src/dist/dist.c", "    if (!failed) {", "    if (true) {", [ENDS]),
     ("all ranks print notes", "src/dist/dist.c", "wb__log_without_info(communicator.rank > 0);", "wb__log_without_info(false);", [ENDS]),
@@ -551,6 +561,7 @@ SCRIPTS = {
     ENDS: (["mpirun.openmpi", "tests/ends_openmpi"], ["ends_openmpi"]),
     AWARE: (["mpirun.openmpi", "tests/aware_openmpi"], ["aware_openmpi"]),
     LAUNCH: (["weber", "tests/rendezvous"], ["weber_cli", "rendezvous"]),
+    CHOICE: (["weber", "tests/ends_nccl"], ["weber_cli", "ends_nccl"]),
 }
 
 
@@ -624,6 +635,10 @@ class Copy:
             environment.update(WEBER_NUM_THREADS="1", OMPI_MCA_rmaps_base_oversubscribe="1",
                                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                                VGPU_NCCL_FAIL="Broadcast:1")
+        if test == CHOICE:
+            environment.update(WEBER_BACKENDS="AMDGPU", VGPU_DEVICES="3")
+        elif device and name in ("ranks_nccl", "cuda_ranks"):
+            environment["WEBER_BACKENDS"] = device
         if device == "Metal":           # by MPS and MPSGraph
             environment.update(WEBER_METAL_MPS="1", WEBER_METAL_MPSGRAPH="1", VGPU_MACOS="15",
                                WEBER_MATMUL_PRECISION="high")

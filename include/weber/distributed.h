@@ -31,10 +31,12 @@ typedef struct wb_distributed_backend wb_distributed_backend;
  * -lweber-mpi before -lweber, or with the target weber::mpi of CMake. */
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
-/** NCCL, for ranks that have a CUDA device each.  libweber opens it at run time.  The program is
- * started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces,
- * allgathers and reduce_scatters of tensors on the rank's device do not pass through the host; all
- * other operations do. */
+/** NCCL, for ranks that have a CUDA device each, or RCCL, for ranks that have an AMDGPU device
+ * each: that of the GPU which wb_gpu uses, else of the preferred backend, else of the first that
+ * has a device, CUDA before AMDGPU.  libweber opens it at run time.  The program is started by
+ * `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces, allgathers and
+ * reduce_scatters of tensors on the rank's device do not pass through the host; all other
+ * operations do. */
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
@@ -43,8 +45,8 @@ typedef struct wb_distributed_options {
     WB_OPTIONS_HEAD(wb_distributed_options)
     /* seconds that a rank waits in one operation; then it ends all ranks with an error */
     double timeout WB_IS(300);
-    /* WB_NCCL: the number of CUDA devices that this process uses; -1: all.  Each has a rank of its
-     * own, which wb_distributed_run runs.  0: the process is one rank */
+    /* WB_NCCL: the number of GPUs that this process uses; -1: all.  Each has a rank of its own,
+     * which wb_distributed_run runs.  0: the process is one rank */
     int devices WB_IS(0);
     /* WB_NCCL: WB_MPI, which then numbers the ranks and performs the operations on the host's
      * memory.  NULL: the launcher numbers the ranks, which meet at WEBER_RENDEZVOUS */
@@ -60,9 +62,10 @@ typedef struct wb_distributed_options {
  *
  * Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that
  * is not positive; the backend fails on any rank; WB_MPI in a process that MPI did not start and
- * another launcher did, such as `weber launch`, since it would train alone.  .through: the backend
- * is not WB_NCCL, or .through is.  .devices: the backend is not WB_NCCL; together with .through;
- * more devices than the process has; another number than in the other processes. */
+ * another launcher did, such as `weber launch`, since it would train alone; WB_NCCL on ranks with
+ * GPUs of two vendors.  .through: the backend is not WB_NCCL, or .through is.  .devices: the backend
+ * is not WB_NCCL; together with .through; more devices than the process has; another number than in
+ * the other processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
@@ -106,8 +109,8 @@ typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_
  * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
  * minimum or maximum is NaN where the x of any rank is NaN.  x is evaluated, and the result is a
  * new tensor on the device of x.  A function that wb_compile records may call
- * wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and _broadcast.  Without
- * connected ranks the result is x.  NULL: an error. */
+ * wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and _broadcast.
+ * Without connected ranks the result is x.  NULL: an error. */
 
 /** The reduction of x over all ranks, on all ranks; all ranks get the same bits.  Gradient: the
  * same reduction of the gradients; a minimum or maximum has none, and asking for it is an error. */

@@ -53,18 +53,21 @@ static const wb_distributed_backend *table_of(void *library)
     return get ? get() : NULL;
 }
 
-/* NCCL is opened at run time. */
+/* NCCL and RCCL are opened at run time. */
 static void print_nccl(void)
 {
     const wb_distributed_backend *b = wb_distributed_nccl();
-    const char *text = b->library();
-    if (text) {
-        printf("ranks: %s: %s, for ranks with a GPU each\n", b->name, text);
-        return;
-    }
-    const char *reason = strstr(wb_error(), b->name);   /* the error begins with the backend */
-    printf("ranks: %s\n", reason ? reason : wb_error());
     wb_clear_error();
+    for (int i = 0;; i++) {
+        const char *text = b->library(i);
+        if (!text && !wb_error_code()) return;
+        const char *reason = strstr(wb_error(), "CCL: ");   /* the error begins with the backend */
+        if (text)
+            printf("ranks: %.*s: %s, for ranks with a GPU each\n", (int)strcspn(text, " "), text,
+                   text);
+        else printf("ranks: %s\n", reason ? reason - 1 : wb_error());
+        wb_clear_error();
+    }
 }
 
 void wb__cli_print_ranks(const char *program)
@@ -83,7 +86,7 @@ void wb__cli_print_ranks(const char *program)
         if (!b) printf("ranks: MPI: %s does not work: %s\n", path, reason ? reason : "no table");
         else if (b->version != WB__DIST_VERSION)
             printf("ranks: MPI: %s is of another version of Weber\n", path);
-        else printf("ranks: MPI: %s, in %s\n", b->library(), libraries[i]);
+        else printf("ranks: MPI: %s, in %s\n", b->library(0), libraries[i]);
     }
     if (!found)
         printf("ranks: MPI: not built in: install libopenmpi-dev or libmpich-dev, and build Weber"

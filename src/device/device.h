@@ -9,6 +9,9 @@
 /* Returns the device that wb_gpu moves objects to. NULL: wb_gpu moves nothing, since the CPU is
  * preferred or there is no GPU. A missing GPU is logged once. */
 const wb_device *wb__gpu_for_move(void);
+/* The backend of the GPU that wb_gpu uses; if there is none, the preferred backend, which the
+ * program may load later; NULL: none is preferred. */
+const char *wb__gpu_backend_in_use(void);
 
 /* Forgets the device that wb_gpu_device remembers; wb_shutdown calls it. */
 void wb__selection_forget_device(void);

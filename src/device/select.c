@@ -119,6 +119,17 @@ static const wb_device *gpu(void)
     return first_of(remembered - 1);
 }
 
+const char *wb__gpu_backend_in_use(void)
+{
+    wb__registry_lock();
+    const wb__preference *p = wb__preference_read();
+    const int named = p->set && p->row < WB__CPU_ROW ? p->row : -1;
+    int row = named >= 0 && wb__row_works(named) ? named : first_working(0, WB__CPU_ROW);
+    if (row < 0) row = named;
+    wb__registry_unlock();
+    return row < 0 ? NULL : wb__rows[row].name;
+}
+
 /* Sets the error of a missing GPU, with a line for each backend that does not work. Returns
  * NULL. */
 static void *no_gpu(void)

@@ -34,7 +34,7 @@ static void at_exit(bool failed)
         return;
     }
     fprintf(stderr, "weber: %s: rank %d of %d ends with an error, and ends all ranks%s%s\n",
-            backend->name, wb__world()->rank, wb__world()->size, *wb_error() ? ": " : "",
+            wb__world()->name, wb__world()->rank, wb__world()->size, *wb_error() ? ": " : "",
             wb_error());
     backend->abort();
 }
@@ -129,7 +129,7 @@ static int connect_ranks(const wb_distributed_backend *b, const wb_distributed_o
     if (status) return status;
     if (backend)
         return wb__fail(WB_ERROR_ARGUMENT, "distributed_initialise: the ranks are connected"
-                        " already, by %s", backend->name);
+                        " already, by %s", communicator.name);
     communicator = (wb__communicator){0};
     services = (wb__dist_services){.timeout = o->timeout, .devices = o->devices,
                                    .through = o->through, .fail = wb__fail,

@@ -36,8 +36,9 @@ struct wb_distributed_backend {
     int (*stop)(void);
     /* Ends the processes of all ranks. */
     void (*abort)(void);
-    /* Name and version of the library that it uses.  May be called before `start`. */
-    const char *(*library)(void);
+    /* Name and version of the i-th library that it may use, until the next call.  NULL: it is not
+     * usable; without an error: there are no more.  May be called before `start`. */
+    const char *(*library)(int i);
     bool goes_through;                  /* takes the option .through */
 };
 

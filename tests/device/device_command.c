@@ -94,7 +94,7 @@ TEST(test_verbose)
     prints_row(preference, "");
 }
 
-/* NCCL is opened at run time: its version, or what is missing and the cure. */
+/* NCCL and RCCL are opened at run time: their versions, or what is missing and the cure. */
 TEST(test_ranks)
 {
     WEBER(NOTHING, "devices");
@@ -107,6 +107,10 @@ TEST(test_ranks)
     prints_row("ranks: NCCL: NCCL 2.27.3, for ranks with a GPU each", "");
     WEBER(ENVIRONMENT("WEBER_CUDA_NCCL=0"), "devices");
     prints_row("ranks: NCCL: WEBER_CUDA_NCCL=0 disables it", "");
+    WEBER(ENVIRONMENT("WEBER_ROCM_PATH=" WB_TEST_HIP_DOUBLE), "devices", "--verbose");
+    prints_row("ranks: RCCL: RCCL 2.27.3, for ranks with a GPU each", "");
+    WEBER(ENVIRONMENT("WEBER_AMDGPU_RCCL=0"), "devices");
+    prints_row("ranks: RCCL: WEBER_AMDGPU_RCCL=0 disables it", "");
 #endif
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests the ends of ranks of NCCL whose hosts MPI connects: that all end soon after one has ended,
-and that a failure of one rank before they are connected is an error of all.
+"""Tests the ends of ranks of NCCL or RCCL whose hosts MPI connects: that all end soon after one has
+ended, and that a failure of one rank before they are connected is an error of all.
 
     check_through.py MPIRUN PROGRAM
 """
@@ -10,6 +10,9 @@ import sys
 import time
 
 LIMIT = 12      # seconds
+BACKEND = os.environ.get("WEBER_BACKENDS", "CUDA")
+NAME, VISIBLE = {"CUDA": ("NCCL", {"CUDA_VISIBLE_DEVICES": "1"}),
+                 "AMDGPU": ("RCCL", {"HIP_VISIBLE_DEVICES": "0"})}[BACKEND]
 
 
 def check(what, how, ranks, words, fails=True, **variables):
@@ -29,11 +32,11 @@ def check(what, how, ranks, words, fails=True, **variables):
 check("a killed rank", "kill", 3, [])
 check("a rank with an error", "error", 3, ["rank 1 of 3 ends with an error"])
 check("a rank that stays away", "sleep", 3, ["has waited 3 s"])
-check("too few devices", "error", 3, ["2 CUDA devices for 3 ranks"], VGPU_DEVICES="2")
+check("too few devices", "error", 3, [f"2 {BACKEND} devices for 3 ranks"], VGPU_DEVICES="2")
 check("a rank that fails alone", "none", 3,
-      [" of 3 cannot be connected, since rank 0 fails: NCCL", "ncclGetUniqueId: "],
+      [f" of 3 cannot be connected, since rank 0 fails: {NAME}", "ncclGetUniqueId: "],
       VGPU_NCCL_FAIL="GetUniqueId:1")
-check("one device for two ranks", "none", 2, ["Duplicate GPU"], CUDA_VISIBLE_DEVICES="1")
+check("one device for two ranks", "none", 2, ["Duplicate GPU"], **VISIBLE)
 for call in ("CommInitRankConfig", "AllReduce", "CommDestroy"):
     check(f"a failing {call}", "none", 2, ["nccl" + call], VGPU_NCCL_FAIL=call + ":1")
 check("nothing fails", "none", 2, [], fails=False)

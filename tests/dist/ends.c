@@ -67,7 +67,7 @@ int main(int argc, char **argv)
         return 2;
     }
 #ifdef WB_TEST_NCCL
-    wb_using("CUDA");
+    if (!getenv("WEBER_BACKENDS")) wb_using("CUDA");
 #endif
     rank = wb_distributed_rank();
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));

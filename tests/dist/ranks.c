@@ -404,14 +404,16 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
 }
 
-/* The number of graphs that ran on the double of CUDA, and of their commands that need not wait for
- * the one before; -1: the ranks compute on the CPU. */
+/* The number of graphs that ran on the double of CUDA, which that of HIP uses, and of their
+ * commands that need not wait for the one before; -1: the ranks compute on the CPU. */
 static int64_t graphs_run(int64_t *beside)
 {
 #ifdef WB_TEST_NCCL
     int64_t (*calls)(const char *), (*branches)(void);
     if (!strcmp(wb_device_backend(wb_default_device()), "CPU")) return -1;
-    void *driver = dlopen(getenv("WEBER_CUDA_LIBRARY"), RTLD_NOW | RTLD_NOLOAD);
+    const char *file = getenv("VGPU_LIBRARY") ? getenv("VGPU_LIBRARY")
+                                               : getenv("WEBER_CUDA_LIBRARY");
+    void *driver = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
     void *first = driver ? dlsym(driver, "vgpu_calls") : NULL;
     void *second = driver ? dlsym(driver, "vgpu_beside") : NULL;
     assert_true(first && second);
@@ -549,10 +551,11 @@ int main(int argc, char **argv)
     }
 #ifdef WB_TEST_NCCL                     /* on the device of this rank, or `ranks cpu` */
     if (argc < 2) {
-        wb_using("CUDA");
+        const char *backend = getenv("WEBER_BACKENDS") ? getenv("WEBER_BACKENDS") : "CUDA";
+        wb_using(backend);
         const wb_device *d = wb_gpu_device(.force = true);
-        if (!d || strcmp(wb_device_backend(d), "CUDA")) {
-            fprintf(stderr, "no CUDA device: %s\n", wb_error());
+        if (!d || strcmp(wb_device_backend(d), backend)) {
+            fprintf(stderr, "no device of %s: %s\n", backend, wb_error());
             return 1;
         }
         wb_set_default_device(d);

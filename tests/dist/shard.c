@@ -575,10 +575,11 @@ int main(int argc, char **argv)
     rank = wb_distributed_rank();
     size = wb_distributed_size();
 #ifdef WB_TEST_NCCL                     /* on the device of this rank */
-    wb_using("CUDA");
+    const char *backend = getenv("WEBER_BACKENDS") ? getenv("WEBER_BACKENDS") : "CUDA";
+    wb_using(backend);
     const wb_device *d = wb_gpu_device(.force = true);
-    if (!d || strcmp(wb_device_backend(d), "CUDA")) {
-        fprintf(stderr, "no CUDA device: %s\n", wb_error());
+    if (!d || strcmp(wb_device_backend(d), backend)) {
+        fprintf(stderr, "no device of %s: %s\n", backend, wb_error());
         return 1;
     }
     wb_set_default_device(d);

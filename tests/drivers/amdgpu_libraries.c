@@ -1,6 +1,6 @@
-/* rocBLAS and MIOpen through the public interface, on doubles: a model is trained as on the CPU
- * whether a library is there, missing, disabled, without kernels for the GPU, of another HIP, or
- * refuses steps.  Each case runs in a child process. */
+/* rocBLAS and MIOpen through the public interface, on doubles, and whether RCCL is there: a model
+ * is trained as on the CPU whether a library is there, missing, disabled, without kernels for the
+ * GPU, of another HIP, or refuses steps.  Each case runs in a child process. */
 #include "test.h"
 
 #include "process.h"
@@ -23,6 +23,7 @@ typedef struct {
     const char *links[6][2];            /* files of WEBER_ROCM_PATH: name, double; none: as it is */
     int miopen, blas, warnings;         /* wb_functional; how many warnings */
     const char *why_miopen, *why_blas;  /* in wb_error, where they do not work */
+    const char *rccl;                   /* NULL: unchecked; "": it works; else in wb_error */
     const char *logged[MOST_FACTS], *not_logged[MOST_FACTS];
     bool deterministic;
 } library_case;
@@ -92,6 +93,7 @@ static int execute(const library_case *c)
     }
     int wrong = check_part("MIOpen", c->miopen, c->why_miopen);
     if (!wrong) wrong = check_part("rocBLAS", c->blas, c->why_blas);
+    if (!wrong && c->rccl) wrong = check_part("RCCL", *c->rccl ? ABSENT : HERE, c->rccl);
     if (!wrong && warnings != c->warnings) {
         fprintf(stderr, "%d warnings, not %d\n", warnings, c->warnings);
         wrong = 21;
@@ -150,7 +152,7 @@ static void with(const library_case *c)
 
 TEST(test_both)
 {
-    with(&(library_case){.miopen = HERE, .blas = HERE,
+    with(&(library_case){.miopen = HERE, .blas = HERE, .rccl = "",
                          .logged = {"{MIOpen implicit GEMM}", "{rocBLAS}"},
                          .not_logged = {"warning:"}});
 }
@@ -166,7 +168,7 @@ TEST(test_missing)
 {
     with(&(library_case){.variables = {{"WEBER_ROCM_PATH", WB_TEST_HIP_DOUBLE "5"}},
                          .miopen = ABSENT, .why_miopen = "MIOpen", .blas = ABSENT,
-                         .why_blas = "rocBLAS", .warnings = 2,
+                         .why_blas = "rocBLAS", .warnings = 2, .rccl = "Fedora: rccl",
                          .logged = {"warning: amdgpu: MIOpen is not used, our own kernels are",
                                     "miopen-hip", "Fedora: miopen", "MIOpen is not used}"},
                          .not_logged = {"{MIOpen"}});
@@ -174,7 +176,8 @@ TEST(test_missing)
 
 TEST(test_disabled)
 {
-    with(&(library_case){.variables = {{"WEBER_AMDGPU_MIOPEN", "0"}},
+    with(&(library_case){.variables = {{"WEBER_AMDGPU_MIOPEN", "0"}, {"WEBER_AMDGPU_RCCL", "0"}},
+                         .rccl = "WEBER_AMDGPU_RCCL=0 disables it",
                          .miopen = ABSENT, .why_miopen = "WEBER_AMDGPU_MIOPEN=0 disables it",
                          .blas = HERE, .logged = {"MIOpen is not used}", "{rocBLAS}"},
                          .not_logged = {"{MIOpen", "warning:"}});
@@ -202,9 +205,11 @@ TEST(test_another_hip)
     with(&(library_case){.links = {{"libamdhip64.so.5", "5/libamdhip64.so.5"},
                                    {"libamd_comgr.so.2", "5/libamd_comgr.so.2"},
                                    {"libMIOpen.so.1", "/libMIOpen.so.1"},
-                                   {"librocblas.so.5", "/librocblas.so.5"}},
+                                   {"librocblas.so.5", "/librocblas.so.5"},
+                                   {"librccl.so.1", "/librccl.so.1"}},
                          .miopen = ABSENT, .why_miopen = "has another hipInit", .blas = ABSENT,
-                         .why_blas = "has another hipInit", .warnings = 2,
+                         .why_blas = "has another hipInit", .rccl = "has another hipInit",
+                         .warnings = 2,
                          .not_logged = {"{MIOpen", "{rocBLAS"}});
 }
 

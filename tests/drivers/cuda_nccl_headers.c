@@ -1,63 +1,10 @@
-/* Weber's own declarations of NCCL (src/backend/cuda/nccl_api.h) are compared with the library's
- * header. */
-#include "test.h"
-
+/* Weber's own declarations of NCCL are compared with its header. */
 #if defined(WB_TEST_CUDA_HEADERS) && __has_include(<nccl.h>)
-
 #include <nccl.h>
-#define WB__NCCL_NO_TYPES
-#include "backend/cuda/nccl_api.h"
-
-#define EQUAL(a, b) _Static_assert((long long)(a) == (long long)(b), #a " differs")
-#define CONSTANT(name, value) EQUAL(name, value);
-WB__NCCL_CONSTANTS(CONSTANT)
-
-EQUAL(sizeof(wb__nccl_id), sizeof(ncclUniqueId));
-EQUAL(WB__NCCL_UNDEFINED, NCCL_CONFIG_UNDEF_INT);
-
-#define FIELD(field)                                                                               \
-    EQUAL(offsetof(wb__nccl_config, field), offsetof(ncclConfig_t, field));                        \
-    EQUAL(sizeof ((wb__nccl_config *)0)->field, sizeof ((ncclConfig_t *)0)->field)
-FIELD(size);
-FIELD(magic);
-FIELD(version);
-FIELD(blocking);
-FIELD(cgaClusterSize);
-FIELD(minCTAs);
-FIELD(maxCTAs);
-FIELD(netName);
-
-TEST(test_initial_configuration)
-{
-    const ncclConfig_t initial = NCCL_CONFIG_INITIALIZER;
-    assert_int_equal(initial.magic, WB__NCCL_MAGIC);
-    assert_int_equal(NCCL_VERSION(2, 17, 0), WB__NCCL_OLDEST);
-}
-
-#define SAME(field, function) _Generic(&(function), __typeof__(field): true, default: false)
-#define NCCL(type, name, parameters)                                                               \
-    {"nccl" #name, SAME(((wb__nccl_functions *)0)->name, nccl##name)},
-static const struct { const char *name; bool same; } functions[] = {WB__NCCL_FUNCTIONS(NCCL)};
-
-TEST(test_functions)
-{
-    int different = 0;
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        if (functions[i].same) continue;
-        print_error("%s is declared otherwise in nccl.h\n", functions[i].name);
-        different++;
-    }
-    assert_int_equal(different, 0);
-}
-
-int main(void) { return run_all_cases(); }
-
-#else
-
-int main(void)
-{
-    printf("skipped: NCCL's header is not here\n");
-    return 77;
-}
-
+#define WB__NCCL_STREAM cudaStream_t
+#define HAS_HEADER
 #endif
+
+#include "nccl_headers.h"
+
+int main(void) { return compare(); }

@@ -2,7 +2,7 @@
  * describes errors. */
 #include "test.h"
 
-#include "backend/cuda/nccl_api.h"
+#include "backend/nccl/ranks.h"
 #include "weber.h"
 
 #include <stdlib.h>
@@ -41,18 +41,18 @@ TEST(test_wrong_arguments)
 TEST(test_switched_off)
 {
     setenv("WEBER_CUDA_NCCL", "0", 1);
-    assert_null(wb__nccl());
+    assert_null(wb__nccl_open(&wb__cu_nccl));
     assert_int_equal(wb_error_code(), WB_ERROR_UNSUPPORTED);
     assert_non_null(strstr(wb_error(), "WEBER_CUDA_NCCL=0"));
     wb_clear_error();
     unsetenv("WEBER_CUDA_NCCL");
-    assert_ptr_equal(wb__nccl(), nccl);
+    assert_ptr_equal(wb__nccl_open(&wb__cu_nccl), nccl);
 }
 
 int main(void)
 {
     unsetenv("WEBER_CUDA_PATH");        /* which may name the folder of the doubles */
-    nccl = wb__nccl();
+    nccl = wb__nccl_open(&wb__cu_nccl);
     if (!nccl) {
         printf("skipped: %s\n", wb_error());
         return 77;

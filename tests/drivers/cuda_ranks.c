@@ -1,4 +1,5 @@
-/* Several GPUs in one process: wb_distributed_run with NCCL, on the doubles of CUDA and NCCL.
+/* Several GPUs in one process: wb_distributed_run with NCCL, on the doubles of CUDA and NCCL, or of
+ * HIP and RCCL with WEBER_BACKENDS=AMDGPU.
  *
  *   cuda_ranks child HOW DEVICES    is a process of its own for a case: it prints the losses of a
  *                                   training, or ends in the way HOW */
@@ -320,7 +321,7 @@ TEST(ranks_are_threads)
     }
 }
 
-/* Rank 0 reads the loss of its last update, and the others return while theirs is pending. */
+/* Rank 0 reads the loss of its last update, and the others return while their update is pending. */
 static int read_alone(void *ctx)
 {
     wb_layer *m = wb_gpu(wb_Dense(2, 2));
@@ -576,7 +577,7 @@ int main(int argc, char **argv)
     const char *const four = is_child && !strcmp(argv[3], "2") ? "4" : "3";
     setenv("VGPU_DEVICES", is_child ? four : "3", 1);
     setenv("VGPU_STRICT", "1", 1);
-    wb_using("CUDA");
+    if (!getenv("WEBER_BACKENDS")) wb_using("CUDA");
     wb_set_threads(2);
     if (is_child) return child(argv[2], atoi(argv[3]));
     open_double();

@@ -6,7 +6,7 @@
 #include "test.h"
 
 /* The functions of the double. */
-#include "backend/cuda/nccl_api.h"
+#include "backend/nccl/api.h"
 #define DECLARED(type, name, parameters) extern type nccl##name parameters;
 WB__NCCL_FUNCTIONS(DECLARED)
 

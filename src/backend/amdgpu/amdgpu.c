@@ -1,5 +1,6 @@
 /* The AMDGPU backend: devices, the driver's functions, each a call of HIP, and the tables. */
 #include "backend/amdgpu/amdgpu.h"
+#include "backend/nccl/ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +22,9 @@ static void *pointer(uint64_t at) { return (void *)(uintptr_t)at; }
 #define API_PORTABLE hipHostMallocPortable
 #define API_THREAD_LOCAL hipStreamCaptureModeThreadLocal
 #define API_MOST_ITEMS HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-#define API_BEFORE_DROP() hip.DeviceSynchronize()   /* before ROCm 6.2 HIP itself does not wait */
-#define API_WAIT(call) (call)
+#define API_BEFORE_DROP() API_WAIT((int)hip.DeviceSynchronize())    /* before ROCm 6.2 HIP itself
+                                                                       does not wait */
+#define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, hipErrorLaunchFailure))
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiate, (made), (graph), NULL, NULL, 0)
 #define API_PEER(d) ((d)->id)
 #define API_ENABLE_PEER(d, source) enable_peer(source)
@@ -128,7 +130,7 @@ static int allocate(wb__gpu_device *d, size_t bytes, uint64_t *at)
 static void release(wb__gpu_device *d, uint64_t at)
 {
     (void)d;
-    hip.Free(pointer(at));
+    API_WAIT((int)hip.Free(pointer(at)));       /* waits for all commands of the device */
 }
 
 /* ---- programs -------------------------------------------------------------------------------- */
@@ -167,7 +169,8 @@ static int compile(wb__gpu_device *base, const char *text, const char *list, voi
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
-static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, NULL};
+static const wb__gpu_hook *const libraries[] = {&wb__hip_blas, &wb__hip_miopen, &wb__nccl_ranks,
+                                              NULL};
 
 const wb__gpu_driver wb__hip_driver = {
     .backend = &wb__amd_backend, .state = &state, .dlpack = 10, .libraries = libraries,
@@ -182,9 +185,7 @@ static int part(const char *name)
     if (!strcmp(name, "hiprtc")) return wb__hip_compiler_get() != NULL;
     if (!strcmp(name, "rocBLAS")) return wb__hip_blas_works();
     if (!strcmp(name, "MIOpen")) return wb__hip_miopen_works();
-    if (strcmp(name, "RCCL")) return -1;
-    wb__fail(WB_ERROR_UNSUPPORTED, "amdgpu: this version of Weber does not use RCCL");
-    return 0;
+    return strcmp(name, "RCCL") ? -1 : wb__nccl_open(&wb__hip_rccl) != NULL;
 }
 
 WB__GPU_WRAPPERS(wb__hip_driver)

@@ -5,6 +5,7 @@
  *   amdgpu.c     devices, memory, copies, compilation; the tables
  *   blas.h blas.c      matrix products by rocBLAS
  *   miopen.h miopen.c  convolutions by MIOpen
+ *   rccl.c       RCCL, which connects ranks
  *
  * Nothing from AMD is needed to compile it: the declarations are ours, and libraries are opened at
  * the first use.
@@ -16,6 +17,7 @@
  *   WEBER_AMDGPU_GRAPHS   0: plans are not recorded as graphs
  *   WEBER_AMDGPU_ROCBLAS  0: rocBLAS is not used
  *   WEBER_AMDGPU_MIOPEN   0: MIOpen is not used
+ *   WEBER_AMDGPU_RCCL     0: RCCL is not used
  *   HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES     read by AMD's runtime: the GPUs that it shows */
 #ifndef WB__AMDGPU_H
 #define WB__AMDGPU_H

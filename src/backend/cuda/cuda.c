@@ -3,7 +3,7 @@
  * makes its primary context current and then restores the previous context.  Other users of CUDA in
  * this process share the primary context. */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/ranks.h"
+#include "backend/nccl/ranks.h"
 
 #include <string.h>
 
@@ -29,7 +29,7 @@
 #define API_OPENED(d) ((d)->gpu.allocates_in_order ? make_pool(d) : 0)
 #define API_CLOSING(d) drop_pool(d)
 #define API_END(d) give_up(d)
-#define API_WAIT(call) (wb__cu_wait_begins(), wb__cu_wait_ends(call))
+#define API_WAIT(call) (wb__nccl_wait_begins(), wb__nccl_wait_ends(call, CUDA_ERROR_LAUNCH_FAILED))
 #define API_INSTANTIATE(made, graph) CALL(GraphInstantiateWithFlags, (made), (graph), 0)
 
 static int enter(wb__gpu_device *d) { return CALL(CtxPushCurrent, wb__cu_of(d)->context); }
@@ -114,7 +114,7 @@ static void trim(wb__gpu_device *base)
 
 static wb__gpu_state state = {.starting = PTHREAD_MUTEX_INITIALIZER};
 
-static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, &wb__cu_ranks, NULL};
+static const wb__gpu_hook *const libraries[] = {&wb__cu_lt, &wb__cu_dnn, &wb__nccl_ranks, NULL};
 
 const wb__gpu_driver wb__cu_driver = {
     .backend = &wb__cu_backend, .state = &state, .dlpack = 2, .libraries = libraries,
@@ -129,7 +129,7 @@ static int part(const char *name)
     if (!strcmp(name, "NVRTC")) return wb__cu_compiler_at(0) != NULL;
     if (!strcmp(name, "cuBLASLt")) return wb__cu_lt_works();
     if (!strcmp(name, "cuDNN")) return wb__cu_dnn_works();
-    return strcmp(name, "NCCL") ? -1 : wb__cu_ranks_library() != NULL;
+    return strcmp(name, "NCCL") ? -1 : wb__nccl_open(&wb__cu_nccl) != NULL;
 }
 
 WB__GPU_WRAPPERS(wb__cu_driver)

@@ -7,7 +7,7 @@
  *   cuda.c       opening and closing devices, memory, copies; the tables of backend and driver
  *   lt_api.h lt.h lt*.c       matrix products by cuBLASLt
  *   dnn_api.h dnn.h dnn*.c    convolutions and attention by graphs of cuDNN
- *   nccl_api.h nccl.c         opening NCCL
+ *   nccl.c       NCCL, which connects ranks
  *
  * The backend compiles without NVIDIA's headers: the declarations are ours (a test compares them
  * with the toolkit's headers, if these are installed), and libraries are opened at the first use.
@@ -45,7 +45,7 @@ typedef struct {
 static inline wb__cu_device *wb__cu_of(wb__gpu_device *d) { return (wb__cu_device *)d; }
 
 extern const wb__gpu_driver wb__cu_driver;
-extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn, wb__cu_ranks;
+extern const wb__gpu_hook wb__cu_lt, wb__cu_dnn;
 
 /* ---- driver.c -------------------------------------------------------------------------------- */
 

@@ -1,39 +1,15 @@
-/* Opening NCCL, which connects the GPUs of several ranks.
+/* NCCL, which connects the GPUs of several ranks (backend/nccl/ranks.h).
  *
  *   WEBER_CUDA_NCCL   0: NCCL is not used */
 #include "backend/cuda/cuda.h"
-#include "backend/cuda/nccl_api.h"
-
-#include <stdio.h>
+#include "backend/nccl/ranks.h"
 
 static wb__nccl_functions nccl;
 
-/* The number of a version has two digits each for its second and third part. */
 static bool suits(const void *table, const char *missing, char *reason, size_t capacity)
 {
-    const wb__nccl_functions *f = table;
-    int version = 0;
-    if (missing) {
-        snprintf(reason, capacity, "libnccl has no %s: it is too old: install NCCL 2.17 or newer",
-                 missing);
-        return false;
-    }
-    const wb__nccl_enum result = f->GetVersion(&version);
-    if (result)
-        snprintf(reason, capacity, "ncclGetVersion: %s (%u)", f->GetErrorString(result), result);
-    else if (version < WB__NCCL_OLDEST)
-        snprintf(reason, capacity, "its version number is %d: install NCCL 2.17 or newer", version);
-    else if (version >= 30000)
-        snprintf(reason, capacity, "version %d.%d is not of NCCL 2", version / 10000,
-                 version / 100 % 100);
-    else return true;
-    return false;
+    return wb__nccl_suits(table, missing, "libnccl", "NCCL 2.17 or newer", reason, capacity);
 }
-
-#define NAME(type, name, parameters) {"nccl" #name, offsetof(wb__nccl_functions, name)},
-static const wb__gpu_function functions[] = {WB__NCCL_FUNCTIONS(NAME)};
-#undef NAME
-_Static_assert(WB__COUNT(functions) <= WB__GPU_MAX_FUNCTIONS, "room for the functions");
 
 static wb__gpu_vendor library = {
     .name = "NCCL", .variable = "WEBER_CUDA_NCCL",
@@ -41,8 +17,13 @@ static wb__gpu_vendor library = {
               " name its folder by WEBER_CUDA_PATH",
     .search = &wb__cu_search,
     .files = (const wb__gpu_file[]){{"libnccl.so.2", 0}, {"libnccl.so", 0}, {NULL, 0}},
-    .functions = functions, .n_functions = WB__COUNT(functions), .table = &nccl, .suits = suits,
+    .functions = wb__nccl_names, .n_functions = WB__NCCL_COUNT, .table = &nccl, .suits = suits,
     .lock = PTHREAD_MUTEX_INITIALIZER,
 };
 
-const wb__nccl_functions *wb__nccl(void) { return wb__gpu_vendor_works(&library) ? &nccl : NULL; }
+static void *stream(wb__gpu_device *d, wb__gpu_queue q) { return wb__cu_of(d)->stream[q]; }
+
+const wb__nccl_library wb__cu_nccl = {
+    .name = "NCCL", .driver = &wb__cu_driver, .vendor = &library, .stream = stream,
+    .visible = (const char *const[]){"CUDA_VISIBLE_DEVICES", NULL},
+};

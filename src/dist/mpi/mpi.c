@@ -334,10 +334,11 @@ static int stop(void)
 static void abort_all(void) { MPI_Abort(comm, 1); }
 
 /* "Open MPI v5.0.7" of the first line of a text that goes on with package and date. */
-static const char *library(void)
+static const char *library(int i)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING + 1];
     int length = 0;
+    if (i) return NULL;
     MPI_Get_library_version(text, &length);
     text[strcspn(text, "\n,")] = 0;
     for (char *c = text; *c; c++)

@@ -1,4 +1,5 @@
-/* A double of NCCL 2 for ranks that are processes or threads of this machine.  See vgpu.h.
+/* A double of NCCL 2 for ranks that are processes or threads of this machine.  See vgpu.h.  With
+ * VGPU_ROCM it is one of RCCL.
  *
  * The ranks share a file in /dev/shm, whose name is in the unique id.  Each rank has a slot in it:
  * the description of its operation, and a part of its values.  An operation is a command of its
@@ -15,7 +16,7 @@
  *                           Running: the n-th operation never ends, and the communicator fails */
 #include "inside.h"
 
-#include "backend/cuda/nccl_api.h"
+#include "backend/nccl/api.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,6 +83,17 @@ static bool injected(const char *name)
 }
 
 static void nap(void) { nanosleep(&(struct timespec){0, 100000}, NULL); }
+
+/* The context of the current device.  HIP's double makes it current when HIP is used. */
+static bool find_context(CUcontext *context)
+{
+#ifdef VGPU_ROCM
+    extern int hipMemGetInfo(size_t *left, size_t *total);
+    size_t left, total;
+    if (hipMemGetInfo(&left, &total)) return false;
+#endif
+    return !cuCtxGetCurrent(context) && *context;
+}
 
 static bool is_comm(const struct ncclComm *c) { return c && c->magic == MAGIC; }
 
@@ -198,7 +210,7 @@ NCCL(wb__nccl_enum, CommInitRankConfig,
                    (config->blocking != WB__NCCL_UNDEFINED && config->blocking >> 1)))
         return refuse(ncclInvalidArgument, name, "the configuration is not initialised");
     if (injected(name)) return ncclSystemError;
-    if (cuCtxGetCurrent(&context) || !context)
+    if (!find_context(&context))
         return refuse(ncclUnhandledCudaError, name, "no current context");
     struct ncclComm *c = vgpu_zeroed(sizeof *c);
     *c = (struct ncclComm){.magic = MAGIC, .file = -1, .rank = rank, .size = size,
@@ -437,7 +449,7 @@ static wb__nccl_enum put(kind k, const void *from, void *to, size_t n, unsigned 
         return refuse(ncclInvalidArgument, name, "the reduction");
     if (root < 0 || root >= c->size) return refuse(ncclInvalidArgument, name, "the root");
     CUcontext context = NULL;
-    if (cuCtxGetCurrent(&context) || context != c->context)
+    if (!find_context(&context) || context != c->context)
         return refuse(ncclInvalidUsage, name, "another device is current");
     const bool reads = k != BROADCAST || c->rank == root, writes = k != REDUCE || c->rank == root;
     const uint64_t most = (uint64_t)c->size;

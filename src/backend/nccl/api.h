@@ -1,12 +1,15 @@
-/* Declarations of NCCL 2: the types, constants and functions that the CUDA backend uses, so that it
- * compiles without NVIDIA's headers.  Names that do not begin with wb__ or WB__ are NVIDIA's. */
-#ifndef WB__CU_NCCL_API_H
-#define WB__CU_NCCL_API_H
+/* Declarations of NCCL 2, which are those of RCCL too: the types, constants and functions that
+ * ranks.c uses, so that it compiles without the vendors' headers.  Names that do not begin with
+ * wb__ or WB__ are NVIDIA's. */
+#ifndef WB__NCCL_API_H
+#define WB__NCCL_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct CUstream_st;
+#ifndef WB__NCCL_STREAM   /* defined by a test: cudaStream_t or hipStream_t */
+#define WB__NCCL_STREAM void *
+#endif
 
 typedef unsigned int wb__nccl_enum;     /* as C passes enumerations */
 
@@ -24,7 +27,7 @@ typedef struct {
 #define WB__NCCL_UNDEFINED INT32_MIN
 #define WB__NCCL_MAGIC 0xcafebeefu
 
-#ifndef WB__NCCL_NO_TYPES  /* defined by a test that includes NVIDIA's header */
+#ifndef WB__NCCL_NO_TYPES  /* defined by a test that includes a vendor's header */
 typedef struct ncclComm *ncclComm_t;
 typedef wb__nccl_id ncclUniqueId;
 typedef wb__nccl_config ncclConfig_t;
@@ -60,27 +63,23 @@ enum { WB__NCCL_CONSTANTS(WB__NCCL_ENUM) WB__NCCL_CONSTANTS_END };
     X(wb__nccl_enum, GroupEnd, (void))                                                             \
     X(wb__nccl_enum, AllReduce,                                                                    \
       (const void *from, void *to, size_t n, wb__nccl_enum type, wb__nccl_enum op,                 \
-       ncclComm_t comm, struct CUstream_st *stream))                                               \
+       ncclComm_t comm, WB__NCCL_STREAM stream))                                                   \
     X(wb__nccl_enum, Reduce,                                                                       \
       (const void *from, void *to, size_t n, wb__nccl_enum type, wb__nccl_enum op, int root,       \
-       ncclComm_t comm, struct CUstream_st *stream))                                               \
+       ncclComm_t comm, WB__NCCL_STREAM stream))                                                   \
     X(wb__nccl_enum, Broadcast,                                                                    \
       (const void *from, void *to, size_t n, wb__nccl_enum type, int root, ncclComm_t comm,        \
-       struct CUstream_st *stream))                                                                \
+       WB__NCCL_STREAM stream))                                                                    \
     X(wb__nccl_enum, AllGather,                                                                    \
       (const void *from, void *to, size_t n, wb__nccl_enum type, ncclComm_t comm,                  \
-       struct CUstream_st *stream))                                                                \
+       WB__NCCL_STREAM stream))                                                                    \
     X(wb__nccl_enum, ReduceScatter,                                                                \
       (const void *from, void *to, size_t n, wb__nccl_enum type, wb__nccl_enum op,                 \
-       ncclComm_t comm, struct CUstream_st *stream))
+       ncclComm_t comm, WB__NCCL_STREAM stream))
 
 /* The function table: nccl.AllReduce is ncclAllReduce. */
 #define WB__NCCL_FIELD(type, name, parameters) type (*name) parameters;
 typedef struct { WB__NCCL_FUNCTIONS(WB__NCCL_FIELD) } wb__nccl_functions;
 #undef WB__NCCL_FIELD
-
-/* The functions of NCCL, which is opened at the first call.  NULL: it is not usable, and the error
- * names what is missing. */
-const wb__nccl_functions *wb__nccl(void);
 
 #endif

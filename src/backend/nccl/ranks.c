@@ -1,16 +1,13 @@
-/* Operations of ranks by NCCL.  A COLLECTIVE of a plan is a command of a queue beside the compute
- * queue.  An operation on the host's memory passes through the device's memory, on the compute
- * queue, which has waited for all COLLECTIVEs of earlier plans: so the commands of NCCL of a rank
- * run in the order of the calls, which is the same on all ranks.
+/* Operations of ranks by NCCL, or by RCCL, which has its interface.  A COLLECTIVE of a plan is a
+ * command of a queue beside the compute queue.  An operation on the host's memory passes through
+ * the device's memory, on the compute queue, which has waited for all COLLECTIVEs of earlier plans:
+ * so the commands of NCCL of a rank run in the order of the calls, which is the same on all ranks.
  *
  * NCCL waits for ever for a rank that has ended.  A thread watches the communicator of each rank,
  * and the calls in which the host waits for its device: after an error of the communicator, or if a
  * wait takes longer than the time-out, it ends the process.  If a rank of this process, which is a
  * thread, has failed, it ends the operations of the other ranks instead. */
-#include "backend/cuda/ranks.h"
-
-#include "backend/cuda/cuda.h"
-#include "backend/cuda/nccl_api.h"
+#include "backend/nccl/ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +18,7 @@
 /* A rank of this process. */
 typedef struct {
     wb__communicator *self;             /* its `context` is the rank while it is connected */
-    wb__cu_device *device;
+    wb__gpu_device *device;
     ncclComm_t comm;                    /* NULL: not connected */
     pthread_mutex_t calling;            /* held by calls of NCCL that begin an operation */
     _Atomic bool aborted;               /* `comm` is not used any more; set with `calling` held */
@@ -38,7 +35,8 @@ typedef struct {
     char message[1024];
 } rank;
 
-static const wb__nccl_functions *nccl;
+static const wb__nccl_library *used;     /* connects the ranks */
+static const wb__nccl_functions *nccl;   /* its functions */
 static rank ranks[WB__GPU_MAX_DEVICES];
 static int n_ranks;                     /* 0: the ranks are not connected */
 static ncclUniqueId unique;
@@ -65,8 +63,8 @@ static rank *rank_of_thread(void)
 
 static int fail(const rank *r, const char *call, wb__nccl_enum result)
 {
-    return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d: nccl%s: %s (%u): %s", r->self->rank,
-                    r->self->size, call, nccl->GetErrorString(result), result,
+    return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d: nccl%s: %s (%u): %s", used->name,
+                    r->self->rank, r->self->size, call, nccl->GetErrorString(result), result,
                     nccl->GetLastError(NULL));
 }
 
@@ -83,7 +81,7 @@ static bool is_over(double waits_since)
 static int fail_over(void)
 {
     pthread_mutex_lock(&given_up.lock);
-    const int status = wb__fail(WB_ERROR_DEVICE, "NCCL: %s", given_up.why);
+    const int status = wb__fail(WB_ERROR_DEVICE, "%s: %s", used->name, given_up.why);
     pthread_mutex_unlock(&given_up.lock);
     return status;
 }
@@ -95,10 +93,10 @@ static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum r
     while (result == ncclInProgress) {
         if (r->aborted || is_over(0)) return fail_over();
         if (wb__now() > until)
-            return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has waited %g s for the other"
+            return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d has waited %g s for the other"
                             " ranks in nccl%s: a rank has ended, or does not call the same"
-                            " functions in the same order", r->self->rank, r->self->size, timeout,
-                            call);
+                            " functions in the same order", used->name, r->self->rank,
+                            r->self->size, timeout, call);
         nanosleep(&(struct timespec){0, 100000}, NULL);
         const wb__nccl_enum asked = nccl->CommGetAsyncError(c, &result);
         if (asked) result = asked;
@@ -108,7 +106,7 @@ static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum r
 
 /* ---- the watch ------------------------------------------------------------------------------- */
 
-void wb__cu_wait_begins(void)
+void wb__nccl_wait_begins(void)
 {
     rank *r = rank_of_thread();
     if (!r || !r->running) return;
@@ -118,7 +116,7 @@ void wb__cu_wait_begins(void)
     pthread_mutex_unlock(&r->lock);
 }
 
-int wb__cu_wait_ends(int code)
+int wb__nccl_wait_ends(int code, int lost)
 {
     rank *r = rank_of_thread();
     if (!r || !r->running) return code;
@@ -126,11 +124,11 @@ int wb__cu_wait_ends(int code)
     if (r->waiting) r->waiting--;
     r->since = wb__now();
     pthread_mutex_unlock(&r->lock);
-    return r->aborted ? CUDA_ERROR_LAUNCH_FAILED : code;
+    return r->aborted ? lost : code;
 }
 
 /* CommAbort may wait itself: the signal then ends the process. */
-void wb__cu_ranks_abort(void)
+void wb__nccl_ranks_abort(void)
 {
     alarm(3);
     for (int i = 0; i < n_ranks; i++)
@@ -140,7 +138,7 @@ void wb__cu_ranks_abort(void)
 
 static void end_all(const rank *r, wb__nccl_enum error)
 {
-    fprintf(stderr, "weber: NCCL: rank %d of %d ", r->self->rank, r->self->size);
+    fprintf(stderr, "weber: %s: rank %d of %d ", used->name, r->self->rank, r->self->size);
     if (error)
         fprintf(stderr, "fails in %s of %lld bytes: %s: %s", r->what, (long long)r->bytes,
                 nccl->GetErrorString(error), nccl->GetLastError(NULL));
@@ -150,17 +148,17 @@ static void end_all(const rank *r, wb__nccl_enum error)
                 " order", timeout, r->what, (long long)r->bytes);
     fprintf(stderr, ". All ranks are ended.\n");
     fflush(stderr);
-    wb__cu_ranks_abort();
+    wb__nccl_ranks_abort();
 }
 
-/* With r->lock held, which it gives up meanwhile: CommAbort may wait for graphs of CUDA which
+/* With r->lock held, which it gives up meanwhile: CommAbort may wait for graphs of the driver which
  * contain operations, and end when the plans are dropped.  What waits for the device goes on then,
  * with undefined values, so the device is lost first. */
 static void abort_rank(rank *r)
 {
     if (r->aborted) return;
     pthread_mutex_lock(&given_up.lock);
-    wb__gpu_lose_because(&r->device->gpu, given_up.why);
+    wb__gpu_lose_because(r->device, given_up.why);
     pthread_mutex_unlock(&given_up.lock);
     pthread_mutex_unlock(&r->lock);
     pthread_mutex_lock(&r->calling);    /* acquired before r->lock */
@@ -226,7 +224,7 @@ static wb__nccl_enum op_of(wb__ranks_op op)
 
 /* Calls NCCL for an operation with device addresses.  Copies are copies of bytes.  *call becomes
  * the name of the function. */
-static wb__nccl_enum begin(rank *r, const wb__collective *c, CUstream stream, const char **call)
+static wb__nccl_enum begin(rank *r, const wb__collective *c, void *stream, const char **call)
 {
     const size_t bytes = (size_t)c->n * wb__dtype_size(c->dtype), n = (size_t)c->n;
     const wb__nccl_enum type = (wb__nccl_enum)type_of(c->dtype), op = op_of(c->op);
@@ -259,7 +257,7 @@ static wb__nccl_enum begin(rank *r, const wb__collective *c, CUstream stream, co
 }
 
 /* Puts an operation on a stream. */
-static int put(rank *r, const wb__collective *c, CUstream stream)
+static int put(rank *r, const wb__collective *c, void *stream)
 {
     const char *call = "";
     wb__nccl_enum result = ncclSuccess;
@@ -273,14 +271,14 @@ static int put(rank *r, const wb__collective *c, CUstream stream)
 /* With the device entered: puts the operation on the compute queue. */
 static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__gpu_memory *to)
 {
-    wb__gpu_device *d = &r->device->gpu;
+    wb__gpu_device *d = r->device;
     wb__collective on_device = *c;
     on_device.from = (const void *)(uintptr_t)from->at;
     on_device.to = (void *)(uintptr_t)to->at;
     pthread_mutex_lock(&d->lock);
     int status = wb__gpu_uses(d, from);
     if (!status) status = wb__gpu_uses(d, to);
-    if (!status) status = put(r, &on_device, r->device->stream[WB__GPU_COMPUTE]);
+    if (!status) status = put(r, &on_device, used->stream(d, WB__GPU_COMPUTE));
     if (!status) wb__gpu_issued(d, NULL);
     from->used = to->used = d->issued;
     pthread_mutex_unlock(&d->lock);
@@ -290,7 +288,7 @@ static int enqueue(rank *r, const wb__collective *c, wb__gpu_memory *from, wb__g
 /* An operation on the host's memory. */
 static int perform(rank *r, const wb__collective *c)
 {
-    const wb_device *base = &r->device->gpu.base;
+    const wb_device *base = &r->device->base;
     const size_t each = (size_t)c->n * wb__dtype_size(c->dtype);
     const size_t all = each * (size_t)r->self->size;
     const bool barrier = c->kind == WB__COLLECT_BARRIER;
@@ -303,9 +301,9 @@ static int perform(rank *r, const wb__collective *c)
     if (!status && in && !copies) status = wb__gpu_upload(base, from, 0, c->from, in);
     if (!status && (copies || barrier))
         status = wb__gpu_upload(base, to, 0, barrier ? "" : c->to, barrier ? 1 : out);
-    if (!status && !(status = wb__gpu_enter(&r->device->gpu))) {
+    if (!status && !(status = wb__gpu_enter(r->device))) {
         status = enqueue(r, c, from, to);
-        wb__gpu_leave(&r->device->gpu);
+        wb__gpu_leave(r->device);
     }
     const bool gets = c->kind != WB__COLLECT_REDUCE || c->root == r->self->rank;
     if (!status && barrier) status = wb__gpu_wait(base);
@@ -315,7 +313,7 @@ static int perform(rank *r, const wb__collective *c)
     return status;
 }
 
-int wb__cu_ranks_perform(const wb__collective *c)
+int wb__nccl_ranks_perform(const wb__collective *c)
 {
     rank *const outer = performing;
     performing = c->communicator->context;
@@ -326,50 +324,6 @@ int wb__cu_ranks_perform(const wb__collective *c)
 
 /* ---- connecting ------------------------------------------------------------------------------ */
 
-const char *wb__cu_ranks_library(void)
-{
-    static char text[40];
-    int version = 0;
-    if (!(nccl = wb__nccl())) return NULL;
-    nccl->GetVersion(&version);
-    snprintf(text, sizeof text, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
-             version % 100);
-    return text;
-}
-
-int wb__cu_ranks_id(char id[WB__CU_RANKS_ID])
-{
-    _Static_assert(sizeof(ncclUniqueId) == WB__CU_RANKS_ID, "an id has so many bytes");
-    if (!(nccl = wb__nccl())) return wb_error_code();
-    const wb__nccl_enum result = nccl->GetUniqueId((ncclUniqueId *)(void *)id);
-    if (!result) return 0;
-    return wb__fail(WB_ERROR_DEVICE, "NCCL: ncclGetUniqueId: %s (%u): %s",
-                    nccl->GetErrorString(result), result, nccl->GetLastError(NULL));
-}
-
-int wb__cu_ranks_devices(void)
-{
-    if (wb__cu_backend.start()) return 0;
-    const int n = wb__cu_backend.count();
-    if (!n) wb__fail(WB_ERROR_DEVICE, "NCCL: there is no CUDA device");
-    return n;
-}
-
-/* If CUDA_VISIBLE_DEVICES is set, each process may see another device as its first. */
-int wb__cu_ranks_device(const wb__communicator *c, const wb_device **d)
-{
-    const int n = wb__cu_ranks_devices();
-    if (!n)
-        return wb__fail(WB_ERROR_DEVICE, "NCCL: rank %d of %d has no CUDA device: %s; use WB_MPI,"
-                        " which needs none", c->rank, c->size, wb_error());
-    if (c->local_size > n && (n_ranks > n || !getenv("CUDA_VISIBLE_DEVICES")))
-        return wb__fail(WB_ERROR_DEVICE, "NCCL: this machine has %d CUDA device%s for %d ranks, and"
-                        " each rank needs one: start %d, or use WB_MPI", n, n > 1 ? "s" : "",
-                        c->local_size, n);
-    *d = wb__cu_backend.device(c->local_rank % n);
-    return 0;
-}
-
 static int connect_rank(rank *r)
 {
     wb__nccl_config config = {.size = sizeof config, .magic = WB__NCCL_MAGIC,
@@ -377,14 +331,14 @@ static int connect_rank(rank *r)
                               .cgaClusterSize = WB__NCCL_UNDEFINED, .minCTAs = WB__NCCL_UNDEFINED,
                               .maxCTAs = WB__NCCL_UNDEFINED};
     ncclComm_t made = NULL;
-    int status = wb__gpu_enter(&r->device->gpu);
+    int status = wb__gpu_enter(r->device);
     if (status) return status;
     const wb__nccl_enum begun =
         nccl->CommInitRankConfig(&made, r->self->size, unique, r->self->rank, &config);
     status = settle(r, made, "CommInitRankConfig", begun);
     if (status && made) nccl->CommAbort(made);
     else r->comm = made;
-    wb__gpu_leave(&r->device->gpu);
+    wb__gpu_leave(r->device);
     return status;
 }
 
@@ -392,13 +346,13 @@ static int connect_rank(rank *r)
 static int disconnect_rank(rank *r, int status)
 {
     if (r->aborted) return status;
-    if (wb__gpu_enter_to_release(&r->device->gpu)) {
+    if (wb__gpu_enter_to_release(r->device)) {
         if (!status && !given_up.set)
             status = settle(r, r->comm, "CommFinalize", nccl->CommFinalize(r->comm));
         const wb__nccl_enum result = status || given_up.set ? nccl->CommAbort(r->comm)
                                                             : nccl->CommDestroy(r->comm);
         if (!status && result) status = fail(r, "CommDestroy", result);
-        wb__gpu_leave(&r->device->gpu);
+        wb__gpu_leave(r->device);
     }
     return status;
 }
@@ -407,8 +361,8 @@ static int stop_rank(rank *r)
 {
     int status = 0;
     if (r->running && !given_up.set)
-        status = wb__cu_ranks_perform(&(wb__collective){.communicator = r->self,
-                                                        .kind = WB__COLLECT_BARRIER});
+        status = wb__nccl_ranks_perform(&(wb__collective){.communicator = r->self,
+                                                          .kind = WB__COLLECT_BARRIER});
     pthread_mutex_lock(&r->lock);
     r->stop = true;
     pthread_cond_signal(&r->changed);
@@ -417,7 +371,7 @@ static int stop_rank(rank *r)
     r->running = false;
     status = disconnect_rank(r, status);
     r->comm = NULL;
-    r->device->gpu.holders--;
+    r->device->holders--;
     pthread_cond_destroy(&r->changed);
     pthread_mutex_destroy(&r->lock);
     pthread_mutex_destroy(&r->calling);
@@ -426,25 +380,25 @@ static int stop_rank(rank *r)
 
 static int start_rank(rank *r)
 {
-    int status = wb__cu_ranks_device(r->self, &r->self->device);
+    int status = wb__nccl_ranks_device(used, r->self, &r->self->device);
     if (status) return status;
-    r->device = (wb__cu_device *)r->self->device->state;
+    r->device = r->self->device->state;
     status = connect_rank(r);
     if (status) return status;
-    r->device->gpu.holders++;
-    r->self->perform = wb__cu_ranks_perform;
+    r->device->holders++;
+    r->self->perform = wb__nccl_ranks_perform;
     pthread_mutex_init(&r->calling, NULL);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->changed, NULL);
     r->running = !pthread_create(&r->thread, NULL, watch, r);
     if (r->running) return 0;
     stop_rank(r);
-    return wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
+    return wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
 }
 
 /* ---- all ranks of the process ---------------------------------------------------------------- */
 
-void wb__cu_ranks_give_up(const char *why)
+void wb__nccl_ranks_give_up(const char *why)
 {
     pthread_mutex_lock(&given_up.lock);
     if (!given_up.set) snprintf(given_up.why, sizeof given_up.why, "%s", why);
@@ -478,8 +432,8 @@ static int each_rank(one_rank *f)
         if (pthread_create(&all[begun].thread, NULL, call_rank, &all[begun])) break;
     }
     if (begun < n_ranks) {
-        status = wb__fail(WB_ERROR_MEMORY, "NCCL: a thread cannot be created");
-        wb__cu_ranks_give_up(wb_error());
+        status = wb__fail(WB_ERROR_MEMORY, "%s: a thread cannot be created", used->name);
+        wb__nccl_ranks_give_up(wb_error());
     }
     for (int i = 0; i < begun; i++) pthread_join(all[i].thread, NULL);
     for (int i = 0; i < begun && !status; i++)
@@ -491,15 +445,19 @@ static int each_rank(one_rank *f)
 static int start_or_give_up(rank *r)
 {
     const int status = start_rank(r);
-    if (status && n_ranks > 1) wb__cu_ranks_give_up(wb_error());
+    if (status && n_ranks > 1) wb__nccl_ranks_give_up(wb_error());
     return status;
 }
 
 /* A failed start is not stopped. */
 static int stop_started(rank *r) { return r->running ? stop_rank(r) : 0; }
 
-int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, int n, wb__communicator *c)
+int wb__nccl_ranks_start(const wb__nccl_library *library, const char id[WB__NCCL_RANKS_ID],
+                         double seconds, int n, wb__communicator *c)
 {
+    used = library;
+    nccl = wb__nccl_open(library);
+    if (!nccl) return wb_error_code();
     timeout = seconds;
     n_ranks = n;
     given_up.set = false;
@@ -519,7 +477,9 @@ int wb__cu_ranks_start(const char id[WB__CU_RANKS_ID], double seconds, int n, wb
     return status;
 }
 
-int wb__cu_ranks_stop(void)
+int wb__nccl_ranks_here(void) { return n_ranks; }
+
+int wb__nccl_ranks_stop(void)
 {
     const int status = each_rank(stop_rank);
     n_ranks = 0;
@@ -547,7 +507,7 @@ static int prepare(wb__gpu_device *d, const wb__step *s, wb__gpu_routine **r, co
     if (!made) return WB_ERROR_MEMORY;
     const size_t bytes = wb__dtype_size(x->dtype);
     size_t from, to;
-    *made = (routine){.base = {.library = &wb__cu_ranks, .impl = "NCCL"},
+    *made = (routine){.base = {.library = &wb__nccl_ranks, .impl = used->name},
                       .operation = wb__collective_of(s, &from, &to),
                       .from = x->buffer, .to = y->buffer,
                       .from_at = (size_t)x->offset * bytes, .to_at = (size_t)y->offset * bytes};
@@ -565,7 +525,7 @@ static int launch(wb__gpu_device *d, wb__gpu_routine *base, wb__gpu_queue q,
         return wb__fail(WB_ERROR_ARGUMENT, "a plan: the ranks are not connected any more");
     c.from = (const void *)(uintptr_t)(at->address[r->from] + r->from_at);
     c.to = (void *)(uintptr_t)(at->address[r->to] + r->to_at);
-    return c.n ? put(own, &c, wb__cu_of(d)->stream[q]) : 0;
+    return c.n ? put(own, &c, used->stream(d, q)) : 0;
 }
 
 static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
@@ -574,7 +534,7 @@ static void destroy(wb__gpu_device *d, wb__gpu_routine *r)
     wb__free(r);
 }
 
-const wb__gpu_hook wb__cu_ranks = {
+const wb__gpu_hook wb__nccl_ranks = {
     .kinds = 1u << WB__STEP_COLLECTIVE, .aside = true,
     .prepare = prepare, .launch = launch, .destroy = destroy,
 };

@@ -1,0 +1,82 @@
+/* Ranks with a GPU each, connected by NCCL, or on AMD's GPUs by RCCL, whose functions have the same
+ * names and parameters.
+ *
+ *   api.h        declarations of the functions
+ *   library.c    opening the library, and choosing the device of a rank
+ *   ranks.c      operations, and the watch for ranks that have ended
+ *
+ * The folder of a driver has a table wb__nccl_library.  The ranks of a process use one of these. */
+#ifndef WB__NCCL_RANKS_H
+#define WB__NCCL_RANKS_H
+
+#include "backend/collective.h"
+#include "backend/gpu/runtime/runtime.h"
+#include "backend/nccl/api.h"
+
+typedef struct {
+    const char *name;                   /* "NCCL" */
+    const wb__gpu_driver *driver;       /* of the GPUs that it connects */
+    wb__gpu_vendor *vendor;             /* its table is a wb__nccl_functions */
+    void *(*stream)(wb__gpu_device *d, wb__gpu_queue q);        /* the driver's stream */
+    const char *const *visible;         /* environment variables that choose the devices of a
+                                           process, and NULL */
+} wb__nccl_library;
+
+extern const wb__nccl_library wb__cu_nccl, wb__hip_rccl;
+
+/* ---- library.c ------------------------------------------------------------------------------- */
+
+enum {
+    WB__NCCL_RANKS_ID = 128,            /* bytes of a unique id */
+#define WB__NCCL_ONE(type, name, parameters) + 1
+    WB__NCCL_COUNT = 0 WB__NCCL_FUNCTIONS(WB__NCCL_ONE)
+#undef WB__NCCL_ONE
+};
+
+/* For the table `vendor` of a library: the names of all functions, and the function `suits` without
+ * what is the vendor's own.  file: the name of the library in messages; needed: what to install. */
+extern const wb__gpu_function wb__nccl_names[WB__NCCL_COUNT];
+bool wb__nccl_suits(const wb__nccl_functions *f, const char *missing, const char *file,
+                    const char *needed, char *reason, size_t capacity);
+
+/* The functions of a library, which is opened at the first call; its name and version, such as
+ * "NCCL 2.27.3", until the next call.  NULL: it is not usable, and the error names what is
+ * missing. */
+const wb__nccl_functions *wb__nccl_open(const wb__nccl_library *l);
+const char *wb__nccl_version(const wb__nccl_library *l);
+
+/* The number of devices; 0: none, and the error is set. */
+int wb__nccl_ranks_devices(const wb__nccl_library *l);
+/* Returns 0 or an error code, as all functions below.  Makes a unique id, which all ranks must give
+ * to wb__nccl_ranks_start. */
+int wb__nccl_ranks_id(const wb__nccl_library *l, char id[WB__NCCL_RANKS_ID]);
+/* Finds the device of a rank, as wb__nccl_ranks_start does. */
+int wb__nccl_ranks_device(const wb__nccl_library *l, const wb__communicator *c,
+                          const wb_device **d);
+
+/* ---- ranks.c --------------------------------------------------------------------------------- */
+
+extern const wb__gpu_hook wb__nccl_ranks;       /* performs the COLLECTIVE of a plan */
+
+/* Connects the n ranks of this process, c->rank of c->size and so on, each with the device of its
+ * local rank, and sets c->device, c->perform and c->context.  timeout: seconds that a rank waits in
+ * an operation; then the process ends, with a message that names the operation. */
+int wb__nccl_ranks_start(const wb__nccl_library *l, const char id[WB__NCCL_RANKS_ID],
+                         double timeout, int n, wb__communicator *c);
+int wb__nccl_ranks_stop(void);
+/* The number of connected ranks of this process. */
+int wb__nccl_ranks_here(void);
+/* A rank of this process has failed, for the reason `why`.  What waits for it a second from now
+ * fails, the device that waits is lost, since its memory may have the result of an unfinished
+ * operation, and wb__nccl_ranks_stop does not wait for other ranks. */
+void wb__nccl_ranks_give_up(const char *why);
+int wb__nccl_ranks_perform(const wb__collective *c);    /* c->perform */
+/* Ends the process. */
+void wb__nccl_ranks_abort(void);
+
+/* Surrounds a call in which the host waits for a device; the end returns the code of the call, or
+ * `lost`, the driver's code for a lost device, if the rank's operations were ended meanwhile. */
+void wb__nccl_wait_begins(void);
+int wb__nccl_wait_ends(int code, int lost);
+
+#endif
