@@ -440,6 +440,7 @@ TABLE = [
     ("the norm of a divided state is that of the own part", "src/optim/update.c", "if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);", "", ["shard*3"]),
     ("a pending update comes after a function of all ranks", "src/dist/tensors.c", "return !t->exchanged || t->recording || !wb__evaluate_keeping(1, &x);", "return t || x;", ["order*2"]),
     ("the last update of a rank that is a thread stays pending", "src/dist/run.c", "if (!status) status = wb__end_pending_exchange();", "", [THREADS + " reads_its_last_loss"]),
+    ("a rendezvous removes files of the program", "src/dist/rendezvous_file.c", "if (n == (ssize_t)sizeof head && !memcmp(head, magic, sizeof head)) return 0;", "if (n >= 0 || memcmp(head, magic, sizeof head)) return 0;", [MEETING]),
     ("a barrier overtakes a pending update", "src/dist/tensors.c", "return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;", "return t && 0;", ["order*2"]),
     ("pending updates of two states mix their operations", "src/optim/ranks.c", "    *before = t->exchanged;\n    return 0;", "    return before == NULL;", ["order*2"]),
     ("ranks do not agree on gradients that are not finite", "src/optim/update.c", "if (total && s->parts > 1) total = wb__ranks_sum(total, &u->before);", "", ["shard*3"]),

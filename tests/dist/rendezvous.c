@@ -401,13 +401,27 @@ TEST(files_of_an_earlier_run)
     run(ID);
     expect_error(&members[0], FACTS(address, "rank 1"));
     unlink(paths[1]);
-    for (int i = 0; i < 3; i++) write_whole(paths[i], (const unsigned char *)"text\n", 5);
-    begin(FILES);
-    add(0, 2, 20, 300);
-    add(1, 2, 20, 0);
-    run(ID);
-    for (int r = 0; r < 2; r++) expect_bytes(&members[r], ID);
-    expect_no_files();
+}
+
+/* Files of the program that have the same names stay. */
+TEST(files_of_the_program)
+{
+    char path[120];
+    unsigned char text[8];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/meeting%s", folder, i == 2 ? "" : i ? ".1" : ".0");
+        write_whole(path, (const unsigned char *)"text\n", 5);
+        begin(FILES);
+        add(0, 2, i == 1 ? 0.5 : 20, 0);
+        if (i == 1) add(1, 2, 20, 0);
+        run(ID);
+        assert_int_equal(members[i == 1].status, WB_ERROR_FILE);
+        assert_true(has_facts(members[i == 1].error, FACTS(path, "WEBER_RENDEZVOUS")));
+        assert_int_equal(read_whole(path, text, sizeof text), 5);
+        assert_memory_equal(text, "text\n", 5);
+        assert_int_equal(unlink(path), 0);
+        expect_no_files();
+    }
 }
 
 /* ---- wrong arguments ------------------------------------------------------------------------- */

@@ -321,7 +321,7 @@ TEST(ranks_are_threads)
     }
 }
 
-/* Rank 0 reads the loss of its last update, and the others return while their update is pending. */
+/* Rank 0 reads the loss of its last update, and the others return before they have executed it. */
 static int read_alone(void *ctx)
 {
     wb_layer *m = wb_gpu(wb_Dense(2, 2));
