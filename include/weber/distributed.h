@@ -63,9 +63,9 @@ typedef struct wb_distributed_options {
  * Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that
  * is not positive; the backend fails on any rank; WB_MPI in a process that MPI did not start and
  * another launcher did, such as `weber launch`, since it would train alone; WB_NCCL on ranks with
- * GPUs of two vendors.  .through: the backend is not WB_NCCL, or .through is.  .devices: the backend
- * is not WB_NCCL; together with .through; more devices than the process has; another number than in
- * the other processes. */
+ * GPUs of two vendors.  .through: the backend is not WB_NCCL, or .through is.  .devices: the
+ * backend is not WB_NCCL; together with .through; more devices than the process has; another number
+ * than in the other processes. */
 WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
                                           const wb_distributed_options *o);
 /** Runs the ranks of this process: calls rank(ctx) once for each of its devices, each in a thread
