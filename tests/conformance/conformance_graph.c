@@ -533,7 +533,7 @@ static int64_t count_of(int64_t n)
 
 TEST(graphs_f64)
 {
-    if (!has_dtype(WB_F64)) skip();
+    need_dtype(WB_F64);
     for (int64_t i = 0; i < count_of(300); i++) one_graph(option_seed + i, WB_F64);
 }
 TEST(graphs_f32)
@@ -542,7 +542,7 @@ TEST(graphs_f32)
 }
 TEST(gradients)
 {
-    if (!has_dtype(WB_F64)) skip();
+    need_dtype(WB_F64);
     for (int64_t i = 0; i < count_of(200); i++) one_gradient(option_seed + i);
 }
 

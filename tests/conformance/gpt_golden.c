@@ -141,7 +141,7 @@ static void train(wb_dtype dtype)
 
 TEST(f64)
 {
-    if (!has_dtype(WB_F64)) skip();
+    need_dtype(WB_F64);
     train(WB_F64);
 }
 TEST(f32) { train(WB_F32); }

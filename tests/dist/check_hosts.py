@@ -38,7 +38,7 @@ exec ip netns exec $host unshare -u sh -c "hostname $host; $*"
 
 
 def skip(reason):
-    print(f"skipped: {reason}")
+    print(f"SKIP: {reason}")
     sys.exit(SKIPPED)
 
 

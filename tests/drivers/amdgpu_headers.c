@@ -77,7 +77,7 @@ int main(void) { return run_all_cases(); }
 
 int main(void)
 {
-    printf("skipped: ROCm's headers are not here (Debian: libamdhip64-dev)\n");
+    printf("SKIP: ROCm's headers are not here (Debian: libamdhip64-dev)\n");
     return 77;
 }
 

@@ -240,7 +240,7 @@ TEST(test_unreliable)
 int main(void)
 {
 #ifndef HAS_DOUBLES
-    printf("skipped: the doubles of HIP were not built\n");
+    printf("SKIP: the doubles of HIP were not built\n");
     return 77;
 #endif
     return run_all_cases();

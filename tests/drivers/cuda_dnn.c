@@ -253,7 +253,7 @@ TEST(test_layouts)
 int main(void)
 {
 #ifndef WB_TEST_CUDA_DOUBLE
-    printf("skipped: the double of CUDA was not built\n");
+    printf("SKIP: the double of CUDA was not built\n");
     return 77;
 #endif
     b = &wb__cu_backend;

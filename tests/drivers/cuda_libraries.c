@@ -241,7 +241,7 @@ int main(void)
         cmocka_unit_test(test_refused_products), cmocka_unit_test(test_refused_plans),
         cmocka_unit_test(test_flat_memory), cmocka_unit_test(test_shutdowns)};
 #ifndef WB_TEST_CUDA_DOUBLE
-    printf("skipped: the double of CUDA was not built\n");
+    printf("SKIP: the double of CUDA was not built\n");
     return 77;
 #endif
     open_double();

@@ -54,7 +54,7 @@ int main(void)
     unsetenv("WEBER_CUDA_PATH");        /* which may name the folder of the doubles */
     nccl = wb__nccl_open(&wb__cu_nccl);
     if (!nccl) {
-        printf("skipped: %s\n", wb_error());
+        printf("SKIP: %s\n", wb_error());
         return 77;
     }
     return run_all_cases();

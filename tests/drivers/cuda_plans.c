@@ -288,7 +288,7 @@ int main(void)
         return 1;
     }
     if (!open_library() || dnn.GetVersion() < 91600) {
-        print_message("skipped: cuDNN 9.16 or newer is not here\n");
+        print_message("SKIP: cuDNN 9.16 or newer is not here\n");
         return 77;
     }
     return run_all_cases();

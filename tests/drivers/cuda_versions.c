@@ -214,7 +214,7 @@ TEST(test_two_majors)
 int main(void)
 {
 #ifndef HAS_DOUBLES
-    printf("skipped: the doubles of CUDA were not built\n");
+    printf("SKIP: the doubles of CUDA were not built\n");
     return 77;
 #endif
     return run_all_cases();

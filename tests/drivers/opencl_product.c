@@ -144,7 +144,7 @@ static void run(const product *p, const char *impl, const char *reason)
 static void need_clblast(void)
 {
     if (b->part("CLBlast") == 1) return;
-    print_message("skipped: %s\n", wb_error());
+    print_message("SKIP: %s\n", wb_error());
     skip();
 }
 

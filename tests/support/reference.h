@@ -74,6 +74,7 @@ void draw_shape(int kind, int *ndim, int64_t *dims);
 void round_to(array x, wb_dtype dtype);
 
 bool has_dtype(wb_dtype dtype);         /* whether the device under test has it */
+void need_dtype(wb_dtype dtype);        /* skips the test if it does not */
 wb_dtype widest_float(void);            /* f64, or f32 if the device under test has no f64 */
 /* x as a tensor of that dtype, on the CPU if the device under test does not have the dtype.  `view`
  * 0: dense memory; 1..5: a slice, a permutation, a flip, an expansion or a strided slice of other

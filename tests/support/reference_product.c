@@ -244,6 +244,13 @@ bool has_dtype(wb_dtype dtype)
     return d->backend->has_dtype(d, dtype);
 }
 
+void need_dtype(wb_dtype dtype)
+{
+    if (has_dtype(dtype)) return;
+    print_message("SKIP: %s has no %s\n", getenv("WEBER_TEST_DEVICE"), wb_dtype_name(dtype));
+    skip();
+}
+
 wb_dtype widest_float(void) { return has_dtype(WB_F64) ? WB_F64 : WB_F32; }
 
 static wb_tensor *dense(array x, wb_dtype dtype)
