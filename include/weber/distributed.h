@@ -105,10 +105,10 @@ WB_API int wb_distributed_barrier(void);
 /** How tensors of several ranks are reduced to one, element by element. */
 typedef enum { WB_RANKS_SUM = 1, WB_RANKS_MEAN, WB_RANKS_MIN, WB_RANKS_MAX } wb_ranks_reduction;
 
-/* The functions below are collective.  x has the same shape and dtype on all ranks, and any dtype
- * but bool; halves are reduced in f32 and rounded once, a mean of integers is an error, and a
- * minimum or maximum is NaN where the x of any rank is NaN.  x is evaluated, and the result is a
- * new tensor on the device of x.  A function that wb_compile records may call
+/* The functions below are collective.  x has the same shape and dtype on all ranks.  Reductions
+ * take any dtype but bool; halves are reduced in f32 and rounded once, a mean of integers is an
+ * error, and a minimum or maximum is NaN where the x of any rank is NaN.  x is evaluated, and the
+ * result is a new tensor on the device of x.  A function that wb_compile records may call
  * wb_distributed_allreduce, _allgather and _reduce_scatter, but not _reduce and _broadcast.
  * Without connected ranks the result is x.  NULL: an error. */
 
@@ -167,8 +167,13 @@ typedef struct wb_DistributedOptimiser_options {
  * wb_DistributedOptimiser(wb_Adam()).  The losses are averaged with them: if the mean loss is not
  * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes; a
  * bucket is on its way as soon as its last gradient is computed, while the backward pass goes on.
- * wb_update is collective; all ranks must have gradients of the same parameters, and the same
- * parameters frozen.  Without connected ranks `rule` gets the gradients of this process.
+ * wb_update is collective, and an error if the ranks have gradients of different parameters, as
+ * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
+ * gradients of this process.
+ *
+ * wb_train, with the same .epochs and number of batches on all ranks, ends on all of them if .each
+ * of one ends it.  .each may be NULL on some ranks, as where only rank 0 writes a log; if one has
+ * it, the ranks exchange two numbers after each batch.
  *
  * .shard: the state is divided over the ranks that are connected when wb_setup is called.  Each
  * rank has moments, and masters of mixed precision, of its part of each parameter only: n / size

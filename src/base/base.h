@@ -46,6 +46,13 @@ bool wb__null(const char *function, const char *argument);      /* returns true 
 unsigned wb__failures(void);
 void wb__failed_in(const char *folder, const char *part);
 
+/* Adds a word to a hash value. */
+static inline uint64_t wb__mix(uint64_t h, uint64_t word)
+{
+    h = (h ^ word) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 32;
+}
+
 /* Thread-local buffers for texts that public functions return; zero at first. */
 enum { WB__THREAD_TEXT_BYTES = 2048, WB__ERROR_BYTES = 8192 };
 typedef enum {

@@ -84,21 +84,15 @@ static int list(contents *c, void *object)
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
-static void mix(uint64_t *h, int64_t word)
-{
-    *h = (*h ^ (uint64_t)word) * 0x9E3779B97F4A7C15u;
-    *h ^= *h >> 32;
-}
-
 /* A number for what an object consists of: dtypes and shapes, in order. */
 static int64_t hash_of(const contents *c)
 {
     uint64_t h = (uint64_t)c->n;
     for (int i = 0; i < c->n; i++) {
         const wb_tensor *x = c->variable[i];
-        mix(&h, x->dtype);
-        mix(&h, x->ndim);
-        for (int k = 0; k < x->ndim; k++) mix(&h, x->dims[k]);
+        h = wb__mix(h, x->dtype);
+        h = wb__mix(h, (uint64_t)x->ndim);
+        for (int k = 0; k < x->ndim; k++) h = wb__mix(h, (uint64_t)x->dims[k]);
     }
     return (int64_t)(h >> 1);
 }
@@ -150,9 +144,9 @@ static int checksum_of(wb_tensor *x, int64_t *sum)
     uint64_t h = bytes;
     if (!values) return wb_error_code();
     for (size_t i = 0; i < bytes; i += sizeof h) {
-        int64_t word = 0;
+        uint64_t word = 0;
         memcpy(&word, values + i, WB__MIN(sizeof word, bytes - i));
-        mix(&h, word);
+        h = wb__mix(h, word);
     }
     *sum = (int64_t)(h >> 1);
     return 0;

@@ -193,12 +193,6 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     return 0;
 }
 
-static inline uint64_t mix(uint64_t h, uint64_t word)
-{
-    h = (h ^ word) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 32;
-}
-
 /* Hashes the words in four independent chains, so that the multiplications overlap. */
 uint64_t wb__request_hash(const wb__request *r)
 {
@@ -206,7 +200,7 @@ uint64_t wb__request_hash(const wb__request *r)
                      0x082EFA98EC4E6C89u};
     int i = 0;
     for (; i + 4 <= r->n_words; i += 4)
-        for (int k = 0; k < 4; k++) h[k] = mix(h[k], r->words[i + k]);
-    for (; i < r->n_words; i++) h[0] = mix(h[0], r->words[i]);
-    return mix(mix(mix(h[0], h[1]), h[2]), h[3]);
+        for (int k = 0; k < 4; k++) h[k] = wb__mix(h[k], r->words[i + k]);
+    for (; i < r->n_words; i++) h[0] = wb__mix(h[0], r->words[i]);
+    return wb__mix(wb__mix(wb__mix(h[0], h[1]), h[2]), h[3]);
 }

@@ -91,6 +91,7 @@ struct wb_opt_state {
     uint32_t recorded;          /* id of the last recording of an update with accumulation */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */
+    int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
     bool gives;         /* loading a checkpoint gives the other ranks their parts */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
     int n_moments;                      /* number of moments per slot, the master included */
@@ -161,8 +162,9 @@ void wb__ranks_pending(wb_tensor *last);
 int wb__ranks_check(const char *what, const wb_opt_state *s);
 /* Replaces the sums *g[i] of the gradients of `batches` batches, some of which may be NULL, and the
  * sum of the losses, which may be NULL, by their means over these batches and the ranks; if the
- * state is divided, gradients by this rank's part of them.  Returns 0 or an error code. */
-int wb__ranks_mean(const wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
+ * state is divided, gradients by this rank's part of them.  An error if the ranks have gradients of
+ * different parameters.  Returns 0 or an error code. */
+int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
                    wb_tensor **before);
 /* Replaces the parts *x[i], some of which may be NULL, of a divided state by whole tensors.
  * Returns 0 or an error code. */

@@ -158,10 +158,66 @@ static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
     return true;
 }
 
-int wb__ranks_mean(const wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
+/* A number below 2^48 and not 0 for what the ranks exchange in an update. */
+static int64_t exchanged_by(const wb_opt_state *s, wb_tensor **const *g, const wb_tensor *loss)
+{
+    const uint64_t word[] = {(uint64_t)wb__world()->size, (uint64_t)s->rule->bucket,
+                             (uint64_t)s->parts, loss != NULL};
+    uint64_t h = 1;
+    for (size_t i = 0; i < WB__COUNT(word); i++) h = wb__mix(h, word[i]);
+    for (int i = 0; i < s->n; i++) h = wb__mix(h, *g[i] ? (uint64_t)(*g[i])->size + 1 : 0);
+    return (int64_t)(h >> 16 | 1);
+}
+
+/* Evaluates the pending updates, whose operations other ranks may have performed already, with the
+ * n gradients, which may depend on values that these updates replace. */
+static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
+{
+    const wb__thread *t = wb__this_thread();
+    if (t->recording || !t->exchanged) return 0;
+    *before = NULL;
+    return wb__evaluate_keeping(n, g);
+}
+
+/* If this rank exchanges something else than in the update before, compares it with what the others
+ * exchange.  A rank for which nothing has changed is beginning its first bucket then; whatever
+ * becomes of that operation, it does not give the sum of MARK.  Returns 0 or an error code. */
+static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_tensor **before)
+{
+    enum { MARK = 0x6AD1E47 };
+    const wb__communicator *c = wb__world();
+    const int64_t mine[] = {MARK, exchanged_by(s, g, loss)};
+    int64_t sum[2] = {0};
+    int n = 0;
+    if (mine[1] == s->agreed) return 0;
+    wb_tensor **all = wb__alloc(((size_t)s->n + 1) * sizeof *all);
+    if (!all) return WB_ERROR_MEMORY;
+    for (int i = 0; i < s->n; i++)
+        if (*g[i]) all[n++] = *g[i];
+    if (loss) all[n] = loss;
+    int status = end_updates_before(n + (loss != NULL), all, before);
+    wb__free(all);
+    if (!status)
+        status = wb__collective_end(wb__collective_begin(&(wb__collective){
+            .communicator = c, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_SUM, .dtype = WB_I64,
+            .n = WB__COUNT(mine), .from = mine, .to = sum}));
+    wb__collective_report("update");
+    if (status) return status;
+    const bool same = sum[0] == c->size * mine[0] && sum[1] == c->size * mine[1];
+    s->agreed = same ? mine[1] : 0;
+    if (same) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "update: rank %d of %d has gradients of %d parameters, and"
+                    " another rank those of other parameters, or other options of"
+                    " wb_DistributedOptimiser: freeze the same parameters on all ranks, and give"
+                    " all the same options", c->rank, c->size, n);
+}
+
+int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_tensor **loss,
                    wb_tensor **before)
 {
     bucket b;
+    const int differ = compare(s, g, *loss, before);
+    if (differ) return differ;
     bool good = bucket_begin(&b, s, false, *before);
     b.scale = wb_scalar(1 / ((double)wb__world()->size * (double)batches));
     good = good && b.scale;

@@ -119,7 +119,7 @@ typedef struct { wb_opt_state *state; int part, slot; } numbering;
  * count. STEPPED_ALIKE means that the previous slot with an increment had the same count while the
  * update was recorded. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
-typedef struct { wb_opt_state *state; uint8_t stepped[]; } counting;
+typedef struct { wb_opt_state *state; int64_t agreed; uint8_t stepped[]; } counting;
 
 /* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
  * counts the steps (f16). */
@@ -143,12 +143,14 @@ static void renew_steps(void *context)
 }
 
 /* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
- * stepped slot, so the step counts of the two slots must be equal. */
+ * stepped slot, so the step counts of the two slots must be equal. If the ranks have exchanged
+ * something else since, they must compare again what they exchange. */
 static wb__fit steps_fit(const void *context)
 {
     const counting *c = context;
     int64_t before = 0;
     wb__opt_undo_failed(c->state);
+    if (c->agreed != c->state->agreed) return WB__FITS_NEVER;
     for (int i = 0; i < c->state->n; i++) {
         if (c->stepped[i] == NOT_STEPPED) continue;
         const int64_t steps = c->state->slots[i].steps;
@@ -435,6 +437,7 @@ static int count_steps(update *u)
     counting *c = wb__alloc_zero(1, bytes);
     if (!c) return WB_ERROR_MEMORY;
     c->state = s;
+    c->agreed = s->agreed;
     for (int i = 0, before = -1; i < s->n; i++) {
         if (!u->works[i].value) continue;
         const bool alike = before >= 0 && s->slots[i].steps == s->slots[before].steps;

@@ -76,6 +76,7 @@ typedef struct {
     wb_train_options o;
     wb_progress *bar;
     bool stop;
+    bool compares_stop;         /* the ranks train one model, and at least one has .each */
     wb_tensor *latest;          /* mean loss of the last `latest_of` batches, not yet in `sum`; may
                                    be NULL */
     int64_t latest_of;
@@ -103,14 +104,16 @@ static void add_loss(training *t, wb_tensor *loss, int64_t n)
     wb__unref(before);
 }
 
-static int not_finite(wb_tensor *loss, int64_t batch)
+static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
 {
     wb_clear_error();
     double value = wb_item(loss);
     wb_clear_error();
     if (isfinite(value) && wb__world())
         return wb__fail(WB_ERROR_NUMBER, "the loss, or the norm of the gradients, is not finite on"
-                        " batch %lld of another rank, stopping training", (long long)batch);
+                        " %s %lld of another rank, stopping training",
+                        t->state->loss_sum ? "one of the accumulated batches up to batch" : "batch",
+                        (long long)batch);
     if (isfinite(value))
         return wb__fail(WB_ERROR_NUMBER, "the norm of the gradients is not finite on batch %lld, "
                         "stopping training", (long long)batch);
@@ -183,7 +186,7 @@ static int step(training *t, int epoch, wb_batch batch)
     /* With WEBER_EAGER wb_update assigns at once, so the loss is checked before wb_update. The
      * running statistics of BatchNorm layers have already changed. */
     if (wb__this_thread()->eager && !isfinite(wb_item(loss)))
-        return not_finite(loss, batch.index + 1);
+        return not_finite(t, loss, batch.index + 1);
     wb_tensor *own = loss;
     const bool last = batch.index + 1 == wb_loader_length(t->data);
     int status = (last ? wb__update_now : wb_update)(t->state, t->model, grads);
@@ -195,11 +198,25 @@ static int step(training *t, int epoch, wb_batch batch)
     if (status == WB_ERROR_NUMBER && adds && distributed(t) &&
         !wb__update_now(t->state, t->model, grads))
         finish_update(t, &loss);
-    if (status == WB_ERROR_NUMBER) return not_finite(own, batch.index + 1);
+    if (status == WB_ERROR_NUMBER) return not_finite(t, own, batch.index + 1);
     if (status) return status;
     if (t->bar) wb_progress_step(t->bar, "loss", loss);
     if (t->o.each && t->o.each(epoch, batch.index + 1, loss, t->o.ctx)) t->stop = true;
     return 0;
+}
+
+/* If .each has stopped the training, or *ended this epoch, on one rank, so it has on all. */
+static int compare_stop(training *t, bool *ended)
+{
+    const int64_t mine[] = {t->stop, *ended};
+    int64_t least[2] = {0}, most[2] = {0};
+    if (!t->compares_stop) return 0;
+    const int status = wb__extremes(2, mine, least, most);
+    t->stop |= most[0] != 0;
+    if (!*ended && most[1]) wb_loader_stop(t->data);
+    *ended |= most[1] != 0;
+    wb__collective_report("train");
+    return status;
 }
 
 static int run_epoch(training *t, int epoch)
@@ -213,7 +230,9 @@ static int run_epoch(training *t, int epoch)
     while (!status && !t->stop && wb_loader_next(t->data, &batch)) {
         const int64_t running = wb_loader_epoch(t->data);
         status = step(t, epoch, batch);
-        if (wb_loader_epoch(t->data) != running) break;         /* .each stopped the loader */
+        bool ended = wb_loader_epoch(t->data) != running;   /* .each stopped the loader */
+        if (!status) status = compare_stop(t, &ended);
+        if (ended) break;
     }
     if (!status) status = apply_rest(t);
     if (status) drop_rest(t);
@@ -352,16 +371,22 @@ static int begin_random(const training *t)
 }
 
 /* All ranks must have the same number of batches, since each batch is a collective operation. */
-static int check_lengths(const training *t)
+static int check_lengths(training *t)
 {
-    const int64_t mine = wb_loader_length(t->data);
-    int64_t least = 0, most = 0;
+    const int64_t mine[] = {wb_loader_length(t->data), t->o.epochs, t->o.each != NULL};
+    int64_t least[3] = {0}, most[3] = {0};
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(1, &mine, &least, &most);
-    if (status || least == most) return status;
-    return wb__fail(WB_ERROR_ARGUMENT, "train: the loader of rank %d has %lld batches, those of the"
-                    " ranks have %lld to %lld: make the dataset with wb_distributed_dataset",
-                    wb__world()->rank, (long long)mine, (long long)least, (long long)most);
+    const int status = wb__extremes(3, mine, least, most), rank = wb__world()->rank;
+    t->compares_stop = most[2] != 0;
+    if (status) return status;
+    if (least[0] != most[0])
+        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader of rank %d has %lld batches, those of"
+                        " all have %lld to %lld: make the dataset with wb_distributed_dataset",
+                        rank, (long long)mine[0], (long long)least[0], (long long)most[0]);
+    if (least[1] == most[1]) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "train: .epochs is %d on rank %d, and %lld to %lld on the"
+                    " ranks: give all the same", t->o.epochs, rank, (long long)least[1],
+                    (long long)most[1]);
 }
 
 int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,

@@ -21,7 +21,7 @@ def expect(condition, what, output):
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
                    ("success", "has waited 3 s"), ("sleep", "has waited 3 s"),
-                   ("frozen", "the same functions in the same order"),
+                   ("frozen", "frozen parameters|freeze the same parameters"),
                    ("finalise", "has waited 3 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()
@@ -33,9 +33,8 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
     expect(output.count("[ Info: The CUDA functionality") <= 1,
            f"{how}: only rank 0 prints notes", output)
     expect(done.returncode != 0, f"{how}: the exit status is not 0", output)
-    # MPICH does not name the rank, and may go on with wrong sums
-    if how not in ("kill", "frozen") or "openmpi" in sys.argv[1]:
-        expect(words in output, f"{how}: the message has \"{words}\"", output)
+    if how != "kill" or "openmpi" in sys.argv[1]:       # MPICH does not name the rank
+        expect(re.search(words, output), f"{how}: the message has \"{words}\"", output)
 
 done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_output=True,
                       text=True, timeout=60, check=False,

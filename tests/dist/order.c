@@ -155,6 +155,121 @@ TEST_IN_SCOPE(a_barrier_in_a_recording)
           "distributed_barrier");
 }
 
+/* ---- what must be the same on all ranks ------------------------------------------------------ */
+
+static int status_of(wb_layer *m, wb_opt_state *s, int k)
+{
+    wb_tree *grads;
+    if (!wb_withgradient(loss_of, m, batch(k), &grads)) fail_msg("%s", wb_error());
+    return wb_update(s, m, grads);
+}
+
+TEST_IN_SCOPE(a_parameter_that_one_rank_has_frozen)
+{
+    wb_layer *m = model_of(7, 8);
+    wb_opt_state *s = state_of(m, false, false);
+    if (size == 1) return;
+    if (rank == 1) WORKS(wb_freeze(s, "layers.1"));
+    FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "freeze the same parameters on all ranks");
+    if (rank != 1) WORKS(wb_freeze(s, "layers.1"));
+    update(m, s, batch(1));
+    WORKS(wb_thaw(s, "layers.1"));
+    update(m, s, batch(2));
+    expect_alike(m);
+}
+
+TEST_IN_SCOPE(other_buckets_on_one_rank)
+{
+    wb_layer *m = model_of(8, 8);
+    const int64_t bytes = rank ? 200 : 201;
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(), .bucket = bytes), m);
+    if (size == 1) return;
+    FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
+}
+
+/* A step that is compiled; the ranks freeze other parameters between its replays. */
+typedef struct { wb_layer *model; wb_opt_state *state; } trained;
+
+static int train_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    const trained *t = ctx;
+    wb_tree *grads;
+    const wb_batch b = {in[0], in[1], 8, 0};
+    out[0] = wb_withgradient(loss_of, t->model, b, &grads);
+    return out[0] && !wb_update(t->state, t->model, grads) ? 1 : -1;
+}
+
+static int compiled_status(wb_compiled *f, int k)
+{
+    wb_tensor *loss;
+    const wb_batch b = batch(k);
+    return wb_call_compiled(f, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss);
+}
+
+TEST_IN_SCOPE(parameters_frozen_between_replays)
+{
+    trained t = {.model = model_of(9, 8)};
+    t.state = state_of(t.model, false, false);
+    wb_compiled *f = wb_compile(train_step, &t);
+    for (int k = 0; k < 6; k++) {
+        if (k == 2) WORKS(wb_freeze(t.state, "layers.1"));
+        if (k == 4) WORKS(wb_thaw(t.state, "layers.1"));
+        if (compiled_status(f, k)) fail_msg("rank %d: %s", rank, wb_error());
+    }
+    expect_alike(t.model);
+}
+
+/* ---- a training that one rank ends ----------------------------------------------------------- */
+
+enum { STOP, END_EPOCH };
+typedef struct { int how, batches; wb_loader *loader; } ending;
+
+static int each(int epoch, int64_t n, wb_tensor *loss, void *ctx)
+{
+    ending *e = ctx;
+    (void)loss;
+    e->batches++;
+    if (rank != size - 1 || epoch > 1 || n != 2) return 0;
+    if (e->how == END_EPOCH) wb_loader_stop(e->loader);
+    return e->how == STOP;
+}
+
+/* Returns the number of batches that rank 0 has trained. */
+static int batches_until_end(int how, bool all_have_each)
+{
+    wb_layer *m = model_of(10, 8);
+    wb_dataset *d = wb_dataset_of(wb_randn(12, 4), wb_randn(12, 1));
+    ending e = {.how = how, .loader = wb_dataloader(d, 4)};
+    const bool has = all_have_each || rank == size - 1;
+    const int status = wb_train(loss_of, m, e.loader, state_of(m, false, false), .epochs = 2,
+                                .ctx = &e, .each = has ? each : NULL);
+    if (status) fail_msg("rank %d: %s", rank, wb_error());
+    expect_alike(m);
+    wb_tensor *n = wb_distributed_broadcast(wb_scalar(e.batches), all_have_each ? 0 : size - 1);
+    return (int)wb_item(n);
+}
+
+TEST_IN_SCOPE(each_of_one_rank_ends_the_training)
+{
+    assert_int_equal(batches_until_end(STOP, true), 2);
+    assert_int_equal(batches_until_end(STOP, false), 2);
+}
+
+TEST_IN_SCOPE(each_of_one_rank_ends_an_epoch)
+{
+    assert_int_equal(batches_until_end(END_EPOCH, true), 2 + 3);
+    assert_int_equal(batches_until_end(END_EPOCH, false), 2 + 3);
+}
+
+TEST_IN_SCOPE(other_numbers_of_epochs)
+{
+    wb_layer *m = model_of(11, 8);
+    wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(8, 4), wb_randn(8, 1)), 4);
+    if (size == 1) return;
+    FAILS(wb_train(loss_of, m, l, state_of(m, false, false), .epochs = rank ? 2 : 1),
+          WB_ERROR_ARGUMENT, ".epochs is");
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 1);

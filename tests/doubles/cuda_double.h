@@ -29,7 +29,7 @@ static inline void open_double(void)
         *(void **)&calls_failed = dlsym(library, "vgpu_failed");
     }
     if (read_books && count_calls && forget_calls && calls_failed) return;
-    printf("skipped: no test double of the CUDA driver: it needs a C++ compiler to be built, and"
+    printf("SKIP: no test double of the CUDA driver: it needs a C++ compiler to be built, and"
            " WEBER_CUDA_LIBRARY must name its file\n");
     exit(77);
 }

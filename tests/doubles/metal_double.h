@@ -34,7 +34,7 @@ static inline void open_double(void)
     if (read_books && read_metal_books && count_calls && forget_calls && calls_failed &&
         fail_from_here)
         return;
-    printf("skipped: no test double of Metal: it needs a C++ compiler to be built, and"
+    printf("SKIP: no test double of Metal: it needs a C++ compiler to be built, and"
            " WEBER_METAL_LIBRARY must name its file\n");
     exit(getenv("WEBER_TEST_MUST") ? 1 : 77);
 }

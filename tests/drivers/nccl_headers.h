@@ -55,7 +55,7 @@ static int compare(void) { return run_all_cases(); }
 
 static int compare(void)
 {
-    printf("skipped: the library's header is not installed\n");
+    printf("SKIP: the library's header is not installed\n");
     return 77;
 }
 

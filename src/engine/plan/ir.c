@@ -14,21 +14,15 @@ void wb__ir_free(wb__ir *ir)
 
 /* ---- merging of equal values ----------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t h, uint64_t v)
-{
-    h = (h ^ v) * 0x9E3779B97F4A7C15u;
-    return h ^ (h >> 29);
-}
-
 static uint64_t hash(const wb__value *v, int n_in, const int *in, int n_attr, const int64_t *attr)
 {
     uint64_t bits;
     memcpy(&bits, &v->value, sizeof bits);
-    uint64_t h = mix(mix((uint64_t)v->op << 16 | (uint64_t)v->dtype << 8 | v->ndim, bits),
+    uint64_t h = wb__mix(wb__mix((uint64_t)v->op << 16 | (uint64_t)v->dtype << 8 | v->ndim, bits),
                      (uint64_t)(uint32_t)v->number << 32 | (uint32_t)v->leaf);
-    for (int i = 0; i < v->ndim; i++) h = mix(h, (uint64_t)v->dims[i]);
-    for (int i = 0; i < n_in; i++) h = mix(h, (uint64_t)in[i]);
-    for (int i = 0; i < n_attr; i++) h = mix(h, (uint64_t)attr[i]);
+    for (int i = 0; i < v->ndim; i++) h = wb__mix(h, (uint64_t)v->dims[i]);
+    for (int i = 0; i < n_in; i++) h = wb__mix(h, (uint64_t)in[i]);
+    for (int i = 0; i < n_attr; i++) h = wb__mix(h, (uint64_t)attr[i]);
     return h ^ (h >> 32);
 }
 
