@@ -11,6 +11,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -149,10 +150,8 @@ bool vgpu_cache_path(const char *text, uint64_t shim, uint64_t variant, char *pa
     return true;
 }
 
-void vgpu_cache_keep(const char *path, const char *object, size_t bytes)
+static void make_folder(void)
 {
-    static int n;
-    char beside[600];
     const char *folder = getenv("VGPU_CACHE");
     for (const char *p = folder + 1; *p; p++) {         /* creates the parent folders */
         if (*p != '/') continue;
@@ -161,6 +160,31 @@ void vgpu_cache_keep(const char *path, const char *object, size_t bytes)
         mkdir(parent, 0755);
     }
     mkdir(folder, 0755);
+}
+
+/* One of 64 files, which hundreds of paths share. */
+int vgpu_cache_lock(const char *path)
+{
+    char file[560];
+    make_folder();
+    snprintf(file, sizeof file, "%s/lock-%02x", getenv("VGPU_CACHE"),
+             (unsigned)(vgpu_hash(path, strlen(path)) % 64));
+    const int lock = open(file, O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+    if (lock >= 0)
+        while (flock(lock, LOCK_EX) && errno == EINTR) {}
+    return lock;
+}
+
+void vgpu_cache_unlock(int lock)
+{
+    if (lock >= 0) close(lock);
+}
+
+void vgpu_cache_keep(const char *path, const char *object, size_t bytes)
+{
+    static int n;
+    char beside[600];
+    make_folder();
     snprintf(beside, sizeof beside, "%s.%ld.%d", path, (long)getpid(), __sync_fetch_and_add(&n, 1));
     if (!vgpu_write_file(beside, object, bytes) || rename(beside, path)) unlink(beside);
 }

@@ -30,5 +30,9 @@ char *vgpu_compile(const vgpu_language *l, const char *text, size_t *bytes, char
  * files that are included, `variant` a number for whatever else the object depends on. */
 bool vgpu_cache_path(const char *text, uint64_t shim, uint64_t variant, char *path, size_t size);
 void vgpu_cache_keep(const char *path, const char *object, size_t bytes);
+/* Waits while another process or thread has the lock of this path, so that one compiles a text and
+ * the others read its object.  Returns the lock, for vgpu_cache_unlock; -1: there is none. */
+int vgpu_cache_lock(const char *path);
+void vgpu_cache_unlock(int lock);
 
 #endif

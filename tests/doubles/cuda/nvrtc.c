@@ -259,6 +259,8 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
     strcat(strcpy(text, p->defined), p->text);
     const bool cached = vgpu_cache_path(text, shim_hash(), (uint64_t)p->arch, path, 512);
     char *object = cached ? vgpu_read_file(path, &bytes) : NULL;
+    const int lock = cached && !object ? vgpu_cache_lock(path) : -1;
+    if (lock >= 0) object = vgpu_read_file(path, &bytes);
     if (!object) {
         object = build(text, p->arch, &bytes, &p->log);
         if (object && cached) vgpu_cache_keep(path, object, bytes);
@@ -277,6 +279,7 @@ VGPU_API nvrtcResult nvrtcCompileProgram(nvrtcProgram p, int n, const char *cons
             vgpu_cache_keep(path, "", 0);
         }
     }
+    vgpu_cache_unlock(lock);
     free(text);
     if (!object) return NVRTC_ERROR_COMPILATION;
     vgpu_image head = {.toolkit = VGPU_MAJOR, .arch = (uint32_t)p->arch, .bytes = (uint32_t)bytes,
