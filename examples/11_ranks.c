@@ -50,7 +50,8 @@ static double accuracy(wb_layer *model, wb_dataset *digits)
     return right / (double)wb_dataset_length(digits);
 }
 
-/* Whether the parameters of all ranks are the same: their extremes over the ranks are equal. */
+/* Whether three of the parameters are the same on all ranks: their extremes over the ranks are
+ * equal. */
 static bool equal_on_all_ranks(wb_layer *model)
 {
     static const char *const paths[] = {"layers.0.weight", "layers.5.weight", "layers.7.bias"};

@@ -6,14 +6,15 @@
  *     wb_distributed_initialise(WB_MPI);
  *     data = wb_distributed_dataset(data);                 each rank gets its share
  *     state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
- *     wb_distributed_synchronise(model);                   rank 0's values
+ *     wb_distributed_synchronise(model);                   rank 0's values; wb_train does this
  *
  * and is started by `mpirun -np 4 ./program`.  Without wb_distributed_initialise there is one rank,
  * 0 of 1, and the same program trains alone.
  *
  * All ranks must call the same *collective* functions in the same order.  If one rank does not call
  * one of them, the others wait for it, and end with an error after the time-out.  A collective
- * function first executes pending updates, so that a rank may read results before the others. */
+ * function first evaluates the updates of this rank that are not evaluated yet, so that ranks may
+ * read losses at different times. */
 #ifndef WEBER_DISTRIBUTED_H
 #define WEBER_DISTRIBUTED_H
 
@@ -32,11 +33,11 @@ typedef struct wb_distributed_backend wb_distributed_backend;
 WB_API const wb_distributed_backend *wb_distributed_mpi(void);
 #define WB_MPI (wb_distributed_mpi())
 /** NCCL, for ranks that have a CUDA device each, or RCCL, for ranks that have an AMDGPU device
- * each: that of the GPU which wb_gpu uses, else of the preferred backend, else of the first that
- * has a device, CUDA before AMDGPU.  libweber opens it at run time.  The program is started by
- * `weber launch`, srun or mpirun; started alone it is rank 0 of 1.  Allreduces, allgathers and
- * reduce_scatters of tensors on the rank's device do not pass through the host; all other
- * operations do. */
+ * each.  The GPU that wb_gpu uses decides which; if there is none yet, the preferred device
+ * backend, then the first that has a device, CUDA before AMDGPU.  libweber opens it at run time.
+ * The program is started by `weber launch`, srun or mpirun; started alone it is rank 0 of 1.
+ * Allreduces, allgathers and reduce_scatters of tensors on the rank's device do not pass through
+ * the host; all other operations do. */
 WB_API const wb_distributed_backend *wb_distributed_nccl(void);
 #define WB_NCCL (wb_distributed_nccl())
 
@@ -80,8 +81,8 @@ WB_API int wb_distributed_initialise_with(const wb_distributed_backend *backend,
  * Returns 0, or the first result of a rank() that is not 0, with the error of that rank, whose
  * message begins with its number.  The other ranks may end by themselves.  If an operation still
  * waits a second later, it fails, and the process can no longer use the device that waits: its
- * memory may hold the result of an unfinished operation.  Errors: no function; called by a
- * rank; a rank has failed before. */
+ * memory may hold the result of an unfinished operation.  Errors: no function; with .devices also:
+ * called by a rank, or after a rank has failed. */
 WB_API int wb_distributed_run(int (*rank)(void *ctx), void *ctx);
 /** Disconnects the ranks, after their last collective function.  Collective.  Calls MPI_Finalize if
  * wb_distributed_initialise initialised MPI.  A program need not call it: that happens when the
@@ -165,8 +166,9 @@ typedef struct wb_DistributedOptimiser_options {
 } wb_DistributedOptimiser_options;
 /** A rule that replaces gradients by their mean over the ranks, before `rule`:
  * wb_DistributedOptimiser(wb_Adam()).  The losses are averaged with them: if the mean loss is not
- * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes; a
- * bucket is on its way as soon as its last gradient is computed, while the backward pass goes on.
+ * finite, the update fails on all ranks.  Gradients travel in buckets of at most .bucket bytes.  A
+ * bucket begins as soon as its last gradient is computed; with NCCL, or if the machine has one
+ * processor more for each rank than the ranks have threads, the backward pass goes on meanwhile.
  * wb_update is collective, and an error if the ranks have gradients of different parameters, as
  * after wb_freeze on one of them, or different options.  Without connected ranks `rule` gets the
  * gradients of this process.

@@ -158,11 +158,12 @@ static bool add(bucket *b, const wb__slot *slot, wb_tensor **x)
     return true;
 }
 
-/* A number below 2^48 and not 0 for what the ranks exchange in an update. */
-static int64_t exchanged_by(const wb_opt_state *s, wb_tensor **const *g, const wb_tensor *loss)
+/* A hash of what the ranks exchange in an update: not 0, and below 2^48, so that the sum over the
+ * ranks does not overflow. */
+static int64_t hash_of_exchange(const wb_opt_state *s, wb_tensor **const *g, const wb_tensor *loss)
 {
     const uint64_t word[] = {(uint64_t)wb__world()->size, (uint64_t)s->rule->bucket,
-                             (uint64_t)s->parts, loss != NULL};
+                             (uint64_t)s->rule->accumulate, (uint64_t)s->parts, loss != NULL};
     uint64_t h = 1;
     for (size_t i = 0; i < WB__COUNT(word); i++) h = wb__mix(h, word[i]);
     for (int i = 0; i < s->n; i++) h = wb__mix(h, *g[i] ? (uint64_t)(*g[i])->size + 1 : 0);
@@ -180,13 +181,13 @@ static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
 }
 
 /* If this rank exchanges something else than in the update before, compares it with what the others
- * exchange.  A rank for which nothing has changed is beginning its first bucket then; whatever
- * becomes of that operation, it does not give the sum of MARK.  Returns 0 or an error code. */
+ * exchange.  A rank for which nothing has changed begins its first bucket instead: the two
+ * operations fail, or do not give size * MARK.  Returns 0 or an error code. */
 static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_tensor **before)
 {
     enum { MARK = 0x6AD1E47 };
     const wb__communicator *c = wb__world();
-    const int64_t mine[] = {MARK, exchanged_by(s, g, loss)};
+    const int64_t mine[] = {MARK, hash_of_exchange(s, g, loss)};
     int64_t sum[2] = {0};
     int n = 0;
     if (mine[1] == s->agreed) return 0;

@@ -205,7 +205,7 @@ static int step(training *t, int epoch, wb_batch batch)
     return 0;
 }
 
-/* If .each has stopped the training, or *ended this epoch, on one rank, so it has on all. */
+/* If .each has stopped the training, or *ended this epoch, on one rank, does so on all. */
 static int compare_stop(training *t, bool *ended)
 {
     const int64_t mine[] = {t->stop, *ended};
