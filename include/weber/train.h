@@ -208,6 +208,10 @@ typedef struct wb_train_options {
  * 51"), and the model keeps the values from before that batch; with WEBER_EAGER=1 running
  * statistics have changed already.
  *
+ * Ranks (distributed.h) train one model if the state is of wb_DistributedOptimiser: all begin with
+ * model and state of rank 0, which alone shows the progress and writes files.  With another rule
+ * each rank trains a model of its own.
+ *
  * The metric of a checkpoint is what .metric returns for the epoch.  While .metric runs, automatic
  * mode is test mode.
  *
