@@ -5,13 +5,12 @@
 #include "backend/gpu/runtime/runtime.h"
 
 /* On failure the caller drops *made, if it is not NULL.  fork and join are called with the device's
- * lock held; q: the compute queue, or the recording.  From aside_begins to aside_finish, or to
+ * lock held.  From aside_begins to aside_finish, or to
  * aside_ends if the launch failed, one launch of the kernel goes on. */
 int wb__gpu_aside_make(wb__gpu_device *d, struct wb__gpu_aside **made);
 void wb__gpu_aside_drop(wb__gpu_device *d, struct wb__gpu_aside *a);
-int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
-                 const wb__gpu_addresses *at);
-int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q);
+int wb__gpu_fork(wb__gpu_device *d, const wb__gpu_kernel *k, const wb__gpu_addresses *at);
+int wb__gpu_join(wb__gpu_device *d, const wb__gpu_kernel *k);
 void wb__gpu_aside_begins(const wb__gpu_kernel *k, void *const *buffers);
 void wb__gpu_aside_ends(const wb__gpu_kernel *k);
 int wb__gpu_aside_finish(wb__gpu_device *d, const wb__gpu_kernel *k);

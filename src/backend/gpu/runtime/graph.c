@@ -1,6 +1,11 @@
 /* Plans as one command: a sequence of kernels is recorded once, as a graph of the driver, and
  * launched as a whole at every run.
  *
+ * Routines beside the compute queue (aside.c) are not recorded.  NCCL demands that an operation of
+ * the ranks is captured on all ranks or on none, and in graphs of the same capture; but each rank
+ * decides by its own addresses when it records.  So a sequence is cut into segments at these
+ * routines and where one must be complete, and each segment between is a graph.
+ *
  * A graph contains the addresses of its buffers.  Variables rarely move; inputs and results of a
  * loop come from the cache and alternate between few addresses, as a loader's batches do.  So a
  * graph has up to sixteen instances, each for one set of addresses.  If the addresses keep
@@ -25,8 +30,12 @@ enum {
     SELDOM = 8                  /* least number of runs per later recording, on average */
 };
 
+/* Kernels first to last - 1 of the sequence, or one routine beside the compute queue. */
+typedef struct { int first, last; bool aside; } segment;
+
 typedef struct {
-    void *exec;           /* NULL: none */
+    bool recorded;
+    void **exec;                /* the graph of each segment; NULL: none */
     uint64_t *address;       /* address of every buffer */
     wb__gpu_memory *block;       /* the block of the tables; NULL: there are none */
     uint64_t last;              /* the graph's clock at its last run */
@@ -38,6 +47,9 @@ struct wb__graph {
     /* per buffer: whether the kernels use it; the addresses of other buffers are ignored */
     bool *used;
     bool broken;                /* the sequence cannot be recorded */
+    int n_segments;
+    segment *segments;
+    void **execs;               /* memory for `exec` of all instances */
     wb__gpu_tables tables;
     pthread_mutex_t lock;       /* guards the fields below; acquired before the device's lock */
     uint64_t clock, runs, created;  /* created: number of instances ever created */
@@ -71,6 +83,31 @@ static int list_used(wb__graph *g)
     return 0;
 }
 
+/* The number of kernels that must be complete before the kernel i. */
+static int awaited(const wb__sequence *s, int i)
+{
+    return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
+}
+
+static int list_segments(wb__graph *g)
+{
+    const wb__sequence *s = g->s;
+    g->segments = wb__alloc(((size_t)s->n_kernels + 1) * sizeof *g->segments);
+    if (!g->segments) return WB_ERROR_MEMORY;
+    for (int i = 0, complete = 0, n = 0; i < s->n_kernels; i++) {
+        const bool aside = ((const wb__gpu_kernel *)s->kernels[i])->aside != NULL;
+        bool cut = !n || aside || g->segments[n - 1].aside;
+        for (; complete < awaited(s, i); complete++) cut |= s->waits[complete].begins;
+        if (cut) g->segments[n++] = (segment){.first = i, .aside = aside};
+        g->segments[n - 1].last = i + 1;
+        g->n_segments = n;
+    }
+    const size_t n = (size_t)g->n_segments;
+    g->execs = wb__alloc_zero((INSTANCES + 1) * n + 1, sizeof *g->execs);
+    for (size_t i = 0; g->execs && i <= INSTANCES; i++) g->one[i].exec = g->execs + i * n;
+    return g->execs ? 0 : WB_ERROR_MEMORY;
+}
+
 static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
 {
     const size_t n = (size_t)s->n_buffers + 1;
@@ -88,6 +125,7 @@ static int make(wb__gpu_device *d, const wb__sequence *s, wb__graph **graph)
     g->now = g->one[COPYING].address + n;
     g->own = wb__alloc_zero(n, sizeof *g->own);
     int status = g->own ? list_used(g) : WB_ERROR_MEMORY;
+    if (!status) status = list_segments(g);
     if (!status) status = wb__gpu_tables_make(d, s, &g->tables);
     return status ? status : make_blocks(d, g);
 }
@@ -107,6 +145,15 @@ int wb__gpu_graph(const wb_device *base, const wb__sequence *s, wb__graph **grap
     return status;
 }
 
+static void drop(wb__gpu_device *d, const wb__graph *g, instance *in)
+{
+    for (int i = 0; i < g->n_segments && in->exec; i++) {
+        if (in->exec[i]) d->driver->drop_graph(in->exec[i]);
+        in->exec[i] = NULL;
+    }
+    in->recorded = false;
+}
+
 void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
 {
     wb__gpu_device *d = base->state;
@@ -114,13 +161,15 @@ void wb__gpu_graph_free(const wb_device *base, wb__graph *g)
     const bool entered = wb__gpu_enter_to_release(d);
     d->holders--;
     for (int i = 0; i <= INSTANCES; i++) {
-        if (g->one[i].exec) d->driver->drop_graph(g->one[i].exec);
+        drop(d, g, &g->one[i]);
         wb__gpu_release(base, g->one[i].block, g->tables.bytes);
     }
     for (int i = 0; i < g->s->n_buffers && g->own; i++)
         wb__gpu_release(base, g->own[i], g->s->buffers[i].bytes);
     wb__gpu_tables_free(d, &g->tables);
     wb__free(g->addresses);
+    wb__free(g->segments);
+    wb__free(g->execs);
     wb__free(g->own);
     wb__free(g->used);
     pthread_mutex_destroy(&g->lock);
@@ -155,47 +204,41 @@ static int fail(wb__gpu_device *d, const wb__graph *g, int code)
     return wb__gpu_fail(d->driver, d, code, "a plan of %d kernels", g->s->n_kernels);
 }
 
-/* The number of kernels that must be complete before the kernel i. */
-static int awaited(const wb__sequence *s, int i)
-{
-    return s->waits ? s->waits[i].waits_for + 1 - s->first : 0;
-}
-
-/* Finishes the kernels *complete to last - 1, and sets *complete to `last`.  recording: in the
- * recording, with the device's lock held. */
-static int finish(wb__gpu_device *d, const wb__sequence *s, int *complete, int last, bool recording)
-{
-    int status = 0;
-    for (; *complete < last; ++*complete) {
-        const wb__kernel *k = s->kernels[*complete];
-        if (!s->waits || !s->waits[*complete].begins) continue;
-        const int code = recording ? wb__gpu_join(d, (const wb__gpu_kernel *)k, WB__GPU_RECORDING)
-                                   : wb__gpu_finish(&d->base, k);
-        if (!status) status = code;
-    }
-    return status;
-}
-
-/* With the device's lock held: records the kernels of the sequence.  block: address of the
- * tables. */
-static int record(wb__gpu_device *d, const wb__graph *g, uint64_t block,
+/* With the device's lock held: records the kernels of a segment.  block: address of the tables. */
+static int record(wb__gpu_device *d, const wb__graph *g, const segment *p, uint64_t block,
                   const wb__gpu_addresses *at, void **recorded)
 {
     int code = d->driver->record_begin(d);
     if (code) return fail(d, g, code);
-    int status = 0, complete = 0;
+    int status = 0;
     d->recording = true;
-    for (int i = 0; i < g->s->n_kernels && !status; i++) {
+    for (int i = p->first; i < p->last && !status; i++) {
         wb__gpu_kernel *k = (wb__gpu_kernel *)g->s->kernels[i];
-        status = finish(d, g->s, &complete, awaited(g->s, i), true);
-        if (!status && k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
-        for (int p = 0; p < k->n && !status; p++) status = record_launch(d, g, k, p, block, at);
+        if (k->routine) status = wb__gpu_launch_routine(d, k, WB__GPU_RECORDING, at);
+        for (int l = 0; l < k->n && !status; l++) status = record_launch(d, g, k, l, block, at);
     }
-    if (!status) status = finish(d, g->s, &complete, g->s->n_kernels, true);
     d->recording = false;
     code = d->driver->record_end(d, recorded);
     if (code) *recorded = NULL;
     return status || !code ? status : fail(d, g, code);
+}
+
+/* Makes the graph of a segment. */
+static int make_exec(wb__gpu_device *d, const wb__graph *g, const segment *p, uint64_t block,
+                     const wb__gpu_addresses *at, void **exec)
+{
+    void *recorded = NULL;
+    if (p->aside) return 0;
+    pthread_mutex_lock(&d->lock);
+    int status = record(d, g, p, block, at, &recorded);
+    pthread_mutex_unlock(&d->lock);
+    if (!status) {
+        const int code = d->driver->instantiate(recorded, exec);
+        if (code) *exec = NULL;
+        if (code) status = fail(d, g, code);
+    }
+    if (recorded) d->driver->drop_recorded(recorded);
+    return status;
 }
 
 /* Uploads the tables, with the addresses of `at`, into the instance's block. */
@@ -213,22 +256,14 @@ static int fill_block(wb__gpu_device *d, wb__graph *g, instance *in, const wb__g
 /* Records the instance `in` for the addresses in g->now, and drops its old graph. */
 static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_addresses at)
 {
-    void *recorded = NULL;
     at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
-    if (in->exec) d->driver->drop_graph(in->exec);
-    in->exec = NULL;
+    drop(d, g, in);
     g->created++;
     int status = fill_block(d, g, in, &at);
-    if (status) return status;
-    pthread_mutex_lock(&d->lock);
-    status = record(d, g, in->block ? in->block->at : 0, &at, &recorded);
-    pthread_mutex_unlock(&d->lock);
-    if (!status) {
-        const int code = d->driver->instantiate(recorded, &in->exec);
-        if (code) in->exec = NULL;
-        if (code) status = fail(d, g, code);
-    }
-    if (recorded) d->driver->drop_recorded(recorded);
+    for (int i = 0; i < g->n_segments && !status; i++)
+        status = make_exec(d, g, &g->segments[i], in->block ? in->block->at : 0, &at,
+                           &in->exec[i]);
+    in->recorded = !status;
     memcpy(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
     return status;
 }
@@ -237,7 +272,7 @@ static int make_instance(wb__gpu_device *d, wb__graph *g, instance *in, wb__gpu_
 
 static bool fits(const wb__graph *g, const instance *in)
 {
-    return in->exec && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
+    return in->recorded && !memcmp(in->address, g->now, (size_t)g->s->n_buffers * sizeof *g->now);
 }
 
 /* Whether a variable has moved since this instance was recorded. */
@@ -256,7 +291,7 @@ static instance *least_recently_used(wb__graph *g, bool of_all)
     instance *best = NULL;
     for (int i = 0; i < INSTANCES; i++) {
         instance *in = &g->one[i];
-        if (!of_all && in->exec && !is_stale(g, in)) continue;
+        if (!of_all && in->recorded && !is_stale(g, in)) continue;
         if (!best || in->last < best->last) best = in;
     }
     return best;
@@ -267,7 +302,7 @@ static bool has_moved(const wb__graph *g, int i)
 {
     bool moves = false;
     for (int k = 0; k <= INSTANCES; k++)
-        moves |= g->one[k].exec && g->one[k].address[i] != g->now[i];
+        moves |= g->one[k].recorded && g->one[k].address[i] != g->now[i];
     return moves;
 }
 
@@ -359,6 +394,41 @@ static int copy_own(wb__gpu_device *d, const wb__graph *g, const wb__gpu_address
     return 0;
 }
 
+/* With the device's lock held: the compute queue waits for the routines beside it among the kernels
+ * *complete to last - 1; *complete becomes `last`. */
+static int join(wb__gpu_device *d, const wb__sequence *s, int *complete, int last)
+{
+    int status = 0;
+    for (; *complete < last; ++*complete) {
+        if (!s->waits || !s->waits[*complete].begins) continue;
+        const int code = wb__gpu_join(d, (const wb__gpu_kernel *)s->kernels[*complete]);
+        if (!status) status = code;
+    }
+    return status;
+}
+
+static int launch_segments(wb__gpu_device *d, const wb__graph *g, const instance *in,
+                           wb__gpu_addresses at)
+{
+    int status = 0, complete = 0, begun = 0;
+    at.workspace = g->arena < 0 ? 0 : g->now[g->arena];
+    for (int i = 0; i < g->n_segments && !status; i++) {
+        const segment *p = &g->segments[i];
+        status = join(d, g->s, &complete, awaited(g->s, p->first));
+        if (status) break;
+        if (p->aside) {
+            status = wb__gpu_launch_routine(d, (const wb__gpu_kernel *)g->s->kernels[p->first],
+                                            WB__GPU_COMPUTE, &at);
+        } else {
+            const int code = d->driver->run(d, in->exec[i]);
+            if (code) status = fail(d, g, code);
+        }
+        if (!status) begun = p->last;
+    }
+    const int last = join(d, g->s, &complete, begun);
+    return status ? status : last;
+}
+
 /* With the device's lock held. */
 static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_addresses *at)
 {
@@ -371,9 +441,8 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
     if (!status && copying) status = copy_own(d, g, at, WB__BUFFER_INPUT);
     if (!status && in->block)
         status = wb__gpu_tables_write(d, &g->tables, in->block->at, at->numbers);
+    if (!status) status = launch_segments(d, g, in, *at);
     if (status) return status;
-    const int code = d->driver->run(d, in->exec);
-    if (code) return fail(d, g, code);
     if (copying) status = copy_own(d, g, at, WB__BUFFER_RESULT);
     wb__gpu_issued(d, NULL);
     if (!wb__gpu_mark_now(d)) wb_clear_error();  /* on failure, uploads wait for a later mark */
@@ -381,19 +450,30 @@ static int launch(wb__gpu_device *d, wb__graph *g, instance *in, const wb__gpu_a
     return status;
 }
 
+/* Finishes the kernels *complete to last - 1, and sets *complete to `last`. */
+static int finish(const wb_device *base, const wb__sequence *s, int *complete, int last)
+{
+    int status = 0;
+    for (; *complete < last; ++*complete) {
+        if (!s->waits || !s->waits[*complete].begins) continue;
+        const int code = wb__gpu_finish(base, s->kernels[*complete]);
+        if (!status) status = code;
+    }
+    return status;
+}
+
 static int launch_each(const wb_device *base, const wb__graph *g, const wb__gpu_addresses *at)
 {
     void *workspace = g->arena < 0 ? NULL : at->buffers[g->arena];
-    wb__gpu_device *d = base->state;
     int status = 0, complete = 0, i = 0;
     while (i < g->s->n_kernels && !status) {
-        status = finish(d, g->s, &complete, awaited(g->s, i), false);
+        status = finish(base, g->s, &complete, awaited(g->s, i));
         if (status) break;
         status = wb__gpu_launch_kernel(base, g->s->kernels[i], at->buffers, at->offsets, workspace,
                                        at->workspace_at, at->numbers);
         if (!status) i++;
     }
-    const int last = finish(d, g->s, &complete, i, false);
+    const int last = finish(base, g->s, &complete, i);
     return status ? status : last;
 }
 

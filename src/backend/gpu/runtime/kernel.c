@@ -342,7 +342,7 @@ int wb__gpu_enqueue(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_bound_la
 int wb__gpu_launch_routine(wb__gpu_device *d, const wb__gpu_kernel *k, wb__gpu_queue q,
                            const wb__gpu_addresses *at)
 {
-    const int status = k->aside ? wb__gpu_fork(d, k, q, at)
+    const int status = k->aside ? wb__gpu_fork(d, k, at)
                                 : k->routine->library->launch(d, k->routine, q, at);
     if (status || !d->debug_sync) return status;
     const int code = d->driver->sync(d, k->aside ? WB__GPU_ASIDE : q);
