@@ -94,18 +94,17 @@ static wb__nccl_enum connect_with(ncclConfig_t *config)
     return status;
 }
 
-/* Fields that are newer than NCCL 2.17 follow in memory. */
-static wb__nccl_enum connect_newer(unsigned version, int split_share, int cta_policy)
+/* The configuration of NCCL 2.27. */
+typedef struct {
+    ncclConfig_t old;
+    int splitShare, trafficClass;
+    const char *commName;
+    int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
+} newer_config;
+
+static wb__nccl_enum connect_newer(newer_config c)
 {
-    const int undefined = WB__NCCL_UNDEFINED;
-    struct {
-        ncclConfig_t old;
-        int splitShare, trafficClass;
-        const char *commName;
-        int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
-    } c = {config_of(1), split_share, undefined, NULL, undefined, cta_policy, undefined, undefined};
     c.old.size = sizeof c;
-    c.old.version = version;
     return connect_with(&c.old);
 }
 
@@ -114,6 +113,15 @@ static wb__nccl_enum connect_newer(unsigned version, int split_share, int cta_po
         ncclConfig_t config = config_of(1);                                                        \
         __VA_ARGS__;                                                                               \
         assert_int_equal(connect_with(&config), status);                                           \
+        assert_int_equal(wrong_uses(), (status) != ncclSuccess);                                   \
+    } while (0)
+
+#define NEWER_IS(status, number, ...)                                                              \
+    do {                                                                                           \
+        newer_config config = {config_of(1), 1, 7, NULL, 1, 1, 1, 1};                              \
+        config.old.version = number;                                                               \
+        __VA_ARGS__;                                                                               \
+        assert_int_equal(connect_newer(config), status);                                           \
         assert_int_equal(wrong_uses(), (status) != ncclSuccess);                                   \
     } while (0)
 
@@ -134,11 +142,14 @@ TEST(values_of_a_configuration)
     CONFIG_IS(ncclInvalidArgument, config.cgaClusterSize = -1);
     CONFIG_IS(ncclInvalidArgument, config.cgaClusterSize = 9);
     CONFIG_IS(ncclSuccess, config.version = 21400; config.minCTAs = 0);     /* is not read */
-    assert_int_equal(connect_newer(22700, 1, 1), ncclSuccess);
-    assert_int_equal(connect_newer(21800, 1, 2), ncclSuccess);
-    assert_int_equal(wrong_uses(), 0);
-    REFUSES(connect_newer(22700, 2, 1), ncclInvalidArgument);
-    REFUSES(connect_newer(22700, 1, 2), ncclInvalidArgument);
+    CONFIG_IS(ncclSuccess, config.version = 21300; config.blocking = 2);
+    NEWER_IS(ncclSuccess, 22700, config.splitShare = 0);
+    NEWER_IS(ncclInvalidArgument, 22700, config.splitShare = 2);
+    NEWER_IS(ncclInvalidArgument, 22700, config.collnetEnable = 2);
+    NEWER_IS(ncclInvalidArgument, 22700, config.CTAPolicy = 2);
+    NEWER_IS(ncclInvalidArgument, 22700, config.shrinkShare = -1);
+    NEWER_IS(ncclInvalidArgument, 22700, config.nvlsCTAs = 0);
+    NEWER_IS(ncclSuccess, 21800, config.CTAPolicy = 2);
 }
 
 /* ---- operations ------------------------------------------------------------------------------ */
