@@ -2,6 +2,8 @@
  * (backends/fake.c) that work, that have no device, that crash or hang, or are not built in. */
 #include "folder.h"
 
+#include <sys/stat.h>
+
 #define NOTHING ENVIRONMENT(NULL)
 #define ONLY(name) ENVIRONMENT("FAKES=" name)
 #define WEBER(environment, ...) \
@@ -112,6 +114,31 @@ TEST(test_ranks)
     WEBER(ENVIRONMENT("WEBER_AMDGPU_RCCL=0"), "devices");
     prints_row("ranks: RCCL: WEBER_AMDGPU_RCCL=0 disables it", "");
 #endif
+}
+
+/* A library of MPI beside the program, though it does not work, is one that is built in. */
+TEST(test_ranks_of_mpi)
+{
+#ifdef __APPLE__
+    static const char form[] = "libweber-mpi.%d.%d.dylib";
+#else
+    static const char form[] = "libweber-mpi.so.%d.%d";
+#endif
+    char library[80], row[512], part[4096], program[400];
+    snprintf(library, sizeof library, form, WB_VERSION_MAJOR, WB_VERSION_MINOR);
+    snprintf(program, sizeof program, "%s", in_folder("weber"));
+    FILE *from = fopen(WB_TEST_COMMAND, "rb"), *to = fopen(program, "wb");
+    assert_true(from && to);
+    for (size_t n; (n = fread(part, 1, sizeof part, from));)
+        assert_int_equal(fwrite(part, 1, n, to), n);
+    assert_int_equal(fclose(from) | fclose(to) | chmod(program, 0755), 0);
+    process_file(folder, library, "no library");
+    process_run(&p, folder, NOTHING, (const char *const[]){program, "devices", NULL});
+    assert_int_equal(p.status, 0);
+    snprintf(row, sizeof row, "/%s does not work: ", library);
+    assert_non_null(strstr(p.out, row));
+    assert_null(strstr(p.out, "ranks: MPI: not built in"));
+    assert_int_equal(unlink(program) | unlink(in_folder(library)), 0);
 }
 
 /* Each backend is probed alone, independently of the environment. */

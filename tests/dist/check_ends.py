@@ -22,6 +22,7 @@ def expect(condition, what, output):
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
                    ("success", "has waited 3 s"), ("sleep", "has waited 3 s"),
                    ("frozen", "frozen parameters|freeze the same parameters"),
+                   ("replayed", "frozen parameters|freeze the same parameters"),
                    ("finalise", "has waited 3 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()

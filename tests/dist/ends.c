@@ -1,9 +1,10 @@
 /* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
  * epoch, or does not come back from MPI_Finalize; for check_ends.py.
  *
- *   ends kill|error|success|sleep|differ|frozen|finalise|again|none
+ *   ends kill|error|success|sleep|differ|frozen|replayed|finalise|again|none
  *
- * With frozen, rank 1 alone freezes a weight in that batch.  With none and again, the ranks are
+ * With frozen, rank 1 alone freezes a weight in that batch; with replayed, it freezes another layer
+ * than the others between calls of a compiled function.  With none and again, the ranks are
  * disconnected at the end; with again, they shall then be connected again. */
 #include <weber.h>
 
@@ -59,6 +60,33 @@ static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
     return wb_mse(wb_call(model, b.x), b.y);
 }
 
+static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    (void)ctx;
+    wb_tree *grads;
+    const wb_batch b = {in[0], in[1], 4, 0};
+    out[0] = wb_withgradient(loss_of, model, b, &grads);
+    return out[0] && !wb_update(state, model, grads) ? 1 : -1;
+}
+
+/* The layers have the same shapes, so MPI adds gradients of one to those of the other. */
+static int replay(void)
+{
+    model = wb_Chain(wb_Dense(8, 8), wb_Dense(8, 8));
+    state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
+    wb_compiled *f = wb_compile(step, NULL);
+    wb_tensor *in[] = {wb_randn(4, 8), wb_randn(4, 8)}, *loss;
+    int status = 0;
+    for (int k = 0; k < 6 && !status; k++) {
+        const bool first = k < 2 || (k > 3 && rank == 1);       /* which layer is frozen */
+        if (k % 2 == 0)
+            status = wb_thaw(state, "layers") || wb_freeze(state, first ? "layers.0" : "layers.1");
+        if (!status) status = wb_call_compiled(f, 2, in, 1, &loss) || !wb_data(loss);
+    }
+    if (status) fprintf(stderr, "%s\n", wb_error());
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     how = argc < 2 ? "" : argv[1];
@@ -70,6 +98,7 @@ int main(int argc, char **argv)
     if (!getenv("WEBER_BACKENDS")) wb_using("CUDA");
 #endif
     rank = wb_distributed_rank();
+    if (!strcmp(how, "replayed")) return replay();
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));

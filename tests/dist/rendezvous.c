@@ -403,6 +403,49 @@ TEST(files_of_an_earlier_run)
     unlink(paths[1]);
 }
 
+/* Rank 0 is this test.  A rank does not take a file that has more bytes than its head counts. */
+TEST(a_result_that_is_too_long)
+{
+    unsigned char call[32] = "weber-rf\0\0\0\1\0\0\0\2", answer[60];
+    unsigned char result[20 + 16 + ID + 1] = "weber-rf\0\0\0\0\0\0\0\2\0\0\0\200";
+    char path[120], part[120];
+    int status;
+    snprintf(part, sizeof part, "%s/part", folder);
+    memset(call + 16, 0x11, 16);
+    memset(result + 36, 0xee, ID + 1);
+    for (size_t more = 0; more < 2; more++) {
+        begin(FILES);
+        add(1, 2, 0.5, 0);
+        snprintf(path, sizeof path, "%s/meeting.0", folder);
+        write_whole(path, call, sizeof call);
+        fflush(NULL);
+        const pid_t rank_1 = fork();
+        if (!rank_1) {
+            alarm(60);
+            be(&members[0], ID);
+            _exit(0);
+        }
+        size_t n = 0;
+        snprintf(path, sizeof path, "%s/meeting.1", folder);
+        for (int i = 0; i < 2000 && !n; i++, poll(NULL, 0, 5))
+            n = read_whole(path, answer, sizeof answer);
+        assert_int_equal(n, 52);
+        memcpy(result + 20, answer + 36, 16);      /* the number of rank 1 */
+        write_whole(part, result, sizeof result - 1 + more);
+        snprintf(path, sizeof path, "%s/meeting", folder);
+        assert_int_equal(rename(part, path), 0);
+        assert_int_equal(waitpid(rank_1, &status, 0), rank_1);
+        assert_int_equal(status, 0);
+        if (more) expect_error(&members[0], FACTS(address, "has waited"));
+        else assert_int_equal(members[0].status, 0);
+        assert_int_equal(members[0].bytes[0], more ? 0 : 0xee);
+        assert_int_equal(unlink(path), 0);
+        snprintf(path, sizeof path, "%s/meeting.0", folder);
+        assert_int_equal(unlink(path), 0);
+        expect_no_files();
+    }
+}
+
 /* Files of the program that have the same names stay. */
 TEST(files_of_the_program)
 {

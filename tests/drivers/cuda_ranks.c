@@ -10,19 +10,10 @@
 #include "tests/doubles/cuda_double.h"
 #include "weber.h"
 
-#include <time.h>
 #include <unistd.h>
 
 enum { OBSERVATIONS = 48, BATCH = 12, SIDE = 8, EPOCHS = 2, STEPS = EPOCHS * OBSERVATIONS / BATCH,
        MOST = 4 };
-
-/* Checks of a rank, which is a thread: it returns an error, which wb_distributed_run returns. */
-#define HOLDS(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            return wb__fail(WB_ERROR_ARGUMENT, "line %d: %s does not hold: %s", __LINE__,          \
-                            #condition, wb_error());                                               \
-    } while (0)
 
 static void initialise(int devices)
 {
@@ -337,11 +328,6 @@ TEST(one_rank_reads_its_last_loss) { on_ranks(3, read_alone, NULL); }
 
 /* ---- no lock is held while a rank waits ------------------------------------------------------ */
 
-static void nap(double seconds)
-{
-    nanosleep(&(struct timespec){(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))}, NULL);
-}
-
 /* Rank 0 waits for its device, in an allreduce, while rank 1 does what takes locks of the library:
  * it reads a tensor, makes plans and drops others, records a graph, loads data, and moves tensors.
  * Then it takes part. */
@@ -455,12 +441,13 @@ TEST(wrong_uses)
 
 typedef struct { const char *how; char other[4096]; double since; } failure;
 
-static int end_early(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
+static wb_tensor *fail_late(wb_layer *model, wb_batch b, void *ctx)
 {
     failure *f = ctx;
-    if (epoch != 1 || batch != 2 || wb_distributed_rank() != 1) return 0;
+    if (b.index != 1 || wb_distributed_rank() != 1) return loss_of(model, b, NULL);
     f->since = wb__now();
-    return 1;
+    wb__fail(WB_ERROR_NUMBER, "the answer is %d", 42);
+    return NULL;
 }
 
 static int fail_one(void *ctx)
@@ -477,9 +464,7 @@ static int fail_one(void *ctx)
     wb_loader *data = batches();
     HOLDS(model && data);
     wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), model);
-    const int status = wb_train(loss_of, model, data, state, .epochs = 50, .each = end_early,
-                                .ctx = f);
-    if (one && !status) return wb__fail(WB_ERROR_NUMBER, "the answer is %d", 42);
+    const int status = wb_train(fail_late, model, data, state, .epochs = 50, .ctx = f);
     if (one) return status;
     if (!wb_distributed_rank()) snprintf(f->other, sizeof f->other, "%s", wb_error());
     /* The device of a rank that has waited is lost: what is in its memory cannot be read. */
@@ -529,6 +514,33 @@ TEST(a_rank_that_fails)
     expect_failure("first", "status 7 ", "error rank 1 of 3: its function has returned 7\n");
     expect_failure("late", "status 7 code 7", "error rank 1 of 3: the answer is 42\n");
     expect_failure("nan", "status 7 code 7", "stopping training");
+}
+
+/* Rank 1 fails while rank 0 waits for rank 2, which comes within a second. */
+static int come_late(void *ctx)
+{
+    wb_scope *s = wb_scope_open();
+    wb_tensor *x = wb_gpu(wb_ones(100));
+    HOLDS(!wb_eval(x) && !wb_distributed_barrier());
+    if (wb_distributed_rank() == 2) nap(0.4);
+    wb_tensor *sum = wb_distributed_allreduce(x, WB_RANKS_SUM);
+    HOLDS(!wb_eval(sum));
+    if (wb_distributed_rank() == 1) return 7;
+    const float *values = wb_data(sum);
+    HOLDS(values && values[0] == 3);
+    ++*(_Atomic int *)ctx;
+    return wb_scope_close(s);
+}
+
+TEST(ranks_have_time_to_end)
+{
+    _Atomic int ended = 0;
+    initialise(3);
+    const int status = wb_distributed_run(come_late, &ended);
+    wb_clear_error();
+    WORKS(wb_distributed_finalise());
+    assert_int_equal(status, 7);
+    assert_int_equal(ended, 2);
 }
 
 /* As in a process that is one rank. */

@@ -4,19 +4,34 @@
 #include "backend/collective.h"
 
 #include <pthread.h>
-#include <time.h>
+#include <unistd.h>
 #include <weber.h>
 
 static int64_t done[16];                /* n of each operation that was performed, in order */
 static int n_done;
 static int64_t fails_at;                /* n of the operation that fails; 0: none */
-static bool slow;
 static pthread_t performer;             /* the thread of the last operation */
+
+/* Operations wait while it is shut. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t opens;
+    bool shut;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .opens = PTHREAD_COND_INITIALIZER};
+
+static void set_gate(bool shut)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.shut = shut;
+    pthread_cond_broadcast(&gate.opens);
+    pthread_mutex_unlock(&gate.lock);
+}
 
 static int perform(const wb__collective *c)
 {
-    const struct timespec ms = {0, 2000000};
-    if (slow) nanosleep(&ms, NULL);
+    pthread_mutex_lock(&gate.lock);
+    while (gate.shut) pthread_cond_wait(&gate.opens, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
     performer = pthread_self();
     done[n_done++] = c->n;
     if (c->n != fails_at) return 0;
@@ -34,11 +49,12 @@ static uint64_t begin(int64_t n)
 
 static void start(bool overlap, int64_t failing)
 {
+    set_gate(false);
     wb__collective_stop();
     wb__collective_overlap(overlap);
     n_done = 0;
     fails_at = failing;
-    slow = overlap;
+    set_gate(overlap);
 }
 
 /* Operations run in the order in which they were begun, here or in a thread of their own. */
@@ -52,7 +68,8 @@ TEST(operations_in_order)
             assert_true(i == 1 || number == last + 1);
             last = number;
         }
-        if (overlap) assert_true(wb__collective_busy());
+        assert_int_equal(wb__collective_busy(), overlap);
+        set_gate(false);
         assert_int_equal(wb__collective_end(last), 0);
         assert_false(wb__collective_busy());
         assert_int_equal(n_done, 8);
@@ -68,6 +85,7 @@ TEST(an_operation_that_fails)
         start(overlap, 3);
         uint64_t number[6];
         for (int i = 1; i <= 5; i++) number[i] = begin(i);
+        set_gate(false);
         for (int i = 5; i > 2; i--) {
             assert_int_equal(wb__collective_end(number[i]), WB_ERROR_DEVICE);
             FAILED(WB_ERROR_DEVICE, "operation 3 fails");
@@ -75,6 +93,7 @@ TEST(an_operation_that_fails)
         }
         assert_int_equal(n_done, 3);
         start(overlap, 0);              /* forgets the failure */
+        set_gate(false);
         assert_int_equal(wb__collective_end(begin(7)), 0);
         assert_int_equal(n_done, 1);
     }
@@ -86,7 +105,10 @@ TEST(overlap_that_ends)
     start(true, 0);
     for (int i = 1; i <= 4; i++) begin(i);
     wb__collective_overlap(false);
-    assert_int_equal(wb__collective_end(begin(5)), 0);
+    const uint64_t last = begin(5);     /* waits behind them, in the thread */
+    assert_true(wb__collective_busy());
+    set_gate(false);
+    assert_int_equal(wb__collective_end(last), 0);
     assert_int_equal(n_done, 5);
     for (int i = 0; i < 5; i++) assert_int_equal(done[i], i + 1);
 }
@@ -118,5 +140,6 @@ TEST(report)
 int main(void)
 {
     setenv("WEBER_DEBUG", "dist", 1);
+    alarm(60);                          /* ends a case that waits for ever */
     return run_all_cases();
 }

@@ -3,6 +3,8 @@
 #include "by_hand.h"
 #include "test_gpu.h"
 
+#include "backend/gpu/runtime/runtime.h"
+
 #include <pthread.h>
 
 /* ---- WEBER_DEBUG=sync ------------------------------------------------------------------------ */
@@ -52,6 +54,41 @@ static void any_order(void)
 }
 
 TEST(commands_wait_for_each_other) { gpu_each(any_order); }
+
+/* Pinned memory of the caller that is uploaded, and then receives a download: the upload has read
+ * it before. */
+TEST(pinned_memory_in_turns)
+{
+    static const char *const schedules[] = {"round", "latest", "lazy", "random:4"};
+    float x[N], y[N];
+    for (size_t i = 0; i < WB__COUNT(schedules); i++) {
+        WORKS(restart("TEST_GPU_SCHEDULE", schedules[i]));
+        const wb_device *d = dev[0];
+        wb__gpu_device *g = d->state;
+        wb__gpu_staging s = {0};
+        void *from = take(d, BYTES), *to = take(d, BYTES);
+        WORKS(wb__gpu_enter(g));
+        WORKS(g->driver->new_event(&s.event[0]));
+        WORKS(g->driver->pin(g, &s, BYTES));
+        wb__gpu_leave(g);
+        fill(x, N, 5);
+        WORKS(b->upload(d, from, 0, x, BYTES));
+        fill((float *)(void *)s.at, N, 70);
+        WORKS(wb__gpu_upload_pinned(d, to, 0, &s, BYTES));
+        WORKS(wb__gpu_download_pinned(d, &s, from, 0, BYTES));
+        assert_memory_equal(s.at, x, BYTES);
+        fill(x, N, 70);
+        WORKS(b->download(d, y, to, 0, BYTES));
+        assert_memory_equal(y, x, BYTES);
+        WORKS(wb__gpu_enter(g));
+        g->driver->drop_event(s.event[0]);
+        g->driver->unpin(g, &s);
+        wb__gpu_leave(g);
+        b->release(d, from, BYTES);
+        b->release(d, to, BYTES);
+    }
+    WORKS(restart("TEST_GPU_SCHEDULE", NULL));
+}
 
 /* Batches are uploaded into two blocks in turn while kernels read earlier batches. */
 TEST(uploads_in_turns)

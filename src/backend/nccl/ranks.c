@@ -78,7 +78,8 @@ static bool is_over(double waits_since)
     return over;
 }
 
-static int fail_over(void)
+/* Sets the error of the rank that has failed. */
+static int fail_as_failed_rank(void)
 {
     pthread_mutex_lock(&given_up.lock);
     const int status = wb__fail(WB_ERROR_DEVICE, "%s: %s", used->name, given_up.why);
@@ -91,7 +92,7 @@ static int settle(const rank *r, ncclComm_t c, const char *call, wb__nccl_enum r
 {
     const double until = wb__now() + timeout;
     while (result == ncclInProgress) {
-        if (r->aborted || is_over(0)) return fail_over();
+        if (r->aborted || is_over(0)) return fail_as_failed_rank();
         if (wb__now() > until)
             return wb__fail(WB_ERROR_DEVICE, "%s: rank %d of %d has waited %g s for the other"
                             " ranks in nccl%s: a rank has ended, or does not call the same"
@@ -238,7 +239,7 @@ static wb__nccl_enum begin(rank *r, const wb__collective *c, void *stream, const
         *call = "Reduce";
         return nccl->Reduce(c->from, c->to, n, type, op, c->root, r->comm, stream);
     case WB__COLLECT_REDUCE_SCATTER:
-        note(r, "a reduction to all", bytes);
+        note(r, "a reduce_scatter", bytes);
         *call = "ReduceScatter";
         return nccl->ReduceScatter(c->from, c->to, n, type, op, r->comm, stream);
     case WB__COLLECT_ALLGATHER:
@@ -265,7 +266,7 @@ static int put(rank *r, const wb__collective *c, void *stream)
     const bool aborted = r->aborted;
     if (!aborted) result = begin(r, c, stream, &call);
     pthread_mutex_unlock(&r->calling);
-    return aborted ? fail_over() : settle(r, r->comm, call, result);
+    return aborted ? fail_as_failed_rank() : settle(r, r->comm, call, result);
 }
 
 /* With the device entered: puts the operation on the compute queue. */
@@ -407,8 +408,8 @@ void wb__nccl_ranks_give_up(const char *why)
     pthread_mutex_unlock(&given_up.lock);
 }
 
-typedef int one_rank(rank *r);
-typedef struct { one_rank *f; rank *rank; pthread_t thread; } call;
+typedef int rank_function(rank *r);
+typedef struct { rank_function *f; rank *rank; pthread_t thread; } call;
 
 static void *call_rank(void *given)
 {
@@ -421,7 +422,7 @@ static void *call_rank(void *given)
 
 /* Calls f for each rank, in a thread of its own, since each call waits for the other ranks.
  * Returns 0, or the status of the first rank that failed, with its error set. */
-static int each_rank(one_rank *f)
+static int each_rank(rank_function *f)
 {
     call all[WB__RANKS_HERE];
     int begun = 0, status = 0;

@@ -192,6 +192,7 @@ struct CUstream_st {
     vgpu_object object;
     bool ended;                         /* destroyed: removed when its commands are done */
     int64_t n;
+    int64_t works;                      /* kernels, copies and graphs that were ever put on it */
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
     vgpu_nodes tips;                    /* of its capture: what the next command waits for */

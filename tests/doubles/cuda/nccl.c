@@ -1,5 +1,6 @@
-/* A double of NCCL 2 for ranks that are processes or threads of this machine.  See vgpu.h.  With
- * VGPU_ROCM it is one of RCCL.
+/* A double of NCCL 2.27 for ranks that are processes or threads of this machine.  See vgpu.h.  With
+ * VGPU_ROCM it is one of RCCL.  Its rules are those of NCCL's user guide, which comments call the
+ * guide, and of NCCL's init.cc, enqueue.cc and argcheck.cc.
  *
  * The ranks share a file in /dev/shm, whose name is in the unique id.  Each rank has a slot in it:
  * the description of its operation, and a part of its values.  An operation is a command of its
@@ -13,14 +14,12 @@
  *
  *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError; CommDestroy:
  *                           ncclInternalError;
- *                           Running: the n-th operation never ends, and the communicator fails */
-#include "inside.h"
-
-#include "backend/nccl/api.h"
+ *                           Running: the n-th operation never ends, and the communicator fails
+ *   VGPU_NCCL_MIXED=1       an operation may be in a graph on some ranks and not on others */
+#include "nccl.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,32 +27,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 16, PART = 1 << 16, MAGIC = 0x6e63636c };
-typedef enum { ALLREDUCE, REDUCE, BROADCAST, ALLGATHER, REDUCE_SCATTER } kind;
-static const char *const kinds[] = {"AllReduce", "Reduce", "Broadcast", "AllGather",
-                                    "ReduceScatter"};
+enum { MAGIC = 0x6e63636c };
 
-typedef struct { uint32_t kind, type, op, root; uint64_t n; } description;
-
-typedef struct {
-    _Atomic int joined;
-    int size, device;
-    _Atomic uint64_t arrived;           /* how often the rank has reached a meeting */
-    description description;
-    unsigned char values[PART];
-} slot;
-
-struct ncclComm {
-    int magic, file, rank, size;
-    slot *slots;
-    bool blocking;
-    uint64_t meetings, turns;
-    _Atomic unsigned state;             /* what CommGetAsyncError reports */
-    _Atomic bool aborted;
-    CUcontext context;
-    char name[WB__NCCL_ID_BYTES];
-    struct ncclComm *before;            /* the one that was destroyed before this one */
-};
 /* Communicators that were destroyed are kept, so that their use is recognised. */
 static struct ncclComm *_Atomic destroyed;
 
@@ -71,7 +46,7 @@ static wb__nccl_enum refuse(wb__nccl_enum result, const char *name, const char *
     return result;
 }
 
-static bool injected(const char *name)
+bool vgpu_nccl_injected(const char *name)
 {
     static _Atomic int64_t calls;
     const char *given = vgpu_env("VGPU_NCCL_FAIL", ""), *colon = strchr(given, ':');
@@ -123,7 +98,7 @@ NCCL(wb__nccl_enum, GetUniqueId, (ncclUniqueId *id))
 {
     static _Atomic int n;
     if (!id) return refuse(ncclInvalidArgument, "GetUniqueId", "NULL");
-    if (injected("GetUniqueId")) return ncclSystemError;
+    if (vgpu_nccl_injected("GetUniqueId")) return ncclSystemError;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     memset(id, 0, sizeof *id);
@@ -149,35 +124,43 @@ static struct flock lock_of(int rank)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = rank, .l_len = 1};
 }
 
-/* Whether a rank that has joined has ended. */
-static bool has_ended(const struct ncclComm *c, int rank)
+bool vgpu_nccl_has_ended(const struct ncclComm *c, int rank)
 {
     struct flock lock = lock_of(rank);
     return rank != c->rank && !fcntl(c->file, F_OFD_GETLK, &lock) && lock.l_type == F_UNLCK;
 }
 
-/* Whether all ranks have come; checks that they fit together. */
-static void advance(struct ncclComm *c)
+/* Ends a progress, unless an operation has failed meanwhile. */
+static void become(struct ncclComm *c, wb__nccl_enum state)
+{
+    unsigned expected = ncclInProgress;
+    atomic_compare_exchange_strong(&c->state, &expected, state);
+}
+
+/* Connects the ranks if all have come; checks that they fit together. */
+static void connect_all(struct ncclComm *c)
 {
     int come = 0;
+    wb__nccl_enum state = ncclSuccess;
     for (int r = 0; r < c->size; r++) come += c->slots[r].joined;
-    if (come < c->size || c->state != ncclInProgress) return;
+    if (come < c->size) return;
     unlink(c->name);
+    c->connected = true;
     for (int r = 0; r < c->size; r++) {
-        const slot *s = &c->slots[r];
-        if (s->size != c->size) c->state = ncclInvalidUsage;
+        const vgpu_nccl_slot *s = &c->slots[r];
+        if (s->size != c->size) state = ncclInvalidUsage;
         if (r != c->rank && s->device == c->slots[c->rank].device) {
             snprintf(last_error, sizeof last_error, "Duplicate GPU detected : rank %d and rank %d"
                      " both on CUDA device %d", c->rank, r, s->device);
-            c->state = ncclInvalidUsage;
+            state = ncclInvalidUsage;
         }
     }
-    if (c->state == ncclInProgress) c->state = ncclSuccess;
+    become(c, state);
 }
 
 static wb__nccl_enum join(struct ncclComm *c, const ncclUniqueId *id)
 {
-    const size_t bytes = MOST_RANKS * sizeof *c->slots;
+    const size_t bytes = VGPU_NCCL_RANKS * sizeof *c->slots;
     struct flock lock = lock_of(c->rank);
     snprintf(c->name, sizeof c->name, "%s", id->internal);
     if (strncmp(c->name, "/dev/shm/vgpu-nccl-", 19))
@@ -189,12 +172,100 @@ static wb__nccl_enum join(struct ncclComm *c, const ncclUniqueId *id)
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->file, 0);
     if (at == MAP_FAILED) return ncclSystemError;
     c->slots = at;
-    slot *mine = &c->slots[c->rank];
+    vgpu_nccl_slot *mine = &c->slots[c->rank];
     if (mine->joined) return refuse(ncclInvalidUsage, "CommInitRank", "the rank is taken");
     mine->size = c->size;
     mine->device = number_of(c->context->device);
     mine->joined = 1;
     return ncclSuccess;
+}
+
+/* Neither a stream nor a graph has the operation any more. */
+static void drop(void *payload)
+{
+    const vgpu_nccl_operation *o = payload;
+    if (o->d.captured) o->comm->captured--;
+    else o->comm->queued--;
+}
+
+/* Puts the operation `next` on its stream. */
+static wb__nccl_enum begin(struct ncclComm *c)
+{
+    vgpu_nccl_operation *o = &c->next;
+    int64_t commands;
+    c->pending = false;
+    /* "Before the states change into ncclSuccess, users are not allowed to issue CUDA kernel to the
+     * streams being used by NCCL" (ncclCommGetAsyncError). */
+    if (vgpu_captured(c->next_stream, &commands) != o->d.captured || commands != c->next_after)
+        return refuse(ncclInvalidUsage, c->next_name, "its stream was used before the operation was"
+                      " on it, as CommGetAsyncError reports");
+    if (o->d.captured) c->captured++;
+    else c->queued++;
+    if (vgpu_enqueue_in(c->context, c->next_stream, "nccl", vgpu_nccl_perform, drop, o, sizeof *o))
+        return refuse(ncclUnhandledCudaError, c->next_name, "the stream");
+    return ncclSuccess;
+}
+
+/* "Once all NCCL operations are complete", "synchronize with other ranks" (the guide, Finalizing a
+ * communicator); "keep polling until all graphs referencing us die" (commDestroySync). */
+static bool is_quiet(const struct ncclComm *c)
+{
+    bool quiet = !c->queued && !c->captured;
+    for (int r = 0; r < c->size && quiet; r++)
+        quiet = c->slots[r].finalised || vgpu_nccl_has_ended(c, r);
+    return quiet;
+}
+
+/* Goes on with what is in progress. */
+static void advance(struct ncclComm *c)
+{
+    pthread_mutex_lock(&c->lock);
+    if (c->state == ncclInProgress && !c->aborted) {
+        if (!c->connected) connect_all(c);
+        else if (c->pending) become(c, begin(c));
+        else if (c->finalised && is_quiet(c)) become(c, ncclSuccess);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* The configuration of NCCL 2.27. */
+typedef struct {
+    ncclConfig_t of_2_17;
+    int splitShare, trafficClass;
+    const char *commName;
+    int collnetEnable, CTAPolicy, shrinkShare, nvlsCTAs;
+} configuration;
+
+static bool is_within(int value, int least, int most)
+{
+    return value == WB__NCCL_UNDEFINED || (value >= least && value <= most);
+}
+
+/* parseCommConfig of init.cc: takes as many bytes as `size`; fields that are newer than `version`
+ * have their defaults.  minCTAs without maxCTAs is refused, since "undefined" is the least number.
+ * A CGA has at most 8 blocks (the guide, ncclConfig_t). */
+static wb__nccl_enum check_config(const ncclConfig_t *given, bool *blocking)
+{
+    const int undefined = WB__NCCL_UNDEFINED;
+    configuration c = {{0, 0, 0, undefined, undefined, undefined, undefined, NULL}, undefined,
+                       undefined, NULL, undefined, undefined, undefined, undefined};
+    ncclConfig_t *const k = &c.of_2_17;
+    memcpy(&c, given, given->size < sizeof c ? given->size : sizeof c);
+    if (k->magic != WB__NCCL_MAGIC || (k->version >= WB__NCCL_OLDEST && k->size < sizeof *k))
+        return refuse(ncclInvalidArgument, "CommInitRankConfig", "the configuration is not"
+                      " initialised by NCCL_CONFIG_INITIALIZER");
+    if (k->version < 21400) k->blocking = undefined;
+    if (k->version < 21700) k->cgaClusterSize = k->minCTAs = k->maxCTAs = undefined;
+    if (k->version < 22700)
+        c.collnetEnable = c.CTAPolicy = c.shrinkShare = c.nvlsCTAs = undefined;
+    *blocking = k->blocking != 0;
+    if (is_within(k->blocking, 0, 1) && is_within(k->cgaClusterSize, 0, 8) &&
+        is_within(k->minCTAs, 1, INT32_MAX) && is_within(k->maxCTAs, 1, INT32_MAX) &&
+        k->minCTAs <= k->maxCTAs && is_within(c.splitShare, 0, 1) &&
+        is_within(c.collnetEnable, 0, 1) && is_within(c.CTAPolicy, 0, 1) &&
+        is_within(c.shrinkShare, 0, 1) && is_within(c.nvlsCTAs, 1, INT32_MAX))
+        return ncclSuccess;
+    return refuse(ncclInvalidArgument, "CommInitRankConfig", "a value of the configuration");
 }
 
 NCCL(wb__nccl_enum, CommInitRankConfig,
@@ -204,18 +275,18 @@ NCCL(wb__nccl_enum, CommInitRankConfig,
     CUcontext context = NULL;
     if (!comm) return refuse(ncclInvalidArgument, name, "NULL");
     *comm = NULL;
-    if (size < 1 || size > MOST_RANKS || rank < 0 || rank >= size)
+    if (size < 1 || size > VGPU_NCCL_RANKS || rank < 0 || rank >= size)
         return refuse(ncclInvalidArgument, name, "rank or size");
-    if (config && (config->magic != WB__NCCL_MAGIC || config->size < sizeof *config ||
-                   (config->blocking != WB__NCCL_UNDEFINED && config->blocking >> 1)))
-        return refuse(ncclInvalidArgument, name, "the configuration is not initialised");
-    if (injected(name)) return ncclSystemError;
+    bool blocking = true;
+    const wb__nccl_enum wrong = config ? check_config(config, &blocking) : ncclSuccess;
+    if (wrong) return wrong;
+    if (vgpu_nccl_injected(name)) return ncclSystemError;
     if (!find_context(&context))
         return refuse(ncclUnhandledCudaError, name, "no current context");
     struct ncclComm *c = vgpu_zeroed(sizeof *c);
     *c = (struct ncclComm){.magic = MAGIC, .file = -1, .rank = rank, .size = size,
-                           .blocking = !config || config->blocking, .state = ncclInProgress,
-                           .context = context};
+                           .blocking = blocking, .state = ncclInProgress, .context = context};
+    pthread_mutex_init(&c->lock, NULL);
     const wb__nccl_enum result = join(c, &id);
     if (result) {
         if (c->file >= 0) close(c->file);
@@ -243,31 +314,69 @@ NCCL(wb__nccl_enum, CommGetAsyncError, (ncclComm_t c, wb__nccl_enum *result))
     return ncclSuccess;
 }
 
+/* ncclCommEnsureReady: "Attempt to use communicator before the previous operation returned
+ * ncclSuccess".  After an error other than ncclInvalidArgument "the application needs to call
+ * ncclCommAbort" (the guide, Error handling). */
+static wb__nccl_enum check_ready(const struct ncclComm *c, const char *name)
+{
+    if (c->fatal) return refuse(c->fatal, name, "only CommAbort is allowed after an error");
+    if (c->state == ncclInProgress)
+        return refuse(ncclInvalidArgument, name, "the call before is in progress");
+    return c->state;
+}
+
 /* A communicator is never freed, so that its use after the end is found. */
 static void end(struct ncclComm *c)
 {
     c->magic = 0;
-    if (c->state == ncclInProgress) unlink(c->name);
+    if (!c->connected) unlink(c->name);
     vgpu_held(-1);
     close(c->file);
     c->before = atomic_exchange(&destroyed, c);
 }
 
+/* Waits until streams have performed all operations. */
+static void flush(const struct ncclComm *c)
+{
+    for (; c->queued && (!c->state || c->state == ncclInProgress); nap()) vgpu_go_on();
+}
+
 NCCL(wb__nccl_enum, CommFinalize, (ncclComm_t c))
 {
-    if (!is_comm(c)) return refuse(ncclInvalidArgument, "CommFinalize", "not a communicator");
-    if (injected("CommFinalize")) return ncclSystemError;
-    return c->blocking ? ncclSuccess : ncclInProgress;
+    static const char name[] = "CommFinalize";
+    if (!is_comm(c)) return refuse(ncclInvalidArgument, name, "not a communicator");
+    const wb__nccl_enum unready = check_ready(c, name);
+    if (unready) return unready;
+    if (c->finalised) return refuse(ncclInvalidArgument, name, "called a second time");
+    if (c->blocking && c->captured)
+        return refuse(ncclInvalidUsage, name, "waits for ever for a graph with its operations");
+    if (vgpu_nccl_injected(name)) return c->fatal = ncclSystemError;
+    pthread_mutex_lock(&c->lock);
+    c->finalised = c->slots[c->rank].finalised = true;
+    c->state = ncclInProgress;
+    pthread_mutex_unlock(&c->lock);
+    if (!c->blocking) return ncclInProgress;
+    for (flush(c), advance(c); c->state == ncclInProgress; advance(c)) nap();
+    return c->state;
 }
 
+/* "users should guarantee that the state of the communicator becomes ncclSuccess before calling
+ * ncclCommDestroy", which "will call ncclCommFinalize internally" (the guide). */
 NCCL(wb__nccl_enum, CommDestroy, (ncclComm_t c))
 {
-    if (!is_comm(c)) return refuse(ncclInvalidArgument, "CommDestroy", "not a communicator");
+    static const char name[] = "CommDestroy";
+    if (!is_comm(c)) return refuse(ncclInvalidArgument, name, "not a communicator");
+    const wb__nccl_enum unready = check_ready(c, name);
+    if (unready) return unready;
+    if (c->captured)
+        return refuse(ncclInvalidUsage, name, "waits for ever for a graph with its operations");
+    flush(c);
     end(c);
-    return injected("CommDestroy") ? ncclInternalError : ncclSuccess;
+    return vgpu_nccl_injected(name) ? ncclInternalError : ncclSuccess;
 }
 
-/* May be called while an operation waits. */
+/* May be called at any time: while the ranks are connected, while an operation is in progress or
+ * runs, and after an error (the guide, Fault Tolerance). */
 NCCL(wb__nccl_enum, CommAbort, (ncclComm_t c))
 {
     if (!is_comm(c)) return ncclInvalidArgument;
@@ -289,146 +398,7 @@ NCCL(wb__nccl_enum, GroupEnd, (void))
     return ncclSuccess;
 }
 
-/* ---- performing ------------------------------------------------------------------------------ */
-
-typedef enum { WRITES, READS, ENDS } stage;
-
-typedef struct {
-    struct ncclComm *comm;
-    description d;
-    const unsigned char *from;
-    unsigned char *to;
-    stage stage;                        /* of the part that begins with element `at` */
-    uint64_t at;
-} operation;
-
-static void arrive(struct ncclComm *c) { c->slots[c->rank].arrived = ++c->meetings; }
-
-/* Whether all ranks have arrived. */
-static bool met(struct ncclComm *c)
-{
-    bool all = true;
-    const bool asks = ++c->turns % 100 == 0;
-    for (int r = 0; r < c->size && all; r++) {
-        all = c->slots[r].arrived >= c->meetings;
-        if (!all && asks && has_ended(c, r)) c->state = ncclRemoteError;
-    }
-    return all;
-}
-
-static size_t bytes_of(unsigned type)
-{
-    return type == ncclInt8 || type == ncclUint8 ? 1
-         : type == ncclInt32 || type == ncclFloat32 ? 4
-         : type == ncclInt64 || type == ncclFloat64 ? 8 : 0;
-}
-
-#define FOLD(T)                                                                                    \
-    do {                                                                                           \
-        T a, b;                                                                                    \
-        memcpy(&a, to, sizeof a);                                                                  \
-        memcpy(&b, x, sizeof b);                                                                   \
-        a = op == ncclSum ? (T)(a + b) : (op == ncclMax) == (b > a) ? b : a;                       \
-        memcpy(to, &a, sizeof a);                                                                  \
-    } while (0)
-
-static void fold(unsigned type, unsigned op, unsigned char *to, const unsigned char *x)
-{
-    switch (type) {
-    case ncclInt8: FOLD(int8_t); break;
-    case ncclUint8: FOLD(uint8_t); break;
-    case ncclInt32: FOLD(int32_t); break;
-    case ncclInt64: FOLD(int64_t); break;
-    case ncclFloat32: FOLD(float); break;
-    default: FOLD(double); break;
-    }
-}
-
-/* Takes the part of n elements from element `at` on out of the slots. */
-static void take(const operation *o, uint64_t at, uint64_t n, size_t bytes)
-{
-    const struct ncclComm *c = o->comm;
-    for (uint64_t i = 0; i < n; i++) {
-        unsigned char y[8];
-        memcpy(y, c->slots[0].values + i * bytes, bytes);
-        if (o->d.kind == BROADCAST) memcpy(y, c->slots[o->d.root].values + i * bytes, bytes);
-        for (int r = 0; r < c->size && o->d.kind == ALLGATHER; r++)
-            memcpy(o->to + ((uint64_t)r * o->d.n + at + i) * bytes, c->slots[r].values + i * bytes,
-                   bytes);
-        if (o->d.kind == ALLGATHER) continue;
-        for (int r = 1; r < c->size && o->d.kind != BROADCAST; r++)
-            fold(o->d.type, o->d.op, y, c->slots[r].values + i * bytes);
-        const uint64_t first = o->d.kind == REDUCE_SCATTER ? (uint64_t)c->rank * o->d.n : 0;
-        const bool mine = o->d.kind == REDUCE ? c->rank == (int)o->d.root
-                                              : at + i >= first && at + i - first < o->d.n;
-        if (mine) memcpy(o->to + (at + i - first) * bytes, y, bytes);
-    }
-}
-
-/* The ranks must perform the same operations in the same order; the real library hangs or gives
- * wrong values. */
-static bool agree(const operation *o)
-{
-    for (int r = 0; r < o->comm->size; r++) {
-        const description *d = &o->comm->slots[r].description;
-        if (!memcmp(d, &o->d, sizeof *d)) continue;
-        fprintf(stderr, "vgpu: nccl: rank %d performs %s of %llu elements, rank %d %s of %llu\n",
-                o->comm->rank, kinds[o->d.kind], (unsigned long long)o->d.n, r, kinds[d->kind],
-                (unsigned long long)d->n);
-        vgpu_wrong("nccl: the ranks perform different operations");
-        return false;
-    }
-    return true;
-}
-
-/* The operation ends, and is ready for its next launch, as a part of a graph. */
-static int end_operation(operation *o)
-{
-    o->stage = WRITES;
-    o->at = 0;
-    return CUDA_SUCCESS;
-}
-
-static int give_up(operation *o, size_t bytes)
-{
-    const struct ncclComm *c = o->comm;
-    const uint64_t n = o->d.kind == ALLGATHER ? o->d.n * (uint64_t)c->size : o->d.n;
-    if (o->d.kind != REDUCE || c->rank == (int)o->d.root) memset(o->to, 0xff, n * bytes);
-    return end_operation(o);
-}
-
-static int perform(void *payload)
-{
-    operation *o = payload;
-    struct ncclComm *c = o->comm;
-    const size_t bytes = bytes_of(o->d.type);
-    const uint64_t n = o->d.kind == REDUCE_SCATTER ? o->d.n * (uint64_t)c->size : o->d.n;
-    slot *mine = &c->slots[c->rank];
-    while (o->at < n) {
-        const uint64_t part = n - o->at < PART / bytes ? n - o->at : PART / bytes;
-        if (c->aborted) return give_up(o, bytes);
-        if (o->stage == WRITES && !o->at && injected("Running")) c->state = ncclSystemError;
-        if (c->state) return VGPU_AGAIN;
-        if (o->stage == WRITES) {
-            mine->description = o->d;
-            if (o->d.kind != BROADCAST || c->rank == (int)o->d.root)
-                memcpy(mine->values, o->from + o->at * bytes, part * bytes);
-            arrive(c);
-            o->stage = READS;
-        }
-        if (!met(c)) return VGPU_AGAIN;
-        if (o->stage == READS) {
-            if (!agree(o)) return CUDA_ERROR_LAUNCH_FAILED;
-            take(o, o->at, part, bytes);
-            arrive(c);
-            o->stage = ENDS;
-            if (!met(c)) return VGPU_AGAIN;
-        }
-        o->stage = WRITES;
-        o->at += part;
-    }
-    return end_operation(o);
-}
+/* ---- operations ------------------------------------------------------------------------------ */
 
 /* Whether the current context can access so many bytes; no bytes need no address. */
 static bool is_device(const void *at, uint64_t bytes)
@@ -436,36 +406,74 @@ static bool is_device(const void *at, uint64_t bytes)
     return !bytes || vgpu_span((uint64_t)(uintptr_t)at) >= bytes;
 }
 
-static wb__nccl_enum put(kind k, const void *from, void *to, size_t n, unsigned type, unsigned op,
-                         int root, struct ncclComm *c, struct CUstream_st *stream)
+/* Operands may overlap only where the guide, In-place Operations, allows it. */
+static bool overlap(const vgpu_nccl_operation *o, uint64_t in, uint64_t out)
 {
-    const char *name = kinds[k];
-    if (!is_comm(c)) return refuse(ncclInvalidArgument, name, "not a communicator");
-    if (c->state) return refuse(ncclInvalidUsage, name, "the communicator is not ready");
-    if (groups) return refuse(ncclInvalidUsage, name, "the double has no operations in groups");
-    const size_t bytes = bytes_of(type);
+    const uint64_t part = o->d.n * vgpu_nccl_bytes(o->d.type) * (uint64_t)o->comm->rank;
+    if (o->from + in <= o->to || o->to + out <= o->from) return false;
+    return o->d.kind == ALLGATHER ? o->from != o->to + part
+         : o->d.kind == REDUCE_SCATTER ? o->to != o->from + part : o->from != o->to;
+}
+
+static wb__nccl_enum check(const vgpu_nccl_operation *o, const char *name)
+{
+    const struct ncclComm *c = o->comm;
+    const vgpu_nccl_description *d = &o->d;
+    const uint64_t bytes = vgpu_nccl_bytes(d->type), most = (uint64_t)c->size;
     if (!bytes) return refuse(ncclInvalidArgument, name, "the type");
-    if (op != ncclSum && op != ncclMin && op != ncclMax)
+    if (d->op != ncclSum && d->op != ncclMin && d->op != ncclMax)
         return refuse(ncclInvalidArgument, name, "the reduction");
-    if (root < 0 || root >= c->size) return refuse(ncclInvalidArgument, name, "the root");
+    if (d->root >= most) return refuse(ncclInvalidArgument, name, "the root");
     CUcontext context = NULL;
     if (!find_context(&context) || context != c->context)
         return refuse(ncclInvalidUsage, name, "another device is current");
-    const bool reads = k != BROADCAST || c->rank == root, writes = k != REDUCE || c->rank == root;
-    const uint64_t most = (uint64_t)c->size;
-    if ((reads && !is_device(from, n * bytes * (k == REDUCE_SCATTER ? most : 1))) ||
-        (writes && !is_device(to, n * bytes * (k == ALLGATHER ? most : 1))))
+    const bool reads = d->kind != BROADCAST || c->rank == (int)d->root;
+    const bool writes = d->kind != REDUCE || c->rank == (int)d->root;
+    const uint64_t in = d->n * bytes * (d->kind == REDUCE_SCATTER ? most : 1);
+    const uint64_t out = d->n * bytes * (d->kind == ALLGATHER ? most : 1);
+    if (c->finalised)
+        return refuse(ncclInvalidUsage, name, "after CommFinalize, which frees what it needs");
+    if ((reads && !is_device(o->from, in)) || (writes && !is_device(o->to, out)))
         return refuse(ncclInvalidArgument, name, "an address that is not of the device");
-    if (injected(name)) return ncclSystemError;
-    operation o;
-    memset(&o, 0, sizeof o);
-    o.comm = c;
-    o.d = (description){.kind = k, .type = type, .op = op, .root = (uint32_t)root, .n = n};
-    o.from = from;
-    o.to = to;
-    const int error = vgpu_enqueue(stream, "nccl", perform, &o, sizeof o);
-    if (error) return refuse(ncclUnhandledCudaError, name, "the stream");
-    return c->blocking ? ncclSuccess : ncclInProgress;
+    if (reads && writes && overlap(o, in, out))
+        return refuse(ncclInvalidArgument, name, "operands that overlap");
+    return vgpu_nccl_injected(name) ? ncclSystemError : ncclSuccess;
+}
+
+/* A communicator that does not block puts the operation on its stream when CommGetAsyncError is
+ * called. */
+static wb__nccl_enum take(vgpu_nccl_operation *o, const char *name, struct CUstream_st *stream)
+{
+    struct ncclComm *c = o->comm;
+    unsigned ready = ncclSuccess;
+    o->d.captured = vgpu_captured(stream, &c->next_after);
+    c->next = *o;
+    c->next_name = name;
+    c->next_stream = stream;
+    if (c->blocking) return begin(c);
+    c->pending = true;
+    atomic_compare_exchange_strong(&c->state, &ready, ncclInProgress);
+    return ncclSuccess;
+}
+
+static wb__nccl_enum put(vgpu_nccl_kind k, const void *from, void *to, size_t n, unsigned type,
+                         unsigned op, int root, struct ncclComm *c, struct CUstream_st *stream)
+{
+    const char *name = vgpu_nccl_names[k];
+    if (!is_comm(c)) return refuse(ncclInvalidArgument, name, "not a communicator");
+    if (groups) return refuse(ncclInvalidUsage, name, "the double has no operations in groups");
+    vgpu_nccl_operation o = {.comm = c, .from = from, .to = to,
+                             .d = {.kind = k, .type = type, .op = op, .root = (uint32_t)root,
+                                   .n = n}};
+    pthread_mutex_lock(&c->lock);
+    wb__nccl_enum result = check_ready(c, name);
+    if (!result) {
+        result = check(&o, name);
+        if (!result) result = take(&o, name, stream);
+        if (result && result != ncclInvalidArgument) c->fatal = result;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return result || c->blocking ? result : ncclInProgress;
 }
 
 NCCL(wb__nccl_enum, AllReduce,

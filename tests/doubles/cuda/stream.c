@@ -197,6 +197,7 @@ static void append(CUstream s, vgpu_command c)
 
 CUresult vgpu_put(CUstream s, vgpu_work *w)
 {
+    s->works++;
     if (s->capture) return vgpu_capture_put(s, w);
     append(s, (vgpu_command){.work = w});
     return CUDA_SUCCESS;
@@ -329,6 +330,7 @@ API(cuEventSynchronize, (CUevent e), (e))
 
 typedef struct {
     vgpu_task *task;
+    void (*drop)(void *payload);
     _Alignas(16) unsigned char payload[];
 } task;
 
@@ -338,21 +340,46 @@ static CUresult run_task(vgpu_work *w)
     return (CUresult)t->task(t->payload);
 }
 
-static CUresult enqueue(CUstream s, const char *name, vgpu_task *f, const void *payload,
-                        size_t bytes)
+static void drop_task(vgpu_work *w)
 {
-    CONTEXT(c);
-    TRY(vgpu_stream(s, true));
+    task *t = (task *)w->payload;
+    if (t->drop) t->drop(t->payload);
+}
+
+static CUresult enqueue(CUcontext c, CUstream s, vgpu_work *w)
+{
+    CUresult result = !c ? CUDA_ERROR_INVALID_CONTEXT : c->fault;
+    if (!result) result = vgpu_stream(s, false);
+    if (!result && s->object.context != c) result = CUDA_ERROR_INVALID_HANDLE;
+    if (!result) return vgpu_put(s, w);
+    vgpu_work_drop(w);
+    return result;
+}
+
+int vgpu_enqueue_in(CUcontext c, CUstream stream, const char *name, vgpu_task *f,
+                    void (*drop)(void *payload), const void *payload, size_t bytes)
+{
+    static vgpu_counter counter = {"vgpu_enqueue", 0, NULL};
+    vgpu_enter(&counter);
     vgpu_work *w = vgpu_work_new(c, name, run_task, NULL, sizeof(task) + bytes);
     task *t = (task *)w->payload;
     t->task = f;
+    t->drop = drop;
     memcpy(t->payload, payload, bytes);
-    return vgpu_put(s, w);
+    w->drop = drop_task;
+    return (int)vgpu_leave(&counter, enqueue(c, stream, w));
 }
 
 int vgpu_enqueue(CUstream stream, const char *name, vgpu_task *f, const void *payload, size_t bytes)
 {
-    static vgpu_counter counter = {"vgpu_enqueue", 0, NULL};
-    vgpu_enter(&counter);
-    return (int)vgpu_leave(&counter, enqueue(stream, name, f, payload, bytes));
+    return vgpu_enqueue_in(vgpu_current(), stream, name, f, NULL, payload, bytes);
+}
+
+bool vgpu_captured(CUstream stream, int64_t *works)
+{
+    vgpu_hold();
+    const bool exists = !vgpu_stream(stream, false), captured = exists && stream->capture;
+    *works = exists ? stream->works : 0;
+    vgpu_let_go();
+    return captured;
 }

@@ -19,6 +19,7 @@
  *   nvrtc.c      libnvrtc: compiles kernels with a C++ compiler and shim.h
  *   cublaslt.c   libcublasLt: products in plain loops
  *   cudnn.c cudnn_run.c  libcudnn: its graphs, in plain loops
+ *   nccl.c nccl_run.c    libnccl, and librccl
  *
  * Commands are queued, and run when a call waits.  A stream without an event to wait for is likely
  * to run before another one, so that a missing event gives wrong results.
@@ -83,6 +84,7 @@ VGPU_API void vgpu_contexts_stay(void);
 /* ---- for the doubles of libraries ------------------------------------------------------------ */
 
 struct CUstream_st;
+struct CUctx_st;
 
 /* A task of a library's double, executed in stream order like a kernel.  It may access device
  * memory only.  The payload is copied.  Both functions return a CUresult; a task that waits for
@@ -91,6 +93,14 @@ enum { VGPU_AGAIN = -1 };
 typedef int vgpu_task(void *payload);
 VGPU_API int vgpu_enqueue(struct CUstream_st *stream, const char *name, vgpu_task *task,
                           const void *payload, size_t bytes);
+/* The same in a context that need not be current.  `drop`, which may be NULL, is called with the
+ * payload when neither the stream nor a graph has the task any more, and if this fails. */
+VGPU_API int vgpu_enqueue_in(struct CUctx_st *context, struct CUstream_st *stream, const char *name,
+                             vgpu_task *task, void (*drop)(void *payload), const void *payload,
+                             size_t bytes);
+/* Whether the stream takes part in a capture, and how many kernels, copies and graphs were ever put
+ * on it. */
+VGPU_API bool vgpu_captured(struct CUstream_st *stream, int64_t *works);
 /* The bytes from `at` to the end of its block, if the current context can access it; else 0. */
 VGPU_API size_t vgpu_span(uint64_t at);
 /* A library's double has created (change 1) or destroyed (-1) an object. */
