@@ -637,8 +637,7 @@ class Copy:
                            POCL_CACHE_DIR=str(self.build / "pocl"),
                            VGPU_CACHE=str(self.build / "vgpu"), WEBER_CUDA_PATH=str(double),
                            WEBER_CUDA_LIBRARY=str(double / "libcuda.so.1"),
-                           WEBER_ROCM_PATH=str(double) + "_hip", VGPU_STRICT="1",
-                           VGPU_NCCL_MIXED="1")
+                           WEBER_ROCM_PATH=str(double) + "_hip", VGPU_STRICT="1")
         metal = Path(str(double) + "_metal")
         environment.update(WEBER_METAL_LIBRARY=str(metal / "Metal"), WEBER_METAL_PATH=str(metal),
                            VGPU_LIBRARY=str(double / "libcuda.so.1"))

@@ -475,7 +475,6 @@ TEST(failures)
 static int begin(void **state)
 {
     unsetenv("VGPU_STRICT");
-    unsetenv("VGPU_NCCL_MIXED");
     unsetenv("CUDA_VISIBLE_DEVICES");
     setenv("VGPU_DEVICES", "4", 1);
     if (cuInit(0)) return 1;

@@ -14,8 +14,7 @@
  *
  *   VGPU_NCCL_FAIL=NAME:n   the n-th call of ncclNAME returns ncclSystemError; CommDestroy:
  *                           ncclInternalError;
- *                           Running: the n-th operation never ends, and the communicator fails
- *   VGPU_NCCL_MIXED=1       an operation may be in a graph on some ranks and not on others */
+ *                           Running: the n-th operation never ends, and the communicator fails */
 #include "nccl.h"
 
 #include <errno.h>

@@ -82,9 +82,7 @@ static bool agree(const operation *o)
 {
     for (int r = 0; r < o->comm->size; r++) {
         const description *d = &o->comm->slots[r].description;
-        description like = *d;
-        if (vgpu_env_number("VGPU_NCCL_MIXED", 0)) like.captured = o->d.captured;
-        if (!memcmp(&like, &o->d, sizeof like)) continue;
+        if (!memcmp(d, &o->d, sizeof *d)) continue;
         fprintf(stderr, "vgpu: nccl: rank %d performs %s of %llu elements%s, rank %d %s of %llu"
                 "%s\n", o->comm->rank, vgpu_nccl_names[o->d.kind], (unsigned long long)o->d.n,
                 o->d.captured ? " in a graph" : "", r, vgpu_nccl_names[d->kind],
