@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-LIMIT = 10      # seconds
+LIMIT = 18      # seconds, on a busy machine; the time-out of ranks that need not wait is 20 s
 
 
 def expect(condition, what, output):
@@ -20,9 +20,9 @@ def expect(condition, what, output):
 
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
-                   ("success", "has waited 3 s"), ("sleep", "has waited 3 s"),
+                   ("success", "has waited 1 s"), ("sleep", "has waited 1 s"),
                    ("frozen", "frozen parameters|freeze the same parameters"),
-                   ("finalise", "has waited 3 s in MPI_Finalize"),
+                   ("finalise", "has waited 1 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()
     done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], how], capture_output=True,
