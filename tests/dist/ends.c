@@ -47,7 +47,7 @@ static double timeout(void)
     static const char *const waits[] = {"success", "sleep", "finalise"};
     for (int i = 0; i < 3; i++)
         if (!strcmp(how, waits[i])) return 1;
-    return strcmp(how, "vendors") ? 20 : 3;
+    return strcmp(how, "vendors") ? 60 : 3;
 }
 
 int main(int argc, char **argv)
@@ -68,7 +68,7 @@ int main(int argc, char **argv)
                                 .each = each);
     const bool again = !strcmp(how, "again");
     if (status || (strcmp(how, "none") && !again)) return status;
-    if (!wb_distributed_finalise() && (!again || !connect_ranks(20))) return 0;
+    if (!wb_distributed_finalise() && (!again || !connect_ranks(60))) return 0;
     fprintf(stderr, "%s\n", wb_error());
     return 1;
 }
