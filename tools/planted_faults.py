@@ -521,6 +521,7 @@ TABLE = [
     ("operations go on after a failure", "src/backend/collective.c", "    if (!status) {\n        const double start", "    if (true) {\n        const double start", [QUEUE]),
     ("an operation is begun before those that wait", "src/backend/collective.c", "if (!q->overlap && !q->n) return false;", "if (!q->overlap) return false;", [QUEUE]),
     ("a report counts the operations of the one before", "src/backend/collective.c", "    q->totals = (wb__collective_totals){0};", "", [QUEUE]),
+    ("a step of several batches has their sum", "src/optim/ranks.c", "(double)wb__world()->size * (double)batches)", "(double)wb__world()->size * (batches > 0))", ["accumulate*2"]),
     ("gradients are sums over the ranks", "src/optim/ranks.c", "1 / ((double)wb__world()->size * (double)batches)", "1 / (double)batches", [RANKS]),
     ("each rank guards its update by its own loss", "src/optim/update.c", "wb__ranks_mean(s, u->batches, u->g, &u->loss, &u->before);",
      "wb__ranks_mean(s, u->batches, u->g, &(wb_tensor *){u->loss}, &u->before);", [RANKS]),
@@ -558,6 +559,7 @@ TABLE = [
      "return n == ANSWER && !memcmp(answer, magic, 8);", [MEETING]),
     ("a file of the rendezvous that is too long is taken", "src/dist/rendezvous_file.c", "length - begin != n ||", "length - begin < n ||", [MEETING]),
     # weber launch
+    ("more ranks are polled than the process may open files", "src/cli/launch.c", "const int n = l->started;", "const int n = l->n;", [LAUNCH]),
     ("the lines of all ranks begin with 0", "src/cli/launch.c", "fprintf(s->to, \"[%d] \", rank);", "fprintf(s->to, \"[%d] \", 0 * rank);", [LAUNCH]),
     ("a rank that fails leaves the others running", "src/cli/launch.c", "    if (l->failed >= 0) end_all(l);\n", "", [LAUNCH]),
     ("a signal is not added to 128", "src/cli/launch.c", "p->signal ? STATUS_SIGNAL + p->signal : p->status", "p->signal ? p->signal : p->status", [LAUNCH]),

@@ -394,17 +394,18 @@ static bool all_over(const launch *l)
 /* Passes output and signals on until all ranks have ended. */
 static void watch(launch *l)
 {
+    const int n = l->started;           /* poll refuses more than the process may open */
     for (;;) {
         find_ended(l);
         const int wait = next_stages(l);
         if (all_over(l)) return;
-        for (int i = 0; i < l->n; i++) {
+        for (int i = 0; i < n; i++) {
             l->polled[2 * i] = (struct pollfd){.fd = l->ranks[i].out.file, .events = POLLIN};
             l->polled[2 * i + 1] = (struct pollfd){.fd = l->ranks[i].err.file, .events = POLLIN};
         }
-        l->polled[2 * l->n] = (struct pollfd){.fd = signals[0], .events = POLLIN};
-        if (poll(l->polled, (nfds_t)(2 * l->n + 1), wait) < 0) continue;
-        for (int i = 0; i < l->n; i++) {
+        l->polled[2 * n] = (struct pollfd){.fd = signals[0], .events = POLLIN};
+        if (poll(l->polled, (nfds_t)(2 * n + 1), wait) < 0) continue;
+        for (int i = 0; i < n; i++) {
             process *p = &l->ranks[i];
             if (l->polled[2 * i].revents) read_stream(p, i, &p->out);
             if (l->polled[2 * i + 1].revents) read_stream(p, i, &p->err);
@@ -422,6 +423,7 @@ static void reap(launch *l)
         if (!p->pid) continue;
         while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR) continue;
         while (!kill(-p->pid, 0)) {
+            while (waitpid(-p->pid, NULL, WNOHANG) > 0) continue;
             if (wb__now() < p->until) poll(NULL, 0, 10);
             else if (p->stage == HAS_SIGTERM) kill_rank(p);
             else break;
@@ -450,6 +452,9 @@ static int run(launch *l)
         fprintf(stderr, "weber launch: %s\n", strerror(errno));
         return 1;
     }
+#ifdef __linux__
+    prctl(PR_SET_CHILD_SUBREAPER, 1);   /* the first process of a container may not reap in time */
+#endif
     for (int i = 0; i < l->n && !status; i++) {
         bool executed;
         const int why = start_rank(l, i, &executed);

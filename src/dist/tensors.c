@@ -37,11 +37,13 @@ static wb__ranks_op op_of(wb_ranks_reduction how)
                                                                       : WB__RANKS_SUM;
 }
 
-/* Halves are reduced in f32. */
-static wb_tensor *widened(wb_tensor *x)
+/* Halves are reduced in f32.  Extremes of u8 are those of i32: some versions of the libraries that
+ * connect ranks compare unsigned numbers as if they had a sign. */
+static wb_tensor *widened(wb_tensor *x, wb_ranks_reduction how)
 {
     const bool half = x->dtype == WB_F16 || x->dtype == WB_BF16;
-    return half ? wb_astype(x, WB_F32) : x;
+    if (half) return wb_astype(x, WB_F32);
+    return x->dtype == WB_U8 && how >= WB_RANKS_MIN ? wb_astype(x, WB_I32) : x;
 }
 
 /* The result of a reduction with the dtype of x; the sum becomes a mean if `how` is that. */
@@ -98,7 +100,7 @@ static wb_tensor *begun(wb_tensor *y)
 static wb_tensor *reduced(int kind, wb_tensor *x, wb_ranks_reduction how)
 {
     const wb__communicator *c = wb__world();
-    wb_tensor *wide = widened(x);
+    wb_tensor *wide = widened(x, how);
     wb_tensor *y = wide ? wb__collect(c, kind, (int)op_of(how), wide, NULL) : NULL;
     if (y && drops_nan(x, how)) {
         wb_tensor *nan = nan_of(wide);
@@ -222,7 +224,7 @@ wb_tensor *wb_distributed_reduce(wb_tensor *x, wb_ranks_reduction how, int root)
     if (!wb__world()) return x;
     wb__collective c = {.kind = WB__COLLECT_REDUCE, .op = op_of(how), .root = root}, max = c;
     max.op = WB__RANKS_MAX;
-    wb_tensor *wide = widened(x);
+    wb_tensor *wide = widened(x, how);
     wb_tensor *y = wide ? perform(what, wide, &c) : NULL;
     if (y && drops_nan(x, how)) {
         wb_tensor *nan = nan_of(wide);

@@ -4,23 +4,17 @@
  *
  * direct: MPI must get addresses of the GPU's memory; staged: the host's memory; asked: whichever
  * MPI has answered.  The program counts the operations in the log, so WEBER_DEBUG must be dist. */
+#include "rank_cases.h"
+
 #include "backend/collective.h"
 
-#include <weber.h>
-
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define EXPECT(condition) \
-    do { if (!(condition)) fail(__LINE__, #condition); } while (0)
+    do { if (!(condition)) stop(__LINE__, #condition); } while (0)
 
 enum { ROWS = 6, COLUMNS = 500 };       /* of the part of a rank */
-static int rank, size;
 static int reports, direct;             /* all, and those that name a device's memory */
 
-static void fail(int line, const char *what)
+static void stop(int line, const char *what)
 {
     fprintf(stderr, "aware.c:%d: rank %d: %s: %s\n", line, rank, what, wb_error());
     exit(1);
@@ -28,7 +22,6 @@ static void fail(int line, const char *what)
 
 static void count(wb_log_level level, const char *text, void *ctx)
 {
-    (void)ctx;
     if (level != WB_LOG_DEBUG) fprintf(stderr, "%s\n", text);
     reports += strstr(text, " operation") != NULL;
     direct += strstr(text, "on a device's memory") != NULL;
@@ -49,9 +42,9 @@ static void expect(int line, wb_tensor *y, int64_t n, int64_t first, double time
                    double more)
 {
     const float *is = y ? wb_data(wb_astype(y, WB_F32)) : NULL;
-    if (!is || wb_size(y) != n) fail(line, "the result");
+    if (!is || wb_size(y) != n) stop(line, "the result");
     for (int64_t i = 0; i < n; i++)
-        if (fabs(is[i] - times * element(r, first + i) - more) > 1e-4) fail(line, "a value");
+        if (fabs(is[i] - times * element(r, first + i) - more) > 1e-4) stop(line, "a value");
 }
 
 static void tensors(wb_dtype t)
@@ -80,12 +73,6 @@ static void tensors(wb_dtype t)
     EXPECT(!wb_scope_close(s));
 }
 
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
-}
-
 /* The largest difference between the first weights after a training here and on the CPU. */
 static void training(const wb_device *device)
 {
@@ -99,7 +86,7 @@ static void training(const wb_device *device)
         wb_seed(10 + (uint64_t)rank);
         wb_dataset *data = wb_dataset_of(wb_randn(64, 8), wb_randn(64, 2));
         wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01), .bucket = 2000), m);
-        EXPECT(!wb_train(loss_of, m, wb_to(wb_dataloader(data, 16), d), state, .epochs = 3));
+        EXPECT(!wb_train(mse_loss, m, wb_to(wb_dataloader(data, 16), d), state, .epochs = 3));
         weight[i] = wb_cpu(wb_get(m, "layers.0.weight"));
     }
     EXPECT(wb_item(wb_max(wb_abs(wb_sub(weight[0], weight[1])))) < 2e-5);
@@ -111,15 +98,10 @@ int main(int argc, char **argv)
 {
     if (argc != 3) return 2;
     wb_set_log(count, NULL);
-    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
-    rank = wb_distributed_rank();
-    size = wb_distributed_size();
+    if (!ranks_begin(connect_ranks(60))) return 1;
     wb_using(argv[1]);
     const wb_device *device = wb_gpu_device(.force = true);
-    if (!device) fail(__LINE__, argv[1]);
+    if (!device) stop(__LINE__, argv[1]);
     EXPECT(!strcmp(wb_device_backend(device), argv[1]));
     wb_set_default_device(device);
     const bool asked = wb__collective_takes(wb__world(), device);

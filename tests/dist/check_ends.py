@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-LIMIT = 10      # seconds
+LIMIT = 50      # seconds, on a busy machine; the time-out of ranks that need not wait is 60 s
 
 
 def expect(condition, what, output):
@@ -20,14 +20,14 @@ def expect(condition, what, output):
 
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
-                   ("success", "has waited 3 s"), ("sleep", "has waited 3 s"),
+                   ("success", "has waited 1 s"), ("sleep", "has waited 1 s"),
                    ("frozen", "frozen parameters|freeze the same parameters"),
                    ("replayed", "frozen parameters|freeze the same parameters"),
-                   ("finalise", "has waited 3 s in MPI_Finalize"),
+                   ("finalise", "has waited 1 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()
     done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], how], capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=120, check=False)
     took = time.monotonic() - begun
     output = done.stdout + done.stderr
     expect(took < LIMIT, f"{how}: all ranks end within {LIMIT} s: {took:.1f} s", output)
@@ -38,7 +38,7 @@ for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an erro
         expect(re.search(words, output), f"{how}: the message has \"{words}\"", output)
 
 done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_output=True,
-                      text=True, timeout=60, check=False,
+                      text=True, timeout=120, check=False,
                       env=dict(os.environ, WEBER_DEBUG="dist"))
 output = done.stdout + done.stderr
 expect(done.returncode == 0, "differ: the training ends", output)
@@ -58,7 +58,7 @@ for name, size, status in (("WEBER_SIZE", "1", 0), ("WEBER_SIZE", "3", 2),
     # a process that believes to be of its own MPI's launcher waits for it
     if name.startswith("OMPI" if "openmpi" in sys.argv[1] else "PMI"):
         continue
-    done = subprocess.run([sys.argv[2], "success"], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([sys.argv[2], "success"], capture_output=True, text=True, timeout=120,
                           check=False, env={**os.environ, name: size})
     output = done.stdout + done.stderr
     expect(done.returncode == status, f"alone, {name}={size}: the exit status", output)

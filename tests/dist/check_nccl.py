@@ -6,12 +6,13 @@ and which of the two libraries is used.
     check_nccl.py WEBER PROGRAM
 """
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-LIMIT = 10      # seconds
+LIMIT = 50      # seconds, on a busy machine; the time-out of ranks that need not wait is 60 s
 BACKEND = os.environ.get("WEBER_BACKENDS", "CUDA")
 NAME, SWITCH, VISIBLE = {
     "CUDA": ("NCCL", "WEBER_CUDA_NCCL", {"CUDA_VISIBLE_DEVICES": "1"}),
@@ -26,7 +27,7 @@ def check(what, how, ranks, status, words, folder=None, **variables):
     took = time.monotonic() - begun
     output = done.stdout + done.stderr
     for condition, part in ((took < LIMIT, f"all ranks end within {LIMIT} s: {took:.1f} s"),
-                            ((done.returncode != 0) == (status != 0), "the exit status"),
+                            (done.returncode == status, f"the exit status is {status}"),
                             (words in output, f'the message has "{words}"')):
         if not condition:
             sys.exit(f"FAILED: {what}: {part}: {done.returncode}\n{output}")
@@ -61,7 +62,8 @@ def check_vendors(both):
             place = {"WEBER_RANK": rank, "WEBER_SIZE": "2", "WEBER_LOCAL_RANK": rank,
                      "WEBER_LOCAL_SIZE": "2", "WEBER_RENDEZVOUS": f"file:{folder}/ranks",
                      "WEBER_BACKENDS": backend}
-            ranks.append(subprocess.Popen([sys.argv[2], "none"], stderr=subprocess.PIPE, text=True,
+            ranks.append(subprocess.Popen([sys.argv[2], "vendors"], text=True,
+                                          stderr=subprocess.PIPE,
                                           env=dict(os.environ, **both, **place)))
         errors = [process.communicate(timeout=60)[1] for process in ranks]
         if "rank 1 of 2 uses RCCL, and rank 0 uses NCCL" not in errors[1]:
@@ -93,9 +95,9 @@ def check_choice():
 if BACKEND == "AMDGPU":
     check_choice()
 check_reason()
-check("a killed rank", "kill", 3, 1, "SIGKILL")
+check("a killed rank", "kill", 3, 128 + signal.SIGKILL, "SIGKILL")
 check("a rank with an error", "error", 3, 1, f"{NAME}: rank 1 of 3 ends with an error")
-check("a rank that stays away", "sleep", 3, 1, " of 3 has waited 3 s")
+check("a rank that stays away", "sleep", 3, 1, " of 3 has waited 1 s")
 check("too few devices", "error", 3, 2,
       f"{NAME}: this machine has 2 {BACKEND} devices for 3 ranks", VGPU_DEVICES="2")
 check("one device for two ranks", "error", 2, 2, "Duplicate GPU", **VISIBLE)
@@ -107,5 +109,7 @@ check("an error of the communicator", "none", 2, 1,
       "fails in a broadcast of 1024 bytes: unhandled system error", VGPU_NCCL_FAIL="Running:12")
 for call in ("GetUniqueId:1", "CommInitRankConfig:1", "CommFinalize:1", "AllReduce:1",
              "AllReduce:9", "Broadcast:1", "Broadcast:2"):
-    check(f"a failing {call}", "none", 2, 1, f"nccl{call.split(':', maxsplit=1)[0]}",
-          VGPU_NCCL_FAIL=call)
+    # 2: the ranks cannot be connected; 1: they fail later
+    early = call in ("GetUniqueId:1", "CommInitRankConfig:1", "AllReduce:1")
+    check(f"a failing {call}", "none", 2, 2 if early else 1,
+          f"nccl{call.split(':', maxsplit=1)[0]}", VGPU_NCCL_FAIL=call)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-LIMIT = 12      # seconds
+LIMIT = 50      # seconds, on a busy machine; the time-out of ranks that need not wait is 60 s
 BACKEND = os.environ.get("WEBER_BACKENDS", "CUDA")
 NAME, VISIBLE = {"CUDA": ("NCCL", {"CUDA_VISIBLE_DEVICES": "1"}),
                  "AMDGPU": ("RCCL", {"HIP_VISIBLE_DEVICES": "0"})}[BACKEND]
@@ -31,7 +31,7 @@ def check(what, how, ranks, words, fails=True, **variables):
 
 check("a killed rank", "kill", 3, [])
 check("a rank with an error", "error", 3, ["rank 1 of 3 ends with an error"])
-check("a rank that stays away", "sleep", 3, ["has waited 3 s"])
+check("a rank that stays away", "sleep", 3, ["has waited 1 s"])
 check("too few devices", "error", 3, [f"2 {BACKEND} devices for 3 ranks"], VGPU_DEVICES="2")
 check("a rank that fails alone", "none", 3,
       [f" of 3 cannot be connected, since rank 0 fails: {NAME}", "ncclGetUniqueId: "],

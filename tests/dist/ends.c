@@ -1,32 +1,21 @@
 /* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
  * epoch, or does not come back from MPI_Finalize; for check_ends.py.
  *
- *   ends kill|error|success|sleep|differ|frozen|replayed|finalise|again|none
+ *   ends kill|error|success|sleep|differ|frozen|replayed|finalise|again|none|vendors
  *
  * With frozen, rank 1 alone freezes a weight in that batch; with replayed, it freezes another layer
  * than the others between calls of a compiled function.  With none and again, the ranks are
- * disconnected at the end; with again, they shall then be connected again. */
-#include <weber.h>
+ * disconnected at the end; with again, they shall then be connected again.  With vendors, they
+ * cannot be connected. */
+#include "rank_cases.h"
 
 #include <dlfcn.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#ifdef WB_TEST_THROUGH
-#define RANKS WB_NCCL, .through = WB_MPI
-#elif defined WB_TEST_NCCL
-#define RANKS WB_NCCL
-#else
-#define RANKS WB_MPI
-#endif
 
 static wb_layer *model;
 static wb_opt_state *state;
 static const char *how = "";
-static int rank;
 
 #ifndef WB_TEST_NCCL
 /* Programs find it before MPI's own, which it calls. */
@@ -43,7 +32,6 @@ int MPI_Finalize(void)
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
-    (void)epoch, (void)loss, (void)ctx;
     if (batch != 3 || rank != 1) return 0;
     if (!strcmp(how, "kill")) raise(SIGKILL);
     if (!strcmp(how, "error")) exit(1);
@@ -54,19 +42,13 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
 }
 
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
+/* Short only where a rank waits so long: in the other ways the time-out must not end the ranks. */
+static double timeout(void)
 {
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
-}
-
-static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
-{
-    (void)ctx;
-    wb_tree *grads;
-    const wb_batch b = {in[0], in[1], 4, 0};
-    out[0] = wb_withgradient(loss_of, model, b, &grads);
-    return out[0] && !wb_update(state, model, grads) ? 1 : -1;
+    static const char *const waits[] = {"success", "sleep", "finalise"};
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(how, waits[i])) return 1;
+    return strcmp(how, "vendors") ? 60 : 3;
 }
 
 /* The layers have the same shapes, so MPI adds gradients of one to those of the other. */
@@ -74,7 +56,8 @@ static int replay(void)
 {
     model = wb_Chain(wb_Dense(8, 8), wb_Dense(8, 8));
     state = wb_setup(wb_DistributedOptimiser(wb_Adam()), model);
-    wb_compiled *f = wb_compile(step, NULL);
+    trained t = {.model = model, .state = state};
+    wb_compiled *f = wb_compile(train_step, &t);
     wb_tensor *in[] = {wb_randn(4, 8), wb_randn(4, 8)}, *loss;
     int status = 0;
     for (int k = 0; k < 6 && !status; k++) {
@@ -90,24 +73,23 @@ static int replay(void)
 int main(int argc, char **argv)
 {
     how = argc < 2 ? "" : argv[1];
-    if (!*how || wb_distributed_initialise(RANKS, .timeout = 3)) {
+    if (!*how || connect_ranks(timeout())) {
         fprintf(stderr, "%s\n", wb_error());
         return 2;
     }
 #ifdef WB_TEST_NCCL
     if (!getenv("WEBER_BACKENDS")) wb_using("CUDA");
 #endif
-    rank = wb_distributed_rank();
     if (!strcmp(how, "replayed")) return replay();
     wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
     state = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    const int status = wb_train(loss_of, m, wb_gpu(wb_dataloader(d, 4)), state, .epochs = 2,
+    const int status = wb_train(mse_loss, m, wb_gpu(wb_dataloader(d, 4)), state, .epochs = 2,
                                 .each = each);
     const bool again = !strcmp(how, "again");
     if (status || (strcmp(how, "none") && !again)) return status;
-    if (!wb_distributed_finalise() && (!again || !wb_distributed_initialise(RANKS))) return 0;
+    if (!wb_distributed_finalise() && (!again || !connect_ranks(60))) return 0;
     fprintf(stderr, "%s\n", wb_error());
     return 1;
 }

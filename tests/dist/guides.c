@@ -1,13 +1,7 @@
 /* What Flux's guide of distributed training does, on several numbers of ranks: the rows S80 to S97
  * of docs/guides.md that ranks.c does not show.  Each rank runs all cases; the output is that of
  * rank 0. */
-#include "test.h"
-
-#include <weber.h>
-
-#include <string.h>
-
-static int rank, size;
+#include "rank_cases.h"
 
 typedef struct { wb_layer *actor; wb_tensor *gain; } agent;
 WB_FUNCTOR(agent, actor, gain)
@@ -41,11 +35,6 @@ TEST_IN_SCOPE(reductions)
     else assert_ptr_equal(one, WB_NONE);
     assert_true(first_of(wb_distributed_broadcast(x, size - 1)) == size);
     assert_true(first_of(x) == rank + 1.0);
-}
-
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    return wb_mse(wb_call(model, b.x), b.y);
 }
 
 /* S87, S88: a model, a tree, a struct and a tensor get the values of any rank. */
@@ -82,14 +71,6 @@ static wb_batch batch_of(uint64_t seed)
     return (wb_batch){wb_randn(16, 3), wb_randn(16, 2), 16, 0};
 }
 
-static void expect_alike(wb_layer *model)
-{
-    wb_tensor *w = wb_get(model, "layers.0.weight");
-    wb_tensor *least = wb_distributed_allreduce(w, WB_RANKS_MIN);
-    wb_tensor *most = wb_distributed_allreduce(w, WB_RANKS_MAX);
-    assert_true(wb_item(wb_max(wb_sub(most, least))) == 0);
-}
-
 /* S91: each rank makes other steps, and another number of them; then all have the model and the
  * moments of rank 0, and the same step gives the same model. */
 TEST_IN_SCOPE(states_of_rank_0)
@@ -102,7 +83,7 @@ TEST_IN_SCOPE(states_of_rank_0)
         if (last) WORKS(wb_distributed_synchronise(model));
         if (last) WORKS(wb_distributed_synchronise(state, .root = 0));
         const wb_batch b = batch_of(last ? 7 : 100 + (uint64_t)rank);
-        wb_tensor *loss = wb_withgradient(loss_of, model, b, &gradients);
+        wb_tensor *loss = wb_withgradient(mse_loss, model, b, &gradients);
         if (!loss || wb_update(state, model, gradients)) fail_msg("rank %d: %s", rank, wb_error());
     }
     expect_alike(model);
@@ -120,7 +101,7 @@ TEST_IN_SCOPE(a_loop_with_new_models)
     for (int k = 0; k < 3; k++) {
         const wb_batch b = batch_of(100 * (uint64_t)k + (uint64_t)rank);
         wb_tree *gradients;
-        wb_tensor *loss = wb_withgradient(loss_of, model, b, &gradients);
+        wb_tensor *loss = wb_withgradient(mse_loss, model, b, &gradients);
         wb_layer *next = wb_update_new(state, model, gradients);
         if (!loss || !next) fail_msg("rank %d: %s", rank, wb_error());
         assert_true(first_of(wb_get(next, "layers.0.weight")) !=
@@ -155,12 +136,6 @@ int main(void)
 {
     if (wb_distributed_initialised() || wb_distributed_rank() || wb_distributed_size() != 1)
         return 1;
-    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
-    rank = wb_distributed_rank();
-    size = wb_distributed_size();
-    if (rank && !freopen("/dev/null", "w", stdout)) return 1;
+    if (!ranks_begin(connect_ranks(60))) return 1;
     return run_all_cases();
 }

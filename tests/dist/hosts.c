@@ -1,25 +1,17 @@
 /* A training by ranks of several machines; for check_hosts.py.  Each rank prints its place, rank 0
  * the mean of the losses of each step, and at the end each rank that it is done. */
+#include "rank_cases.h"
+
 #include "backend/collective.h"
 
-#include <weber.h>
-
-#include <stdio.h>
 #include <unistd.h>
 
 enum { BATCH = 48, STEPS = 12 };
 
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
-}
-
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
-    (void)epoch, (void)ctx;
     const double mean = wb_item(loss);
-    if (wb_distributed_rank() == 0) printf("step %d: %.9g\n", (int)batch, mean);
+    if (!rank) printf("step %d: %.9g\n", (int)batch, mean);
     return wb_error_code();
 }
 
@@ -32,7 +24,7 @@ static int complain(void)
 int main(void)
 {
     char host[256] = "";
-    if (wb_distributed_initialise(WB_MPI, .timeout = 20)) return complain();
+    if (connect_ranks(5)) return complain();
     const wb__communicator *c = wb__world();
     gethostname(host, sizeof host - 1);
     printf("rank %d of %d: local %d of %d on %s\n", c->rank, c->size, wb_distributed_local_rank(),
@@ -43,7 +35,7 @@ int main(void)
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(x, wb_slice(x, 1, 0, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Momentum(0.02), .bucket = 4000), m);
     wb_loader *l = wb_dataloader(d, BATCH / c->size, true);
-    if (wb_train(loss_of, m, l, s, .each = each) || wb_distributed_barrier()) return complain();
+    if (wb_train(mse_loss, m, l, s, .each = each) || wb_distributed_barrier()) return complain();
     printf("rank %d is done\n", c->rank);
     fflush(stdout);             /* the process may be ended in MPI_Finalize, see check_hosts.py */
     return 0;

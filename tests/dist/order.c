@@ -2,17 +2,7 @@
  * are read, and all ranks must perform the same operations in the same order all the same.  Each
  * rank runs all cases; the output is that of rank 0.  A wrong order ends with the time-out, or with
  * an error of MPI. */
-#include "test.h"
-
-#include <weber.h>
-
-static int rank, size;
-
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
-}
+#include "rank_cases.h"
 
 static wb_layer *model_of(uint64_t seed, int64_t width)
 {
@@ -39,22 +29,42 @@ static wb_batch batch(int k)
 static wb_tensor *update(wb_layer *m, wb_opt_state *s, wb_batch b)
 {
     wb_tree *grads;
-    wb_tensor *loss = wb_withgradient(loss_of, m, b, &grads);
+    wb_tensor *loss = wb_withgradient(mse_loss, m, b, &grads);
     if (!loss || wb_update(s, m, grads)) fail_msg("rank %d: %s", rank, wb_error());
     return loss;
-}
-
-static void expect_alike(wb_layer *m)
-{
-    wb_tensor *x = wb_get(m, "layers.0.weight");
-    wb_tensor *least = wb_distributed_allreduce(x, WB_RANKS_MIN);
-    wb_tensor *most = wb_distributed_allreduce(x, WB_RANKS_MAX);
-    assert_true(wb_item(wb_max(wb_sub(most, least))) == 0);
 }
 
 /* ---- an update, and another function of all ranks -------------------------------------------- */
 
 enum { ALLREDUCE, MEAN_LOSS, REDUCE, BROADCAST, ALLGATHER, SCATTER, BARRIER, DATASET, TRAIN, ALL };
+
+/* Element i of rank r. */
+static double element(int r, int64_t i) { return 10 * (r + 1) + (double)i; }
+
+/* y is what x, whose elements are those of this rank, becomes; a loss becomes the mean of all. */
+static void expect_result(int what, wb_tensor *loss, wb_tensor *y)
+{
+    const int64_t n = 2 * (int64_t)size;
+    if (what == MEAN_LOSS) {
+        const double mean = wb_item(wb_mean(wb_distributed_allgather(wb_reshape(loss, 1))));
+        assert_true(fabs(wb_item(y) - mean) <= 1e-6 * mean);
+        return;
+    }
+    if (what == REDUCE && rank != size - 1) {
+        assert_ptr_equal(y, WB_NONE);
+        return;
+    }
+    assert_int_equal(wb_size(y), what == ALLGATHER ? n * size : what == SCATTER ? 2 : n);
+    for (int64_t i = 0; i < wb_size(y); i++) {
+        const int64_t at = what == SCATTER ? 2 * rank + i : i;
+        double exact = 10 * size * (size + 1) / 2.0 + size * (double)at;       /* of a sum */
+        if (what == BROADCAST) exact = element(size - 1, i);
+        if (what == ALLGATHER) exact = element((int)(i / n), i % n);
+        if (wb_at(y, i) != exact)
+            fail_msg("rank %d, function %d, element %d: %g, not %g", rank, what, (int)i,
+                     wb_at(y, i), exact);
+    }
+}
 
 static void call(int what, wb_tensor *loss, wb_tensor *x, wb_dataset *d, wb_layer *m,
                  wb_opt_state *s)
@@ -72,18 +82,18 @@ static void call(int what, wb_tensor *loss, wb_tensor *x, wb_dataset *d, wb_laye
         if (!wb_distributed_dataset(d)) fail_msg("%s", wb_error());
         return;
     default:
-        if (wb_train(loss_of, m, wb_dataloader(d, 4), s)) fail_msg("%s", wb_error());
+        if (wb_train(mse_loss, m, wb_dataloader(d, 4), s)) fail_msg("%s", wb_error());
         return;
     }
     if (!y) fail_msg("rank %d, function %d: %s", rank, what, wb_error());
-    if (what == ALLREDUCE) assert_true(wb_at(y, 1) == size);
+    expect_result(what, loss, y);
 }
 
 static void call_after_updates(bool shard)
 {
     wb_layer *m = model_of(1, 8);
     wb_opt_state *s = state_of(m, false, shard);
-    wb_tensor *x = wb_ones(2 * size);
+    wb_tensor *x = wb_add(wb_arange(2 * size, WB_F32), wb_scalar(element(rank, 0)));
     wb_dataset *d = wb_dataset_of(wb_randn(6, 4), wb_randn(6, 1));
     WORKS(wb_eval(x));
     for (int what = 0; what < ALL; what++) {
@@ -117,9 +127,12 @@ static void train_two(bool first, bool second, bool norm, bool reads)
     expect_alike(n);
 }
 
+/* Each two of the four choices are made in all four ways. */
 TEST_IN_SCOPE(one_rank_reads_between_the_updates_of_two_models)
 {
-    for (int i = 0; i < 16; i++) train_two(i & 1, i & 2, i & 4, i & 8);
+    static const int chosen[] = {0, 7, 11, 13, 14};
+    for (int k = 0; k < 5; k++)
+        train_two(chosen[k] & 1, chosen[k] & 2, chosen[k] & 4, chosen[k] & 8);
 }
 
 /* The other device is left to the evaluation between the updates. */
@@ -160,7 +173,7 @@ TEST_IN_SCOPE(a_barrier_in_a_recording)
 static int status_of(wb_layer *m, wb_opt_state *s, int k)
 {
     wb_tree *grads;
-    if (!wb_withgradient(loss_of, m, batch(k), &grads)) fail_msg("%s", wb_error());
+    if (!wb_withgradient(mse_loss, m, batch(k), &grads)) fail_msg("%s", wb_error());
     return wb_update(s, m, grads);
 }
 
@@ -187,18 +200,6 @@ TEST_IN_SCOPE(other_buckets_on_one_rank)
     FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
 }
 
-/* A step that is compiled; the ranks freeze other parameters between its replays. */
-typedef struct { wb_layer *model; wb_opt_state *state; } trained;
-
-static int train_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
-{
-    const trained *t = ctx;
-    wb_tree *grads;
-    const wb_batch b = {in[0], in[1], 8, 0};
-    out[0] = wb_withgradient(loss_of, t->model, b, &grads);
-    return out[0] && !wb_update(t->state, t->model, grads) ? 1 : -1;
-}
-
 static int compiled_status(wb_compiled *f, int k)
 {
     wb_tensor *loss;
@@ -206,6 +207,7 @@ static int compiled_status(wb_compiled *f, int k)
     return wb_call_compiled(f, 2, (wb_tensor *[]){b.x, b.y}, 1, &loss);
 }
 
+/* The step is compiled. */
 TEST_IN_SCOPE(parameters_frozen_between_replays)
 {
     trained t = {.model = model_of(9, 8)};
@@ -241,7 +243,7 @@ static int batches_until_end(int how, bool all_have_each)
     wb_dataset *d = wb_dataset_of(wb_randn(12, 4), wb_randn(12, 1));
     ending e = {.how = how, .loader = wb_dataloader(d, 4)};
     const bool has = all_have_each || rank == size - 1;
-    const int status = wb_train(loss_of, m, e.loader, state_of(m, false, false), .epochs = 2,
+    const int status = wb_train(mse_loss, m, e.loader, state_of(m, false, false), .epochs = 2,
                                 .ctx = &e, .each = has ? each : NULL);
     if (status) fail_msg("rank %d: %s", rank, wb_error());
     expect_alike(m);
@@ -266,20 +268,14 @@ TEST_IN_SCOPE(other_numbers_of_epochs)
     wb_layer *m = model_of(11, 8);
     wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(8, 4), wb_randn(8, 1)), 4);
     if (size == 1) return;
-    FAILS(wb_train(loss_of, m, l, state_of(m, false, false), .epochs = rank ? 2 : 1),
+    FAILS(wb_train(mse_loss, m, l, state_of(m, false, false), .epochs = rank ? 2 : 1),
           WB_ERROR_ARGUMENT, ".epochs is");
 }
 
 int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 1);
-    if (wb_distributed_initialise(WB_MPI, .timeout = 60)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
-    rank = wb_distributed_rank();
-    size = wb_distributed_size();
-    if (rank && !freopen("/dev/null", "w", stdout)) return 1;
+    if (!ranks_begin(connect_ranks(60))) return 1;
     const int status = run_all_cases();
     wb_layer *m = model_of(6, 8);               /* the last update of a program */
     wb_tensor *loss = update(m, state_of(m, false, true), batch(0));

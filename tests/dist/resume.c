@@ -5,11 +5,8 @@
  *                                           mean loss of the last epoch and some parameters
  *   resume save PATH                        all ranks save a divided state, and print errors
  *   resume alone PATH                       rank 0 saves a divided state without the others */
-#include <weber.h>
+#include "rank_cases.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static double sum;
@@ -17,17 +14,10 @@ static int n;
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
-    (void)epoch, (void)ctx;
     if (batch == 1) sum = n = 0;
     sum += wb_item(loss);
     n++;
     return 0;
-}
-
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
 }
 
 static void print(wb_layer *m)
@@ -45,28 +35,28 @@ static void print(wb_layer *m)
 static int save(bool alone, const char *path, wb_layer *m, wb_opt_state *s)
 {
     wb_checkpoint c = {.model = m, .state = s};
-    if (alone && wb_distributed_rank()) return (int)sleep(6);
+    if (alone && rank) return (int)sleep(6);
     const int status = wb_checkpoint_save(path, &c);
-    if (status) printf("rank %d: %s\n", wb_distributed_rank(), wb_error());
+    if (status) printf("rank %d: %s\n", rank, wb_error());
     fflush(stdout);
     return wb_distributed_barrier();
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || wb_distributed_initialise(WB_MPI, .timeout = argc > 3 ? 60 : 3)) return 2;
+    const bool alone = argc > 1 && !strcmp(argv[1], "alone");
+    if (argc < 3 || connect_ranks(alone ? 1 : 60)) return 2;
     wb_seed(1);
     wb_layer *m = wb_Chain(wb_Dense(7, 11, wb_tanh), wb_Dense(11, 1));
     wb_dataset *d = wb_dataset_of(wb_randn(60, 7), wb_randn(60, 1));
-    const int size = wb_distributed_size();
     wb_loader *l = wb_dataloader(wb_distributed_dataset(d), 12 / size, true, .seed = 3);
     wb_rule *rule = wb_DistributedOptimiser(wb_Adam(0.01),
                                             .shard = argc < 5 || !strcmp(argv[4], "shard"));
     wb_opt_state *s = wb_setup(rule, m);
-    if (argc < 5) return save(!strcmp(argv[1], "alone"), argv[2], m, s);
-    const int status = wb_train(loss_of, m, l, s, .epochs = atoi(argv[3]), .checkpoint = argv[2],
+    if (argc < 5) return save(alone, argv[2], m, s);
+    const int status = wb_train(mse_loss, m, l, s, .epochs = atoi(argv[3]), .checkpoint = argv[2],
                                 .resume = true, .each = each);
-    if (status) fprintf(stderr, "rank %d: %s\n", wb_distributed_rank(), wb_error());
-    else if (!wb_distributed_rank()) print(m);
+    if (status) fprintf(stderr, "rank %d: %s\n", rank, wb_error());
+    else if (!rank) print(m);
     return status;
 }

@@ -5,20 +5,16 @@
  *
  * The rank RANK is killed after SECONDS; no rank is, if RANK is -1.  Rank 0 prints each epoch that
  * it begins, and at the end the loss. */
-#include <weber.h>
+#include "rank_cases.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 static double seconds;
 
 static void *kill_later(void *unused)
 {
-    (void)unused;
     struct timespec t = {(time_t)seconds, (long)(1e9 * fmod(seconds, 1))};
     nanosleep(&t, NULL);
     raise(SIGKILL);
@@ -27,36 +23,29 @@ static void *kill_later(void *unused)
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
 {
-    (void)loss, (void)ctx;
-    if (batch == 1 && wb_distributed_rank() == 0) printf("epoch %d\n", epoch);
+    if (batch == 1 && !rank) printf("epoch %d\n", epoch);
     fflush(stdout);
     return 0;
-}
-
-static wb_tensor *loss_of(wb_layer *model, wb_batch b, void *ctx)
-{
-    (void)ctx;
-    return wb_mse(wb_call(model, b.x), b.y);
 }
 
 int main(int argc, char **argv)
 {
     pthread_t thread;
-    if (argc != 5 || wb_distributed_initialise(WB_MPI, .timeout = 5)) return 2;
+    if (argc != 5 || connect_ranks(5)) return 2;
     seconds = atof(argv[4]);
-    if (wb_distributed_rank() == atoi(argv[3]) && pthread_create(&thread, NULL, kill_later, NULL))
+    if (rank == atoi(argv[3]) && pthread_create(&thread, NULL, kill_later, NULL))
         return 2;
     wb_seed(7);
     wb_layer *m = wb_Chain(wb_Dense(16, 64, wb_relu), wb_Dense(64, 2));
     wb_tensor *x = wb_randn(960, 16);
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(x, wb_slice(x, 1, 0, 2)));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Momentum(1e-4)), m);
-    wb_loader *l = wb_dataloader(d, 24 / wb_distributed_size(), true);
+    wb_loader *l = wb_dataloader(d, 24 / size, true);
     const int epochs = atoi(argv[2]);
-    if (wb_train(loss_of, m, l, s, .epochs = epochs, .each = each, .checkpoint = argv[1],
+    if (wb_train(mse_loss, m, l, s, .epochs = epochs, .each = each, .checkpoint = argv[1],
                  .resume = true))
         return 1;
     wb_tensor *loss = wb_mse(wb_call(m, x), wb_slice(x, 1, 0, 2));
-    if (wb_distributed_rank() == 0) printf("loss %.9g\n", wb_item(loss));
+    if (!rank) printf("loss %.9g\n", wb_item(loss));
     return 0;
 }

@@ -181,12 +181,13 @@ TEST(training_that_goes_on)
     unlink(path);
 }
 
-/* With dropout too: the numbers of each rank are those of a rank that is a process. */
+/* With dropout, which three ranks have too, the numbers of each rank are those of a rank that is a
+ * process. */
 TEST(training_as_processes)
 {
     static const char *const ways[] = {"train", "compiled", "dropout"};
     for (int n = 2; n < 4; n++)
-        for (int way = 0; way < 3; way++) {
+        for (int way = n == 3 ? 2 : 0; way < 3; way++) {
             training t = {.compiled = way == 1, .dropout = way == 2};
             on_ranks(n, train, &t);
             const training processes = by_processes(n, ways[way], "0");
@@ -441,13 +442,13 @@ TEST(wrong_uses)
 
 typedef struct { const char *how; char other[4096]; double since; } failure;
 
-static wb_tensor *fail_late(wb_layer *model, wb_batch b, void *ctx)
+/* Fails on rank 1 in the third batch. */
+static wb_tensor *failing_loss(wb_layer *model, wb_batch b, void *ctx)
 {
     failure *f = ctx;
-    if (b.index != 1 || wb_distributed_rank() != 1) return loss_of(model, b, NULL);
+    if (b.index != 2 || wb_distributed_rank() != 1) return loss_of(model, b, NULL);
     f->since = wb__now();
-    wb__fail(WB_ERROR_NUMBER, "the answer is %d", 42);
-    return NULL;
+    return wb__fail_null(WB_ERROR_NUMBER, "the answer is %d", 42);
 }
 
 static int fail_one(void *ctx)
@@ -464,7 +465,7 @@ static int fail_one(void *ctx)
     wb_loader *data = batches();
     HOLDS(model && data);
     wb_opt_state *state = wb_setup(wb_DistributedOptimiser(wb_Adam(0.01)), model);
-    const int status = wb_train(fail_late, model, data, state, .epochs = 50, .ctx = f);
+    const int status = wb_train(failing_loss, model, data, state, .epochs = 50, .ctx = f);
     if (one) return status;
     if (!wb_distributed_rank()) snprintf(f->other, sizeof f->other, "%s", wb_error());
     /* The device of a rank that has waited is lost: what is in its memory cannot be read. */

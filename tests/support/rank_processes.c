@@ -1,6 +1,7 @@
 /* See rank_processes.h. */
 #include "rank_processes.h"
 
+#include "process.h"
 #include "test.h"
 
 #include <sys/wait.h>
@@ -30,11 +31,12 @@ static void become(int i, int processes, const char *folder, const char *path, c
 
 int run_processes(int processes, const char *how, const char *devices, char text[8192])
 {
-    char folder[] = "/tmp/weber-ranks-XXXXXX", path[200];
+    char folder[64], path[200];
     pid_t child[MOST];
     int failed = 0;
     size_t n = 0;
-    assert_true(processes <= MOST && mkdtemp(folder));
+    assert_true(processes <= MOST);
+    snprintf(folder, sizeof folder, "%s", process_folder());
     for (int i = 0; i < processes; i++) {
         snprintf(path, sizeof path, "%s/%d", folder, i);
         fflush(NULL);
@@ -51,9 +53,8 @@ int run_processes(int processes, const char *how, const char *devices, char text
         assert_non_null(f);
         n += fread(text + n, 1, 8191 - n, f);
         fclose(f);
-        unlink(path);
     }
     text[n] = 0;
-    rmdir(folder);
+    process_remove(folder);
     return failed;
 }

@@ -38,12 +38,21 @@ static void run_case(void **state)
     if (after_each_test) after_each_test();
 }
 
+static bool is_named(const char *name)
+{
+    char copy[1000], *rest = copy;
+    snprintf(copy, sizeof copy, "%s", cases_named ? cases_named : "");
+    for (char *word; (word = strtok_r(rest, " ", &rest));)
+        if (strstr(name, word)) return true;
+    return !cases_named;
+}
+
 static int run_group(CMFixtureFunction setup, CMFixtureFunction teardown, bool each)
 {
     struct CMUnitTest all[MOST_TESTS];
     size_t n = 0;
     for (size_t i = 0; i < n_tests; i++)
-        if (!cases_named || strstr(tests[i].name, cases_named))
+        if (is_named(tests[i].name))
             all[n++] = (struct CMUnitTest){tests[i].name, run_case, each ? setup : NULL,
                                            each ? teardown : NULL, &tests[i]};
     const int failed = _cmocka_run_group_tests("tests", all, n, each ? NULL : setup,

@@ -36,7 +36,7 @@ int run_cases(CMFixtureFunction setup, CMFixtureFunction teardown);
 int run_cases_each(CMFixtureFunction setup, CMFixtureFunction teardown);
 static inline int run_all_cases(void) { return run_cases(NULL, NULL); }
 
-/* If set, only tests whose names contain it are run. */
+/* If set, only tests whose names contain it, or one of its words, are run. */
 extern const char *cases_named;
 
 /* Called after each test: NULL, or ref_forget (reference.h). */

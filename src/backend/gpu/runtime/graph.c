@@ -1,9 +1,9 @@
 /* Plans as one command: a sequence of kernels is recorded once, as a graph of the driver, and
  * launched as a whole at every run.
  *
- * Routines beside the compute queue (aside.c) are not recorded.  NCCL demands that an operation of
- * the ranks is captured on all ranks or on none, and in graphs of the same capture; but each rank
- * decides by its own addresses when it records.  So a sequence is cut into segments at these
+ * Routines beside the compute queue (aside.c) are not recorded.  Their libraries demand that an
+ * operation of the ranks is recorded on all ranks or on none, and launched from graphs of the same
+ * recording; but each rank decides by its own addresses when it records.  So a sequence is cut into segments at these
  * routines and where one must be complete, and each segment between is a graph.
  *
  * A graph contains the addresses of its buffers.  Variables rarely move; inputs and results of a
