@@ -3,8 +3,8 @@
  *
  * Routines beside the compute queue (aside.c) are not recorded.  Their libraries demand that an
  * operation of the ranks is recorded on all ranks or on none, and launched from graphs of the same
- * recording; but each rank decides by its own addresses when it records.  So a sequence is cut into segments at these
- * routines and where one must be complete, and each segment between is a graph.
+ * recording; but each rank decides by its own addresses when it records.  So a sequence is cut into
+ * segments at these routines and where one must be complete; each other segment is a graph.
  *
  * A graph contains the addresses of its buffers.  Variables rarely move; inputs and results of a
  * loop come from the cache and alternate between few addresses, as a loader's batches do.  So a
