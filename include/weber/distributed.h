@@ -58,8 +58,10 @@ typedef struct wb_distributed_options {
 /** Connects the ranks: wb_distributed_initialise(WB_MPI, .timeout = 60), or, for ranks that mpirun
  * starts, wb_distributed_initialise(WB_NCCL, .through = WB_MPI): MPI then performs the operations
  * on the host's memory, and NCCL those on the device's.  MPI is initialised if the program has not
- * done so.  Collective; once in a process.  From then on wb_gpu and wb_get_device choose the GPU
- * whose number is wb_distributed_local_rank, modulo the number of GPUs.
+ * done so; if it has, the thread level must be MPI_THREAD_SERIALIZED or higher.  Collective.  Once
+ * in a process, but if the program has initialised MPI, also after wb_distributed_finalise.  From
+ * then on wb_gpu and wb_get_device choose the GPU whose number is wb_distributed_local_rank, modulo
+ * the number of GPUs.
  *
  * Returns 0 or an error code.  Errors: called a second time, or after MPI_Finalize; a time-out that
  * is not positive; the backend fails on any rank; WB_MPI in a process that MPI did not start and
@@ -183,8 +185,10 @@ typedef struct wb_DistributedOptimiser_options {
  * the parameters; then all ranks get the new parts of all.  wb_checkpoint_save and
  * wb_checkpoint_keep are then collective; rank 0 writes whole moments, the same file as without
  * .shard.  wb_checkpoint_load, _latest and _best read the rank's part, so all ranks must call them
- * and see the file; with .resume of wb_train rank 0 reads it for all.  Error of wb_update: the
- * ranks are not those of wb_setup.
+ * and see the file; with .resume of wb_train rank 0 reads it for all.  With .mixed, give all ranks
+ * the same parameters before wb_setup, by wb_seed or wb_distributed_synchronise: the master of a
+ * part is made there, of this rank's parameter.  Error of wb_update: the ranks are not those of
+ * wb_setup.
  *
  * .accumulate = k makes one step of k batches, with one rank too.  The first k - 1 calls of
  * wb_update add the gradients and the loss to sums in the state, in f32 or f64, change nothing

@@ -91,6 +91,8 @@ struct wb_opt_state {
     uint32_t recorded;          /* id of the last recording of an update with accumulation */
     int parts, part;            /* number of ranks that the state is divided over, 1: it is whole;
                                    and the rank whose part this is */
+    /* the first operation of an update: allreduce or reduce_scatter of n elements for each rank */
+    struct { int kind; wb_dtype dtype; int64_t n; } first;
     int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
     bool gives;         /* loading a checkpoint gives the other ranks their parts */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */

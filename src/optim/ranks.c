@@ -11,6 +11,8 @@
 #include "backend/collective.h"
 #include "optim/optim.h"
 
+#include <math.h>
+
 typedef struct {
     wb_tensor **part;
     wb_tensor ***from;                  /* *from[i]: the tensor of part[i], then its result */
@@ -22,6 +24,7 @@ typedef struct {
     const wb_opt_state *state;
     bool gathers;                       /* values travel, not gradients */
     wb_tensor *before;                  /* the operation of the ranks before, or NULL */
+    wb_tensor *first;                   /* the result of the first exchange */
 } bucket;
 
 static bool bucket_begin(bucket *b, const wb_opt_state *s, bool gathers, wb_tensor *before)
@@ -129,6 +132,7 @@ static bool exchange(bucket *b)
     wb_tensor *y = all ? wb__collect(c, kind, WB__RANKS_SUM, all, b->before) : NULL;
     if (!y) return false;
     b->before = y;
+    if (!b->first) b->first = y;
     int64_t at = 0;
     for (int i = 0; i < b->n; i++) {
         const int64_t length = b->part[i]->dims[1];
@@ -180,17 +184,50 @@ static int end_updates_before(int n, wb_tensor **g, wb_tensor **before)
     return wb__evaluate_keeping(n, g);
 }
 
+static int perform(const wb__collective *c)
+{
+    return wb__collective_end(wb__collective_begin(c));
+}
+
+static bool is_mark(const void *x, wb_dtype dtype, double mark)
+{
+    return dtype == WB_F64 ? *(const double *)x == mark : *(const float *)x == (float)mark;
+}
+
+/* Begins the first operation of the update before once more, since another rank for which nothing
+ * has changed begins it now.  Sets *all to whether all ranks have called this function instead:
+ * then the first element is a sum of marks.  Else the other rank gets NaN, and does not update its
+ * parameters.  Returns 0 or an error code. */
+static int meet_others(const wb_opt_state *s, bool *all)
+{
+    const wb__communicator *c = wb__world();
+    const double mark = 0x1p60;
+    const size_t each = wb__dtype_size(s->first.dtype), n = (size_t)s->first.n;
+    const size_t rows = s->first.kind == WB__COLLECT_REDUCE_SCATTER ? (size_t)c->size : 1;
+    char *x = wb__alloc(rows * n * each + 1), *y = wb__alloc(n * each + 1);
+    int status = x && y ? 0 : WB_ERROR_MEMORY;
+    for (size_t i = 0; i < rows * n && !status; i++)
+        wb__convert(x + i * each, s->first.dtype, &(double){i % n ? NAN : mark}, WB_F64, 1);
+    if (!status)
+        status = perform(&(wb__collective){
+            .communicator = c, .kind = (wb__collective_kind)s->first.kind, .op = WB__RANKS_SUM,
+            .dtype = s->first.dtype, .n = s->first.n, .from = x, .to = y});
+    if (!status) *all = is_mark(y, s->first.dtype, c->size * mark);
+    wb__free(x);
+    wb__free(y);
+    return status;
+}
+
 /* If this rank exchanges something else than in the update before, compares it with what the others
- * exchange.  A rank for which nothing has changed begins its first bucket instead: the two
- * operations fail, or do not give size * MARK.  Returns 0 or an error code. */
+ * exchange.  Returns 0 or an error code. */
 static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_tensor **before)
 {
-    enum { MARK = 0x6AD1E47 };
     const wb__communicator *c = wb__world();
-    const int64_t mine[] = {MARK, hash_of_exchange(s, g, loss)};
-    int64_t sum[2] = {0};
+    const int64_t mine = hash_of_exchange(s, g, loss);
+    int64_t sum = 0;
     int n = 0;
-    if (mine[1] == s->agreed) return 0;
+    bool same = true;
+    if (mine == s->agreed) return 0;
     wb_tensor **all = wb__alloc(((size_t)s->n + 1) * sizeof *all);
     if (!all) return WB_ERROR_MEMORY;
     for (int i = 0; i < s->n; i++)
@@ -198,14 +235,15 @@ static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_te
     if (loss) all[n] = loss;
     int status = end_updates_before(n + (loss != NULL), all, before);
     wb__free(all);
-    if (!status)
-        status = wb__collective_end(wb__collective_begin(&(wb__collective){
+    if (!status && s->agreed) status = meet_others(s, &same);
+    if (!status && same)
+        status = perform(&(wb__collective){
             .communicator = c, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_SUM, .dtype = WB_I64,
-            .n = WB__COUNT(mine), .from = mine, .to = sum}));
+            .n = 1, .from = &mine, .to = &sum});
     wb__collective_report("update");
     if (status) return status;
-    const bool same = sum[0] == c->size * mine[0] && sum[1] == c->size * mine[1];
-    s->agreed = same ? mine[1] : 0;
+    same = same && sum == c->size * mine;
+    s->agreed = same ? mine : 0;
     if (same) return 0;
     return wb__fail(WB_ERROR_ARGUMENT, "update: rank %d of %d has gradients of %d parameters, and"
                     " another rank those of other parameters, or other options of"
@@ -229,6 +267,11 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
         good = *loss && add(&b, NULL, loss);
     }
     good = good && exchange(&b);
+    if (good && b.first) {
+        s->first.kind = s->parts > 1 ? WB__COLLECT_REDUCE_SCATTER : WB__COLLECT_ALLREDUCE;
+        s->first.dtype = (wb_dtype)b.first->dtype;
+        s->first.n = b.first->size;
+    }
     *before = b.before;
     bucket_end(&b);
     return good ? 0 : wb__error_or(WB_ERROR_MEMORY);

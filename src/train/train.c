@@ -111,7 +111,8 @@ static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
     wb_clear_error();
     if (isfinite(value) && wb__world())
         return wb__fail(WB_ERROR_NUMBER, "the loss, or the norm of the gradients, is not finite on"
-                        " %s %lld of another rank, stopping training",
+                        " %s %lld of another rank, or it has frozen other parameters, stopping"
+                        " training",
                         t->state->loss_sum ? "one of the accumulated batches up to batch" : "batch",
                         (long long)batch);
     if (isfinite(value))
@@ -370,23 +371,26 @@ static int begin_random(const training *t)
     return 0;
 }
 
-/* All ranks must have the same number of batches, since each batch is a collective operation. */
-static int check_lengths(training *t)
+/* All ranks must have the same number of batches, since each batch is a collective operation, and
+ * divide the state alike.  Sets t->compares_stop. */
+static int compare_options(training *t)
 {
-    const int64_t mine[] = {wb_loader_length(t->data), t->o.epochs, t->o.each != NULL};
-    int64_t least[3] = {0}, most[3] = {0};
+    static const char *const names[] = {"batches of the loader", ".epochs",
+                                        "parts of the state (.shard)"};
+    const int64_t mine[] = {wb_loader_length(t->data), t->o.epochs, t->state->parts,
+                            t->o.each != NULL};
+    int64_t least[4] = {0}, most[4] = {0};
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(3, mine, least, most), rank = wb__world()->rank;
-    t->compares_stop = most[2] != 0;
+    const int status = wb__extremes(4, mine, least, most);
     if (status) return status;
-    if (least[0] != most[0])
-        return wb__fail(WB_ERROR_ARGUMENT, "train: the loader of rank %d has %lld batches, those of"
-                        " all have %lld to %lld: make the dataset with wb_distributed_dataset",
-                        rank, (long long)mine[0], (long long)least[0], (long long)most[0]);
-    if (least[1] == most[1]) return 0;
-    return wb__fail(WB_ERROR_ARGUMENT, "train: .epochs is %d on rank %d, and %lld to %lld on the"
-                    " ranks: give all the same", t->o.epochs, rank, (long long)least[1],
-                    (long long)most[1]);
+    t->compares_stop = most[3] != 0;
+    for (int i = 0; i < 3; i++)
+        if (least[i] != most[i])
+            return wb__fail(WB_ERROR_ARGUMENT, "train: %s: %lld on rank %d, and %lld to %lld on all"
+                            " ranks: give all the same; wb_distributed_dataset makes datasets of"
+                            " one length", names[i], (long long)mine[i], wb__world()->rank,
+                            (long long)least[i], (long long)most[i]);
+    return 0;
 }
 
 int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
@@ -411,8 +415,8 @@ int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *
     int status = check_saving(&t.o);
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
+    if (!status) status = compare_options(&t);
     if (!status) status = wb__divided_agree(state, "train", 0);
-    if (!status) status = check_lengths(&t);
     if (!status) status = begin(&t, &done);
     for (int epoch = done + 1; !status && !t.stop && epoch <= t.o.epochs; epoch++) {
         t.sum = 0;

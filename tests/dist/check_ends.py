@@ -21,8 +21,10 @@ def expect(condition, what, output):
 
 for how, words in (("kill", "rank 1 "), ("error", "rank 1 of 3 ends with an error"),
                    ("success", "has waited 1 s"), ("sleep", "has waited 1 s"),
-                   ("frozen", "frozen parameters|freeze the same parameters"),
-                   ("replayed", "frozen parameters|freeze the same parameters"),
+                   ("frozen", "frozen other parameters|freeze the same parameters"),
+                   ("frozen-large", "frozen other parameters|freeze the same parameters"),
+                   ("frozen-shard", "frozen other parameters|freeze the same parameters"),
+                   ("replayed", "mean loss of the ranks is NaN|freeze the same parameters"),
                    ("finalise", "has waited 1 s in MPI_Finalize"),
                    ("again", "MPI has been finalised, and cannot be initialised again")):
     begun = time.monotonic()
@@ -42,6 +44,10 @@ done = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "differ"], capture_
                       env=dict(os.environ, WEBER_DEBUG="dist"))
 output = done.stdout + done.stderr
 expect(done.returncode == 0, "differ: the training ends", output)
+own = subprocess.run([sys.argv[1], "-np", "3", sys.argv[2], "own"], capture_output=True, text=True,
+                     timeout=120, check=False)
+expect(own.returncode == 0, "own: a program that finalises MPI itself ends",
+       own.stdout + own.stderr)
 expect("before the broadcast, 2 of 4 tensors differ between the ranks: layers.0.weight,"
        " layers.1.weight" in output,
        "differ: the first weights of the ranks are compared", output)

@@ -1,12 +1,14 @@
 /* A training in which rank 1 ends, stays away, or changes a bias (differ) in batch 3 of the first
  * epoch, or does not come back from MPI_Finalize; for check_ends.py.
  *
- *   ends kill|error|success|sleep|differ|frozen|replayed|finalise|again|none|vendors
+ *   ends kill|error|success|sleep|differ|frozen|frozen-large|frozen-shard|replayed
+ *   ends finalise|again|own|none|vendors
  *
- * With frozen, rank 1 alone freezes a weight in that batch; with replayed, it freezes another layer
+ * With frozen, rank 1 alone freezes a weight in that batch, also of a large model in several
+ * buckets or with a divided state; with replayed, it freezes another layer
  * than the others between calls of a compiled function.  With none and again, the ranks are
- * disconnected at the end; with again, they shall then be connected again.  With vendors, they
- * cannot be connected. */
+ * disconnected at the end; with again, they shall then be connected again.  With own, the program
+ * initialises and finalises MPI.  With vendors, the ranks cannot be connected. */
 #include "rank_cases.h"
 
 #include <dlfcn.h>
@@ -28,6 +30,18 @@ int MPI_Finalize(void)
     memcpy(&finalise, &symbol, sizeof finalise);
     return finalise();
 }
+
+static int initialise_mpi(void)
+{
+    enum { MULTIPLE = 3 };              /* MPI_THREAD_MULTIPLE, of both MPIs */
+    int (*initialise)(int *, char ***, int, int *), level;
+    void *symbol = dlsym(RTLD_DEFAULT, "MPI_Init_thread");
+    memcpy(&initialise, &symbol, sizeof initialise);
+    return initialise(NULL, NULL, MULTIPLE, &level);
+}
+#else
+static int MPI_Finalize(void) { return 1; }
+static int initialise_mpi(void) { return 1; }
 #endif
 
 static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
@@ -37,7 +51,7 @@ static int each(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
     if (!strcmp(how, "error")) exit(1);
     if (!strcmp(how, "success")) exit(0);
     if (!strcmp(how, "sleep")) sleep(60);
-    if (!strcmp(how, "frozen")) return wb_freeze(state, "layers.0") != 0;
+    if (!strncmp(how, "frozen", 6)) return wb_freeze(state, "layers.0") != 0;
     if (strcmp(how, "differ")) return 0;
     return wb_assign(wb_get(model, "layers.1.bias"), wb_ones(2)) ? 1 : 0;
 }
@@ -73,6 +87,8 @@ static int replay(void)
 int main(int argc, char **argv)
 {
     how = argc < 2 ? "" : argv[1];
+    const bool own = !strcmp(how, "own");
+    if (own && initialise_mpi()) return 2;
     if (!*how || connect_ranks(timeout())) {
         fprintf(stderr, "%s\n", wb_error());
         return 2;
@@ -81,13 +97,16 @@ int main(int argc, char **argv)
     if (!getenv("WEBER_BACKENDS")) wb_using("CUDA");
 #endif
     if (!strcmp(how, "replayed")) return replay();
-    wb_layer *m = wb_Chain(wb_Dense(8, 32, wb_relu), wb_Dense(32, 2));
+    const int width = strcmp(how, "frozen-large") ? 32 : 8000;
+    wb_layer *m = wb_Chain(wb_Dense(8, width, wb_relu), wb_Dense(width, 2));
     m = model = wb_gpu(m);         /* a note, where no GPU is in use */
     wb_dataset *d = wb_distributed_dataset(wb_dataset_of(wb_randn(800, 8), wb_randn(800, 2)));
-    state = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
+    state = wb_setup(wb_DistributedOptimiser(wb_Adam(), .bucket = 100000,
+                                             .shard = !strcmp(how, "frozen-shard")), m);
     const int status = wb_train(mse_loss, m, wb_gpu(wb_dataloader(d, 4)), state, .epochs = 2,
                                 .each = each);
     const bool again = !strcmp(how, "again");
+    if (!status && own) return MPI_Finalize();
     if (status || (strcmp(how, "none") && !again)) return status;
     if (!wb_distributed_finalise() && (!again || !connect_ranks(60))) return 0;
     fprintf(stderr, "%s\n", wb_error());

@@ -200,6 +200,15 @@ TEST_IN_SCOPE(other_buckets_on_one_rank)
     FAILS(status_of(m, s, 0), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
 }
 
+TEST_IN_SCOPE(more_batches_for_a_step_on_one_rank)
+{
+    wb_layer *m = model_of(12, 8);
+    wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam(), .accumulate = rank ? 1 : 2), m);
+    if (size == 1) return;
+    if (rank == 0) WORKS(status_of(m, s, 0));
+    FAILS(status_of(m, s, 1), WB_ERROR_ARGUMENT, "other options of wb_DistributedOptimiser");
+}
+
 static int compiled_status(wb_compiled *f, int k)
 {
     wb_tensor *loss;
@@ -269,7 +278,7 @@ TEST_IN_SCOPE(other_numbers_of_epochs)
     wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(8, 4), wb_randn(8, 1)), 4);
     if (size == 1) return;
     FAILS(wb_train(mse_loss, m, l, state_of(m, false, false), .epochs = rank ? 2 : 1),
-          WB_ERROR_ARGUMENT, ".epochs is");
+          WB_ERROR_ARGUMENT, ".epochs: ");
 }
 
 int main(int argc, char **argv)

@@ -446,8 +446,8 @@ TEST_IN_SCOPE(a_loss_that_is_not_finite)
     assert_true(wb_item(wb_max(wb_abs(wb_sub(before, wb_get(m, "layers.0.weight"))))) == 0);
 }
 
-/* The number of graphs that ran on the double of CUDA, which that of HIP uses, and of their
- * commands that need not wait for the one before; -1: the ranks compute on the CPU. */
+/* The number of graphs that ran on the double of CUDA, which that of HIP uses, and in *beside how
+ * many of them ran beside an operation of NCCL; -1: the ranks compute on the CPU. */
 static int64_t graphs_run(int64_t *beside)
 {
 #ifdef WB_TEST_NCCL
@@ -468,8 +468,8 @@ static int64_t graphs_run(int64_t *beside)
 #endif
 }
 
-/* A compiled step communicates at each replay; with NCCL it is a graph from the second run on, and
- * commands of the backward pass do not wait for the allreduces before them. */
+/* A compiled step communicates at each replay; with NCCL graphs of the backward pass do not wait
+ * for the allreduces before them. */
 TEST_IN_SCOPE(a_compiled_step)
 {
     trained r[2];
@@ -479,12 +479,11 @@ TEST_IN_SCOPE(a_compiled_step)
     }
     wb_compiled *c = wb_compile(train_step, &r[0]);
     int64_t before = 0, beside = 0;
-    graphs_run(&before);
     for (int i = 0; i < (many() ? 3 : 6); i++) {
         wb_seed((uint64_t)(100 * i + rank));
         wb_tensor *in[] = {wb_randn(16, 8), wb_randn(16, 2)}, *a, *b;
         WORKS(wb_eval_array(2, in));
-        const int64_t graphs = graphs_run(&beside);
+        const int64_t graphs = graphs_run(&before);
         WORKS(wb_call_compiled(c, 2, in, 1, &a));
         WORKS(wb_eval(a));
         if (i > 1 && graphs >= 0) {

@@ -187,12 +187,24 @@ static int perform_parts(const wb__collective *c)
                                           op_of(c->op), comm), "MPI_Reduce_scatter_block");
 }
 
+/* Whether the program has called MPI_Finalize. */
+static bool is_finalised(void)
+{
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    return finalised;
+}
+
 static int perform(const wb__collective *c)
 {
     static const char *const names[] = {"an allreduce", "a reduce", "a reduce_scatter",
                                         "an allgather", "a broadcast", "a barrier"};
     const int64_t most = c->kind == WB__COLLECT_BROADCAST ? MOST / 8 : MOST;
     int status = 0;
+    if (is_finalised())
+        return services->fail(WB_ERROR_ARGUMENT, "MPI: rank %d of %d begins %s, and the program has"
+                              " called MPI_Finalize: call wb_distributed_finalise before it",
+                              self->rank, self->size, names[c->kind]);
     begin_watch(names[c->kind], c->n * (int64_t)bytes_of(c->dtype));
     if (c->kind == WB__COLLECT_ALLGATHER || c->kind == WB__COLLECT_REDUCE_SCATTER)
         status = perform_parts(c);
@@ -276,11 +288,10 @@ static int check_launcher(const wb__communicator *c)
 
 static int start(const wb__dist_services *given, wb__communicator *c)
 {
-    int initialised = 0, finalised = 0, level = MPI_THREAD_SINGLE;
+    int initialised = 0, level = MPI_THREAD_SINGLE;
     services = given;
     MPI_Initialized(&initialised);
-    MPI_Finalized(&finalised);
-    if (finalised)
+    if (is_finalised())
         return services->fail(WB_ERROR_ARGUMENT, "distributed_initialise: MPI has been finalised,"
                               " and cannot be initialised again in this process: call"
                               " wb_distributed_finalise at the end of the program");
@@ -319,6 +330,10 @@ static void stop_watch(void)
 
 static int stop(void)
 {
+    if (is_finalised()) {               /* by the program, which ends, with MPI's own barrier */
+        stop_watch();
+        return 0;
+    }
     begin_watch("wb_distributed_finalise", 0);
     int status = check(MPI_Barrier(comm), "MPI_Barrier");
     if (!status) status = check(MPI_Comm_free(&comm), "MPI_Comm_free");

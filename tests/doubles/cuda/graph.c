@@ -259,16 +259,6 @@ int64_t vgpu_beside(void)
     return n;
 }
 
-static void count_beside(const struct CUgraph_st *g)
-{
-    for (int i = 1; i < g->n; i++) {
-        bool *marked = vgpu_zeroed((size_t)g->n * sizeof *marked);
-        mark_before(g, &g->node[i].waits, marked);
-        beside += !marked[i - 1];
-        free(marked);
-    }
-}
-
 API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long long flags),
     (made, g, flags))
 {
@@ -282,7 +272,6 @@ API(cuGraphInstantiateWithFlags, (CUgraphExec *made, CUgraph g, unsigned long lo
         p->node[i].work = vgpu_work_keep(g->node[i].work);
         add_all(&p->node[i].waits, &g->node[i].waits);
     }
-    count_beside(g);
     CUgraphExec e = vgpu_new(VGPU_EXEC, sizeof *e, NULL);
     e->plan = p;
     *made = e;
@@ -361,6 +350,7 @@ API(cuGraphLaunch, (CUgraphExec e, CUstream s), (e, s))
     vgpu_work *w = vgpu_work_new(s->object.context, "graph", run_plan, &launched, sizeof launched);
     w->drop = drop_run;
     if (e->running && e->running->stream != s) vgpu_put_wait(s, e->running);
+    beside += vgpu_goes_on_beside(s);
     TRY(vgpu_put(s, w));
     vgpu_ticket_drop(e->running);
     e->running = vgpu_put_mark(s);

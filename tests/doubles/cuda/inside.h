@@ -193,6 +193,7 @@ struct CUstream_st {
     bool ended;                         /* destroyed: removed when its commands are done */
     int64_t n;
     int64_t works;                      /* kernels, copies and graphs that were ever put on it */
+    int64_t operation;                  /* the last operation of NCCL on it, or that it waits for */
     vgpu_command *first, **last;
     struct vgpu_capture *capture;
     vgpu_nodes tips;                    /* of its capture: what the next command waits for */
@@ -202,6 +203,7 @@ struct CUstream_st {
 struct CUevent_st {
     vgpu_object object;
     vgpu_ticket *ticket;                /* of the last record; NULL: none, or in a capture */
+    int64_t operation;                  /* that of the stream at the last record */
     uint64_t capture;                   /* the number of the capture of the last record, or 0 */
     vgpu_nodes tips;                    /* what waits for the event waits for these */
 };
@@ -209,6 +211,8 @@ struct CUevent_st {
 /* An error unless the handle is a stream that the program created (not a context's default stream);
  * `same`: and belongs to the current context. */
 CUresult vgpu_stream(CUstream s, bool same);
+/* Whether the last operation of NCCL is on another stream, and s has not waited for it. */
+bool vgpu_goes_on_beside(CUstream s);
 /* The index of the next one of n streams that could run now, by VGPU_SCHEDULE. */
 VGPU_API int vgpu_pick(int n);
 /* Appends work to the stream, or to its capture, and takes over the caller's reference. */

@@ -278,6 +278,7 @@ API(cuStreamWaitEvent, (CUstream s, CUevent e, unsigned flags), (s, e, flags))
     if (e->capture) return vgpu_capture_wait(s, e);
     TRY(vgpu_not_captured(s));
     vgpu_put_wait(s, e->ticket);
+    if (e->operation > s->operation) s->operation = e->operation;
     return CUDA_SUCCESS;
 }
 
@@ -312,6 +313,7 @@ API(cuEventRecord, (CUevent e, CUstream s), (e, s))
     if (s->capture) return vgpu_capture_record(e, s);
     vgpu_ticket_drop(e->ticket);
     e->ticket = vgpu_put_mark(s);
+    e->operation = s->operation;
     e->capture = 0;
     return CUDA_SUCCESS;
 }
@@ -356,6 +358,10 @@ static CUresult enqueue(CUcontext c, CUstream s, vgpu_work *w)
     return result;
 }
 
+static int64_t operations;              /* of NCCL */
+
+bool vgpu_goes_on_beside(CUstream s) { return s->operation < operations; }
+
 int vgpu_enqueue_in(CUcontext c, CUstream stream, const char *name, vgpu_task *f,
                     void (*drop)(void *payload), const void *payload, size_t bytes)
 {
@@ -367,7 +373,9 @@ int vgpu_enqueue_in(CUcontext c, CUstream stream, const char *name, vgpu_task *f
     t->drop = drop;
     memcpy(t->payload, payload, bytes);
     w->drop = drop_task;
-    return (int)vgpu_leave(&counter, enqueue(c, stream, w));
+    const CUresult result = enqueue(c, stream, w);
+    if (!result && !strcmp(name, "nccl")) stream->operation = ++operations;
+    return (int)vgpu_leave(&counter, result);
 }
 
 int vgpu_enqueue(CUstream stream, const char *name, vgpu_task *f, const void *payload, size_t bytes)

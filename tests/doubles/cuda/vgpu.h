@@ -66,7 +66,8 @@ typedef struct {
 VGPU_API void vgpu_read_books(vgpu_books *books);
 /* How often a function of the driver was called since vgpu_forget; NULL: all functions. */
 VGPU_API int64_t vgpu_calls(const char *name);
-/* The commands of all graphs instantiated so far that need not wait for the command before them. */
+/* The number of graphs that were launched while an operation of NCCL was on another stream, and
+ * their stream had not waited for it. */
 VGPU_API int64_t vgpu_beside(void);
 /* Resets the counts of calls and of wrong uses. */
 VGPU_API void vgpu_forget(void);
