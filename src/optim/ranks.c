@@ -235,7 +235,7 @@ static int compare(wb_opt_state *s, wb_tensor **const *g, wb_tensor *loss, wb_te
     if (loss) all[n] = loss;
     int status = end_updates_before(n + (loss != NULL), all, before);
     wb__free(all);
-    if (!status && s->agreed) status = meet_others(s, &same);
+    if (!status && s->agreed && s->first.n) status = meet_others(s, &same);
     if (!status && same)
         status = perform(&(wb__collective){
             .communicator = c, .kind = WB__COLLECT_ALLREDUCE, .op = WB__RANKS_SUM, .dtype = WB_I64,
@@ -263,7 +263,8 @@ int wb__ranks_mean(wb_opt_state *s, int64_t batches, wb_tensor **const *g, wb_te
     for (int i = s->n - 1; i >= 0 && good; i--)
         if (*g[i]) good = add(&b, &s->slots[i], g[i]);
     if (good && *loss) {
-        if (b.n) *loss = wb__as(*loss, (wb_dtype)b.part[0]->dtype);
+        *loss = wb__as(*loss, b.n ? (wb_dtype)b.part[0]->dtype
+                                  : wb__moment_dtype((wb_dtype)(*loss)->dtype));
         good = *loss && add(&b, NULL, loss);
     }
     good = good && exchange(&b);

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-LIMIT = 50      # seconds, on a busy machine; the time-out of ranks that need not wait is 60 s
+LIMIT = 10      # seconds; the time-out of ranks that need not wait is 60 s
 
 
 def expect(condition, what, output):

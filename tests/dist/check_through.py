@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-LIMIT = 50      # seconds, on a busy machine; the time-out of ranks that need not wait is 60 s
+LIMIT = 12      # seconds; the time-out of ranks that need not wait is 60 s
 BACKEND = os.environ.get("WEBER_BACKENDS", "CUDA")
 NAME, VISIBLE = {"CUDA": ("NCCL", {"CUDA_VISIBLE_DEVICES": "1"}),
                  "AMDGPU": ("RCCL", {"HIP_VISIBLE_DEVICES": "0"})}[BACKEND]
