@@ -3,6 +3,7 @@
 #include "tests/runtime/by_hand.h"
 
 #include "backend/backend.h"
+#include "backend/opencl/opencl.h"
 
 /* ---- the order of commands ------------------------------------------------------------------- */
 
@@ -57,6 +58,31 @@ TEST(kernels_that_cannot_be)
     CANNOT_BE(STEP_WRONG, "error");            /* from the compiler's message */
     CANNOT_BE(STEP_WIDE, "scale", "16777216");
     CANNOT_BE(STEP_NAMELESS, "clCreateKernel", "CL_INVALID_KERNEL_NAME", "-46", "nothing");
+}
+
+static cl_int (*built)(cl_program, cl_uint, const cl_device_id *, const char *, cl_build_notify,
+                       void *);
+static int refused;
+
+static cl_int refuses(cl_program p, cl_uint n, const cl_device_id *devices, const char *options,
+                      cl_build_notify notify, void *context)
+{
+    if (!strstr(options, "WB_DECLARE")) return built(p, n, devices, options, notify, context);
+    refused++;
+    return CL_BUILD_PROGRAM_FAILURE;
+}
+
+/* If PoCL refuses the prelude's declarations, a device's kernels are compiled with PoCL's own. */
+TEST(declarations_are_refused)
+{
+    WORKS(restart("WEBER_OPENCL_STAGING", NULL));
+    built = wb__cl.BuildProgram;
+    wb__cl.BuildProgram = refuses;
+    f64_kernels();
+    launches();
+    wb__cl.BuildProgram = built;
+    WORKS(restart("WEBER_OPENCL_STAGING", NULL));
+    assert_in_range(refused, 1, 2);             /* once on each device */
 }
 
 /* A text is compiled once per device; the next process finds the binary; a text whose binary the

@@ -5,7 +5,8 @@ FOLDER contains the texts that tests/gpu/gpu_texts.c writes: ENTRY-HASH.k is a k
 hand, HASH.k a generated one; names that end in .f64.k are texts that use double.  RTC is the
 program compiled from rtc.c.  Each text is compiled together with the prelude:
 
-  as OpenCL C 1.2     with clang, without generating code
+  as OpenCL C 1.2     with clang, without generating code; with clang's declarations of OpenCL's
+                      functions, and as with PoCL with those of the prelude
   as CUDA             with NVRTC: all texts to PTX, and one text of each kernel for two GPUs
   as HIP              with hiprtc: one text of each kernel and some generated texts
   as Metal            with two substitutes for Apple's compiler: C++ for OpenCL (strict/), which
@@ -198,6 +199,9 @@ def run_all(texts, rtc):
               "-fdeclare-opencl-builtins"]
     add("OpenCL C", clang or "clang", "1.2", missing, with_clang, clang,
         ["-x", "cl", "-cl-std=CL1.2", *target], texts)
+    add("OpenCL C", clang or "clang", "1.2, PoCL", missing, with_clang, clang,
+        ["-x", "cl", "-cl-std=CL1.2", *target[:2], "-include", "opencl-c-base.h", "-D_OPENCL_H_",
+         "-DWB_DECLARE"], texts)
 
     library, reason = usable(rtc, CUDA_LIBRARIES, "nvrtc",
                              ["/usr/local/cuda/lib64", "/usr/local/cuda/lib"])

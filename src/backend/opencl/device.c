@@ -51,9 +51,8 @@ static bool chosen_or(const char *variable, bool best)
     return text && *text ? *text == '1' : best;
 }
 
-/* Whether the driver is PoCL, which has a disk cache of its own, and compiles a kernel again when
- * its binary is requested. */
-static bool keeps_its_own(const wb__cl_device *d)
+/* Whether the driver is PoCL. */
+static bool is_pocl(const wb__cl_device *d)
 {
     return strstr(d->platform->name, "Portable Computing Language") != NULL;
 }
@@ -95,7 +94,9 @@ static int describe(wb__cl_device *d, const char **unfit)
                                      .local_bytes = (size_t)local, .max_args_bytes = arguments,
                                      .max_groups = {UINT32_MAX, UINT32_MAX, UINT32_MAX}};
     d->gpu.staged = chosen_or("WEBER_OPENCL_STAGING", !unified);
-    d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !keeps_its_own(d));
+    /* PoCL has a disk cache of its own, and compiles a kernel again when its image is requested. */
+    d->gpu.keeps_images = chosen_or("WEBER_OPENCL_BINARIES", !is_pocl(d));
+    d->declares = is_pocl(d);
     memcpy(d->gpu.name, name, sizeof name);
     snprintf(d->gpu.about, sizeof d->gpu.about, "%s %s", d->platform->name, driver);
     snprintf(d->gpu.maker, sizeof d->gpu.maker, "%s %s %s", name, d->platform->name, driver);

@@ -38,6 +38,7 @@ typedef struct {
     cl_device_id id;
     cl_bitfield type;
     bool exact_division;
+    bool declares;      /* programs declare the functions of OpenCL C themselves (program.c) */
     /* queue[WB__GPU_DOWN] is NULL if transfers are not staged */
     cl_command_queue queue[WB__GPU_RECORDING];
 } wb__cl_device;

@@ -4,11 +4,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* PoCL reads the 18,000 lines of clang's opencl-c.h before each program, which takes most of the
+ * time that it needs to compile a kernel, and to find it in its cache.  _OPENCL_H_, the guard of
+ * that file, leaves them out, and the prelude declares what our kernels use. */
 bool wb__cl_options(wb__gpu_device *base, int flags, char *text, size_t capacity)
 {
-    snprintf(text, capacity, "-cl-std=CL1.2%s%s",
+    const wb__cl_device *d = wb__cl_of(base);
+    snprintf(text, capacity, "-cl-std=CL1.2%s%s%s",
              flags & WB__GPU_F64 ? "" : " -cl-single-precision-constant",
-             wb__cl_of(base)->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "");
+             d->exact_division ? " -cl-fp32-correctly-rounded-divide-sqrt" : "",
+             d->declares ? " -D_OPENCL_H_ -DWB_DECLARE" : "");
     return true;
 }
 
@@ -79,8 +84,12 @@ int wb__cl_compile(wb__gpu_device *base, const char *text, const char *options, 
         return wb__gpu_fail(&wb__cl_driver, base, code, "%zu characters", strlen(text));
     code = CALL(BuildProgram, made, 1, &d->id, options, NULL, NULL);
     if (code) {
-        const int status = build_failed(d, made, code, text);
+        int status = build_failed(d, made, code, text);
         cl.ReleaseProgram(made);
+        if (code == CL_BUILD_PROGRAM_FAILURE && d->declares) {
+            d->declares = false;        /* wb__cl_options then gives other options */
+            status = WB_ERROR_UNSUPPORTED;
+        }
         return status;
     }
     *program = made;
