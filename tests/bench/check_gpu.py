@@ -177,10 +177,9 @@ def check_cut(folder):
                "--peer", f"weber-compiled={SIDE}", "--peer", f"late={SIDE} --late"]
     running = subprocess.Popen(command, stdout=subprocess.DEVNULL,
                                env=dict(os.environ, SIDE_LOG=str(folder / "log")))
-    waited = time.monotonic() + 60
-    while not (folder / "cut.json").exists() and time.monotonic() < waited:
+    waited, log = time.monotonic() + 60, folder / "log"
+    while not (log.exists() and "late" in log.read_text()) and time.monotonic() < waited:
         time.sleep(0.2)
-    time.sleep(2)
     running.terminate()
     expect(running.wait(30) == 1, "the exit status is 1 if not every row was measured")
     notes = json.loads((folder / "cut.json").read_text())["notes"]

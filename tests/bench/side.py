@@ -4,18 +4,13 @@
     side.py [--broken] [--late] --workload NAME --dtype NAME --hold
 
 --broken ends with a message, --late is never ready.  With SIDE_LOG, the name of a file, it appends
-"measured BEGIN END" for each measurement.  If it reads no line, as a process that only compiles
-ahead, it appends "ahead TIME WORKLOAD" every 10 ms for 1.5 s.
+"measured BEGIN END" for each measurement, and "late TIME 0" with --late.  If it reads no line, as a
+process that only compiles ahead, it appends "ahead TIME WORKLOAD" every 10 ms for 1.5 s.
 """
 import json
 import os
 import sys
 import time
-
-if "--broken" in sys.argv:
-    sys.exit("it is broken")
-if "--late" in sys.argv:
-    time.sleep(600)
 
 
 def note(*words):
@@ -24,6 +19,11 @@ def note(*words):
             log.write(" ".join(map(str, words)) + "\n")
 
 
+if "--broken" in sys.argv:
+    sys.exit("it is broken")
+if "--late" in sys.argv:
+    note("late", time.monotonic(), 0)
+    time.sleep(600)
 print("noise")
 print(json.dumps({"ready": True}), flush=True)
 measured = False
