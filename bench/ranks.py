@@ -75,7 +75,7 @@ def in_turn(sides, rounds):
 # ---- what the model of the cost needs ------------------------------------------------------------
 
 MOST_RANKS, ENOUGH, MOST_RUNS, CLOSE = 7, 3, 9, 0.05
-REDUCED = (4, 4096, 65536, 1000000, 5000000, 25000000)      # bytes
+REDUCED = (4, 4096, 65536, 300000, 1000000, 2500000, 5000000, 25000000)     # bytes
 # Workload: bytes a microsecond of simulated networks whose allreduce takes about a half of a step,
 # and more than a step; buckets of these bytes.
 NETWORKS = {"W4a": ((130, 60), (25000000, 500000)), "W4b": ((30, 15), (25000000, 200000)),

@@ -26,9 +26,10 @@ evenly, a step takes longer than p / c times, by a fitted share of the differenc
 and by a fitted delay until the last rank has had its turn.
 
 An allreduce has the rounds and the bytes of the algorithm that Open MPI 4.1 chooses for the size
-(coll_tuned_decision_fixed.c).  A round takes a latency; with more ranks than cores, a turn of all
-ranks.  The ranks receive and add bytes, at one speed those that fit into the cache and at another
-speed the rest, and each rank copies its operand; the cores share this work.
+(coll_tuned_decision_fixed.c).  A round takes a latency.  With more ranks than cores it takes a turn
+of all ranks, and more turns if its messages are announced first, as from 4 KiB on.  The ranks
+receive and add bytes, at one speed those that fit into the cache and at another speed the rest; the
+cores share this work.
 
 On GPUs an allreduce is the faster of a ring and a tree, with the formulas of NCCL's own tuning.
 """
@@ -150,23 +151,25 @@ def step_time(compute, rest, parts, allreduce, overlap):
 
 
 def algorithm(ranks, size):
-    """(rounds, bytes that all ranks together receive or add, divided by 1.5), of Open MPI."""
+    """(rounds, bytes of a message, bytes that all ranks together receive or add, divided by 1.5) of
+    Open MPI"""
     power = 1 << int(math.log2(ranks))
     more, steps = ranks - power, int(math.log2(power))
     if size < 16 or (size < 4096 if ranks < 4 else size < 8192):    # recursive doubling
-        return steps + 2 * (more > 0), (4 / 3 * power * steps + 2 * more) * size
+        return steps + 2 * (more > 0), size, (4 / 3 * power * steps + 2 * more) * size
     if ranks < 4 and size < 262144:                                 # ring
-        return 2 * (ranks - 1), 2 * (ranks - 1) * size
+        return 2 * (ranks - 1), size / ranks, 2 * (ranks - 1) * size
     # Rabenseifner: halving, doubling; a rank beyond the power of two passes its data to another one
-    return 2 * steps + 3 * (more > 0), (2 * (power - 1) + 7 / 3 * more) * size
+    return 2 * steps + 3 * (more > 0), size / 2, (2 * (power - 1) + 7 / 3 * more) * size
 
 
 class Machine:
     """Constants in microseconds and bytes."""
-    def __init__(self, cores, latency, turn, near, far, copied, cache, slower, uneven,
-                 late):
-        self.cores, self.latency, self.turn = cores, latency, turn      # of a round
-        self.near, self.far, self.copied, self.cache = near, far, copied, cache     # us a byte
+    ANNOUNCED = 4000            # bytes of a message; its header is a part of the 4 KiB
+
+    def __init__(self, cores, latency, turn, announced, near, far, cache, slower, uneven, late):
+        self.cores, self.latency, self.turn, self.announced = cores, latency, turn, announced
+        self.near, self.far, self.cache = near, far, cache      # us a byte; bytes
         self.slower, self.uneven, self.late = slower, uneven, late  # shares; us of a step
 
     def shared(self, ranks):
@@ -178,12 +181,13 @@ class Machine:
     def allreduce(self, ranks, size):
         if ranks == 1:
             return 0.0
-        rounds, work = algorithm(ranks, size)
+        rounds, message, work = algorithm(ranks, size)
         crowd = ranks / self.cores
         fits = min(1.0, self.cache / (2 * ranks * size))
         speed = fits * self.near + (1 - fits) * self.far
-        return (rounds * (self.latency if crowd <= 1 else self.turn * crowd)
-                + (work * speed + ranks * size * self.copied) / min(ranks, self.cores))
+        turn = self.announced if message > self.ANNOUNCED else self.turn
+        return (rounds * (self.latency if crowd <= 1 else turn * crowd)
+                + work * speed / min(ranks, self.cores))
 
 
 def minimum(function, start, turns=1500):
@@ -229,13 +233,13 @@ class Point:
     def held_out(self, whole):
         """`whole`: the batch of one rank alone, the largest of the workload."""
         if self.kind == "reduce":
-            return self.ranks in (3, 6) or self.size == 1000000
+            return self.ranks in (5, 6) or self.size == 1000000
         if self.kind == "step" and self.ranks == 1:
             return self.batch == whole // 2
         return self.kind == "network" or self.ranks in (3, 6) or self.workload in ("W4b", "W6")
 
 
-RULE = """Held out: allreduces of 3 and 6 ranks, and of 1,000,000 bytes; steps of 3 and 6 ranks, and
+RULE = """Held out: allreduces of 5 and 6 ranks, and of 1,000,000 bytes; steps of 3 and 6 ranks, and
 of W4b and W6 with several ranks; of one rank, that of half the batch; all steps over simulated
 networks."""
 
@@ -280,7 +284,7 @@ class Fit:
         def of_reduce(x):
             return Machine(self.cores, *map(math.exp, x), 0, 0, 0)
         first = minimum(lambda x: error("reduce", of_reduce(x)),
-                        [math.log(x) for x in (1, 3, 1.5e-4, 3e-4, 5e-5, 16e6)])
+                        [math.log(x) for x in (1, 3, 10, 1.5e-4, 3e-4, 16e6)])
 
         def of_step(x):
             return Machine(self.cores, *map(math.exp, first), abs(x[0]), abs(x[1]),
@@ -306,14 +310,14 @@ def report(path, check):
         sys.exit(f"{path} is missing: bench/ranks.py --collect {path} measures in 14 minutes")
     data = json.loads(path.read_text())
     fit = Fit(data)
-    m, off, held = fit.machine, [], 0
+    m, off, held = fit.machine, [], []
     print(f"{path.name}: {data['about']['machine']}, {data['about']['mpi']}; {data['command']}")
-    print(f"fitted: a round {m.latency:.2f} us, a turn of more ranks than cores {m.turn:.2f} us; "
-          f"a rank receives or adds\n  {1e-3 / m.near:.2f} GB/s in a cache of "
-          f"{m.cache / 1e6:.1f} MB and {1e-3 / m.far:.2f} GB/s beyond, copies "
-          f"{1e-3 / m.copied:.2f} GB/s; two ranks slow "
-          f"each other\n  by {100 * m.slower:.1f} %; uneven numbers go {100 * m.uneven:.0f} % of "
-          f"the way to the next even one; a delay of {m.late:.0f} us")
+    print(f"fitted: a round {m.latency:.2f} us, a turn of more ranks than cores {m.turn:.2f} us, "
+          f"of announced\n  messages {m.announced:.2f} us; a rank receives or adds "
+          f"{1e-3 / m.near:.2f} GB/s in a cache of {m.cache / 1e6:.1f} MB and "
+          f"{1e-3 / m.far:.2f} GB/s beyond;\n  two ranks slow each other by "
+          f"{100 * m.slower:.1f} %; uneven numbers go {100 * m.uneven:.0f} % of the way to the "
+          f"next even one;\n  a delay of {m.late:.0f} us")
     for name, (t0, t1) in fit.alone.items():
         print(f"  {name}: {t0:.1f} us a step and {t1:.2f} us an observation")
     print(RULE)
@@ -321,15 +325,17 @@ def report(path, check):
     for p in fit.points:
         predicted = fit.predict(p)
         error, out = predicted / p.us - 1, p.held_out(fit.whole[p.workload])
-        held += out
+        held += [p.kind] * out
         if out and abs(error) > LIMIT:
-            off.append(p.name)
+            off.append(p.kind)
         print(f"{p.name:32s}{p.us:12.1f}{predicted:12.1f}{100 * error:+7.1f}%{100 * p.spread:7.1f}%"
               f"  {'held out' if out else ''}{' *' if out and abs(error) > LIMIT else ''}")
     missing = fit.missing()
     for name in missing:
         print(f"{name} is missing")
-    print(f"{held} points are held out; {len(off)} of them are more than {100 * LIMIT:.0f} % off")
+    for kind in dict.fromkeys(held):
+        print(f"{kind}: {held.count(kind)} points are held out; {off.count(kind)} of them are more "
+              f"than {100 * LIMIT:.0f} % off")
     return 1 if check and (off or missing) else 0
 
 
