@@ -570,7 +570,7 @@ TABLE = [
     ("each rank has as many threads as the machine has processors", "src/cli/launch.c", "wb__system_processors() / n", "wb__system_processors()", [LAUNCH]),
     ("all ranks are rank 0", "src/cli/launch.c", "set_number(\"WEBER_RANK\", rank)", "set_number(\"WEBER_RANK\", 0)", [LAUNCH]),
     ("what a rank has left running goes on", "src/cli/launch.c", "        end_rank(p);\n        if (l->failed < 0", "        if (l->failed < 0", [LAUNCH]),
-    ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->interrupted) kill_rank", "if (false) kill_rank", [LAUNCH]),
+    ("a second signal is passed on like the first", "src/cli/launch.c", "if (l->passed) kill_rank", "if (false) kill_rank", [LAUNCH]),
 ]
 
 # The words of a script, and what is built for it; programs are paths in the folder of the build.

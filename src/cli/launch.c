@@ -57,7 +57,7 @@ typedef struct {
     process *ranks;
     struct pollfd *polled;      /* 2 n + 1 */
     int failed;                 /* the rank that failed first; -1: none */
-    bool interrupted;           /* a signal has been passed on */
+    int passed;                 /* the first signal that was passed on to the ranks, or 0 */
 } launch;
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -350,10 +350,10 @@ static void pass_signals(launch *l)
     while (read(signals[0], &number, 1) == 1) {
         if (number == SIGCHLD) continue;
         for (int i = 0; i < l->n; i++) {
-            if (l->interrupted) kill_rank(&l->ranks[i]);
+            if (l->passed) kill_rank(&l->ranks[i]);
             else signal_rank(&l->ranks[i], number);
         }
-        l->interrupted = true;
+        if (!l->passed) l->passed = number;
     }
 }
 
@@ -436,10 +436,12 @@ static void reap(launch *l)
 static int report_failure(const launch *l)
 {
     const process *p = &l->ranks[l->failed];
-    fprintf(stderr, "weber launch: rank %d of %d ", l->failed, l->n);
+    fputs("weber launch: ", stderr);
+    if (l->passed) fprintf(stderr, "%s was passed on to all ranks; ", signal_name(l->passed));
+    fprintf(stderr, "rank %d of %d ", l->failed, l->n);
     if (p->signal) fprintf(stderr, "was ended by %s", signal_name(p->signal));
     else fprintf(stderr, "ended with status %d", p->status);
-    if (l->n > 1) fputs(", so all ranks were ended", stderr);
+    if (l->n > 1 && !l->passed) fputs(", so all ranks were ended", stderr);
     if (*p->last) fprintf(stderr, "; its last line on stderr: %s\n", p->last);
     else fputs("; it wrote nothing to stderr\n", stderr);
     return p->signal ? STATUS_SIGNAL + p->signal : p->status;

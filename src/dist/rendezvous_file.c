@@ -59,13 +59,13 @@ static int cannot(const meeting *m, const char *what, const char *path)
 }
 
 /* Whatever else has this name is neither removed nor replaced.  0 or an error code. */
-static int check_own(const char *path)
+static int check_own(const meeting *m, const char *path)
 {
     char head[sizeof magic - 1];
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0 && errno == ENOENT) return 0;
-    const ssize_t n = file < 0 ? 0 : read(file, head, sizeof head);
-    if (file >= 0) close(file);
+    if (file < 0) return errno == ENOENT ? 0 : cannot(m, "read", path);
+    const ssize_t n = read(file, head, sizeof head);
+    close(file);
     if (n == (ssize_t)sizeof head && !memcmp(head, magic, sizeof head)) return 0;
     return wb__fail(WB_ERROR_FILE, "rendezvous: %s is there, and is not a file of a rendezvous:"
                     " give WEBER_RENDEZVOUS another path", path);
@@ -74,7 +74,7 @@ static int check_own(const char *path)
 static int remove_file(const meeting *m, int rank)
 {
     char path[MOST_PATH];
-    const int status = check_own(path_of(m, rank, path));
+    const int status = check_own(m, path_of(m, rank, path));
     if (status) return status;
     return unlink(path) && errno != ENOENT ? cannot(m, "remove", path) : 0;
 }
@@ -83,7 +83,7 @@ static int write_file(const meeting *m, int rank, const void *bytes, size_t n)
 {
     char path[MOST_PATH], part[MOST_PATH + 32];
     const char *at = bytes;
-    const int taken = check_own(path_of(m, rank, path));
+    const int taken = check_own(m, path_of(m, rank, path));
     if (taken) return taken;
     snprintf(part, sizeof part, "%s.%02x%02x%02x%02x.tmp", path, m->number[0], m->number[1],
              m->number[2], m->number[3]);

@@ -218,8 +218,8 @@ def check_signals():
         expect(output.count(f"caught {name}") == 2, f"{name} is passed on", output)
         expect(status == 0 and took < SOON, f"{name}: ranks that end well", output)
     status, output, took = interrupt("ignore", [signal.SIGTERM, signal.SIGTERM])
-    expect(status == 128 + signal.SIGKILL and "SIGKILL" in output and took < SOON,
-           "a second signal kills", output)
+    expect(status == 128 + signal.SIGKILL and "SIGTERM was passed on" in output
+           and "SIGKILL" in output and took < SOON, "a second signal kills", output)
 
 
 def check_killed_launcher():
