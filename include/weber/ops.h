@@ -93,6 +93,24 @@ WB_API wb_tensor *wb_gelu_erf(wb_tensor *x);
 WB_API wb_tensor *wb_mish(wb_tensor *x);
 /** x min(max(x + 3, 0), 6) / 6.  (Howard et al. 2019) */
 WB_API wb_tensor *wb_hardswish(wb_tensor *x);
+/** min(max(x, 0), 6).  Gradient 1 where 0 <= x <= 6, else 0. */
+WB_API wb_tensor *wb_relu6(wb_tensor *x);
+/** min(max(x, -1), 1).  Gradient 1 where -1 <= x <= 1, else 0. */
+WB_API wb_tensor *wb_hardtanh(wb_tensor *x);
+/** min(max(x + 3, 0), 6) / 6. */
+WB_API wb_tensor *wb_hardsigmoid(wb_tensor *x);
+/** x / (1 + |x|).  NaN at both infinities. */
+WB_API wb_tensor *wb_softsign(wb_tensor *x);
+/** x > 0.5 ? x - 0.5 : x < -0.5 ? x + 0.5 : 0. */
+WB_API wb_tensor *wb_softshrink(wb_tensor *x);
+/** x - tanh(x). */
+WB_API wb_tensor *wb_tanhshrink(wb_tensor *x);
+/** x <= 1 ? 0 : x, also called thresholded ReLU. */
+WB_API wb_tensor *wb_trelu(wb_tensor *x);
+/** x tanh(x).  (Roy et al. 2019) */
+WB_API wb_tensor *wb_lisht(wb_tensor *x);
+/** log(cosh(x)), computed as x + softplus(-2 x) - log(2).  NaN at -Inf. */
+WB_API wb_tensor *wb_logcosh(wb_tensor *x);
 
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 

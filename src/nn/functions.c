@@ -8,7 +8,8 @@
 #include <string.h>
 
 /* The table own_functions below also lists the one-operand operations of ops.def. */
-#define FUNCTIONS(X) X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose)
+#define FUNCTIONS(X)                                                                            \
+    X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose) WB__COMPOSED_ACTIVATIONS(X)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
 /* A wb_function or a wb__connection, which is cast back to its type before the call. */
@@ -27,10 +28,9 @@ typedef struct {
 static wb_tensor *vcat(wb_tensor *y, wb_tensor *x) { return wb_concat(-1, y, x); }
 
 #define ROW(name) {#name, (any)wb_##name},
-#define COMPOSED_ROW(name) {#name, (any)wb__##name},
 #define WB_UNARY(name, accepts, expression, gradient) ROW(name)
 static const entry own_functions[] = {
-    FUNCTIONS(ROW) WB__COMPOSED_ACTIVATIONS(COMPOSED_ROW)
+    FUNCTIONS(ROW)
 #include "ops/ops.def"
 };
 static const entry own_connections[] = {CONNECTIONS(ROW){"vcat", (any)vcat}};

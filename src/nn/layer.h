@@ -150,13 +150,10 @@ bool wb__one_input(const wb_layer *l, int n);
  * because wb_withgradient is not running, else to false. */
 bool wb__train_mode(wb_layer *l, bool *automatic);
 
-/* Activations that have names in files and are composed of other operations (activations.c). */
+/* Activations that are composed of other operations (activations.c). */
 #define WB__COMPOSED_ACTIVATIONS(X)                                                             \
     X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu)        \
     X(lisht) X(logcosh)
-#define WB__COMPOSED_ACTIVATION(name) wb_tensor *wb__##name(wb_tensor *x);
-WB__COMPOSED_ACTIVATIONS(WB__COMPOSED_ACTIVATION)
-#undef WB__COMPOSED_ACTIVATION
 /* wb__function_name and wb__connection_name return the registered name of f. The _by_name functions
  * return the function or connection with this registered name. All return NULL if there is none. */
 const char *wb__function_name(wb_function f);

@@ -44,6 +44,28 @@ TEST(values)
     }
 }
 
+/* The functions are public, have the documented slope at their corners, and refuse other dtypes. */
+TEST(public_functions)
+{
+    wb_layer *m = wb_Chain(wb_Dense(3, 4, wb_hardtanh), wb_Dense(4, 4, wb_logcosh), wb_lisht);
+    assert_int_equal(wb_eval(wb_call(m, wb_ones(2, 3))), 0);
+    wb_tensor *x = wb_variable(wb_from((const float[]){0, 6, -1, 1}, WB_F32, 1, (int64_t[]){4}));
+    wb_tensor *six = wb_gradient(wb_sum(wb_relu6(x)), x),
+              *one = wb_gradient(wb_sum(wb_hardtanh(x)), x);
+    static const double of_six[] = {1, 1, 0, 1}, of_one[] = {1, 0, 1, 1};
+    for (int i = 0; i < 4; i++) {
+        assert_true(wb_at(six, i) == of_six[i]);
+        assert_true(wb_at(one, i) == of_one[i]);
+    }
+    wb_clear_error();
+    assert_null(wb_softsign(wb_astype(x, WB_I32)));
+    assert_true(failed_with(WB_ERROR_DTYPE, FACTS("softsign", "floating", "i32")));
+    wb_clear_error();
+    assert_null(wb_trelu(NULL));
+    assert_true(failed_with(WB_ERROR_ARGUMENT, FACTS("trelu", "x")));
+    wb_clear_error();
+}
+
 /* NaN gives NaN; zeros and infinities give the limit.  The cases in `undefined` give NaN, since
  * their formulas have Inf - Inf, 0 Inf or Inf / Inf. */
 TEST(special_values)
