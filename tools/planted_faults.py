@@ -24,6 +24,7 @@ SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 SLICES = "engine_slices"
 SUMS = "optim_accumulate"
+FORMULAS = "optim_formulas"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
@@ -188,6 +189,14 @@ TABLE = [
     ("a scope drops a tree after the tensors that it holds", "src/engine/scope.c",
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),
     ("Adam's second moment is of g, not g^2", "src/optim/formulas.c", "s->g, number[3], true)", "s->g, number[3], false)", ["optim_rules"]),
+    ("moments that begin with eps begin with 0", "src/optim/rules.c", "return part->o.eps;", "return 0;", [FORMULAS]),
+    ("moments of a chain begin as those of its first rule", "src/optim/rules.c",
+     "moment >= part->kind->moments; part++) moment -= part->kind->moments;", "0;) moment++;", [FORMULAS]),
+    ("with f16 RAdam is rectified from rho_t = 5", "src/optim/formulas.c", "*rectified = wb_gt(r, wb_scalar(4));", "*rectified = wb_gt(r, wb_scalar(5));", [FORMULAS]),
+    ("Rprop moves where the gradient turns", "src/optim/formulas.c", "wb_where(turns, zero, s->g);", "s->g;", [FORMULAS]),
+    ("a variance below 0 has a root", "src/optim/formulas.c", "    variance = wb_maximum(variance, wb_scalar(0));\n", "", [FORMULAS]),
+    ("with f16 NAdam corrects m as Adam does", "src/optim/formulas.c", "wb_add(t, wb_scalar(1))", "t", [FORMULAS]),
+    ("adjust changes the eta of Rprop, without effect", "src/optim/state.c", "if (i == WB__ETA && part", "if (i < WB__ETA && part", [FORMULAS]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
     ("a gradient ignores that memory ran out", "src/engine/gradient/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
     ("a convolution padded on the wrong side", "src/engine/ops/conv.c", "memcpy(a->pad, s->pad + 1, sizeof a->pad);",

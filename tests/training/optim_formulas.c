@@ -312,7 +312,8 @@ TEST(accumulated_and_compiled)
     }
 }
 
-/* The step number and all that depends on it are arguments of one plan. */
+/* The step number and all that depends on it are arguments of one plan. RAdam has a second one,
+ * since a number that is 0 or 1 is part of the plan. */
 TEST(one_plan_for_all_steps)
 {
     for (int r = 0; r < RULES; r++) {
@@ -320,7 +321,7 @@ TEST(one_plan_for_all_steps)
         wb_scope *scope = wb_scope_open();
         trained m = begin(r, &rules[r].others, &w);
         one_step(&m, NULL, 0, &w, 1);
-        const int64_t built = wb_stats().plans_built;
+        const int64_t built = wb_stats().plans_built + (r == RADAM);
         for (int i = 1; i < STEPS; i++) one_step(&m, NULL, i, &w, 1);
         if (wb_stats().plans_built != built)
             fail_msg("%s: %lld further plans", rules[r].text,
@@ -428,6 +429,19 @@ TEST(variance_without_variance)
         WORKS(wb_scope_close(step));
     }
     assert_true(wb_item(wb_sum(wb_get(model, "0"))) == 64);
+}
+
+/* Moments are counted over all rules of a chain. */
+TEST(starts_of_moments)
+{
+    static const double want[] = {0, 0.5, 0.5, 0.5, 0, 0.25};
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
+    wb_rule *rule = wb_OptimiserChain(wb_Momentum(), wb_SignDecay(), wb_AMSGrad(.eps = 0.5),
+                                      wb_Rprop(0.25));
+    wb_opt_state *s = wb_setup(rule, model);
+    assert_int_equal(s->n_moments, WB__COUNT(want));
+    for (int k = 0; k < s->n_moments; k++)
+        assert_true(wb_at(s->slots[0].moments[k], 1) == want[k]);
 }
 
 TEST(texts)
