@@ -39,7 +39,7 @@ static bool nesterov(wb__rule_step *s, wb_tensor *const *number)
 {
     s->next[0] = wb__average(s->moment[0], number[2], s->g, number[3], false);
     s->g = wb__average(s->moment[0], number[0], s->g, number[1], false);
-    return s->g != NULL;
+    return s->next[0] && s->g;
 }
 
 /* number[0], eta, is where the step sizes start (wb__rule_start). */

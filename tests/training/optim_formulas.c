@@ -266,8 +266,8 @@ static void check_rule(int rule, const numbers *given, way w)
 }
 
 /* The step number and all that depends on it are arguments of one plan. RAdam has a second one,
- * since a number that is 0 or 1 is part of the plan. This test is the first, so that it finds no plan
- * of another. */
+ * since a number that is 0 or 1 is part of the plan. As the first test, this finds no plan of
+ * another. */
 TEST(one_plan_for_all_steps)
 {
     for (int r = 0; r < RULES; r++) {
