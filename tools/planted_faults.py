@@ -24,6 +24,7 @@ SEMANTICS, COMPILE, FAULTS = "engine_semantics", "engine_compile", "faults"
 CALLS, CHANGES = "engine_compile_calls", "engine_compile_state"
 SLICES = "engine_slices"
 SUMS = "optim_accumulate"
+FORMULAS = "optim_formulas"
 LOOPS, SCOPES, CHECK = "engine_loops", "engine_scopes", "engine_check"
 REGISTRY, PREFERENCES = "device_registry", "device_preferences"
 MOVE, STATE, DATA, TRAINING = "device_move", "device_optim", "device_data", "device_training"
@@ -187,7 +188,15 @@ TABLE = [
     ("wb_train builds gradients of frozen parameters", "src/train/train.c", "state ? is_frozen : NULL", "state && 0 ? is_frozen : NULL", ["optim_frozen"]),
     ("a scope drops a tree after the tensors that it holds", "src/engine/scope.c",
      "if (!object || wb__is(object, &wb__tensor_class)) continue;", "if (object) continue;", [LOOPS, SCOPES]),
-    ("Adam's second moment is of g, not g^2", "src/optim/rules.c", "s->g, number[3], true)", "s->g, number[3], false)", ["optim_rules"]),
+    ("Adam's second moment is of g, not g^2", "src/optim/formulas.c", "s->g, number[3], true)", "s->g, number[3], false)", ["optim_rules"]),
+    ("moments that begin with eps begin with 0", "src/optim/rules.c", "return part->o.eps;", "return 0;", [FORMULAS]),
+    ("moments of a chain begin as those of its first rule", "src/optim/rules.c",
+     "moment >= part->kind->moments; part++) moment -= part->kind->moments;", "0;) moment++;", [FORMULAS]),
+    ("with f16 RAdam is rectified from rho_t = 5", "src/optim/formulas.c", "*rectified = wb_gt(r, wb_scalar(4));", "*rectified = wb_gt(r, wb_scalar(5));", [FORMULAS]),
+    ("Rprop moves where the gradient turns", "src/optim/formulas.c", "wb_where(turns, zero, s->g);", "s->g;", [FORMULAS]),
+    ("a variance below 0 has a root", "src/optim/formulas.c", "    variance = wb_maximum(variance, wb_scalar(0));\n", "", [FORMULAS]),
+    ("with f16 NAdam corrects m as Adam does", "src/optim/formulas.c", "wb_add(t, wb_scalar(1))", "t", [FORMULAS]),
+    ("adjust changes the eta of Rprop, without effect", "src/optim/state.c", "if (i == WB__ETA && part", "if (i < WB__ETA && part", [FORMULAS]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),
     ("a gradient ignores that memory ran out", "src/engine/gradient/gradient.c", "if (good && !w.failed) return 0;", "if (good) return 0;", [FAULTS]),
     ("a convolution padded on the wrong side", "src/engine/ops/conv.c", "memcpy(a->pad, s->pad + 1, sizeof a->pad);",
@@ -235,7 +244,7 @@ TABLE = [
     ("f64 tensors are moved to a device without f64", "src/engine/move.c", "else if (from == WB_F64 && d->backend->is_gpu) t = WB_F32;",
      "else if (0) t = WB_F32;", [MOVE, DATA]),
     ("an object that is already on the device is copied", "src/tree/move.c", "    if (!status) return object;", "    if (!status && !object) return object;", [MOVE]),
-    ("moments on the default device", "src/optim/state.c", "new_moment(s, slot, x->device)", "new_moment(s, slot, wb_default_device())", [STATE]),
+    ("moments on the default device", "src/optim/state.c", "new_moment(s, slot, k, x->device)", "new_moment(s, slot, k, wb_default_device())", [STATE]),
     ("a tree of partial results without its barrier", "src/backend/gpu/fused_reduction_text.c",
      "    wb__fuse_close(k);\n    wb__fuse_line(k, \"BARRIER;\");\n    wb__fuse_close(k);\n}", "    wb__fuse_close(k);\n    wb__fuse_close(k);\n}",
      [FUSED, "gpu_fused_rows"]),
@@ -446,7 +455,7 @@ TABLE = [
     ("a barrier overtakes a pending update", "src/dist/tensors.c", "return t->exchanged && !t->recording ? wb__evaluate_keeping(0, NULL) : 0;", "return t && 0;", ["order*2"]),
     ("pending updates of two states mix their operations", "src/optim/ranks.c", "    *before = t->exchanged;\n    return 0;", "    return before == NULL;", ["order*2"]),
     ("ranks do not agree on gradients that are not finite", "src/optim/update.c", "if (total && s->parts > 1) total = wb__ranks_sum(total, &u->before);", "", ["shard*3"]),
-    ("moments of a divided state are whole", "src/optim/state.c", "s->parts > 1 ? 1 : slot->ndim,\n                         s->parts > 1 ? &length : slot->dims", "slot->ndim,\n                         length ? slot->dims : NULL", ["shard*3"]),
+    ("moments of a divided state are whole", "src/optim/state.c", "s->parts > 1 ? 1 : slot->ndim, s->parts > 1 ? &length : slot->dims", "slot->ndim, length ? slot->dims : NULL", ["shard*3"]),
     ("a state of other ranks is used", "src/optim/ranks.c", "if (!s->rule->shard || (", "if (s->parts || (", ["shard*3"]),
     ("the ranks keep their own hyperparameters", "src/dist/synchronise.c", "*wb__rule_number(o, i) = numbers[i];", "numbers[i] = 0;", ["shard*3"]),
     ("a state that one rank has loaded is synchronised", "src/dist/synchronise.c", "if (!status && wb__is_divided(c->state)) status = compare_steps", "if (status && wb__is_divided(c->state)) status = compare_steps", ["shard*3"]),

@@ -10,11 +10,11 @@
 #endif
 
 #ifdef __cplusplus
-/** The option .beta: {b1, b2}, or {b1} with the rule's default b2. */
-struct wb_betas {
+/** An option with two numbers, such as .beta: {b1, b2}, or {b1} with the rule's default b2. */
+struct wb_pair {
     double list[2];
-    wb_betas() : list{WB_DEFAULT, WB_DEFAULT} {}
-    wb_betas(std::initializer_list<double> values) : wb_betas()
+    wb_pair() : list{WB_DEFAULT, WB_DEFAULT} {}
+    wb_pair(std::initializer_list<double> values) : wb_pair()
     {
         if (values.size() == 0 || values.size() > 2) list[0] = NAN;     /* an error of the rule */
         int i = 0;
@@ -30,31 +30,62 @@ extern "C" {
 
 /** Options of all rules and of wb_adjust.  A rule uses the numbers that its formula names.  The
  * comment of the rule gives their defaults.  Errors: a number that the rule does not use; NaN; an
- * infinite eta; a beta of 1 or more; a negative number other than lambda. */
+ * infinite eta; a beta of 1 or more; a rho above 1; a negative number other than lambda; gamma[0]
+ * above gamma[1]; .centred in a rule other than wb_RMSProp. */
 typedef struct wb_Rule_options {
     WB_OPTIONS_HEAD(wb_Rule_options)
 #ifndef __cplusplus
     double beta[2];                         /* {b1, b2}, or {b1} with the default b2 */
+    double ell[2];                          /* factors of step sizes: {shorter, longer} */
+    double gamma[2];                        /* bounds of step sizes: {lowest, highest} */
 #else
-    wb_betas beta = {};
+    wb_pair beta = {};
+    wb_pair ell = {};
+    wb_pair gamma = {};
 #endif
     double eps WB_IS(WB_DEFAULT);
     double lambda WB_IS(WB_DEFAULT);
     double delta WB_IS(WB_DEFAULT);
     double omega WB_IS(WB_DEFAULT);
+    bool centred WB_IS(false);
     WB_BY_PLACE
     double eta WB_IS(WB_DEFAULT);           /* the learning rate */
     double rho WB_IS(WB_DEFAULT);
     WB_NO_MORE
 } wb_Rule_options;
 
-/* Rules update a parameter x with its gradient g; their states v and m start as 0.  A function that
- * makes a rule returns NULL if a number is wrong or memory is short. */
+/* Rules update a parameter x with its gradient g in step t, which counts from 1.  Their states have
+ * the shape of x, are f64 for f64 parameters and else f32, and start as 0 unless the comment names
+ * another value.  Operations are elementwise.  A function that makes a rule returns NULL if a
+ * number is wrong or memory is short. */
 
 /** x <- x - eta g: wb_Descent(eta).  Default: eta 0.1. */
 WB_API wb_rule *wb_Descent_with(const wb_Rule_options *o);
 /** v <- rho v + eta g;  x <- x - v: wb_Momentum(eta, rho).  Defaults: eta 0.01, rho 0.9. */
 WB_API wb_rule *wb_Momentum_with(const wb_Rule_options *o);
+/** v <- rho v + eta g;  x <- x - (rho v + eta g), with the new v: wb_Nesterov(eta, rho).
+ * Defaults: eta 0.001, rho 0.9.  While eta stays the same, the steps are
+ * those of PyTorch's SGD with nesterov=True, whose velocity is without eta. */
+WB_API wb_rule *wb_Nesterov_with(const wb_Rule_options *o);
+/** v <- rho v + (1 - rho) g²;  x <- x - eta g / (sqrt(v) + eps): wb_RMSProp(eta, rho).  With
+ * .centred, m <- rho m + (1 - rho) g, and the root is of max(v - m², 0); the rule is printed and
+ * saved as CentredRMSProp, and wb_adjust cannot change .centred.  Defaults: eta 0.001, rho 0.9,
+ * eps 1e-8, centred false.  PyTorch has the same formula, without the maximum; its defaults differ:
+ * eta 0.01, rho 0.99. */
+WB_API wb_rule *wb_RMSProp_with(const wb_Rule_options *o);
+/** Each element of x has a step size d, which starts at eta, and the gradient p of the step before,
+ * which starts at 0.  If p g > 0, d <- min(ell[1] d, gamma[1]).  If p g < 0,
+ * d <- max(ell[0] d, gamma[0]), and g <- 0.  Then p <- g;  x <- x - d sign(g): wb_Rprop(eta).  It
+ * is for gradients of the whole dataset.  Defaults: eta 0.001, ell {0.5, 1.2}, gamma {1e-6, 50}.
+ * As eta is only where d starts, wb_adjust refuses it.  PyTorch has the same formula; its eta is
+ * 0.01.  (Riedmiller & Braun 1993) */
+WB_API wb_rule *wb_Rprop_with(const wb_Rule_options *o);
+/** m <- (1 - b2) m + b2 g;  x <- x - eta sign(b1 m + (b2 - b1) g): wb_Lion(eta).  Defaults:
+ * eta 0.001, beta {0.9, 0.999}.  In this formula, which is that of Optimisers.jl, b2 is the weight
+ * of the new gradient, so that with the default m is almost the last gradient.  In the paper b2 is
+ * the weight of m; its steps with the decay rates c1 and c2 (0.9 and 0.99) are those of
+ * .beta = {c1 (1 - c2) / c2, 1 - c2}.  (Chen et al. 2023) */
+WB_API wb_rule *wb_Lion_with(const wb_Rule_options *o);
 /** m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g²;
  * x <- x - eta (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps), in update t: wb_Adam(eta).
  * Defaults: eta 0.001, beta {0.9, 0.999}, eps 1e-8.  (Kingma & Ba 2015, algorithm 1) */
@@ -63,6 +94,44 @@ WB_API wb_rule *wb_Adam_with(const wb_Rule_options *o);
  * before the update: wb_AdamW(eta, .lambda = 0.01).  Defaults: lambda 0.01, the others as Adam.
  * (Loshchilov & Hutter 2019) */
 WB_API wb_rule *wb_AdamW_with(const wb_Rule_options *o);
+/** Optimistic Adam: with Adam's step u of this update and w of the update before, which is 0 in the
+ * first, x <- x - (2 u - w): wb_OAdam(eta).  Defaults: eta 0.001, beta {0.5, 0.9}, eps 1e-8.
+ * (Daskalakis et al. 2018) */
+WB_API wb_rule *wb_OAdam_with(const wb_Rule_options *o);
+/** Adam with v <- b2 v + (1 - b2) (g - m)² + eps, where m is already updated: wb_AdaBelief(eta).
+ * Defaults: eta 0.001, beta {0.9, 0.999}, eps 1e-16.  (Zhuang et al. 2020) */
+WB_API wb_rule *wb_AdaBelief_with(const wb_Rule_options *o);
+/** Rectified Adam: wb_RAdam(eta).  With m and v as in Adam, rho_inf = 2 / (1 - b2) - 1 and
+ * rho_t = rho_inf - 2 t b2^t / (1 - b2^t):  if rho_t > 4, x <- x - r s, where s is Adam's step and
+ * r = sqrt((rho_t - 4) (rho_t - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho_t));  else
+ * x <- x - eta m / (1 - b1^t).  Defaults as Adam.  PyTorch rectifies if rho_t > 5, and adds eps
+ * before the bias correction of v.  (Liu et al. 2020) */
+WB_API wb_rule *wb_RAdam_with(const wb_Rule_options *o);
+/** m <- b1 m + (1 - b1) g;  u <- max(b2 u, |g|);  x <- x - eta / (1 - b1^t) m / (u + eps):
+ * wb_AdaMax(eta).  Defaults as Adam.  PyTorch adds eps to |g| instead.  (Kingma & Ba 2015,
+ * algorithm 2) */
+WB_API wb_rule *wb_AdaMax_with(const wb_Rule_options *o);
+/** Adam with Nesterov momentum: with m and v as in Adam, x <- x - eta (b1 m / (1 - b1^(t + 1)) +
+ * (1 - b1) g / (1 - b1^t)) / (sqrt(b2 v / (1 - b2^t)) + eps): wb_NAdam(eta).  Defaults as Adam.
+ * PyTorch differs: its b1 grows from step to step, and it has no factor b2 below the root.
+ * (Dozat 2016) */
+WB_API wb_rule *wb_NAdam_with(const wb_Rule_options *o);
+/** With m and v as in Adam, but without bias corrections: w <- max(w, v);
+ * x <- x - eta m / (sqrt(w) + eps): wb_AMSGrad(eta).  m, v and w start at eps.  Defaults as Adam.
+ * PyTorch's Adam with amsgrad=True differs: it has the bias corrections, and starts at 0.
+ * (Reddi et al. 2018) */
+WB_API wb_rule *wb_AMSGrad_with(const wb_Rule_options *o);
+/** v <- v + g²;  x <- x - eta g / (sqrt(v) + eps): wb_AdaGrad(eta).  v starts at eps.  Defaults:
+ * eta 0.1, eps 1e-8.  PyTorch has the same formula; its defaults differ: eta 0.01, eps 1e-10, and v
+ * starts at 0.  (Duchi et al. 2011) */
+WB_API wb_rule *wb_AdaGrad_with(const wb_Rule_options *o);
+/** v <- rho v + (1 - rho) g²;  u = g sqrt(w + eps) / sqrt(v + eps);  x <- x - u;
+ * w <- rho w + (1 - rho) u²: wb_AdaDelta(.rho = 0.9).  It has no eta.  Defaults: rho 0.9, eps 1e-8.
+ * PyTorch has the same formula, with u times an eta of 1; its eps is 1e-6.  (Zeiler 2012) */
+WB_API wb_rule *wb_AdaDelta_with(const wb_Rule_options *o);
+/** g <- g + lambda sign(x), the gradient of an L1 penalty, in a wb_OptimiserChain before another
+ * rule: wb_SignDecay(.lambda = 1e-3).  Default: lambda 1e-3. */
+WB_API wb_rule *wb_SignDecay_with(const wb_Rule_options *o);
 /** g <- g + lambda x, in a wb_OptimiserChain before another rule: wb_WeightDecay(.lambda = 5e-4).
  * Default: lambda 5e-4. */
 WB_API wb_rule *wb_WeightDecay_with(const wb_Rule_options *o);
@@ -139,7 +208,7 @@ WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *gr
 
 /** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
  * changed in each rule that has it.  Returns 0 or an error code, and then nothing is changed.
- * Errors: no number is given; a number that no rule uses. */
+ * Errors: no number is given; a number that no rule uses; .centred; the eta of Rprop. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
 /** Freezes the parameters below a path of the model such as "layers.0"; the path "" means all
  * parameters.  Updates skip them, and gradients that only frozen parameters need are not computed.
@@ -151,6 +220,19 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #ifndef __cplusplus
 #define wb_Descent(...) wb_Descent_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_Momentum(...) wb_Momentum_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Nesterov(...) wb_Nesterov_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_RMSProp(...) wb_RMSProp_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Rprop(...) wb_Rprop_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Lion(...) wb_Lion_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_OAdam(...) wb_OAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdaBelief(...) wb_AdaBelief_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_RAdam(...) wb_RAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdaMax(...) wb_AdaMax_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_NAdam(...) wb_NAdam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AMSGrad(...) wb_AMSGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdaGrad(...) wb_AdaGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_AdaDelta(...) wb_AdaDelta_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_SignDecay(...) wb_SignDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_Adam(...) wb_Adam_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_AdamW(...) wb_AdamW_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))

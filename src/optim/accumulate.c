@@ -22,7 +22,8 @@ int wb__sums_new(wb_opt_state *s)
 {
     const wb_device *d = wb__opt_device(s);
     if (!d) return wb__error_or(WB_ERROR_DEVICE);
-    s->loss_sum = wb__new_zeros(d, wb__moment_dtype(s->slots[0].dtype), 0, NULL, "sum of losses");
+    s->loss_sum = wb__new_filled(d, 0, wb__moment_dtype(s->slots[0].dtype), 0, NULL,
+                                 "sum of losses");
     return s->loss_sum ? 0 : WB_ERROR_MEMORY;
 }
 

@@ -1,4 +1,4 @@
-/* Optimisation rules and their state. A rule is a list of parts, each with a kind (rules.c) and
+/* Optimisation rules and their state. A rule is a list of parts, each with a kind (formulas.c) and
  * hyperparameters. The state has a slot for each distinct parameter. A slot holds the moments,
  * which are variables, and the step count of the parameter. */
 #ifndef WB__OPTIM_H
@@ -7,7 +7,7 @@
 #include "base/options.h"
 #include "tree/tree.h"
 
-enum { WB__MOMENTS = 2, WB__RULE_NUMBERS = 8, WB__MAX_NUMBERS = 9 };
+enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 12 };
 
 /* The input and the result of one part of a rule for one parameter x. g is the gradient, and
  * `apply` replaces g by the result of the part. x, g and the moments have the dtype of the
@@ -18,9 +18,14 @@ typedef struct {
     wb_tensor *next[WB__MOMENTS];       /* after the step, to be assigned */
 } wb__rule_step;
 
+/* Where the moments of a rule start: at 0; at eps; the first moment at 0 and the second, which has
+ * step sizes, at eta, which is used for nothing else. */
+typedef enum { WB__FROM_ZERO, WB__FROM_EPS, WB__STEPS_FROM_ETA } wb__moment_start;
+
 typedef struct {
     const char *name;
     int moments;
+    wb__moment_start start;
     wb_Rule_options defaults;           /* a default of 0: the rule has no such hyperparameter */
     /* Writes the numbers that `apply` uses in step t to `out` and returns how many, at most
      * WB__MAX_NUMBERS. The first step has t = 1. If `numbers` is NULL, the numbers are the
@@ -113,6 +118,7 @@ typedef struct {
     size_t offset;
 } wb__rule_field;
 extern const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS];
+enum { WB__ETA };                       /* the index of eta */
 static inline double *wb__rule_number(const wb_Rule_options *o, int field)
 {
     return (double *)((char *)(uintptr_t)o + wb__rule_fields[field].offset);
@@ -132,7 +138,14 @@ int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, doubl
 /* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
  * hyperparameter that is given as 0 becomes WB__ZERO. */
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given);
+/* Makes a rule of one part, of the kind `centred` if the option .centred is true.  NULL: failed; a
+ * rule without such a kind refuses the option. */
+wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
+                     const wb_Rule_options *given);
+/* Sets an error and returns false if a number is outside its range. */
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
+/* The value at which a moment starts. `moment` counts over all parts of the rule. */
+double wb__rule_start(const wb_rule *rule, int moment);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
@@ -182,9 +195,9 @@ static inline const wb_tensor *wb__slot_variable(const wb_opt_state *s, const wb
     return s->n_moments ? slot->moments[0] : slot->sum;
 }
 
-/* Makes a variable of zeros on d. The caller owns a reference. NULL: failed. */
-wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims,
-                         const char *name);
+/* Makes a variable on d whose elements are `value`. The caller owns a reference. NULL: failed. */
+wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
+                          const int64_t *dims, const char *name);
 
 /* Computes the update of wb_update, and applies what is accumulated with it, however many batches
  * that are. With grads = NULL there is no further batch. Returns 0 or an error code. */

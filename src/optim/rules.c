@@ -1,10 +1,12 @@
-/* The rules: formulas, hyperparameters, names. The state is in state.c, updates are in update.c. */
+/* The rules: hyperparameters, chains, printing. Their formulas are in formulas.c, their state is in
+ * state.c, updates are in update.c. */
 #include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { ETA, RHO, BETA, EPS = BETA + 2, LAMBDA };        /* indices into wb__rule_fields */
+/* Indices into wb__rule_fields. */
+enum { ETA = WB__ETA, RHO, BETA, LAMBDA = BETA + 3, GAMMA = LAMBDA + 5 };
 
 const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"eta", "eta", 0, offsetof(wb_Rule_options, eta)},
@@ -15,137 +17,40 @@ const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"lambda", "lambda", -1, offsetof(wb_Rule_options, lambda)},
     {"delta", "delta", -1, offsetof(wb_Rule_options, delta)},
     {"omega", "omega", -1, offsetof(wb_Rule_options, omega)},
+    {"ell[0]", "ell", -1, offsetof(wb_Rule_options, ell)},
+    {"ell[1]", "ell", -1, offsetof(wb_Rule_options, ell) + sizeof(double)},
+    {"gamma[0]", "gamma", -1, offsetof(wb_Rule_options, gamma)},
+    {"gamma[1]", "gamma", -1, offsetof(wb_Rule_options, gamma) + sizeof(double)},
 };
+
+/* Whether the field is number `at` of an option with two numbers. */
+static bool of_pair(const wb__rule_field *f, int at)
+{
+    const size_t n = strlen(f->option);
+    return f->name[n] == '[' && f->name[n + 1] == '0' + at;
+}
 
 bool wb__rule_read(const char *what, wb_Rule_options *o, const wb_Rule_options *given)
 {
     wb__given g;
-    if (!wb__read_options(what, o, sizeof *o, given, "eta rho beta eps lambda delta omega", &g))
+    if (!wb__read_options(what, o, sizeof *o, given,
+                          "eta rho beta eps lambda delta omega ell gamma", &g))
         return false;
-    const int betas = wb__numbers_given(&g, "beta");
-    if (betas == 0 || betas > 2)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .beta has %d numbers; it has two, {b1, b2}", what,
-                        betas),
-               false;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
+        const int numbers = wb__numbers_given(&g, f->option);
         double *value = wb__rule_number(o, i);
-        if (i == BETA + 1 && betas == 1) continue;          /* {b1}: b2 is not given */
+        if (of_pair(f, 0) && (numbers == 0 || numbers > 2))
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has two, as in .beta = "
+                            "{0.9, 0.999}", what, f->option, numbers),
+                   false;
+        if (of_pair(f, 1) && numbers == 1) continue;        /* {b1}: b2 is not given */
         *value = wb__real_option(&g, f->option, f->position, *value);
     }
     return true;
 }
 
-/* ---- formulas -------------------------------------------------------------------------------- */
-
-int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out)
-{
-    int n = 0;
-    if (kind->numbers) return kind->numbers(o, t, out);
-    for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        if (*wb__rule_number(&kind->defaults, i) != 0) out[n++] = *wb__rule_number(o, i);
-    return n;
-}
-
-static bool descent(wb__rule_step *s, wb_tensor *const *number)
-{
-    return (s->g = wb_mul(s->g, number[0])) != NULL;
-}
-
-static bool momentum(wb__rule_step *s, wb_tensor *const *number)
-{
-    s->g = s->next[0] = wb__average(s->moment[0], number[1], s->g, number[0], false);
-    return s->g != NULL;
-}
-
-/* Merges both bias corrections of Adam into the step size and eps. With the moments m and v, the
- * decay rates b1 and b2, and c = sqrt(1 - b2^t), Adam's step is
- *   eta * m / (1 - b1^t) / (sqrt(v) / c + eps)  =  (eta * c / (1 - b1^t)) * m / (sqrt(v) + eps * c)
- */
-static int adam_numbers(const wb_Rule_options *o, double t, double *out)
-{
-    double c = sqrt(1 - pow(o->beta[1], t));        /* c is 1 for t == INFINITY */
-    out[0] = o->beta[0];
-    out[1] = 1 - o->beta[0];
-    out[2] = o->beta[1];
-    out[3] = 1 - o->beta[1];
-    out[4] = o->eta * c / (1 - pow(o->beta[0], t));
-    out[5] = o->eps * c;
-    out[6] = o->eta * o->lambda;
-    if (!isinf(t)) return 7;
-    for (int i = 0; i < 2; i++) out[7 + i] = -0.5 * log(o->beta[i]);
-    return 9;
-}
-
-static bool adam(wb__rule_step *s, wb_tensor *const *number)
-{
-    s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], false);
-    s->next[1] = wb__average(s->moment[1], number[2], s->g, number[3], true);
-    s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5]);
-    return s->g != NULL;
-}
-
-/* Returns 1 - b^t, accurate also for b near 1. The result is 2h / (1 + h), where
- * h = tanh(t * minus_half_log) and minus_half_log = -log(b) / 2. */
-static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
-{
-    wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
-    return wb_div(wb_mul(h, wb_scalar(2)), wb_add(h, wb_scalar(1)));
-}
-
-static bool adam_counted(wb_tensor **number, wb_tensor *t)
-{
-    wb_tensor *c = wb_sqrt(complement_of_power(number[8], t));
-    number[4] = wb_div(wb_mul(c, number[4]), complement_of_power(number[7], t));
-    number[5] = wb_mul(c, number[5]);
-    number[7] = number[8] = NULL;
-    return number[4] && number[5];
-}
-
-static bool adamw(wb__rule_step *s, wb_tensor *const *number)
-{
-    return adam(s, number) && (s->g = wb_add(s->g, wb_mul(s->x, number[6]))) != NULL;
-}
-
-static bool decay(wb__rule_step *s, wb_tensor *const *number)
-{
-    return (s->g = wb_add(s->g, wb_mul(s->x, number[0]))) != NULL;
-}
-
-static int clip_numbers(const wb_Rule_options *o, double t, double *out)
-{
-    (void)t;
-    out[0] = -o->delta;
-    out[1] = o->delta;
-    return 2;
-}
-
-static bool clip(wb__rule_step *s, wb_tensor *const *number)
-{
-    return (s->g = wb_minimum(wb_maximum(s->g, number[0]), number[1])) != NULL;
-}
-
-/* number[0] is min(omega / |g|, 1). norm_factor in update.c computes it from all gradients. */
-static bool scale(wb__rule_step *s, wb_tensor *const *number)
-{
-    wb_tensor *factor = number[0];
-    if (factor && factor->dtype != s->g->dtype) factor = wb_astype(factor, (wb_dtype)s->g->dtype);
-    return (s->g = wb_mul(s->g, factor)) != NULL;
-}
-
-/* ---- kinds ----------------------------------------------------------------------------------- */
-
-/* The columns of RULES: identifier, name, moments, numbers, apply, counted, all_together,
- * defaults. */
-#define ADAM .eta = 0.001, .beta = {0.9, 0.999}, .eps = 1e-8
-#define RULES(X)                                                                                \
-    X(descent, Descent, 0, NULL, descent, NULL, false, .eta = 0.1)                              \
-    X(momentum, Momentum, 1, NULL, momentum, NULL, false, .eta = 0.01, .rho = 0.9)              \
-    X(adam, Adam, 2, adam_numbers, adam, adam_counted, false, ADAM)                             \
-    X(adamw, AdamW, 2, adam_numbers, adamw, adam_counted, false, ADAM, .lambda = 0.01)          \
-    X(weightdecay, WeightDecay, 0, NULL, decay, NULL, false, .lambda = 5e-4)                    \
-    X(clipgrad, ClipGrad, 0, clip_numbers, clip, NULL, false, .delta = 10)                      \
-    X(clipnorm, ClipNorm, 0, NULL, scale, NULL, true, .omega = 10)
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
@@ -161,6 +66,8 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
         if (i == ETA && isinf(value)) must = "be finite";
         else if (i != LAMBDA && value < 0 && value != WB__ZERO) must = "not be negative";
         else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
+        else if (i == RHO && value > 1) must = "not exceed 1";
+        else if (i == GAMMA && value > *wb__rule_number(o, GAMMA + 1)) must = "not exceed gamma[1]";
         if (must) {
             wb__fail(WB_ERROR_ARGUMENT, "%s: %s is %g; it must %s", kind->name,
                      wb__rule_fields[i].name, value, must);
@@ -197,10 +104,14 @@ static wb_rule *rule_new(int n)
     return NULL;
 }
 
-static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
+wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
+                     const wb_Rule_options *given)
 {
     wb_Rule_options o;
     if (!wb__rule_read(kind->name, &o, given)) return NULL;
+    if (o.centred && !centred)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no .centred", kind->name);
+    if (o.centred) kind = centred;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double by_default = *wb__rule_number(&kind->defaults, i), *value = wb__rule_number(&o, i);
         if (by_default == 0 && *value != 0)
@@ -214,12 +125,13 @@ static wb_rule *rule_of(const wb__rule_kind *kind, const wb_Rule_options *given)
     return r;
 }
 
-#define KIND(name, Name, moments, numbers, formula, counted, together, ...)                     \
-    static const wb__rule_kind name##_kind = {                                                  \
-        #Name, moments, {.size = sizeof(wb_Rule_options), __VA_ARGS__},                          \
-        numbers, formula, counted, together};                                                   \
-    wb_rule *wb_##Name##_with(const wb_Rule_options *o) { return rule_of(&name##_kind, o); }
-RULES(KIND)
+double wb__rule_start(const wb_rule *rule, int moment)
+{
+    const wb__rule_part *part = rule->parts;
+    for (; moment >= part->kind->moments; part++) moment -= part->kind->moments;
+    if (part->kind->start == WB__FROM_EPS) return part->o.eps;
+    return part->kind->start == WB__STEPS_FROM_ETA && moment == 1 ? part->o.eta : 0;
+}
 
 /* A chain inside a chain is flattened into one list of parts. */
 wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
@@ -289,11 +201,11 @@ static void print_part(const wb__rule_part *p, wb__text *t)
     const char *comma = "";
     wb__text_add(t, "%s(", p->kind->name);
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
-        size_t offset = wb__rule_fields[i].offset, beta = offsetof(wb_Rule_options, beta);
-        if (*wb__rule_number(&p->kind->defaults, i) == 0 || offset == beta + sizeof(double))
-            continue;
-        if (offset == beta) wb__text_add(t, "%sbeta=(%g, %g)", comma, p->o.beta[0], p->o.beta[1]);
-        else wb__text_add(t, "%s%s=%g", comma, wb__rule_fields[i].name, *wb__rule_number(&p->o, i));
+        const wb__rule_field *f = &wb__rule_fields[i];
+        const double *number = wb__rule_number(&p->o, i);
+        if (*wb__rule_number(&p->kind->defaults, i) == 0 || of_pair(f, 1)) continue;
+        if (!of_pair(f, 0)) wb__text_add(t, "%s%s=%g", comma, f->name, *number);
+        else wb__text_add(t, "%s%s=(%g, %g)", comma, f->option, number[0], number[1]);
         comma = ", ";
     }
     wb__text_add(t, ")");

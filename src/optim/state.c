@@ -33,13 +33,13 @@ typedef struct {
     int path_capacity, slot_capacity;
 } building;
 
-wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int64_t *dims,
-                         const char *name)
+wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int ndim,
+                          const int64_t *dims, const char *name)
 {
     wb_scope *scope = wb_scope_open();
     if (!scope) return NULL;
     const wb_device *was = wb__use_device(d);
-    wb_tensor *v = wb__ref(wb_variable(wb_full_array(0, dtype, ndim, dims)));
+    wb_tensor *v = wb__ref(wb_variable(wb_full_array(value, dtype, ndim, dims)));
     wb__use_device(was);
     if (v) v->name = name;
     if (!wb_scope_close(scope)) return v;
@@ -47,11 +47,12 @@ wb_tensor *wb__new_zeros(const wb_device *d, wb_dtype dtype, int ndim, const int
     return NULL;
 }
 
-static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, const wb_device *d)
+static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, int k, const wb_device *d)
 {
     const int64_t length = wb__part_length(s, slot);
-    return wb__new_zeros(d, wb__moment_dtype(slot->dtype), s->parts > 1 ? 1 : slot->ndim,
-                         s->parts > 1 ? &length : slot->dims, "moment");
+    return wb__new_filled(d, wb__rule_start(s->rule, k), wb__moment_dtype(slot->dtype),
+                          s->parts > 1 ? 1 : slot->ndim, s->parts > 1 ? &length : slot->dims,
+                          "moment");
 }
 
 static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *leaf,
@@ -66,10 +67,10 @@ static bool fill_slot(const wb_opt_state *s, wb__slot *slot, const wb__leaf *lea
     slot->moments = wb__alloc_zero((size_t)s->n_moments + 1, sizeof *slot->moments);
     if (!slot->moments) return false;
     for (int k = 0; k < n; k++)
-        if (!(slot->moments[k] = new_moment(s, slot, x->device))) return false;
+        if (!(slot->moments[k] = new_moment(s, slot, k, x->device))) return false;
     if (s->rule->accumulate > 1 &&
-        !(slot->sum = wb__new_zeros(x->device, wb__moment_dtype(slot->dtype), x->ndim, x->dims,
-                                    "sum of gradients")))
+        !(slot->sum = wb__new_filled(x->device, 0, wb__moment_dtype(slot->dtype), x->ndim, x->dims,
+                                     "sum of gradients")))
         return false;
     return !s->mixed || (slot->moments[n] = wb__mixed_master(s, slot, leaf->x)) != NULL;
 }
@@ -174,6 +175,16 @@ static bool has(const wb__rule_part *part, int field)
     return *wb__rule_number(&part->kind->defaults, field) != 0;
 }
 
+/* Returns the numbers of the part, with those that are given in place of its own. */
+static wb_Rule_options adjusted(const wb__rule_part *part, const wb_Rule_options *given)
+{
+    wb_Rule_options o = part->o;
+    for (int i = 0; i < WB__RULE_NUMBERS; i++)
+        if (*wb__rule_number(given, i) != 0 && has(part, i))
+            *wb__rule_number(&o, i) = wb__real(*wb__rule_number(given, i), 0);
+    return o;
+}
+
 static int has_no_number(const wb_rule *rule, const char *option)
 {
     wb__text t = {0};
@@ -191,23 +202,30 @@ int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
     if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
     wb_Rule_options o;
     if (!wb__rule_read("adjust", &o, given)) return wb_error_code();
+    if (o.centred)
+        return wb__fail(WB_ERROR_ARGUMENT, "adjust: .centred cannot be changed, since the state "
+                        "has other moments: call wb_setup with a rule that has it");
     int n_given = 0;
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         if (*wb__rule_number(&o, i) == 0) continue;
         bool taken = false;
         for (int p = 0; p < s->rule->n; p++) {
-            if (!has(&s->rule->parts[p], i)) continue;
-            if (!wb__rule_check(s->rule->parts[p].kind, &o)) return WB_ERROR_ARGUMENT;
+            const wb__rule_part *part = &s->rule->parts[p];
+            if (!has(part, i)) continue;
+            if (i == WB__ETA && part->kind->start == WB__STEPS_FROM_ETA)
+                return wb__fail(WB_ERROR_ARGUMENT, "adjust: the eta of %s is the step size with "
+                                "which wb_setup begins: change .gamma, its bounds",
+                                part->kind->name);
+            const wb_Rule_options new = adjusted(part, &o);
+            if (!wb__rule_check(part->kind, &new)) return WB_ERROR_ARGUMENT;
             taken = true;
         }
         if (!taken) return has_no_number(s->rule, wb__rule_fields[i].option);
         n_given++;
     }
     if (!n_given) return wb__fail(WB_ERROR_ARGUMENT, "adjust: no number is given");
-    for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        for (int p = 0; p < s->rule->n; p++)
-            if (*wb__rule_number(&o, i) != 0 && has(&s->rule->parts[p], i))
-                *wb__rule_number(&s->rule->parts[p].o, i) = wb__real(*wb__rule_number(&o, i), 0);
+    for (int p = 0; p < s->rule->n; p++)
+        s->rule->parts[p].o = adjusted(&s->rule->parts[p], &o);
     return 0;
 }
 

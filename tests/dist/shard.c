@@ -18,7 +18,7 @@ enum { BLOCK = 64 };
 
 /* ---- training -------------------------------------------------------------------------------- */
 
-enum { DESCENT, MOMENTUM, ADAM, ADAMW, CLIPPED, TWICE, RULES };
+enum { DESCENT, MOMENTUM, ADAM, ADAMW, AMSGRAD, CLIPPED, TWICE, RULES };
 
 static wb_rule *rule_of(int kind)
 {
@@ -27,6 +27,7 @@ static wb_rule *rule_of(int kind)
     case MOMENTUM: return wb_Momentum(0.01);
     case ADAM: return wb_Adam(0.01);
     case ADAMW: return wb_AdamW(0.01, .lambda = 0.1);
+    case AMSGRAD: return wb_AMSGrad(0.01, .eps = 0.125);
     case CLIPPED: return wb_OptimiserChain(wb_ClipNorm(.omega = 0.05), wb_Momentum(0.05));
     default:
         return wb_OptimiserChain(wb_ClipNorm(.omega = 0.5), wb_WeightDecay(.lambda = 0.01),

@@ -65,6 +65,24 @@ static bool step(void)
     return ok && !wb__evaluate_pending();
 }
 
+/* The rules whose numbers the device computes, and the rules with moments that are not averages. */
+static bool many_rules(void)
+{
+    wb_tree *m = wb_tuple(wb_variable(wb_ones(3)));
+    wb_rule *rule =
+        m ? wb_OptimiserChain(wb_SignDecay(), wb_Nesterov(), wb_RMSProp(.centred = true),
+                              wb_RAdam(), wb_AdaMax(), wb_OAdam(), wb_AdaGrad(), wb_AdaDelta(),
+                              wb_AMSGrad(), wb_NAdam(), wb_AdaBelief(), wb_Lion(), wb_Rprop())
+          : NULL;
+    wb_opt_state *s = rule ? wb_setup(rule, m, .mixed = WB_F16) : NULL;
+    wb_tensor *scaled = s ? wb_scale_loss(s, wb_sum(wb_get(m, "0"))) : NULL;
+    wb_tree *g = scaled ? wb_gradient(scaled, m) : NULL;
+    if (!g) return false;
+    const bool ok = !wb_update(s, m, g);
+    assert_int_equal(s->slots[0].steps, ok);
+    return ok && !wb__evaluate_pending();
+}
+
 static bool step_out_of_place(void)
 {
     wb_layer *m = wb_Dense(3, 1);
@@ -160,8 +178,8 @@ static void every_allocation(bool (*scenario)(void), long limit)
 }
 
 #define SCENARIOS(X) \
-    X(make) X(step) X(step_out_of_place) X(sequence) X(plan_of_gates) X(map_and_show) \
-    X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
+    X(make) X(step) X(many_rules) X(step_out_of_place) X(sequence) X(plan_of_gates) \
+    X(map_and_show) X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
 #define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
 SCENARIOS(SCENARIO)
 
