@@ -5,7 +5,7 @@
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
  *   3  weber/ops.h      operations on tensors
- *   4  weber/nn.h       layers, losses, initialisers, models
+ *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
@@ -20,8 +20,8 @@
  *                                its default; an option given as 0 is 0.  The macro calls the
  *                                function f_with(..., const f_options *), which takes NULL for
  *                                "all defaults".  Functions of one family share a struct of
- *                                options: wb_reduce_options, wb_pool_options, wb_Pool_options,
- *                                wb_Recurrent_options, wb_Rule_options
+ *                                options: wb_reduce_options, wb_pool_options, wb_loss_options,
+ *                                wb_Pool_options, wb_Recurrent_options, wb_Rule_options
  *   f(a, b, c)                   a macro that takes a list calls the function f_array(n, array)
  *   wb_keep, wb_show, wb_to      take an object of any kind; wb_object_keep, ... are the functions
  *   WB_NONE                      no tensor: no bias, no mask, no gradient

@@ -40,6 +40,9 @@ C = [  # must fail, must compile
     ("wb_get_device(true, true);", "wb_get_device(); wb_get_device(.verbose = true);"),
     ("wb_checkpoint_keep(p, NULL, 3, true);", "wb_checkpoint_keep(p, NULL, 3); wb_checkpoint_keep(p, NULL, .best = true);"),
     ("wb_ConvTranspose(1, 6, 5, wb_relu);", "wb_ConvTranspose(1, 6, {5}, wb_relu, .outpad = {1, 0});"),
+    ("wb_mse(x, x, WB_SUM);", "wb_mse(x, x, .agg = WB_SUM); wb_tensor *(*g)(wb_tensor *, wb_tensor *) = wb_mse; (void)g;"),
+    ("wb_huber(x, x, 0.5, WB_SUM);", "wb_huber(x, x); wb_huber(x, x, 0.5); wb_huber(x, x, 0.5, .agg = WB_SUM);"),
+    ("wb_label_smoothing(x, 0.1, 0);", "wb_label_smoothing(x, 0.1); wb_label_smoothing(x, 0.1, .dims = 0);"),
 ]
 # A wrong call, a pattern that the first error of the compiler must match, and calls that compile.
 NAMED = [
@@ -88,6 +91,8 @@ CXX = [
     ("wb_train(f, m, l, s, 2.5);", "wb_train(f, m, l, s, {}); wb_Adam({}); wb_dataloader(d, {});"),
     ("struct A { wb_layer *m; }; WB_FUNCTOR(A, m) double b; wb_struct(A, &b);", "struct A { wb_layer *m; }; WB_FUNCTOR(A, m) A a = {m}; wb_struct(A, &a);"),
     ("wb_train(f, m, l, s, 5, true);", "wb_train_options o; o.epochs = 5; wb_train(f, m, l, s, o); wb_train(f, m, l, s, 5, o);"),
+    ("wb_mse(x, x, 2.0);", "wb_loss_options o; o.agg = WB_SUM; wb_mse(x, x, o); wb_mse(x, x); wb_huber(x, x); wb_huber(x, x, 0.5); wb_label_smoothing(x, 0.1);"),
+    ("wb_mse(x, x, 2.0);", "wb_tensor *(*g)(wb_tensor *, wb_tensor *) = wb_mse; (void)g; wb_huber_options h; h.delta = 2; wb_huber(x, x, h);"),
     ("wb_Adam(0.1, 0.9);", "wb_Rule_options o; o.beta = {0.0, 0.5}; wb_Adam(0.0, o); wb_dataloader(d, 32, true);"),
 ]
 PROGRAM = """#include <weber.h>

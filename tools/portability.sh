@@ -90,7 +90,7 @@ musl() {
 
 arm_tests="base_core base_dtype base_file base_philox toml conformance conformance_product
 conformance_shape cpu_lib cpu_tile cpu_tile_rows engine_semantics engine_values io_model
-io_safetensors nn_activations nn_layers nn_losses optim_rules train_loop"
+io_safetensors nn_activations nn_layers nn_loss_options nn_losses optim_rules train_loop"
 
 aarch64() {
     have aarch64-linux-gnu-gcc || { not_checked aarch64 aarch64-linux-gnu-gcc; return 0; }

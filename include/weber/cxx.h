@@ -350,6 +350,38 @@ inline wb_layer *wb_named(const char *name, wb_function f)
     return wb_named(name, wb_as_layer_(f));
 }
 
+#define WB_LOSS_(name)                                                                  \
+    inline wb_tensor *name(wb_tensor *yhat, wb_tensor *y, wb_loss_options o)            \
+    {                                                                                   \
+        return name##_with(yhat, y, &o);                                                \
+    }
+WB_LOSS_(wb_mse)
+WB_LOSS_(wb_mae)
+WB_LOSS_(wb_msle)
+WB_LOSS_(wb_binarycrossentropy)
+WB_LOSS_(wb_logitbinarycrossentropy)
+WB_LOSS_(wb_poisson_loss)
+WB_LOSS_(wb_hinge_loss)
+WB_LOSS_(wb_squared_hinge_loss)
+WB_LOSS_(wb_binary_focal_loss)
+WB_LOSS_(wb_siamese_contrastive_loss)
+WB_LOSS_(wb_dice_coeff_loss)
+WB_LOSS_(wb_tversky_loss)
+WB_LOSS_(wb_crossentropy)
+WB_LOSS_(wb_logitcrossentropy)
+WB_LOSS_(wb_kldivergence)
+WB_LOSS_(wb_focal_loss)
+#undef WB_LOSS_
+inline wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, wb_huber_options o = {})
+{
+    return wb_huber_with(yhat, y, &o);
+}
+inline wb_tensor *wb_label_smoothing(wb_tensor *y, double alpha,
+                                     wb_label_smoothing_options o = {})
+{
+    return wb_label_smoothing_with(y, alpha, &o);
+}
+
 inline wb_layer *wb_fmap(wb_leaf_function f, wb_layer *x, void *ctx)
 {
     return wb_fmap_layer(f, x, ctx);

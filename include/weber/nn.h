@@ -1,8 +1,8 @@
-/* Weber, chapter 4: layers, losses, initialisers, models. */
+/* Weber, chapter 4: layers, initialisers, models.  losses.h has the losses. */
 #ifndef WEBER_NN_H
 #define WEBER_NN_H
 
-#include "weber/ops.h"
+#include "weber/losses.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -367,34 +367,6 @@ WB_API wb_layer *wb_trainmode(wb_layer *layer);
 WB_API wb_layer *wb_testmode(wb_layer *layer);
 /** Sets automatic mode (wb_trainmode) for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
-
-/* ---- losses ---------------------------------------------------------------------------------- */
-
-/* A loss is a tensor without dimensions.  yhat (or logits) and y have the same shape and the same
- * floating dtype; wb_onehotbatch makes such a y from class numbers.  If yhat is f16 or bf16, the
- * loss is computed in f32 and has the dtype f32; y may then also be f32.  A loss has gradients with
- * respect to yhat and to y. */
-
-/** mean((yhat - y)²). */
-WB_API wb_tensor *wb_mse(wb_tensor *yhat, wb_tensor *y);
-/** mean(|yhat - y|). */
-WB_API wb_tensor *wb_mae(wb_tensor *yhat, wb_tensor *y);
-/** The mean of e²/2 where e < delta, else delta (e - delta/2), with e = |yhat - y|.
- * Error: delta is not positive. */
-WB_API wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta);
-/** The mean over rows of -sum(y log(yhat + eps)).  Rows are vectors along the last axis and hold
- * probabilities; eps is the machine epsilon of yhat's dtype (1.2e-7 for f32).  Error: no
- * elements. */
-WB_API wb_tensor *wb_crossentropy(wb_tensor *yhat, wb_tensor *y);
-/** The mean over rows of -sum(y logsoftmax(logits)).  Rows are vectors along the last axis.  The
- * rows of y hold probabilities, such as one-hot rows, not class numbers.  Error: no elements. */
-WB_API wb_tensor *wb_logitcrossentropy(wb_tensor *logits, wb_tensor *y);
-/** mean(-y log(yhat + eps) - (1 - y) log(1 - yhat + eps)), for probabilities yhat; eps is the
- * machine epsilon of yhat's dtype (1.2e-7 for f32). */
-WB_API wb_tensor *wb_binarycrossentropy(wb_tensor *yhat, wb_tensor *y);
-/** mean((1 - y) logits - logsigmoid(logits)): wb_binarycrossentropy of sigmoid(logits), without
- * eps. */
-WB_API wb_tensor *wb_logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

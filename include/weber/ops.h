@@ -319,8 +319,11 @@ WB_API wb_tensor *wb_stack_array(int n, wb_tensor *const *x, int axis);
 WB_API wb_tensor *wb_take(wb_tensor *x, wb_tensor *index);
 
 /** One-hot rows: [..., classes] f32 with 1 at the class of each label, else 0.  `labels` is
- * integer.  A label outside 0 .. classes-1 gives a row of zeros; with WEBER_DEBUG=check it is an
- * error.  No gradient.  Error: `classes` is below 1. */
+ * integer.  No gradient.  Error: `classes` is below 1.
+ *
+ * A label outside 0 .. classes-1 gives a row of zeros.  It is an error with WEBER_DEBUG=check, and
+ * in wb_train and wb_withgradient, if `labels` is in memory that the host can read, and is
+ * evaluated, or is a wb_reshape of such a tensor. */
 WB_API wb_tensor *wb_onehotbatch(wb_tensor *labels, int64_t classes);
 /** The index of the class with the highest score: wb_argmax(scores, -1), i32, without the last
  * axis. */
@@ -405,6 +408,13 @@ WB_API wb_tensor *wb_logsoftmax(wb_tensor *x);
 WB_API wb_tensor *wb_softmax_over(wb_tensor *x, int axis);
 /** wb_logsoftmax over any one axis. */
 WB_API wb_tensor *wb_logsoftmax_over(wb_tensor *x, int axis);
+
+/** a sigmoid(b), where a is the first half of x along the last axis, and b the second:
+ * [..., 2 n] -> [..., n].  Error: x has no axis, or the axis has an odd size.  (Dauphin et al.
+ * 2017) */
+WB_API wb_tensor *wb_glu(wb_tensor *x);
+/** wb_glu over any one axis. */
+WB_API wb_tensor *wb_glu_over(wb_tensor *x, int axis);
 
 /** (x - mean) / sqrt(variance + eps) over the last n_axes axes, with the biased variance.  Errors:
  * n_axes is below 1 or above the number of axes; eps is negative. */

@@ -77,28 +77,52 @@ static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_
         n += snprintf(position + n, sizeof position - (size_t)n, i ? ",%lld" : "%lld",
                       (long long)(at / each % index->dims[i]));
     }
-    return !wb__fail(WB_ERROR_ARGUMENT,
-                     "%s: %lld, at [%s] of %s, is not in 0 to %lld (WEBER_DEBUG=check)", what,
-                     (long long)value, position, wb_describe(index), (long long)bound - 1);
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: %lld, at [%s] of %s, is not in 0 to %lld%s", what,
+                     (long long)value, position, wb_describe(index), (long long)bound - 1,
+                     wb__checks ? " (WEBER_DEBUG=check)" : "");
+}
+
+/* Whether all values of x, an evaluated tensor of integers, are *except or from 0 to bound - 1.
+ * `except` may be NULL. */
+static bool values_below(const char *what, const wb_tensor *x, int64_t bound,
+                         const int64_t *except)
+{
+    enum { CHUNK = 256 };
+    int64_t chunk[CHUNK];
+    const size_t bytes = wb__dtype_size((wb_dtype)x->dtype);
+    const char *values = wb__storage_read(x->storage);
+    if (!values) return false;
+    for (int64_t at = 0; at < x->size; at += CHUNK) {
+        const int64_t n = WB__MIN(x->size - at, CHUNK);
+        wb__convert(chunk, WB_I64, values + x->offset + (size_t)at * bytes, (wb_dtype)x->dtype, n);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t value = chunk[i];
+            if ((value < 0 || value >= bound) && !(except && value == *except))
+                return outside(what, x, at + i, value, bound);
+        }
+    }
+    return true;
 }
 
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
 {
-    const wb_tensor *x = wb__bind(index);
+    return wb__labels_below(what, index, bound, NULL);
+}
+
+bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except)
+{
+    const wb_tensor *x = wb__bind(labels);
+    const wb__thread *t = wb__this_thread();
+    if (!wb__checks) {
+        while (t->training && !x->storage && x->op == WB__OP_reshape) x = x->in[0];
+        if (!t->training || !x->storage || t->recording) return true;
+        if (x->device && !x->device->backend->host_visible) return true;
+    }
     if (!x->storage) {
-        if (wb__this_thread()->recording) return true;
+        if (t->recording) return true;
         if (wb__evaluate_keeping(1, &(wb_tensor *){(wb_tensor *)x})) return false;
     }
-    const char *values = wb__storage_read(x->storage);
-    if (!values) return false;
-    for (int64_t i = 0; i < x->size; i++) {
-        int64_t value;
-        wb__convert(&value, WB_I64,
-                    values + x->offset + (size_t)i * wb__dtype_size((wb_dtype)x->dtype),
-                    (wb_dtype)x->dtype, 1);
-        if (value < 0 || value >= bound) return outside(what, x, i, value, bound);
-    }
-    return true;
+    return values_below(what, x, bound, except);
 }
 
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)

@@ -269,6 +269,10 @@ static inline bool wb__is_dtype(const char *what, wb_dtype dtype)
  * an element is not in 0 to bound - 1 or the evaluation failed.  While wb_compile records, an
  * unevaluated index is not checked. */
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
+/* wb__indices_below for class numbers, of which *except is allowed too unless `except` is NULL.
+ * Without WEBER_DEBUG=check it checks only inside wb_withgradient and wb_train, outside recordings,
+ * and only labels that are evaluated in memory that the host may read, so that nothing waits. */
+bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except);
 
 /* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
  * dtype. */

@@ -11,7 +11,9 @@ static wb_tensor *clamp(wb_tensor *x, double from, double to)
 #define ACTIVATION(name, value)                                                                 \
     wb_tensor *wb_##name(wb_tensor *x)                                                          \
     {                                                                                           \
-        return WB__NULL(x) || !wb__floating(#name, x) ? NULL : (value);                         \
+        if (WB__NULL(x) || !wb__floating(#name, x)) return NULL;                                \
+        const wb__frame f = wb__frame_begin();                                                  \
+        return wb__frame_end(f, (value));                                                       \
     }
 ACTIVATION(relu6, clamp(x, 0, 6))
 ACTIVATION(hardtanh, clamp(x, -1, 1))
@@ -24,3 +26,23 @@ ACTIVATION(lisht, wb_mul(x, wb_tanh(x)))
 /* log(cosh(x)) in a form in which exp does not overflow. */
 ACTIVATION(logcosh, wb_sub(wb_add(x, wb_softplus(wb_mul(x, wb_scalar(-2)))),
                            wb_scalar(0.69314718055994531)))
+
+static wb_tensor *glu(wb_tensor *x, int axis)
+{
+    if (!wb__floating("glu", x)) return NULL;
+    const int a = wb__axis("glu", x, axis);
+    if (a < 0) return NULL;
+    const int64_t n = x->dims[a];
+    if (n % 2)
+        return wb__fail_null(WB_ERROR_SHAPE, "glu: axis %d of %s has an odd size; its halves are "
+                             "the values and their gates", a, wb_describe(x));
+    return wb_mul(wb_slice(x, a, 0, n / 2), wb_sigmoid(wb_slice(x, a, n / 2, n)));
+}
+
+wb_tensor *wb_glu_over(wb_tensor *x, int axis)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, glu(x, axis));
+}
+
+wb_tensor *wb_glu(wb_tensor *x) { return wb_glu_over(x, -1); }

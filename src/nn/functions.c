@@ -9,7 +9,8 @@
 
 /* The table own_functions below also lists the one-operand operations of ops.def. */
 #define FUNCTIONS(X)                                                                            \
-    X(identity) X(softmax) X(logsoftmax) X(flatten) X(transpose) WB__COMPOSED_ACTIVATIONS(X)
+    X(identity) X(softmax) X(logsoftmax) X(glu) X(flatten) X(transpose)                         \
+    WB__COMPOSED_ACTIVATIONS(X)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
 
 /* A wb_function or a wb__connection, which is cast back to its type before the call. */

@@ -1,6 +1,99 @@
-/* Losses. crossentropy and logitcrossentropy are means over all rows, the other losses are means
- * over all elements. Losses of f16 and bf16 are computed in f32 and returned as f32. */
+/* Losses. Each loss is a function of a `loss`, which has the operands and the options that the
+ * program gives. Losses of f16 and bf16 are computed in f32 and returned as f32. */
 #include "nn/layer.h"
+
+#include <float.h>
+#include <math.h>
+
+/* One call of a loss function. */
+typedef struct {
+    const char *what;           /* the name of the loss, for messages */
+    wb_tensor *yhat, *y;        /* wide: f16 and bf16 are converted to f32 */
+    wb_loss_options o;          /* defaults filled in */
+    int axis;                   /* of the classes, 0 .. ndim - 1; only in losses with classes */
+    /* y has class numbers, in i32 or i64. `hot` has the shape of yhat and is true at the class of
+     * each label. */
+    bool labels;
+    wb_tensor *hot;
+} loss;
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+/* The default of eps is the machine epsilon of yhat's dtype. */
+#define EPSILON (-1)
+static const struct {
+    const char *name;
+    size_t offset;
+    double by_default, least, most;
+} numbers[] = {
+    {"eps", offsetof(wb_loss_options, eps), EPSILON, 0, DBL_MAX},
+    {"label_smoothing", offsetof(wb_loss_options, label_smoothing), 0, 0, 1},
+    {"gamma", offsetof(wb_loss_options, gamma), 2, 0, DBL_MAX},
+    {"smooth", offsetof(wb_loss_options, smooth), 1, 0, DBL_MAX},
+    {"beta", offsetof(wb_loss_options, beta), 0.7, 0, 1},
+    {"margin", offsetof(wb_loss_options, margin), 1, 0, DBL_MAX},
+};
+
+/* Returns the machine epsilon of a dtype: the distance from 1 to the next number. */
+static double epsilon(wb_dtype dtype)
+{
+    switch (dtype) {
+    case WB_F64: return 2.220446049250313e-16;
+    case WB_F16: return 9.765625e-4;
+    case WB_BF16: return 7.8125e-3;
+    default: return 1.1920928955078125e-7;
+    }
+}
+
+/* Whether the loss uses the option. `used` has the names of the options that it uses. */
+static bool uses(const char *what, const char *used, const char *name)
+{
+    const char *at = strstr(used, name);
+    const size_t n = strlen(name);
+    if (at && (at == used || at[-1] == ' ') && (!at[n] || at[n] == ' ')) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: does not use .%s; it uses: %s", what, name, used);
+}
+
+static bool read_agg(const char *what, wb_agg agg)
+{
+    if (agg == WB_MEAN || agg == WB_SUM || agg == WB_UNREDUCED) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_MEAN, WB_SUM or WB_UNREDUCED",
+                     what, (int)agg);
+}
+
+/* Reads the options of a loss of yhat, which has the dtype `dtype`. */
+static bool read_loss_options(const char *what, const char *used, wb_dtype dtype,
+                              wb_loss_options *o, const wb_loss_options *given)
+{
+    wb__given g;
+    if (!wb__read_options(what, o, sizeof *o, given,
+                          "eps label_smoothing gamma smooth beta margin dims ignore_index", &g) ||
+        !read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
+        return false;
+    for (size_t i = 0; i < WB__COUNT(numbers); i++) {
+        const char *name = numbers[i].name;
+        double *at = (double *)((char *)o + numbers[i].offset);
+        const double by_default =
+            numbers[i].by_default == EPSILON ? epsilon(dtype) : numbers[i].by_default;
+        const double value = wb__real_option(&g, name, -1, *at);
+        *at = wb__real(value, by_default);
+        if (value == 0) continue;
+        if (!uses(what, used, name)) return false;
+        if (!(*at >= numbers[i].least && *at <= numbers[i].most))
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is %g; it must be %s", what, name, *at,
+                             numbers[i].most == 1 ? "from 0 to 1" : "finite and not negative");
+    }
+    o->dims = (int)wb__int_option(&g, "dims", -1, o->dims, -1);
+    o->ignore_index = wb__int_option(&g, "ignore_index", -1, o->ignore_index, INT64_MIN);
+    if (o->weight == WB_NONE) o->weight = NULL;
+    else if (!g.all && wb__is_given(&g, "weight", -1) && !wb__operand(what, o->weight))
+        return false;                       /* NULL of a call that failed */
+    return (o->dims == -1 || uses(what, used, "dims")) &&
+           (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
+           (!o->weight || uses(what, used, "weight"));
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
 
 /* Checks that yhat and y have the same shape, device and dtype, where f16 and bf16 count as f32.
  * Converts f16 and bf16 to f32. */
@@ -9,126 +102,387 @@ static bool match(const char *what, wb_tensor **yhat_at, wb_tensor **y_at)
     wb_tensor *yhat = *yhat_at, *y = *y_at;
     if (!wb__floating(what, yhat) || !wb__operand(what, y)) return false;
     if (!wb__same_dims(yhat, y))
-        return wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
-                        wb_describe(y)),
-               false;
+        return !wb__fail(WB_ERROR_SHAPE, "%s: shapes differ: %s · %s", what, wb_describe(yhat),
+                         wb_describe(y));
     if (!wb__one_device(what, yhat, y)) return false;
     if (wb__computed_in((wb_dtype)yhat->dtype) == wb__computed_in((wb_dtype)y->dtype)) {
         *yhat_at = wb__wide(yhat);
         *y_at = wb__wide(y);
         return *yhat_at && *y_at;
     }
-    return wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat),
-                    wb_describe(y)),
-           false;
+    return !wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · %s", what, wb_describe(yhat),
+                     wb_describe(y));
 }
 
-static wb_tensor *mean_of_all(wb_tensor *x)
+static bool is_integer(const wb_tensor *x)
 {
-    return x ? wb__mean(x, (1u << x->ndim) - 1, false) : NULL;
+    return !wb__dtype_float((wb_dtype)x->dtype) && x->dtype != WB_BOOL;
 }
 
-/* Returns -sum(x) / rows, where rows is the product of all dimensions except the last. */
-static wb_tensor *minus_mean_of_rows(wb_tensor *x)
+/* Sets l->axis to the axis of the classes. */
+static bool find_classes(loss *l)
 {
-    if (!x) return NULL;
-    double rows = 1;
-    for (int i = 0; i + 1 < x->ndim; i++) rows *= (double)x->dims[i];
-    return wb_mul(wb__reduce(WB__OP_sum, x, (1u << x->ndim) - 1, false), wb_scalar(-1 / rows));
+    if (!l->yhat->ndim || !l->yhat->size)
+        return !wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", l->what, wb_describe(l->yhat));
+    l->axis = wb__axis(l->what, l->yhat, l->o.dims);
+    return l->axis >= 0;
 }
 
-/* Returns the machine epsilon of x's dtype: the distance from 1 to the next number. */
-static wb_tensor *epsilon(const wb_tensor *x)
+/* Checks class numbers, converts them to i32 or i64, and sets l->hot. */
+static bool read_labels(loss *l)
 {
-    switch (x->dtype) {
-    case WB_F64: return wb_scalar(2.220446049250313e-16);
-    case WB_F16: return wb_scalar(9.765625e-4);
-    case WB_BF16: return wb_scalar(7.8125e-3);
-    default: return wb_scalar(1.1920928955078125e-7);
+    wb_tensor *x = l->yhat, *y = l->y;
+    const int64_t ignore = l->o.ignore_index, classes = x->dims[l->axis];
+    int64_t dims[WB_MAX_DIMS] = {0};
+    for (int i = 0, n = 0; i < x->ndim; i++)
+        if (i != l->axis) dims[n++] = x->dims[i];
+    if (y->ndim != x->ndim - 1 || memcmp(y->dims, dims, y->ndim * sizeof dims[0]))
+        return !wb__fail(WB_ERROR_SHAPE, "%s: class numbers %s do not fit %s: they have its shape "
+                         "without the axis %d of the classes; one-hot targets are floating",
+                         l->what, wb_describe(y), wb_describe(x), l->axis);
+    if (!wb__one_device(l->what, x, y) ||
+        !wb__labels_below(l->what, y, classes, ignore == INT64_MIN ? NULL : &l->o.ignore_index))
+        return false;
+    const bool fits = y->dtype != WB_I64 && classes <= INT32_MAX &&
+                      (ignore == INT64_MIN || (ignore >= INT32_MIN && ignore <= INT32_MAX));
+    const wb_dtype number = fits ? WB_I32 : WB_I64;
+    for (int i = 0; i < x->ndim - l->axis; i++) dims[i] = i ? 1 : classes;
+    l->y = wb__as(y, number);
+    l->yhat = wb__wide(x);
+    l->hot = wb_eq(wb_unsqueeze(l->y, l->axis),
+                   wb_reshape_array(wb_arange(classes, number), x->ndim - l->axis, dims));
+    l->labels = true;
+    return l->hot && l->yhat;
+}
+
+/* Checks the weights of the classes, and gives them a shape that broadcasts to that of yhat. */
+static bool read_weight(loss *l)
+{
+    wb_tensor *w = l->o.weight;
+    const wb_tensor *x = l->yhat;
+    int64_t dims[WB_MAX_DIMS];
+    if (!w) return true;
+    if (!wb__floating(l->what, w)) return false;
+    if (w->ndim != 1 || w->dims[0] != x->dims[l->axis])
+        return !wb__fail(WB_ERROR_SHAPE, "%s: .weight is %s; it has a number for each of the %lld "
+                         "classes", l->what, wb_describe(w), (long long)x->dims[l->axis]);
+    if (!wb__one_device(l->what, x, w)) return false;
+    if (wb__computed_in((wb_dtype)w->dtype) != (wb_dtype)x->dtype)
+        return !wb__fail(WB_ERROR_DTYPE, "%s: dtypes differ: %s · .weight %s", l->what,
+                         wb_describe(x), wb_describe(w));
+    for (int i = 0; i < x->ndim - l->axis; i++) dims[i] = i ? 1 : w->dims[0];
+    l->o.weight = wb_reshape_array(wb__wide(w), x->ndim - l->axis, dims);
+    return l->o.weight != NULL;
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------ */
+
+static unsigned all_axes(const wb_tensor *x) { return (1u << x->ndim) - 1; }
+static wb_tensor *sum_of_all(wb_tensor *x)
+{
+    return x ? wb__reduce(WB__OP_sum, x, all_axes(x), false) : NULL;
+}
+
+/* Returns x, its sum or its mean. */
+static wb_tensor *aggregated(wb_agg agg, wb_tensor *x)
+{
+    if (!x || agg == WB_UNREDUCED) return x;
+    return agg == WB_SUM ? sum_of_all(x) : wb__mean(x, all_axes(x), false);
+}
+
+static wb_tensor *sum_over_classes(const loss *l, wb_tensor *x)
+{
+    return x ? wb__reduce(WB__OP_sum, x, 1u << l->axis, false) : NULL;
+}
+
+/* Sums `terms`, which has the shape of yhat, over the classes, multiplies by the sign, which is 1
+ * or -1, and aggregates. The mean is one over all rows. */
+static wb_tensor *over_rows(const loss *l, wb_tensor *terms, double sign)
+{
+    if (!terms) return NULL;
+    if (l->o.agg == WB_MEAN) {
+        double rows = 1;
+        for (int i = 0; i < terms->ndim; i++) rows *= i == l->axis ? 1 : (double)terms->dims[i];
+        return wb_mul(sum_of_all(terms), wb_scalar(sign / rows));
     }
+    wb_tensor *sum = l->o.agg == WB_SUM ? sum_of_all(terms) : sum_over_classes(l, terms);
+    return sign < 0 ? wb_neg(sum) : sum;
 }
 
-static wb_tensor *mse(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *one_minus(wb_tensor *x) { return wb_sub(wb_scalar(1), x); }
+
+/* Returns log(x + eps). With an eps of 0 the result is 0 where `factor`, which the logarithm is
+ * multiplied by, is 0 (or false), so that the product and its gradient are 0 and not NaN. */
+static wb_tensor *safe_log(wb_tensor *x, double eps, wb_tensor *factor)
 {
-    if (WB__NULL(yhat) || WB__NULL(y) || !match("mse", &yhat, &y)) return NULL;
-    return mean_of_all(wb_square(wb_sub(yhat, y)));
+    if (eps > 0) return wb_log(wb_add(x, wb_scalar(eps)));
+    if (!factor) return wb_log(x);
+    wb_tensor *counts = factor->dtype == WB_BOOL ? factor : wb_ne(factor, wb_scalar(0));
+    return wb_log(wb_where(counts, x, wb_scalar(1)));
 }
 
-static wb_tensor *mae(wb_tensor *yhat, wb_tensor *y)
+/* Returns x to the power of gamma, where x counts as 0 if it is negative. */
+static wb_tensor *power(wb_tensor *x, double gamma)
 {
-    if (WB__NULL(yhat) || WB__NULL(y) || !match("mae", &yhat, &y)) return NULL;
-    return mean_of_all(wb_abs(wb_sub(yhat, y)));
+    wb_tensor *base = wb_maximum(x, wb_scalar(0));
+    return gamma == 2 ? wb_square(base) : wb_pow(base, wb_scalar(gamma));
+}
+
+/* Returns y (1 - alpha) + alpha / parts. */
+static wb_tensor *smoothed(wb_tensor *y, double alpha, double parts)
+{
+    return wb_add(wb_mul(y, wb_scalar(1 - alpha)), wb_scalar(alpha / parts));
+}
+
+/* ---- losses of elements ---------------------------------------------------------------------- */
+
+static wb_tensor *mse(loss *l)
+{
+    return aggregated(l->o.agg, wb_square(wb_sub(l->yhat, l->y)));
+}
+
+static wb_tensor *mae(loss *l)
+{
+    return aggregated(l->o.agg, wb_abs(wb_sub(l->yhat, l->y)));
+}
+
+static wb_tensor *msle(loss *l)
+{
+    wb_tensor *eps = wb_scalar(l->o.eps);
+    wb_tensor *ratio = wb_div(wb_add(l->yhat, eps), wb_add(l->y, eps));
+    return aggregated(l->o.agg, wb_square(wb_log(ratio)));
 }
 
 /* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
  * e²/2 for e up to delta, and delta (e - delta/2) beyond. */
-static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, double delta)
+static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *given)
 {
-    if (WB__NULL(yhat) || WB__NULL(y) || !match("huber", &yhat, &y)) return NULL;
+    wb_huber_options o;
+    wb__given g;
+    if (!yhat || !y) return wb__null("huber", yhat ? "y" : "yhat"), NULL;
+    if (!wb__read_options("huber", &o, sizeof o, given, "delta", &g) ||
+        !read_agg("huber", o.agg) || !match("huber", &yhat, &y))
+        return NULL;
+    const double delta = wb__real(wb__real_option(&g, "delta", 0, o.delta), 1);
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));
-    return mean_of_all(wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
+    return aggregated(o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }
 
-static bool has_rows(const char *what, const wb_tensor *x)
+static wb_tensor *binarycrossentropy(loss *l)
 {
-    if (x->ndim >= 1 && x->size) return true;
-    return wb__fail(WB_ERROR_SHAPE, "%s: no classes in %s", what, wb_describe(x)), false;
+    wb_tensor *not_y = one_minus(l->y);
+    wb_tensor *yes = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
+    wb_tensor *no = wb_mul(not_y, safe_log(one_minus(l->yhat), l->o.eps, not_y));
+    return aggregated(l->o.agg, wb_neg(wb_add(yes, no)));
 }
 
-static wb_tensor *crossentropy(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *logitbinarycrossentropy(loss *l)
 {
-    const wb_tensor *given = yhat;
-    if (WB__NULL(yhat) || WB__NULL(y) || !match("crossentropy", &yhat, &y) ||
-        !has_rows("crossentropy", yhat))
-        return NULL;
-    return minus_mean_of_rows(wb_mul(y, wb_log(wb_add(yhat, epsilon(given)))));
+    return aggregated(l->o.agg,
+                      wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
 }
 
-static wb_tensor *logitcrossentropy(wb_tensor *logits, wb_tensor *y)
+static wb_tensor *poisson_loss(loss *l)
 {
-    if (WB__NULL(logits) || WB__NULL(y) || !match("logitcrossentropy", &logits, &y) ||
-        !has_rows("logitcrossentropy", logits))
-        return NULL;
-    return minus_mean_of_rows(wb_mul(y, wb_logsoftmax(logits)));
+    return aggregated(l->o.agg, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
 }
 
-static wb_tensor *binarycrossentropy(wb_tensor *yhat, wb_tensor *y)
+static wb_tensor *hinge(const loss *l)
 {
-    if (WB__NULL(yhat) || WB__NULL(y)) return NULL;
-    wb_tensor *eps = epsilon(yhat);
-    if (!eps || !match("binarycrossentropy", &yhat, &y)) return NULL;
-    wb_tensor *one = wb_scalar(1);
-    wb_tensor *yes = wb_mul(y, wb_log(wb_add(yhat, eps)));
-    wb_tensor *no = wb_mul(wb_sub(one, y), wb_log(wb_add(wb_sub(one, yhat), eps)));
-    return mean_of_all(wb_neg(wb_add(yes, no)));
+    return wb_relu(one_minus(wb_mul(l->yhat, l->y)));
 }
 
-static wb_tensor *logitbinarycrossentropy(wb_tensor *logits, wb_tensor *y)
+static wb_tensor *hinge_loss(loss *l) { return aggregated(l->o.agg, hinge(l)); }
+static wb_tensor *squared_hinge_loss(loss *l)
 {
-    if (WB__NULL(logits) || WB__NULL(y) || !match("logitbinarycrossentropy", &logits, &y))
-        return NULL;
-    return mean_of_all(wb_sub(wb_mul(wb_sub(wb_scalar(1), y), logits), wb_logsigmoid(logits)));
+    return aggregated(l->o.agg, wb_square(hinge(l)));
+}
+
+static wb_tensor *binary_focal_loss(loss *l)
+{
+    wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
+    wb_tensor *right = wb_add(wb_mul(l->y, p), wb_mul(one_minus(l->y), one_minus(p)));
+    return aggregated(l->o.agg, wb_neg(wb_mul(power(one_minus(right), l->o.gamma),
+                                              wb_log(right))));
+}
+
+static wb_tensor *siamese_contrastive_loss(loss *l)
+{
+    wb_tensor *near = wb_mul(one_minus(l->y), wb_square(l->yhat));
+    wb_tensor *gap = wb_relu(wb_sub(wb_scalar(l->o.margin), l->yhat));
+    return aggregated(l->o.agg, wb_add(near, wb_mul(l->y, wb_square(gap))));
+}
+
+/* ---- losses of sets -------------------------------------------------------------------------- */
+
+static wb_tensor *dice_coeff_loss(loss *l)
+{
+    wb_tensor *smooth = wb_scalar(l->o.smooth);
+    wb_tensor *both = wb_mul(sum_of_all(wb_mul(l->y, l->yhat)), wb_scalar(2));
+    wb_tensor *each = wb_add(sum_of_all(wb_square(l->y)), sum_of_all(wb_square(l->yhat)));
+    return one_minus(wb_div(wb_add(both, smooth), wb_add(each, smooth)));
+}
+
+/* The denominator is sum(both + beta (yhat - both) + (1 - beta) (y - both)) + 1, where both = y
+ * yhat. */
+static wb_tensor *tversky_loss(loss *l)
+{
+    wb_tensor *one = wb_scalar(1), *beta = wb_scalar(l->o.beta), *both = wb_mul(l->y, l->yhat);
+    wb_tensor *wrong = wb_mul(beta, wb_sub(l->yhat, both)),
+              *missed = wb_mul(wb_scalar(1 - l->o.beta), wb_sub(l->y, both));
+    wb_tensor *all = sum_of_all(wb_add(both, wb_add(wrong, missed)));
+    return one_minus(wb_div(wb_add(sum_of_all(both), one), wb_add(all, one)));
+}
+
+/* ---- losses of classes ----------------------------------------------------------------------- */
+
+/* Returns the cross-entropy of class numbers: the loss of a row is NaN if its label is out of
+ * range, and 0 if its label is ignored. */
+static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
+{
+    const double alpha = l->o.label_smoothing, classes = (double)l->yhat->dims[l->axis];
+    const bool ignores = l->o.ignore_index != INT64_MIN;
+    wb_tensor *w = l->o.weight, *zero = wb_scalar(0);
+    wb_tensor *terms = alpha == 0 ? logp : wb_mul(logp, wb_scalar(1 - alpha));
+    terms = wb_where(l->hot, terms, zero);
+    if (alpha != 0) terms = wb_add(terms, wb_mul(logp, wb_scalar(alpha / classes)));
+    if (w) terms = wb_mul(terms, w);
+    wb_tensor *valid = wb_and(wb_ge(l->y, wb_scalar_int(0)),
+                              wb_lt(l->y, wb_scalar_int(l->yhat->dims[l->axis])));
+    wb_tensor *rows = wb_where(valid, wb_neg(sum_over_classes(l, terms)), wb_scalar(NAN));
+    wb_tensor *counts = w ? sum_over_classes(l, wb_where(l->hot, w, zero)) : NULL;
+    if (ignores) {
+        wb_tensor *kept = wb_ne(l->y, wb_scalar_int(l->o.ignore_index));
+        rows = wb_where(kept, rows, zero);
+        kept = wb_astype(kept, (wb_dtype)l->yhat->dtype);
+        counts = w ? wb_mul(counts, kept) : kept;
+    }
+    if (l->o.agg != WB_MEAN || (!w && !ignores)) return aggregated(l->o.agg, rows);
+    return wb_div(sum_of_all(rows), sum_of_all(counts));
+}
+
+/* Returns the cross-entropy; logp has the logarithms of the probabilities. */
+static wb_tensor *entropy(const loss *l, wb_tensor *logp)
+{
+    if (l->labels) return logp ? of_labels(l, logp) : NULL;
+    if (l->o.ignore_index != INT64_MIN)
+        return wb__fail_null(WB_ERROR_DTYPE, "%s: .ignore_index needs class numbers, and y is %s",
+                             l->what, wb_describe(l->y));
+    wb_tensor *terms = wb_mul(l->y, logp);
+    return over_rows(l, l->o.weight ? wb_mul(terms, l->o.weight) : terms, -1);
+}
+
+/* Makes the preparations for a cross-entropy that only these losses need. */
+static bool begin_entropy(loss *l)
+{
+    if (!read_weight(l)) return false;
+    if (l->o.label_smoothing != 0 && !l->labels)
+        l->y = smoothed(l->y, l->o.label_smoothing, (double)l->yhat->dims[l->axis]);
+    return l->y != NULL;
+}
+
+static wb_tensor *crossentropy(loss *l)
+{
+    if (!begin_entropy(l)) return NULL;
+    wb_tensor *factor = !l->labels ? l->y : l->o.label_smoothing == 0 ? l->hot : NULL;
+    return entropy(l, safe_log(l->yhat, l->o.eps, factor));
+}
+
+static wb_tensor *logitcrossentropy(loss *l)
+{
+    return begin_entropy(l) ? entropy(l, wb_logsoftmax_over(l->yhat, l->axis)) : NULL;
+}
+
+static wb_tensor *kldivergence(loss *l)
+{
+    wb_tensor *of_y = wb_mul(l->y, safe_log(l->y, 0, l->y)),
+              *of_both = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
+    return over_rows(l, wb_sub(of_y, of_both), 1);
+}
+
+static wb_tensor *focal_loss(loss *l)
+{
+    wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
+    wb_tensor *weight = wb_mul(l->y, power(one_minus(p), l->o.gamma));
+    return over_rows(l, wb_mul(weight, safe_log(l->yhat, l->o.eps, l->y)), -1);
 }
 
 /* ---- public functions ------------------------------------------------------------------------ */
 
-#define LOSS(name)                                          \
-    wb_tensor *wb_##name(wb_tensor *yhat, wb_tensor *y)     \
-    {                                                       \
-        const wb__frame f = wb__frame_begin();              \
-        return wb__frame_end(f, name(yhat, y));             \
-    }
-LOSS(mse)
-LOSS(mae)
-LOSS(crossentropy)
-LOSS(logitcrossentropy)
-LOSS(binarycrossentropy)
-LOSS(logitbinarycrossentropy)
+/* Returns the loss f of the operands. `used` has the names of the options of f. */
+static wb_tensor *computed(const char *what, wb_tensor *(*f)(loss *), const char *used,
+                           wb_tensor *yhat, wb_tensor *y, const wb_loss_options *given)
+{
+    loss l = {.what = what, .yhat = yhat, .y = y};
+    if (!yhat || !y) return wb__null(what, yhat ? "y" : "yhat"), NULL;
+    if (!wb__floating(what, yhat) || !wb__operand(what, y) ||
+        !read_loss_options(what, used, (wb_dtype)yhat->dtype, &l.o, given))
+        return NULL;
+    const bool classes = strstr(used, "dims"), takes_labels = strstr(used, "ignore_index");
+    if (takes_labels && is_integer(y)) return find_classes(&l) && read_labels(&l) ? f(&l) : NULL;
+    return match(what, &l.yhat, &l.y) && (!classes || find_classes(&l)) ? f(&l) : NULL;
+}
 
-wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta)
+#define LOSS(name, used)                                                                        \
+    wb_tensor *wb_##name##_with(wb_tensor *yhat, wb_tensor *y, const wb_loss_options *o)        \
+    {                                                                                           \
+        const wb__frame f = wb__frame_begin();                                                  \
+        return wb__frame_end(f, computed(#name, name, used, yhat, y, o));                       \
+    }                                                                                           \
+    wb_tensor *(wb_##name)(wb_tensor *yhat, wb_tensor *y)                                       \
+    {                                                                                           \
+        return wb_##name##_with(yhat, y, NULL);                                                 \
+    }
+LOSS(mse, "agg")
+LOSS(mae, "agg")
+LOSS(msle, "agg eps")
+LOSS(crossentropy, "agg dims eps label_smoothing weight ignore_index")
+LOSS(logitcrossentropy, "agg dims label_smoothing weight ignore_index")
+LOSS(binarycrossentropy, "agg eps")
+LOSS(logitbinarycrossentropy, "agg")
+LOSS(kldivergence, "agg dims eps")
+LOSS(poisson_loss, "agg")
+LOSS(hinge_loss, "agg")
+LOSS(squared_hinge_loss, "agg")
+LOSS(dice_coeff_loss, "smooth")
+LOSS(tversky_loss, "beta")
+LOSS(binary_focal_loss, "agg eps gamma")
+LOSS(focal_loss, "agg dims eps gamma")
+LOSS(siamese_contrastive_loss, "agg margin")
+
+wb_tensor *wb_huber_with(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *o)
 {
     const wb__frame f = wb__frame_begin();
-    return wb__frame_end(f, huber(yhat, y, delta));
+    return wb__frame_end(f, huber(yhat, y, o));
+}
+
+wb_tensor *(wb_huber)(wb_tensor *yhat, wb_tensor *y, double delta)
+{
+    return wb_huber_with(yhat, y,
+                         &(wb_huber_options){.size = sizeof(wb_huber_options), .given = ".delta",
+                                             .delta = delta});
+}
+
+static wb_tensor *label_smoothing(wb_tensor *y, double alpha,
+                                  const wb_label_smoothing_options *given)
+{
+    wb_label_smoothing_options o;
+    wb__given g;
+    if (!wb__floating("label_smoothing", y) ||
+        !wb__read_options("label_smoothing", &o, sizeof o, given, "dims", &g))
+        return NULL;
+    if (!(alpha > 0 && alpha < 1))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "label_smoothing: alpha is %g; it must be above 0 "
+                             "and below 1", alpha);
+    if (o.binary) return smoothed(y, alpha, 2);
+    const int axis = wb__axis("label_smoothing", y, wb__int_option(&g, "dims", -1, o.dims, -1));
+    return axis < 0 ? NULL : smoothed(y, alpha, (double)y->dims[axis]);
+}
+
+wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha, const wb_label_smoothing_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, label_smoothing(y, alpha, o));
 }

@@ -118,8 +118,11 @@ static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
     if (isfinite(value))
         return wb__fail(WB_ERROR_NUMBER, "the norm of the gradients is not finite on batch %lld, "
                         "stopping training", (long long)batch);
-    return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training",
-                    isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch);
+    return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training%s",
+                    isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch,
+                    isnan(value) ? " (WEBER_DEBUG=check names a class number out of range, of which"
+                                   " the loss is NaN too)"
+                                 : "");
 }
 
 /* Returns the code of the current error, WB_ERROR_DEVICE. If the model and the batch are on

@@ -49,6 +49,11 @@ int main()
     rows.keep = true;
     wb_tensor *x = wb_randn(64, 3), *y = wb_mul(wb_sum(x, rows), 1);
     if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
+    wb_loss_options first_class;            // class 0 is ignored, so no row is left
+    first_class.ignore_index = 0;
+    first_class.agg = WB_SUM;
+    if (wb_item(wb_logitcrossentropy(x, wb_argmax(wb_zeros(64, 3), -1), first_class)) != 0)
+        return 1;
     wb_dataloader_options now;
     now.batchsize = 32;
     now.ahead = 0;

@@ -201,6 +201,11 @@ TEST(labels_and_indices)
             "[1]", "0", "4");
     assert_non_null(wb_take(table, wb_maximum(wb_minimum(y, wb_scalar(4)), wb_scalar(0))));
     assert_non_null(wb_onehotbatch(wb_arange(4, WB_I32), 4));
+    wb_tensor *scores = wb_randn(2, 3, 9);
+    REFUSED(wb_logitcrossentropy(scores, y), WB_ERROR_ARGUMENT, "9", "[1,0]", "0", "8");
+    REFUSED(wb_crossentropy(wb_softmax(scores), wb_add(y, wb_scalar(0)), .ignore_index = 9),
+            WB_ERROR_ARGUMENT, "crossentropy", "-3", "[1,2]", "0", "8");
+    assert_non_null(wb_logitcrossentropy(scores, wb_maximum(y, wb_scalar(0)), .ignore_index = 9));
     /* The check evaluates an index that is not computed yet, which must not consume other pending
      * tensors. */
     wb_tensor *v = wb_variable(wb_ones(2)), *before = wb_exp(v), *use = wb_sum(before);

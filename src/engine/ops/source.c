@@ -88,7 +88,7 @@ static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)
     if (labels->ndim == WB_MAX_DIMS)
         return wb__fail_null(WB_ERROR_SHAPE, "onehotbatch: labels %s have no room for an axis",
                              wb_describe(labels));
-    if (wb__unlikely(wb__checks) && !wb__indices_below("onehotbatch", labels, classes)) return NULL;
+    if (!wb__labels_below("onehotbatch", labels, classes, NULL)) return NULL;
     if (labels->dtype != WB_I64) labels = wb_astype(labels, classes > INT32_MAX ? WB_I64 : WB_I32);
     if (!labels) return NULL;
     wb_tensor *number = iota((wb_dtype)labels->dtype, 1, &classes, 0);
