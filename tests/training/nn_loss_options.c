@@ -1,4 +1,4 @@
-/* All losses and their options: values of PyTorch 2.15, or of the published formula in numpy where
+/* All losses and their options: values of PyTorch 2.15, or of the published formula in f64 where
  * PyTorch has no such loss (hinge, focal, siamese, dice, tversky); gradients against differences;
  * class numbers, weights, ignored classes; wrong uses. */
 #include "reference.h"
