@@ -37,7 +37,8 @@ typedef struct wb_loss_options {
     double smooth WB_IS(WB_DEFAULT);        /* 0 or more; default 1 */
     double beta WB_IS(WB_DEFAULT);          /* from 0 to 1; default 0.7 */
     double margin WB_IS(WB_DEFAULT);        /* 0 or more; default 1 */
-    wb_tensor *weight WB_IS(NULL);          /* weights [classes] of the dtype of yhat, or f32 */
+    /* weights [classes] of the dtype of yhat, or f32 if yhat is f16 or bf16; WB_NONE: none */
+    wb_tensor *weight WB_IS(NULL);
     int64_t ignore_index WB_IS(INT64_MIN);  /* the class number to ignore; default: none */
     WB_BY_PLACE
     WB_NO_MORE
@@ -94,8 +95,8 @@ WB_API wb_tensor *wb_squared_hinge_loss_with(wb_tensor *yhat, wb_tensor *y,
                                              const wb_loss_options *o);
 /** wb_squared_hinge_loss as a function value. */
 WB_API wb_tensor *wb_squared_hinge_loss(wb_tensor *yhat, wb_tensor *y);
-/** -max(0, 1 - q)^gamma log(q), with q = y p + (1 - y)(1 - p) and p = yhat + eps, for probabilities
- * yhat, with .eps and .gamma.  (Lin et al. 2017) */
+/** -max(0, 1 - q)^gamma log(q), with q = max(y p + (1 - y)(1 - p), eps) and p = yhat + eps, for
+ * probabilities yhat, with .eps and .gamma.  (Lin et al. 2017) */
 WB_API wb_tensor *wb_binary_focal_loss_with(wb_tensor *yhat, wb_tensor *y,
                                             const wb_loss_options *o);
 /** wb_binary_focal_loss as a function value. */

@@ -304,6 +304,7 @@ static wb_tensor *binary_focal_loss(loss *l)
 {
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
     wb_tensor *right = wb_add(wb_mul(l->y, p), wb_mul(one_minus(l->y), one_minus(p)));
+    right = wb_maximum(right, wb_scalar(l->o.eps));     /* it is -eps where yhat is 1 and y is 0 */
     return aggregated(l->o.agg, wb_neg(wb_mul(power(one_minus(right), l->o.gamma),
                                               wb_log(right))));
 }

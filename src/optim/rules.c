@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Indices into wb__rule_fields. */
-enum { ETA = WB__ETA, RHO, BETA, LAMBDA = BETA + 3, GAMMA = LAMBDA + 5 };
+enum { ETA = WB__ETA, RHO, BETA, LAMBDA = BETA + 3, ELL = LAMBDA + 3, GAMMA = ELL + 2 };
 
 const wb__rule_field wb__rule_fields[WB__RULE_NUMBERS] = {
     {"eta", "eta", 0, offsetof(wb_Rule_options, eta)},
@@ -66,7 +66,9 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
         if (i == ETA && isinf(value)) must = "be finite";
         else if (i != LAMBDA && value < 0 && value != WB__ZERO) must = "not be negative";
         else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
-        else if (i == RHO && value > 1) must = "not exceed 1";
+        else if ((i == RHO || i == ELL) && value > 1) must = "not exceed 1";
+        else if (i == ELL + 1 && value < 1 && *wb__rule_number(&kind->defaults, i) > 0)
+            must = "be 1 or more";
         else if (i == GAMMA && value > *wb__rule_number(o, GAMMA + 1)) must = "not exceed gamma[1]";
         if (must) {
             wb__fail(WB_ERROR_ARGUMENT, "%s: %s is %g; it must %s", kind->name,

@@ -120,8 +120,8 @@ static int not_finite(const training *t, wb_tensor *loss, int64_t batch)
                         "stopping training", (long long)batch);
     return wb__fail(WB_ERROR_NUMBER, "loss is %s on batch %lld, stopping training%s",
                     isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf", (long long)batch,
-                    isnan(value) ? " (WEBER_DEBUG=check names a class number out of range, of which"
-                                   " the loss is NaN too)"
+                    isnan(value) ? "; if the loss takes class numbers, WEBER_DEBUG=check names one"
+                                   " that is out of range"
                                  : "");
 }
 

@@ -171,6 +171,8 @@ TEST_IN_SCOPE(numbers)
         wb_tensor *no = wb_astype(wb_zeros(1), dtypes[t]), *yes = wb_astype(wb_ones(1), dtypes[t]);
         near(wb_item(wb_crossentropy(no, yes)), log_eps[dtypes[t]], 1e-6, "eps", dtypes[t]);
         near(wb_item(wb_binarycrossentropy(no, yes)), log_eps[dtypes[t]], 1e-6, "eps", dtypes[t]);
+        near(wb_item(wb_binary_focal_loss(yes, no, .gamma = 0)), log_eps[dtypes[t]], 1e-6, "eps",
+             dtypes[t]);
         near(wb_item(wb_kldivergence(no, yes)), log_eps[dtypes[t]], 1e-6, "eps", dtypes[t]);
         near(wb_item(wb_msle(no, yes, .eps = 0.5)), 1.20694896081, 1e-6, "msle", dtypes[t]);
     }

@@ -496,6 +496,8 @@ TEST(refusals)
     REFUSED(wb_RMSProp(.rho = 1.5), WB_ERROR_ARGUMENT, "RMSProp", "rho", "1.5", "1");
     REFUSED(wb_AdaBelief(.eps = -1), WB_ERROR_ARGUMENT, "AdaBelief", "eps", "-1");
     REFUSED(wb_Rprop(.ell = {-1, 2}), WB_ERROR_ARGUMENT, "Rprop", "ell[0]", "-1");
+    REFUSED(wb_Rprop(.ell = {1.2, 1.3}), WB_ERROR_ARGUMENT, "Rprop", "ell[0]", "1.2", "exceed 1");
+    REFUSED(wb_Rprop(.ell = {0.5, 0.9}), WB_ERROR_ARGUMENT, "Rprop", "ell[1]", "0.9", "1 or more");
     REFUSED(wb_Rprop(.gamma = {100}), WB_ERROR_ARGUMENT, "Rprop", "gamma[0]", "100", "gamma[1]");
     REFUSED(wb_Lion(.ell = {0.5}), WB_ERROR_ARGUMENT, "Lion", "ell[0]", "0.5");
     wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
