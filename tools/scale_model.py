@@ -233,13 +233,13 @@ class Point:
     def held_out(self, whole):
         """`whole`: the batch of one rank alone, the largest of the workload."""
         if self.kind == "reduce":
-            return self.ranks in (5, 6) or self.size == 1000000
+            return self.ranks in (3, 6) or self.size == 1000000
         if self.kind == "step" and self.ranks == 1:
             return self.batch == whole // 2
         return self.kind == "network" or self.ranks in (3, 6) or self.workload in ("W4b", "W6")
 
 
-RULE = """Held out: allreduces of 5 and 6 ranks, and of 1,000,000 bytes; steps of 3 and 6 ranks, and
+RULE = """Held out: allreduces of 3 and 6 ranks, and of 1,000,000 bytes; steps of 3 and 6 ranks, and
 of W4b and W6 with several ranks; of one rank, that of half the batch; all steps over simulated
 networks."""
 

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-/* ---- descent and momentum -------------------------------------------------------------------- */
-
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out)
 {
     int n = 0;
@@ -13,6 +11,8 @@ int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, doubl
         if (*wb__rule_number(&kind->defaults, i) != 0) out[n++] = *wb__rule_number(o, i);
     return n;
 }
+
+/* ---- descent and momentum -------------------------------------------------------------------- */
 
 static bool descent(wb__rule_step *s, wb_tensor *const *number)
 {

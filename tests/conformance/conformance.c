@@ -88,16 +88,16 @@ static double allowed(wb_dtype t)
 
 /* The tests below number their shapes: draw_shape has eight kinds, and two_operands broadcasts in
  * two ways from shapes 8 and 16 on.  A device compiles a kernel for every pattern of strides, so
- * that only every step-th shape is tested there.  With fewer() > 1 it is about one shape, each time
- * another, for a row and a dtype; with fewer() > 5 only for about a half of them. */
+ * that only every step-th shape is tested there.  With fewer() > 1 it is about one shape for a row
+ * and a dtype, and each row and dtype begins at another shape. */
 static int step_of_shapes(int step)
 {
     return (getenv("WEBER_TEST_DEVICE") ? step : 1) * fewer();
 }
 static int first_shape(int n, int step, size_t row, wb_dtype t)
 {
-    const int most = fewer() > 5 ? step_of_shapes(step) : WB__MIN(n, step_of_shapes(step));
-    return fewer() == 1 ? 0 : (int)((row * 5 + (size_t)t * 3) % (size_t)most);
+    const size_t first = row * 5 + (size_t)t * 3;
+    return fewer() == 1 ? 0 : (int)(first % (size_t)WB__MIN(n, step_of_shapes(step)));
 }
 
 static void one_operand(const row1 *rows, size_t n, ref_f1 (*reference)(const char *), bool to_bool)
