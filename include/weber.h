@@ -5,7 +5,8 @@
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
  *   3  weber/ops.h      operations on tensors
- *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses
+ *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses;
+ *                      weber/structs.h has structs of the program as layers and trees
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
@@ -50,6 +51,7 @@
 #include "weber/tensor.h"
 #include "weber/ops.h"
 #include "weber/nn.h"
+#include "weber/structs.h"
 #include "weber/data.h"
 #include "weber/train.h"
 #include "weber/files.h"

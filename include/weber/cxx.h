@@ -341,6 +341,11 @@ template <class... L> inline wb_layer *wb_Parallel(wb_connection connection, L..
     wb_layer *const all[] = {wb_as_layer_(layers)...};
     return wb_Parallel_array(connection, int(sizeof...(layers)), all);
 }
+template <class... L> inline wb_layer *wb_PairwiseFusion(wb_connection connection, L... layers)
+{
+    wb_layer *const all[] = {wb_as_layer_(layers)...};
+    return wb_PairwiseFusion_array(connection, int(sizeof...(layers)), all);
+}
 inline wb_layer *wb_SkipConnection(wb_function f, wb_connection connection)
 {
     return wb_SkipConnection(wb_as_layer_(f), connection);
@@ -390,9 +395,6 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx)
 {
     return wb_fmap_tree(f, x, ctx);
 }
-
-#define wb_struct(T, p) wb_struct_typed(&T##_wb_type, static_cast<const T *>(p))
-#define wb_struct_get(T, tree, p) wb_struct_get_typed(&T##_wb_type, (tree), static_cast<T *>(p))
 
 /* ---- data ------------------------------------------------------------------------------------ */
 
@@ -465,17 +467,17 @@ inline wb_if_number_<N, int> wb_adjust(wb_opt_state *state, N eta, wb_Rule_optio
     o.eta = double(eta);
     return wb_adjust_with(state, &o);
 }
-inline wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads)
+inline wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads)
 {
     return wb_withgradient(loss, model, batch, grads, nullptr);
 }
-inline int wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+inline int wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                     wb_train_options o = {})
 {
     return wb_train_with(loss, model, data, state, &o);
 }
 template <class I> inline wb_if_integer_<I, int>
-wb_train(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state, I epochs,
+wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state, I epochs,
          wb_train_options o = {})
 {
     o.epochs = int(epochs);

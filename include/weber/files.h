@@ -99,9 +99,16 @@ typedef struct wb_load_options {
  * between a layer of images and a Dense becomes Flatten, with a message in the log.
  *
  * Errors: unknown parts that .substitute does not replace, listed in one message; a file without a
- * model, such as a saved tree or an NPZ file (wb_load_state and wb_load_tensors read its tensors);
- * arrays in a GPU's memory; a file that cannot be read or is damaged. */
+ * model, such as a saved tree (wb_load_tree) or an NPZ file (wb_load_state and wb_load_tensors read
+ * its tensors);
+ * arrays in a GPU's memory; a struct of WB_LAYER that this program has not registered
+ * (wb_name_struct), or that has other fields; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
+/** Loads a tree (wb_tuple, wb_named_tuple, wb_struct) that wb_save wrote as safetensors or BSON, on
+ * the default device.  All tensors of the tree are variables.  wb_name_struct tells the library
+ * which structs the program has.  Errors: as wb_load; a file with a layer; a struct that is not
+ * registered, or has other fields than in the file. */
+WB_API wb_tree *wb_load_tree(const char *path);
 
 /** A name in a file, and the path in the model that gets the value.  A '*' at the end of both means
  * the same rest: {"transformer.h.*", "layers.2.*"}. */
@@ -210,10 +217,10 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
 /** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
- * `model` may be a tree cast to wb_layer *.  The struct holds no references; the caller owns
- * `name`, which distinguishes the checkpoints of several trainings. */
+ * `model` is a layer or tree.  The struct holds no references; the caller owns `name`, which
+ * distinguishes the checkpoints of several trainings. */
 typedef struct {
-    wb_layer *model;
+    void *model;
     wb_opt_state *state;
     wb_loader *loader;              /* only its position and order are saved */
     int64_t epoch;

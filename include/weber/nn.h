@@ -20,7 +20,13 @@ typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
  * layer; the message begins with the layer's path in the model: "layers.3.layers.0: Dense: expects
  * 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
-/** y = layer(x): wb_call_array with one input. */
+/** Calls a layer with n inputs, as wb_call_array does, and sets the n_outputs elements of `outputs`
+ * to its results.  A Parallel or PairwiseFusion whose results stay separate, and a layer of WB_LAYER
+ * (structs.h), may give several tensors.  Returns 0 or an error code, and then the outputs are NULL.
+ * Error: the layer gives another number of tensors. */
+WB_API int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
+                           wb_tensor **outputs);
+/** y = layer(x): wb_call_array with one input.  Error: the layer gives several tensors. */
 WB_API wb_tensor *wb_call(wb_layer *layer, wb_tensor *x);
 #ifndef __cplusplus
 /** wb_call(layer, x) or wb_call(layer, q, k, v). */
@@ -278,8 +284,9 @@ WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
  * unchanged. */
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
 
-/** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  The
- * macro takes layers and functions, at most 32.  Parameters are named "layers.0.weight", or with
+/** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  If a
+ * layer gives several tensors, they are the inputs of the next layer.  The macro takes layers and
+ * functions, at most 32.  Parameters are named "layers.0.weight", or with
  * the names of wb_named.  Errors: no layers; two layers with the same name. */
 WB_API wb_layer *wb_Chain_array(int n, wb_layer *const *layers);
 /** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder",
@@ -294,6 +301,15 @@ WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
  * layer, it is called once with each input.  Parameters are named "layers.0.weight".  Errors: no
  * layers; a call with another number of inputs. */
 WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *const *layers);
+/** The connection of a Parallel whose results stay separate, so that wb_call_outputs returns one for
+ * each layer, at most 16: wb_Parallel(wb_separate, a, b).  Flux calls it `tuple`.  A call of this
+ * function is an error. */
+WB_API wb_tensor *wb_separate(wb_tensor *x, wb_tensor *y);
+/** y_0 = layer_0(x_0), y_i = layer_i(connection(y_{i-1}, x_i)): wb_PairwiseFusion(connection, a, b).
+ * Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
+ * Parameters are named "layers.0.weight".  Errors: no layers; a call with another number of
+ * inputs. */
+WB_API wb_layer *wb_PairwiseFusion_array(wb_connection connection, int n, wb_layer *const *layers);
 
 /** A function as a layer without parameters.  Functions of the library have names in print and in
  * files; a function of the program gets its name with wb_name_function. */
@@ -355,6 +371,8 @@ static inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
 #define wb_Chain(...) wb_Chain_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_Parallel(connection, ...) \
     wb_Parallel_array((connection), WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
+#define wb_PairwiseFusion(connection, ...) \
+    wb_PairwiseFusion_array((connection), WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_SkipConnection(layer, connection) wb_SkipConnection(WB_LAYER_(layer), (connection))
 #define wb_named(name, layer) wb_named((name), WB_LAYER_(layer))
 #endif
@@ -415,57 +433,6 @@ WB_API int wb_set(wb_layer *layer, const char *path, wb_tensor *x);
  * parameter.  Returns 0 or an error code.  Errors: no such path, WB_NONE at one of the paths,
  * different shapes, dtypes or devices. */
 WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
-
-/** A field of a struct that points to an object: its name and its offset in bytes. */
-typedef struct { const char *name; size_t offset; } wb_field;
-/** The description of a struct of the program.  WB_FUNCTOR defines it. */
-typedef struct {
-    const char *name;
-    size_t size;
-    int n_fields;
-    const wb_field *fields;
-} wb_struct_type;
-/** A struct of the program as a tree, whose children are the struct's tensors, layers and trees:
- *
- *     typedef struct { wb_layer *actor, *critic; double gamma; } agent;
- *     WB_FUNCTOR(agent, actor, critic)         the fields that are objects
- *     wb_tree *t = wb_struct(agent, &a);       for wb_gradient, wb_setup, wb_fmap, wb_to, wb_save
- *     wb_struct_get(agent, t, &moved);         0, or an error code
- *
- * The tree has a copy of the other fields.  A tree may be cast to wb_layer * for wb_trainmode,
- * wb_testmode, wb_automode, wb_set, wb_tie, wb_withgradient, wb_train and the model of a
- * wb_checkpoint; the tree cannot be called.  wb_load does not create a struct: load into an
- * existing struct with wb_load_state.  The tree and the struct share the tensors; the tree holds
- * references.  A field may be WB_NONE; NULL is an error. */
-WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
-/** Fills in a struct from a tree of wb_struct, or from a tree that wb_fmap or wb_to made of it.
- * The fields named in WB_FUNCTOR get the objects of the tree; the other fields get the values that
- * they had in the call of wb_struct.  The objects belong to the current scope.  Returns 0 or an
- * error code.  Error: the tree is of another struct. */
-WB_API int wb_struct_get_typed(const wb_struct_type *type, wb_tree *tree, void *value);
-/** A tree without children that holds a pointer of the program.  The library neither follows nor
- * frees the pointer. */
-WB_API wb_tree *wb_opaque(void *p);
-/** The pointer in a tree of wb_opaque.  NULL with the error set: the tree is not of wb_opaque. */
-WB_API void *wb_opaque_get(wb_tree *tree);
-#ifndef __cplusplus
-#define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(WB_IS_BRANCH_(((T *)0)->f))},
-#define WB_IS_BRANCH_(x)                                                                \
-    *_Generic(x, wb_tensor *: "", wb_layer *: "", wb_tree *: "",                        \
-              default: (struct wb_fields_are_tensors_layers_and_trees *)0)
-#else
-#define WB_FIELD_(T, f) {#f, offsetof(T, f) + 0 * sizeof(wb_branch_(((T *)0)->f))},
-#endif
-#define WB_FUNCTOR(T, ...)                                                                      \
-    static const wb_field T##_wb_fields[] = {WB_EACH_WITH_(WB_FIELD_, T, __VA_ARGS__)};         \
-    static const wb_struct_type T##_wb_type =                                                   \
-        {#T, sizeof(T), WB_NARGS_(__VA_ARGS__), T##_wb_fields};
-#ifndef __cplusplus
-#define wb_struct(T, p) \
-    wb_struct_typed(&T##_wb_type, _Generic((p), T *: (p), const T *: (p)))
-#define wb_struct_get(T, tree, p) \
-    wb_struct_get_typed(&T##_wb_type, (tree), _Generic((p), T *: (p)))
-#endif
 
 #ifdef __cplusplus
 }

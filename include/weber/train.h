@@ -3,7 +3,7 @@
 #define WEBER_TRAIN_H
 
 #include "weber/data.h"
-#include "weber/nn.h"
+#include "weber/structs.h"
 
 #ifdef __cplusplus
 #include <math.h>
@@ -251,14 +251,15 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 /* ---- training -------------------------------------------------------------------------------- */
 
 /** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.
- * `ctx` is the argument of wb_withgradient, or the option of wb_train. */
+ * `model` is the model of wb_withgradient or wb_train; if that is a tree, the function casts it back
+ * to wb_tree *.  `ctx` is the argument of wb_withgradient, or the option of wb_train. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
 /** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
- * model (wb_gradient_layer).  `grads` may be NULL: no gradient.  On failure the result and *grads
+ * model, a layer or tree (wb_gradient).  `grads` may be NULL: no gradient.  On failure the result and *grads
  * are NULL, and running statistics are not updated.  In C and C++ ctx may be left out:
  * wb_withgradient(loss, model, batch, &grads). */
-WB_API wb_tensor *wb_withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+WB_API wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                   void *ctx);
 
 /** Options of wb_train. */
@@ -282,7 +283,7 @@ typedef struct wb_train_options {
     int epochs WB_IS(1);                    /* 0 or more */
     WB_NO_MORE
 } wb_train_options;
-/** Trains a model: computes loss, gradient and update for each batch.  wb_train(loss, model,
+/** Trains a model, a layer or tree: computes loss, gradient and update for each batch.  wb_train(loss, model,
  * loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
@@ -306,7 +307,7 @@ typedef struct wb_train_options {
  * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
  * without either; .keep_best or .higher without .folder; .keep_last = 0; a .name that
  * wb_checkpoint_save rejects; the errors of the loss, of evaluations and of files. */
-WB_API int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);
 #ifndef __cplusplus
 #define wb_withgradient(...) WB_PASTE_(WB_WITHGRADIENT_, WB_NARGS_(__VA_ARGS__))(__VA_ARGS__)

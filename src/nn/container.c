@@ -1,16 +1,16 @@
-/* Containers: Chain, SkipConnection, Parallel. */
+/* Containers: Chain, SkipConnection, Parallel, PairwiseFusion. */
 #include "nn/layer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-extern const wb__layer_type wb__chain_type, wb__parallel_type;
+extern const wb__layer_type wb__chain_type, wb__parallel_type, wb__fusion_type;
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static wb_tensor *named_call(wb_layer *l, int n, wb_tensor *const *inputs)
+static int named_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
-    return wb_call_array(wb__layer_child(l, 0), n, inputs);
+    return wb__call_layer(wb__layer_child(l, 0), n, inputs, outputs);
 }
 
 static void named_print(const wb_layer *l, wb__text *t)
@@ -19,7 +19,7 @@ static void named_print(const wb_layer *l, wb__text *t)
 }
 
 static const wb__layer_type named_type = {
-    .name = "Named", .call = named_call, .print = named_print};
+    .name = "Named", .call_many = named_call, .print = named_print};
 
 wb_layer *(wb_named)(const char *name, wb_layer *layer)
 {
@@ -81,25 +81,44 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     return list ? inner->n : l->node.n;
 }
 
-/* Calls one inner layer. The message of an error gets the path of the inner layer as a prefix. */
-static wb_tensor *call_inner(const wb__child *layer, bool list, int n, wb_tensor *const *inputs)
+/* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner layer
+ * as a prefix. */
+static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *const *inputs,
+                           wb_tensor **outputs)
 {
     const unsigned failures = wb__failures();
-    wb_tensor *y = wb_call_array(layer->object, n, inputs);
-    if (wb__likely(y != NULL)) return y;
+    const int n_out = wb__call_layer(layer->object, n, inputs, outputs);
+    if (wb__likely(n_out > 0)) return n_out;
     if (failures != wb__failures()) wb__failed_in("layers", list ? layer->name : "");
-    return NULL;
+    return n_out;
+}
+
+/* Calls one inner layer that gives one tensor. */
+static wb_tensor *call_inner(const wb__child *layer, bool list, int n, wb_tensor *const *inputs)
+{
+    wb_tensor *outputs[WB__OUTPUTS];
+    const int n_out = call_inner_many(layer, list, n, inputs, outputs);
+    if (wb__likely(n_out == 1)) return outputs[0];
+    if (n_out < 0) return NULL;
+    wb__fail(WB_ERROR_ARGUMENT, "%s: gives %d tensors; a connection takes one of each layer",
+             ((wb_layer *)layer->object)->type->name, n_out);
+    return wb__failed_in("layers", list ? layer->name : ""), NULL;
 }
 
 /* ---- Chain ----------------------------------------------------------------------------------- */
 
-static wb_tensor *chain_call(wb_layer *l, int n, wb_tensor *const *inputs)
+/* The outputs of a layer are the inputs of the next one. */
+static int chain_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     wb__child *layers;
-    int n_layers = wb__container_layers(l, &layers);
-    wb_tensor *x = call_inner(&layers[0], true, n, inputs);
-    for (int i = 1; x && i < n_layers; i++) x = call_inner(&layers[i], true, 1, &x);
-    return x;
+    const int n_layers = wb__container_layers(l, &layers);
+    wb_tensor *x[WB__OUTPUTS];
+    n = call_inner_many(&layers[0], true, n, inputs, outputs);
+    for (int i = 1; n > 0 && i < n_layers; i++) {
+        memcpy(x, outputs, (size_t)n * sizeof *x);
+        n = call_inner_many(&layers[i], true, n, x, outputs);
+    }
+    return n;
 }
 
 static void print_layers(const wb_layer *l, wb__text *t, bool comma)
@@ -141,7 +160,7 @@ static wb_layer *chain_assemble(const void *options, int n, const char *const *n
 static const wb__torch_child torch_rows[] = {{"layers", "", NULL, 0}};
 static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered = true};
 
-const wb__layer_type wb__chain_type = {.name = "Chain", .call = chain_call, .print = chain_print,
+const wb__layer_type wb__chain_type = {.name = "Chain", .call_many = chain_call, .print = chain_print,
                                        .assemble = chain_assemble, .torch = &torch};
 
 wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
@@ -202,28 +221,45 @@ wb_layer *(wb_SkipConnection)(wb_layer *layer, wb__connection connection)
 
 /* ---- Parallel -------------------------------------------------------------------------------- */
 
-static wb_tensor *parallel_call(wb_layer *l, int n, wb_tensor *const *inputs)
+wb_tensor *wb_separate(wb_tensor *x, wb_tensor *y)
 {
-    wb__child *layers;
-    int n_layers = wb__container_layers(l, &layers);
-    if (n != 1 && n_layers != 1 && n != n_layers)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_layers,
-                             n);
-    wb__connection connection = ((const join_options *)l->options)->connection;
-    wb_tensor *y = NULL;
-    for (int i = 0; i < WB__MAX(n, n_layers); i++) {
-        const wb__child *layer = &layers[n_layers == 1 ? 0 : i];
-        wb_tensor *result = call_inner(layer, true, 1, &inputs[n == 1 ? 0 : i]);
-        if (!result) return NULL;
-        y = i ? wb__connect(connection, y, result) : result;
-        if (!y) return NULL;
-    }
-    return y;
+    (void)x, (void)y;
+    return wb__fail_null(WB_ERROR_ARGUMENT, "separate: joins nothing: it is the connection of a "
+                         "Parallel that gives several tensors");
 }
 
-static void parallel_print(const wb_layer *l, wb__text *t)
+static bool outputs_fit(const wb_layer *l, int n)
 {
-    wb__text_add(t, "Parallel(%s", wb__layer_connection(l));
+    if (n <= WB__OUTPUTS) return true;
+    wb__fail(WB_ERROR_ARGUMENT, "%s: gives %d tensors; the limit is %d", l->type->name, n,
+             WB__OUTPUTS);
+    return false;
+}
+
+static int parallel_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    wb__child *layers;
+    const int n_layers = wb__container_layers(l, &layers), calls = WB__MAX(n, n_layers);
+    wb__connection connection = ((const join_options *)l->options)->connection;
+    const bool separate = connection == wb_separate;
+    if (n != 1 && n_layers != 1 && n != n_layers)
+        return wb__fail(WB_ERROR_ARGUMENT, "Parallel: has %d layers, got %d inputs", n_layers, n),
+               -1;
+    if (separate && !outputs_fit(l, calls)) return -1;
+    for (int i = 0; i < calls; i++) {
+        const wb__child *layer = &layers[n_layers == 1 ? 0 : i];
+        wb_tensor *result = call_inner(layer, true, 1, &inputs[n == 1 ? 0 : i]);
+        if (!result) return -1;
+        if (separate) outputs[i] = result;
+        else outputs[0] = i ? wb__connect(connection, outputs[0], result) : result;
+        if (!outputs[separate ? i : 0]) return -1;
+    }
+    return separate ? calls : 1;
+}
+
+static void join_print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "%s(%s", l->type->name, wb__layer_connection(l));
     print_layers(l, t, true);
     wb__text_add(t, ")");
 }
@@ -238,9 +274,46 @@ static wb_layer *parallel_assemble(const void *options, int n, const char *const
 
 const wb__layer_type wb__parallel_type = {
     .name = "Parallel", WB__LAYER_OPTIONS(join_options, join_table),
-    .call = parallel_call, .print = parallel_print, .assemble = parallel_assemble};
+    .call_many = parallel_call, .print = join_print, .assemble = parallel_assemble};
 
 wb_layer *wb_Parallel_array(wb__connection connection, int n, wb_layer *const *layers)
 {
     return parallel_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
+}
+
+/* ---- PairwiseFusion -------------------------------------------------------------------------- */
+
+static int fusion_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    wb__child *layers;
+    const int n_layers = wb__container_layers(l, &layers);
+    wb__connection connection = ((const join_options *)l->options)->connection;
+    if (!outputs_fit(l, n_layers)) return -1;
+    if (n != 1 && n != n_layers)
+        return wb__fail(WB_ERROR_ARGUMENT, "PairwiseFusion: has %d layers, got %d inputs", n_layers,
+                        n), -1;
+    for (int i = 0; i < n_layers; i++) {
+        wb_tensor *x = inputs[n == 1 ? 0 : i];
+        if (i) x = wb__connect(connection, outputs[i - 1], x);
+        outputs[i] = x ? call_inner(&layers[i], true, 1, &x) : NULL;
+        if (!outputs[i]) return -1;
+    }
+    return n_layers;
+}
+
+static wb_layer *fusion_assemble(const void *options, int n, const char *const *names,
+                                 wb_layer *const *layers)
+{
+    if (!((const join_options *)options)->connection)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "PairwiseFusion: no connection");
+    return listed(&wb__fusion_type, options, n, names, layers);
+}
+
+const wb__layer_type wb__fusion_type = {
+    .name = "PairwiseFusion", WB__LAYER_OPTIONS(join_options, join_table),
+    .call_many = fusion_call, .print = join_print, .assemble = fusion_assemble};
+
+wb_layer *wb_PairwiseFusion_array(wb__connection connection, int n, wb_layer *const *layers)
+{
+    return fusion_assemble(&(join_options){sizeof(join_options), connection}, n, NULL, layers);
 }

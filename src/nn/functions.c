@@ -11,7 +11,8 @@
 #define FUNCTIONS(X)                                                                            \
     X(identity) X(softmax) X(logsoftmax) X(glu) X(flatten) X(transpose)                         \
     WB__COMPOSED_ACTIVATIONS(X)
-#define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul)
+#define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul) \
+    X(separate)
 
 /* A wb_function or a wb__connection, which is cast back to its type before the call. */
 typedef void (*any)(void);

@@ -9,7 +9,7 @@
     X(globalmeanpool) X(flatten)                                                                \
     X(dropout) X(batchnorm) X(layernorm) X(embedding) X(attention)                              \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
-    X(chain) X(skip) X(parallel) X(function)
+    X(chain) X(skip) X(parallel) X(fusion) X(function)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
 LAYERS(EXTERN)
@@ -22,7 +22,7 @@ const wb__layer_type *wb__layer_type_named(const char *name)
 {
     for (int i = 0; types[i]; i++)
         if (!strcmp(types[i]->name, name)) return types[i];
-    return NULL;
+    return wb__own_type_named(name);
 }
 
 void *wb__layer_option(const wb__layer_type *type, const void *options, const char *name)
@@ -171,22 +171,52 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
+int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    if (!layer && wb__null("call", "layer")) return -1;
+    if (!wb__is(layer, &wb__layer_class))
+        return wb__fail(WB_ERROR_ARGUMENT, "call: a %s is not a layer", wb__kind(layer)), -1;
+    const wb__layer_type *type = layer->type;
+    if (n < 1 || !inputs) return wb__fail(WB_ERROR_ARGUMENT, "%s: no inputs", type->name), -1;
+    for (int i = 0; i < n; i++)
+        if (!wb__operand(type->name, inputs[i])) return -1;
+    wb__branch_used(&layer->node);
+    const unsigned failures = wb__failures();
+    const wb__frame f = wb__frame_begin();
+    int n_out = 1;
+    if (type->call_many) n_out = type->call_many(layer, n, inputs, outputs);
+    else if (!(outputs[0] = type->call(layer, n, inputs))) n_out = -1;
+    wb__frame_end_many(f, WB__MAX(n_out, 0), (void *const *)outputs);
+    if (wb__likely(n_out > 0)) return n_out;
+    if (!wb_error_code())
+        wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed", type->name);
+    if (failures != wb__failures()) wb__own_failed(layer);
+    return -1;
+}
+
 wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs)
 {
-    if (!layer && wb__null("call", "layer")) return NULL;
-    if (!wb__is(layer, &wb__layer_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "call: a %s is not a layer",
-                             wb__kind(layer));
-    if (n < 1 || !inputs)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no inputs", layer->type->name);
-    for (int i = 0; i < n; i++)
-        if (!wb__operand(layer->type->name, inputs[i])) return NULL;
-    wb__branch_used(&layer->node);
-    const wb__frame f = wb__frame_begin();
-    wb_tensor *y = wb__frame_end(f, layer->type->call(layer, n, inputs));
-    if (!y && !wb_error_code())
-        wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed", layer->type->name);
-    return y;
+    wb_tensor *outputs[WB__OUTPUTS];
+    const int n_out = wb__call_layer(layer, n, inputs, outputs);
+    if (wb__likely(n_out == 1)) return outputs[0];
+    if (n_out < 0) return NULL;
+    return wb__fail_null(WB_ERROR_ARGUMENT,
+                         "%s: gives %d tensors: wb_call_outputs returns them all",
+                         layer->type->name, n_out);
+}
+
+int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
+                    wb_tensor **outputs)
+{
+    wb_tensor *all[WB__OUTPUTS];
+    for (int i = 0; outputs && i < n_outputs; i++) outputs[i] = NULL;
+    const int n_all = wb__call_layer(layer, n, inputs, all);
+    if (n_all < 0) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (n_all != n_outputs || !outputs)
+        return wb__fail(WB_ERROR_ARGUMENT, "call_outputs: a %s gives %d tensor%s here, not %d",
+                        layer->type->name, n_all, n_all == 1 ? "" : "s", outputs ? n_outputs : 0);
+    memcpy(outputs, all, (size_t)n_all * sizeof *all);
+    return 0;
 }
 
 wb_tensor *(wb_call)(wb_layer *layer, wb_tensor *x) { return wb_call_array(layer, 1, &x); }

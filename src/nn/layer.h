@@ -15,6 +15,8 @@ typedef wb_tensor *(*wb__connection)(wb_tensor *, wb_tensor *);
  *   #define OPTIONS(X) X(wb_Dense_options, in, INT, 1) X(wb_Dense_options, out, INT, 1) ... */
 typedef enum {
     WB__OPTION_INT,             /* int64_t */
+    WB__OPTION_INT32,           /* int32_t: an int or an enum of a struct of the program */
+    WB__OPTION_FLOAT,
     WB__OPTION_INTS,            /* wb_ints; files hold `count` numbers; 0: any number of them */
     WB__OPTION_REAL,            /* double */
     WB__OPTION_BOOL,
@@ -26,6 +28,8 @@ typedef enum {
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
 #define WB__OPTION_ROW(T, field, kind, count) \
     {#field, WB__OPTION_##kind, offsetof(T, field), count},
+enum { WB__OUTPUTS = 16 };      /* the most outputs of a layer */
+
 /* A layer's child that has another name in PyTorch. */
 typedef struct {
     const char *child;
@@ -58,8 +62,11 @@ typedef struct {
     size_t options_size;
     int n_options;
     const wb__option *options;
-    /* Returns the layer's output for n inputs; NULL with the error set on failure. */
+    /* A type sets one of the two functions.  `call` returns the layer's output for n inputs; NULL
+     * with the error set on failure.  `call_many` sets the first of WB__OUTPUTS elements of
+     * `outputs` and returns how many; a negative number with the error set on failure. */
     wb_tensor *(*call)(wb_layer *layer, int n, wb_tensor *const *inputs);
+    int (*call_many)(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs);
     /* Prints the layer, such as "Dense(784 => 256, relu)". If `print` is NULL, wb__print_layer
      * prints "name()". */
     void (*print)(const wb_layer *layer, wb__text *text);
@@ -94,6 +101,19 @@ struct wb_layer {
     void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
+/* Layers of structs of the program (own.c).  wb__own_type_named returns the type of the struct that
+ * is registered by this name, or NULL; wb__own_type_of registers a struct, or returns NULL with the
+ * error set.  wb__own_struct returns the struct's description if the type
+ * is one of these, else NULL.  wb__own_assemble makes such a layer from a copy of the struct, whose
+ * object fields are not read, and the objects.  wb__own_failed prepends the name of the failed inner
+ * layer to the error, if the thread is calling a layer of this kind. */
+const wb__layer_type *wb__own_type_named(const char *name);
+const wb__layer_type *wb__own_type_of(const wb_struct_type *type);
+const wb_struct_type *wb__own_struct(const wb__layer_type *type);
+wb_layer *wb__own_assemble(const wb__layer_type *type, const void *value, void *const *objects);
+void wb__own_failed(const wb_layer *inner);
+/* Prints a field of such a layer that is a number or function, as in "slope = 0.1". */
+void wb__print_option(const wb_layer *l, const wb__option *o, wb__text *t);
 /* Returns the layer type with this name, or NULL if there is none. */
 const wb__layer_type *wb__layer_type_named(const char *name);
 /* Returns the address of the option `name` in `options`, an options struct of `type`. NULL: the
@@ -109,6 +129,9 @@ bool wb__layer_put(wb_layer *l, int i, const char *name, void *object);
  * returns false. If l is NULL, returns false. */
 bool wb__layer_put_parameter(wb_layer *l, int i, const char *name, bool has, wb_initialiser init,
                              wb_dtype dtype, int ndim, const int64_t *dims);
+/* Calls a layer as wb_call_array does.  Sets the first of WB__OUTPUTS elements of `outputs` and
+ * returns how many, 1 or more; a negative number with the error set on failure. */
+int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs);
 static inline void *wb__layer_child(const wb_layer *l, int i) { return l->node.children[i].object; }
 
 /* Returns the registered name of the connection of l. If the connection has no name, returns

@@ -124,19 +124,52 @@ static void show_total(wb__text *t, const wb_layer *l)
     wb__text_add(t, ".");
 }
 
+static void show(wb__text *t, const wb_layer *l, int indent, const char *name);
+
+static bool has_layers(const wb_layer *l)
+{
+    for (int i = 0; i < l->node.n; i++)
+        if (wb__is(wb__layer_child(l, i), &wb__layer_class)) return true;
+    return false;
+}
+
+/* Shows a struct of the program that has layers: a line for each tensor, tree and number, and the
+ * lines of each layer. */
+static void show_struct(wb__text *t, const wb_layer *l, int indent)
+{
+    for (int i = 0; i < l->node.n; i++) {
+        const wb__child *c = &l->node.children[i];
+        if (wb__is(c->object, &wb__layer_class)) {
+            show(t, c->object, indent, c->name);
+        } else {
+            wb__text_spaces(t, indent);
+            const bool tensor = wb__is(c->object, &wb__tensor_class);
+            wb__text_add(t, "%s = %s,", c->name, tensor ? wb_describe(c->object) : "tree");
+        }
+        wb__text_add(t, "\n");
+    }
+    for (int i = 0; i < l->type->n_options; i++) {
+        wb__text_spaces(t, indent);
+        wb__print_option(l, &l->type->options[i], t);
+        wb__text_add(t, ",\n");
+    }
+}
+
 static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
-    if (!l->type->assemble) {
+    const bool is_struct = wb__own_struct(l->type) && has_layers(l);
+    if (!l->type->assemble && !is_struct) {
         show_plain(t, l, indent, name);
         return;
     }
     wb__child *layers;
     int n = wb__container_layers(l, &layers);
-    bool list = wb__is(wb__layer_child(l, 0), &wb__tree_class);
-    const char *connection = wb__layer_connection(l);
+    bool list = n && wb__is(wb__layer_child(l, 0), &wb__tree_class);
+    const char *connection = is_struct ? NULL : wb__layer_connection(l);
     wb__text_spaces(t, indent);
     wb__text_add(t, name ? "%s = %s(\n" : "%.0s%s(\n", name ? name : "", l->type->name);
+    if (is_struct) show_struct(t, l, indent + 2);
     if (connection && list) {
         wb__text_spaces(t, indent + 2);
         wb__text_add(t, "%s,\n", connection);

@@ -37,11 +37,14 @@ static bool is_frozen(void *ctx, int leaf)
 
 /* Like wb_withgradient. If `state` is not NULL, the gradients are those of wb_scale_loss(state,
  * loss), and frozen parameters get no gradients. */
-static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
+static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
     if (grads) *grads = NULL;
-    if (!model) return wb__null("withgradient", "model"), NULL;
+    if (WB__NULL(model)) return NULL;
+    if (!wb__is_branch(model))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: a %s is no model: layers and trees are",
+                             wb__kind(model));
     if (!loss) return wb__fail_null(WB_ERROR_ARGUMENT, "withgradient: no loss function");
     wb__thread *t = wb__this_thread();
     int first = wb__pending_count();
@@ -60,8 +63,8 @@ static wb_tensor *withgradient(wb_loss loss, wb_layer *model, wb_batch batch, wb
     return l;
 }
 
-wb_tensor *(wb_withgradient)(wb_loss loss, wb_layer *model, wb_batch batch, wb_tree **grads,
-                               void *ctx)
+wb_tensor *(wb_withgradient)(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
+                             void *ctx)
 {
     return withgradient(loss, model, batch, grads, ctx, NULL);
 }
@@ -396,7 +399,7 @@ static int compare_options(training *t)
     return 0;
 }
 
-int wb_train_with(wb_loss loss, wb_layer *model, wb_loader *data, wb_opt_state *state,
+int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                   const wb_train_options *given)
 {
     if (WB__NULL(model) || WB__NULL(data) || WB__NULL(state))

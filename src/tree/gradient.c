@@ -72,7 +72,7 @@ wb_tree *wb_gradient_layer(wb_tensor *loss, wb_layer *wrt)
 
 wb_tree *wb_gradient_tree(wb_tensor *loss, wb_tree *wrt) { return gradient(loss, wrt, NULL, NULL); }
 
-wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
+wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx)
 {
     return gradient(loss, wrt, skips, ctx);

@@ -114,7 +114,7 @@ wb_tree *wb__tree_map(void *object, wb__leaf_result f, void *ctx);
 /* Like wb_gradient, but a leaf gets WB_NONE instead of a gradient if `skips` returns true for it.
  * The argument `leaf` of `skips` is the index of the leaf among all trainable leaves, in the order
  * of wb__walk. */
-wb_tree *wb__gradient_of_some(wb_tensor *loss, wb_layer *wrt, bool (*skips)(void *ctx, int leaf),
+wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ctx, int leaf),
                               void *ctx);
 
 /* Returns a copy of the structure `object`, with the result of f in place of each tensor. f is

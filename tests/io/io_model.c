@@ -147,7 +147,7 @@ TEST(wrong_descriptions)
     REFUSED_MODEL("{}", WB_ERROR_FORMAT, "version", "0", "1");
     REFUSED_MODEL("{\"version\":9}", WB_ERROR_FORMAT, "version", "9", "1");
     REFUSED_MODEL(MODEL("{\"layer\":\"Magic\"}"), WB_ERROR_FORMAT, "layer", "\"Magic\"");
-    REFUSED_MODEL(MODEL("{\"tree\":\"tuple\"}"), WB_ERROR_FORMAT, "layer", "tree", "wb_load_state");
+    REFUSED_MODEL(MODEL("{\"tree\":\"tuple\"}"), WB_ERROR_FORMAT, "layer", "tree", "wb_load_tree");
     REFUSED_MODEL(MODEL("3"), WB_ERROR_FORMAT, "layer");
     REFUSED_MODEL(MODEL("{\"layer\":\"Dense\",\"options\":{\"in\":2}}"), WB_ERROR_ARGUMENT, "Dense",
                   "sizes", "2", "0");
@@ -212,7 +212,7 @@ TEST(state_into_models)
         wb_named_tuple(2, (const char *[]){"net", "scale"}, (void *[]){m, wb_variable(wb_ones(2))});
     assert_int_equal(wb_save(path, t), 0);
     assert_null(wb_load(path));
-    FAILED(WB_ERROR_FORMAT, "wb_load_state");
+    FAILED(WB_ERROR_FORMAT, "tree", "wb_load_tree");
     wb_layer *n = wb_Chain(wb_Dense(2, 3), wb_BatchNorm(3));
     wb_tree *constants = wb_named_tuple(1, (const char *[]){"scale"}, (void *[]){wb_ones(2)});
     assert_int_equal(wb_load_state(path, constants, .lenient = false, .prefix = ""),

@@ -351,7 +351,7 @@ static wb_layer *by_structure(const wb__mapping *m, const char *key, wb__bson te
     structure[text.bytes] = 0;
     wb_layer *l = NULL;
     if (!wb__flux_table(m, key, &values)) {
-        l = wb__model_from(m->path, structure, &values);
+        l = wb__model_from(m->path, structure, &values, false);
         wb__table_free(&values);
     }
     wb__free(structure);

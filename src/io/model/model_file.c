@@ -222,7 +222,7 @@ static wb_tensor *retype(wb_tensor *x, const char *path, void *ctx)
     return e ? wb_full_array(0, e->dtype, x->ndim, x->dims) : x;
 }
 
-static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
+static void *retyped(void *model, const wb__table *file, bool torch)
 {
     wb__name_map names;
     wb__pointer_map other = {0};
@@ -247,20 +247,23 @@ static wb_layer *retyped(wb_layer *model, const wb__table *file, bool torch)
     return model;
 }
 
-wb_layer *wb__model_from(const char *path, const char *structure, wb__table *file)
+void *wb__model_from(const char *path, const char *structure, wb__table *file, bool tree)
 {
     const char *names = wb__table_note(file, "weber_names");
     bool torch = names && !strcmp(names, "torch");
-    wb_layer *model = wb__structure_build(path, structure, wb__table_bytes(file));
+    void *model = wb__structure_build(path, structure, wb__table_bytes(file));
+    if (model && !wb__is(model, tree ? &wb__tree_class : &wb__layer_class))
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: describes a %s, not a %s: wb_load%s reads it",
+                             path, wb__kind(model), tree ? "tree" : "layer", tree ? "" : "_tree");
     if (model) model = retyped(model, file, torch);
     const wb__state_load how = {.path = path, .names = torch ? WB_NAMES_TORCH : WB_NAMES_WEBER};
     return model && !wb__load_values(file, &how, model) ? model : NULL;
 }
 
-static wb_layer *model_of_tensors(const char *path, wb__table *file)
+static void *model_of_tensors(const char *path, wb__table *file, bool tree)
 {
     const char *structure = wb__table_note(file, "weber");
-    if (structure) return wb__model_from(path, structure, file);
+    if (structure) return wb__model_from(path, structure, file, tree);
     if (wb__table_note(file, "weber_checkpoint"))
         return wb__fail_null(WB_ERROR_FORMAT,
                              "%s: is a checkpoint, which describes no model: make the model and "
@@ -286,9 +289,23 @@ wb_layer *wb_load_with(const char *path, const wb_load_options *given)
         wb__map_ahead(m, m->data, m->bytes);
         model = wb__flux_load(m, &o);
     } else if (!wb__table_of(m, o.key, true, &file)) {
-        model = model_of_tensors(path, &file);
+        model = model_of_tensors(path, &file, false);
     }
     if (file.mapping) wb__table_free(&file);
     else wb__unmap(m);
     return model;
+}
+
+wb_tree *wb_load_tree(const char *path)
+{
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "load_tree: no path");
+    if (wb__unrecordable("load_tree", WB__ACTS)) return NULL;
+    wb__mapping *m = wb__map(path);
+    if (!m) return NULL;
+    wb_tree *tree = NULL;
+    wb__table file = {0};
+    if (!wb__table_of(m, NULL, true, &file)) tree = model_of_tensors(path, &file, true);
+    if (file.mapping) wb__table_free(&file);
+    else wb__unmap(m);
+    return tree;
 }

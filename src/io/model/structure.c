@@ -36,7 +36,13 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
 {
     switch (o->kind) {
     case WB__OPTION_INT: wb__json_put_integer(out, *(const int64_t *)(const void *)at); break;
+    case WB__OPTION_INT32:
+        wb__json_put_integer(out, *(const int32_t *)(const void *)at);
+        break;
     case WB__OPTION_REAL: wb__json_put_real(out, *(const double *)(const void *)at); break;
+    case WB__OPTION_FLOAT:
+        wb__json_put_real(out, (double)*(const float *)(const void *)at);
+        break;
     case WB__OPTION_BOOL: wb__json_put_bool(out, *(const bool *)at); break;
     case WB__OPTION_DTYPE:
         wb__json_put_text(out, wb_dtype_name(*(const wb_dtype *)(const void *)at));
@@ -52,21 +58,24 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
     }
 }
 
-/* Writes the options of a layer. Initialisers, and functions that are NULL, are left out. */
-static void put_options(writing *w, const wb_layer *l)
+/* Writes options of a layer type or struct. Initialisers, and functions that are NULL, are left
+ * out. */
+static void put_options(writing *w, const wb__layer_type *type, const void *options)
 {
     wb__json_out *out = &w->out;
+    if (!type->n_options) return;
+    wb__json_put_key(out, "options");
     wb__json_open(out, '{');
-    for (int i = 0; i < l->type->n_options; i++) {
-        const wb__option *o = &l->type->options[i];
-        const char *at = (const char *)l->options + o->offset, *kind = kind_of(o);
+    for (int i = 0; i < type->n_options; i++) {
+        const wb__option *o = &type->options[i];
+        const char *at = (const char *)options + o->offset, *kind = kind_of(o);
         bool set = o->kind != WB__OPTION_INITIALISER;
         const char *name = is_named(o) ? wb__option_name(o, at, &set) : NULL;
         if (!set) continue;
         wb__json_put_key(out, o->name);
         if (is_named(o) && !name)
             wb__text_add(&w->nameless, "\n  \"%s\": the %s of a %s: wb_name_%s",
-                         wb__path(&w->path), kind, l->type->name, kind);
+                         wb__path(&w->path), kind, type->name, kind);
         if (is_named(o)) wb__json_put_text(out, name ? name : "");
         put_option(out, o, at);
     }
@@ -104,9 +113,17 @@ static bool read_value(const wb__option *o, char *at, const wb__json *value)
     case WB__OPTION_INT:
         *(int64_t *)(void *)at = wb__json_integer(value);
         return wb__json_is(value, WB__JSON_INTEGER);
+    case WB__OPTION_INT32:
+        *(int32_t *)(void *)at = (int32_t)wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_INTEGER) &&
+               wb__json_integer(value) == *(int32_t *)(void *)at;
     case WB__OPTION_REAL:
         *(double *)(void *)at =
             wb__json_is(value, WB__JSON_REAL) ? value->is.real : (double)wb__json_integer(value);
+        return wb__json_is(value, WB__JSON_REAL) || wb__json_is(value, WB__JSON_INTEGER);
+    case WB__OPTION_FLOAT:
+        *(float *)(void *)at = wb__json_is(value, WB__JSON_REAL) ? (float)value->is.real
+                                                                 : (float)wb__json_integer(value);
         return wb__json_is(value, WB__JSON_REAL) || wb__json_is(value, WB__JSON_INTEGER);
     case WB__OPTION_BOOL:
         *(bool *)at = wb__json_is(value, WB__JSON_TRUE);
@@ -141,7 +158,8 @@ static int read_options(const char *file, const wb__layer_type *type, const wb__
                         char *options)
 {
     const wb__json *value;
-    memcpy(options, &type->options_size, sizeof type->options_size);
+    if (type->options_size && !wb__own_struct(type))
+        memcpy(options, &type->options_size, sizeof type->options_size);
     if (object && !wb__json_is(object, WB__JSON_OBJECT)) return wrong(file, type, "options");
     WB__JSON_EACH_MEMBER(object, value, member) {
         const char *key = wb__json_key(value);
@@ -182,16 +200,37 @@ static void put_layer(writing *w, wb_layer *l, int depth)
 {
     wb__json_put_pair(&w->out, "layer", l->type->name);
     if (l->mode) wb__json_put_pair(&w->out, "mode", modes[l->mode]);
-    if (l->type->n_options) {
-        wb__json_put_key(&w->out, "options");
-        put_options(w, l);
-    }
-    wb__child *layers;
-    const int n = wb__container_layers(l, &layers);
+    put_options(w, l->type, l->options);
+    wb__child *layers = l->node.children;
+    const int n = wb__own_struct(l->type) ? l->node.n : wb__container_layers(l, &layers);
     const size_t length = w->path.length;
-    if (n && wb__is(wb__layer_child(l, 0), &wb__tree_class)) wb__path_push(&w->path, "layers");
+    if (n && layers != l->node.children) wb__path_push(&w->path, "layers");
     if (n) put_children(w, n, layers, depth);
     wb__path_cut(&w->path, length);
+}
+
+static void put_tensor(wb__json_out *out, const wb_tensor *x)
+{
+    const bool none = wb_is_none(x);
+    wb__json_put_pair(out, "tensor", none ? "none" : wb_dtype_name((wb_dtype)x->dtype));
+    if (none) return;
+    wb__json_put_key(out, "shape");
+    wb__json_open(out, '[');
+    for (int i = 0; i < x->ndim; i++) wb__json_put_integer(out, x->dims[i]);
+    wb__json_close(out, ']');
+    if (!(x->flags & WB__FROZEN)) return;
+    wb__json_put_key(out, "statistic");
+    wb__json_put_bool(out, true);
+}
+
+static void put_tree(writing *w, wb_tree *t, int depth)
+{
+    wb__json_put_pair(&w->out, "tree",
+                      t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
+    const wb__layer_type *own = t->type ? wb__own_type_of(t->type) : NULL;
+    if (own) put_options(w, own, t->copy);
+    else if (t->type) w->out.status = wb__error_or(WB_ERROR_MEMORY);
+    put_children(w, t->node.n, t->node.children, depth);
 }
 
 /* Writes a layer, tree or tensor as a JSON object. `name` is its name in its parent; NULL: it is
@@ -205,15 +244,9 @@ static void put_node(writing *w, void *object, const char *name, int depth)
         return;
     }
     wb__json_open(out, '{');
-    if (wb__is(object, &wb__layer_class)) {
-        put_layer(w, wb__layer_unnamed(object, NULL), depth);
-    } else if (wb__is(object, &wb__tree_class)) {
-        wb_tree *t = object;
-        wb__json_put_pair(out, "tree", t->type ? t->type->name : t->is_opaque ? "opaque" : "tuple");
-        put_children(w, t->node.n, t->node.children, depth);
-    } else {
-        wb__json_put_pair(out, "tensor", wb_describe(object));
-    }
+    if (wb__is(object, &wb__layer_class)) put_layer(w, wb__layer_unnamed(object, NULL), depth);
+    else if (wb__is(object, &wb__tree_class)) put_tree(w, object, depth);
+    else put_tensor(out, object);
     if (name) wb__json_put_pair(out, "name", name);
     wb__json_close(out, '}');
 }
@@ -270,59 +303,102 @@ char *wb__structure_text(void *model)
 
 /* ---- from JSON ------------------------------------------------------------------------------- */
 
-static wb_layer *build(const char *file, const wb__json *node, int depth);
+static void *build(const char *file, const wb__json *node, int depth);
 
 /* Puts the file's name in front of the message of the current error, which lacks it. Returns
  * NULL. */
-static wb_layer *fail_in(const char *file)
+static void *fail_in(const char *file)
 {
     return wb__fail_null((int)wb_error_code(), "%s: %s", file, wb_error());
 }
 
-static wb_layer *build_container(const char *file, const wb__layer_type *type, const void *options,
-                                 const wb__json *parts, int depth)
+/* The parts of a layer or tree, with their names. */
+typedef struct { int n; const char **names; void **objects; } part_list;
+
+static void drop_parts(part_list *p)
 {
-    const wb__json *part;
-    const size_t n = (size_t)wb__json_count(parts);
-    if (!n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
-    wb_layer *made = NULL, **layers = wb__alloc_zero(n, sizeof *layers);
-    const char **names = wb__alloc_zero(n, sizeof *names);
-    bool ok = layers && names;
-    if (ok) WB__JSON_EACH(parts, part, i) {
-        names[i] = wb__json_text(wb__json_get(part, "name"));
-        if (!names[i] || !*names[i] || strchr(names[i], '.'))
-            ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
-                           type->name);
-        if (ok) ok = (layers[i] = build(file, part, depth + 1)) != NULL;
-        if (!ok) break;
-    }
-    if (ok && !(made = type->assemble(options, (int)n, names, layers))) fail_in(file);
-    wb__free(layers);
-    wb__free(names);
-    return made;
+    wb__free(p->names);
+    wb__free(p->objects);
 }
 
-static wb_layer *build(const char *file, const wb__json *node, int depth)
+/* Builds all parts.  False, with the error set, on failure. */
+static bool build_parts(const char *file, const char *kind, const wb__json *parts, int depth,
+                        part_list *p)
 {
-    if (depth > DEEPEST)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers are nested deeper than %d",
-                             file, DEEPEST);
-    const char *kind = wb__json_text(wb__json_get(node, "layer"));
-    if (!kind)
-        return wb__fail_null(WB_ERROR_FORMAT,
-                             "%s: describes a %s, not a layer: read it with wb_load_state", file,
-                             wb__json_get(node, "tree") ? "tree" : "value of another kind");
+    const wb__json *part;
+    const size_t n = parts ? (size_t)wb__json_count(parts) : 0;
+    *p = (part_list){(int)n, wb__alloc_zero(WB__MAX(n, 1), sizeof *p->names),
+                     wb__alloc_zero(WB__MAX(n, 1), sizeof *p->objects)};
+    bool ok = p->names && p->objects;
+    if (ok && n) WB__JSON_EACH(parts, part, i) {
+        p->names[i] = wb__json_text(wb__json_get(part, "name"));
+        if (!p->names[i] || !*p->names[i] || strchr(p->names[i], '.'))
+            ok = !wb__fail(WB_ERROR_FORMAT, "%s: a part of a %s has no name, or a wrong one", file,
+                           kind);
+        if (ok) ok = (p->objects[i] = build(file, part, depth + 1)) != NULL;
+        if (!ok) break;
+    }
+    return ok;
+}
+
+static wb_layer *assemble_container(const char *file, const wb__layer_type *type,
+                                    const void *options, const part_list *p)
+{
+    if (!p->n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
+    for (int i = 0; i < p->n; i++)
+        if (!wb__is(p->objects[i], &wb__layer_class))
+            return wb__fail_null(WB_ERROR_FORMAT, "%s: part %d of a %s is a %s, not a layer", file, i,
+                                 type->name, wb__kind(p->objects[i]));
+    return type->assemble(options, p->n, p->names, (wb_layer *const *)p->objects);
+}
+
+/* Sorts the parts of a struct by its fields that are objects. */
+static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
+{
+    int k = 0;
+    for (int i = 0; i < of->n_fields; i++) {
+        const wb_field *f = &of->fields[i];
+        if (f->type != WB_FIELD_OBJECT) continue;
+        int at = k;
+        while (at < p->n && strcmp(p->names[at], f->name)) at++;
+        if (at >= p->n)
+            return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has no \"%s\", which this program's struct "
+                             "has", file, of->name, f->name);
+        const char *name = p->names[k];
+        void *object = p->objects[k];
+        p->names[k] = p->names[at], p->objects[k] = p->objects[at];
+        p->names[at] = name, p->objects[at] = object;
+        k++;
+    }
+    if (k < p->n)
+        return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has a \"%.100s\", which this program's struct has"
+                         " not", file, of->name, p->names[k]);
+    return true;
+}
+
+static wb_layer *build_layer(const char *file, const wb__json *node, const char *kind, int depth)
+{
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\"", file,
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\": if it is a "
+                             "struct of the program, call wb_name_struct(%.100s) first", file, kind,
                              kind);
-    char *options = wb__alloc_zero(1, type->options_size + sizeof(size_t));
+    const wb_struct_type *of = wb__own_struct(type);
+    char *options = wb__alloc_zero(1, type->options_size + sizeof(max_align_t));
     if (!options) return NULL;
     wb_layer *made = NULL;
-    const bool known = !read_options(file, type, wb__json_get(node, "options"), options);
-    if (known && type->assemble)
-        made = build_container(file, type, options, wb__json_get(node, "parts"), depth);
-    else if (known && !(made = type->make(options))) fail_in(file);
+    part_list parts = {0};
+    bool ok = !read_options(file, type, wb__json_get(node, "options"), options);
+    if (ok && (of || type->assemble))
+        ok = build_parts(file, type->name, wb__json_get(node, "parts"), depth, &parts);
+    if (ok && of) ok = sort_parts(file, of, &parts);
+    if (ok) {
+        made = of               ? wb__own_assemble(type, options, parts.objects)
+               : type->assemble ? assemble_container(file, type, options, &parts)
+                                : type->make(options);
+        if (!made) fail_in(file);
+    }
+    drop_parts(&parts);
     wb__free(options);
     const char *mode = wb__json_text(wb__json_get(node, "mode"));
     if (!made || !mode) return made;
@@ -334,13 +410,82 @@ static wb_layer *build(const char *file, const wb__json *node, int depth)
     return wb__fail_null(WB_ERROR_FORMAT, "%s: no mode is named \"%.100s\"", file, mode);
 }
 
-wb_layer *wb__structure_build(const char *file, const char *text, int64_t values)
+static wb_tree *build_struct(const char *file, const wb__layer_type *own, const wb__json *node,
+                             part_list *p)
+{
+    const wb_struct_type *of = wb__own_struct(own);
+    char *value = wb__alloc_zero(1, of->size);
+    if (!value) return NULL;
+    wb_tree *t = NULL;
+    if (sort_parts(file, of, p) && !read_options(file, own, wb__json_get(node, "options"), value)) {
+        for (int i = 0, k = 0; i < of->n_fields; i++)
+            if (of->fields[i].type == WB_FIELD_OBJECT)
+                memcpy(value + of->fields[i].offset, &p->objects[k++], sizeof(void *));
+        t = wb_struct_typed(of, value);
+    }
+    wb__free(value);
+    return t;
+}
+
+static wb_tree *build_tree(const char *file, const wb__json *node, const char *kind, int depth)
+{
+    const bool tuple = !strcmp(kind, "tuple");
+    const wb__layer_type *own = tuple ? NULL : wb__own_type_named(kind);
+    if (!tuple && !own)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: describes a %.100s: if it is a struct of the "
+                             "program, call wb_name_struct(%.100s) first", file, kind, kind);
+    part_list p;
+    wb_tree *t = NULL;
+    if (build_parts(file, kind, wb__json_get(node, "parts"), depth, &p))
+        t = own ? build_struct(file, own, node, &p) : wb_named_tuple(p.n, p.names, p.objects);
+    drop_parts(&p);
+    return t;
+}
+
+/* Makes a variable whose values are loaded later. */
+static wb_tensor *build_tensor(const char *file, const wb__json *node, const char *kind)
+{
+    const wb__option type = {.kind = WB__OPTION_DTYPE};
+    const wb__json *size = NULL, *shape = wb__json_get(node, "shape");
+    const int64_t ndim = wb__json_count(shape);
+    int64_t dims[WB_MAX_DIMS];
+    wb_dtype dtype;
+    if (!strcmp(kind, "none")) return WB_NONE;
+    bool ok = wb__json_is(shape, WB__JSON_LIST) && ndim <= WB_MAX_DIMS &&
+              read_value(&type, (char *)&dtype, wb__json_get(node, "tensor"));
+    if (ok) WB__JSON_EACH(shape, size, i) {
+        dims[i] = wb__json_integer(size);
+        ok &= wb__json_is(size, WB__JSON_INTEGER);
+    }
+    if (!ok)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: the shape or dtype of a tensor is wrong", file);
+    wb_tensor *x = wb__parameter("tensor", "tensor", wb__init_empty, dtype, (int)ndim, dims);
+    if (!x) return fail_in(file);
+    if (wb__json_is(wb__json_get(node, "statistic"), WB__JSON_TRUE)) x->flags |= WB__FROZEN;
+    return x;
+}
+
+static void *build(const char *file, const wb__json *node, int depth)
+{
+    if (depth > DEEPEST)
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: layers are nested deeper than %d",
+                             file, DEEPEST);
+    const char *layer = wb__json_text(wb__json_get(node, "layer"));
+    const char *tree = wb__json_text(wb__json_get(node, "tree"));
+    const char *tensor = wb__json_text(wb__json_get(node, "tensor"));
+    if (layer) return build_layer(file, node, layer, depth);
+    if (tree) return build_tree(file, node, tree, depth);
+    if (tensor) return build_tensor(file, node, tensor);
+    return wb__fail_null(WB_ERROR_FORMAT, "%s: a part is no layer, tree or tensor", file);
+}
+
+void *wb__structure_build(const char *file, const char *text, int64_t values)
 {
     const char *reason;
     wb__json *root = wb__json_read(text, &reason);
     if (!root)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: the model's description: %s", file, reason);
-    wb_layer *made = NULL;
+    void *made = NULL;
     const wb__json *same, *ties = wb__json_get(root, "ties");
     const int64_t version = wb__json_integer(wb__json_get(root, "version"));
     if (version < 1 || version > VERSION)

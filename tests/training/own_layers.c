@@ -1,0 +1,342 @@
+/* Structs of the program as layers (WB_LAYER), and layers with several outputs. */
+#include "test.h"
+
+#include "io/model/structure.h"
+
+#include "folder.h"
+
+static void close_to(wb_tensor *x, wb_tensor *y, double tolerance)
+{
+    const double apart = wb_item(wb_max(wb_abs(wb_sub(x, y))));
+    if (!(apart <= tolerance)) fail_msg("apart: %g; %s", apart, wb_error());
+}
+
+static void same_bits(wb_tensor *x, wb_tensor *y)
+{
+    assert_string_equal(wb_describe(x), wb_describe(y));
+    assert_memory_equal(wb_data(x), wb_data(y), (size_t)wb_size(x) * sizeof(float));
+}
+
+/* ---- a struct with a parameter, a layer and numbers ------------------------------------------ */
+
+typedef struct {
+    wb_tensor *gain;
+    wb_layer *inner;
+    double slope;
+    int64_t power;
+    wb_function after;
+    void *not_listed;
+} scaled;
+
+static wb_tensor *call_scaled(const scaled *s, wb_tensor *x)
+{
+    wb_tensor *y = wb_add(wb_mul(s->gain, wb_call(s->inner, x)), wb_mul(x, s->slope));
+    for (int64_t i = 1; i < s->power; i++) y = wb_mul(y, y);
+    return s->after ? s->after(y) : y;
+}
+WB_LAYER(scaled, call_scaled, gain, inner, slope, power, after)
+
+static wb_layer *new_scaled(int n, double slope)
+{
+    return wb_layer_of(scaled, .gain = wb_variable(wb_full(0.5, n)), .inner = wb_Dense(n, n),
+                       .slope = slope, .power = 1, .after = wb_tanh);
+}
+
+/* ---- a struct that counts its calls in a statistic ------------------------------------------- */
+
+typedef struct { wb_tensor *calls, *mean; } counter;
+static wb_tensor *call_counter(const counter *c, wb_tensor *x)
+{
+    if (wb_in_trainmode() && wb_assign(c->calls, wb_add(c->calls, 1))) return NULL;
+    return wb_sub(x, c->mean);
+}
+WB_LAYER(counter, call_counter, calls, mean)
+
+static wb_layer *new_counter(double calls, double mean, int n)
+{
+    return wb_layer_of(counter, wb_full_array(calls, WB_F32, 0, NULL), wb_full(mean, n));
+}
+
+/* ---- a struct with two inputs and two outputs ------------------------------------------------ */
+
+typedef struct { wb_layer *left, *right; } crossed;
+static int call_crossed(const crossed *c, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    wb_tensor *second = inputs[n == 2];
+    outputs[0] = wb_call(c->left, second);
+    outputs[1] = wb_call(c->right, inputs[0]);
+    return outputs[0] && outputs[1] ? 2 : -1;
+}
+WB_LAYER(crossed, call_crossed, left, right)
+
+TEST_IN_SCOPE(calls_prints_and_counts)
+{
+    wb_seed(1);
+    wb_layer *own = new_scaled(3, 0.25), *m = wb_Chain(wb_Dense(2, 3, wb_relu), own);
+    wb_tensor *x = wb_randn(4, 2);
+    wb_tensor *h = wb_call(wb_layer_at(m, "layers.0"), x);
+    wb_tensor *inner = wb_linear(h, wb_get(m, "layers.1.inner.weight"),
+                                 wb_get(m, "layers.1.inner.bias"));
+    wb_tensor *expected = wb_tanh(wb_add(wb_mul(inner, 0.5), wb_mul(h, 0.25)));
+    close_to(wb_call(m, x), expected, 1e-6);
+    assert_int_equal(wb_parameter_count(m), 9 + 3 + 9 + 3);
+    char *text = wb_object_format(m);
+    assert_true(HAS_LINE(text, "scaled("));
+    assert_true(HAS_LINE(text, "gain", "[3] f32"));
+    assert_true(HAS_LINE(text, "inner", "Dense(3", "12", "parameters"));
+    assert_true(HAS_LINE(text, "slope", "0.25"));
+    assert_true(HAS_LINE(text, "power", "1"));
+    assert_true(HAS_LINE(text, "after", "tanh"));
+    assert_true(HAS_LINE(text, "Total:", "5 arrays"));
+    wb_free_text(text);
+    scaled s;
+    assert_int_equal(wb_struct_get(scaled, own, &s), 0);
+    assert_ptr_equal(s.gain, wb_get(m, "layers.1.gain"));
+    assert_true(s.slope == 0.25 && s.power == 1 && s.after == wb_tanh);
+}
+
+static wb_tensor *squares(wb_layer *m, wb_batch b, void *ctx)
+{
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+TEST_IN_SCOPE(trains_ties_and_moves)
+{
+    wb_seed(2);
+    wb_layer *m = wb_Chain(wb_Dense(2, 3), new_scaled(3, 0.25), new_scaled(3, -0.5));
+    assert_int_equal(wb_tie(m, "layers.2.gain", "layers.1.gain"), 0);
+    assert_int_equal(wb_set(m, "layers.1.inner.bias", wb_full(0.125, 3)), 0);
+    wb_tensor *x = wb_randn(8, 2), *y = wb_randn(8, 3);
+    wb_tree *grads;
+    wb_tensor *loss = wb_withgradient(squares, m, ((wb_batch){x, y, 8, 0}), &grads);
+    assert_non_null(loss);
+    assert_ptr_equal(wb_get(m, "layers.1.gain"), wb_get(m, "layers.2.gain"));
+    /* the gradient of the shared gain against a difference */
+    const double before = wb_item(loss), slope = wb_at(wb_get(grads, "layers.1.gain"), 0);
+    wb_tensor *gain = wb_get(m, "layers.1.gain");
+    wb_assign(gain, wb_add(gain, wb_from(((float[]){1e-3f, 0, 0}), WB_F32, 1, (int64_t[]){3})));
+    const double after = wb_item(wb_mse(wb_call(m, x), y));
+    assert_true(fabs((after - before) / 1e-3 - slope) < 0.02 * fabs(slope) + 1e-3);
+    wb_opt_state *state = wb_setup(wb_Adam(0.01), m);
+    wb_loader *data = wb_dataloader(wb_dataset_of(x, y), 8);
+    assert_int_equal(wb_train(squares, m, data, state, .epochs = 30), 0);
+    assert_true(wb_item(wb_mse(wb_call(m, x), y)) < before);
+    wb_layer *wide = wb_to(wb_cpu(m), wb_cpu_device(), .dtype = WB_F64);
+    assert_int_equal(wb_dtype_of(wb_get(wide, "layers.1.gain")), WB_F64);
+    wb_tensor *wide_x = wb_to(wb_cpu(x), wb_cpu_device(), .dtype = WB_F64);
+    assert_int_equal(wb_dtype_of(wb_call(wide, wide_x)), WB_F64);
+}
+
+TEST_IN_SCOPE(statistics_and_modes)
+{
+    wb_layer *m = wb_Chain(wb_Dense(2, 2), new_counter(0, 0.5, 2));
+    assert_int_equal(wb_parameter_count(m), 6);
+    wb_tensor *x = wb_ones(1, 2);
+    wb_call(m, x);
+    assert_true(wb_item(wb_get(m, "layers.1.calls")) == 0);
+    assert_non_null(wb_withgradient(squares, m, ((wb_batch){x, x, 1, 0}), NULL));
+    assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
+    wb_testmode(m);
+    assert_non_null(wb_withgradient(squares, m, ((wb_batch){x, x, 1, 0}), NULL));
+    assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
+    wb_trainmode(m);
+    wb_call(m, x);
+    assert_true(wb_item(wb_get(m, "layers.1.calls")) == 2);
+    assert_false(wb_in_trainmode());
+}
+
+TEST_IN_SCOPE(files)
+{
+    wb_seed(3);
+    wb_layer *m = wb_Chain(wb_Dense(2, 3), new_scaled(3, 0.1), new_counter(0, 0.5, 3));
+    wb_testmode(wb_layer_at(m, "layers.2"));
+    wb_tensor *x = wb_randn(4, 2);
+    const char *path = in_folder("own.safetensors");
+    if (wb_save(path, m)) fail_msg("%s", wb_error());
+    wb_layer *read = wb_load(path);
+    if (!read) fail_msg("%s", wb_error());
+    same_bits(wb_call(read, x), wb_call(m, x));
+    assert_int_equal(wb_parameter_count(read), wb_parameter_count(m));
+    scaled s;
+    assert_int_equal(wb_struct_get(scaled, wb_layer_at(read, "layers.1"), &s), 0);
+    assert_true(s.slope == 0.1 && s.power == 1 && s.after == wb_tanh);
+    assert_null(s.not_listed);
+    char *a = wb_object_format(m), *b = wb_object_format(read);
+    assert_string_equal(a, b);
+    wb_free_text(a);
+    wb_free_text(b);
+    assert_int_equal(wb_save(in_folder("own.bson"), m), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "Flux", "layers.1", "scaled", "layers.2", "counter");
+
+    wb_opt_state *state = wb_setup(wb_Momentum(0.1), m);
+    path = in_folder("own_checkpoint.safetensors");
+    assert_int_equal(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .state = state}), 0);
+    wb_layer *other = wb_Chain(wb_Dense(2, 3), new_scaled(3, 0.1), new_counter(1, 1, 3));
+    wb_opt_state *other_state = wb_setup(wb_Momentum(0.1), other);
+    wb_checkpoint c = {.model = other, .state = other_state};
+    if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+    same_bits(wb_call(other, x), wb_call(m, x));
+}
+
+/* Builds a scaled from its description, in which `old` is replaced by `new`. */
+static void *built_with(const char *old, const char *new)
+{
+    char *text = wb__structure_text(new_scaled(2, 0.5)), changed[2000];
+    char *at = strstr(text, old);
+    assert_non_null(at);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
+    wb__free(text);
+    return wb__structure_build("file", changed, 1000);
+}
+
+/* A program that has not registered the struct cannot load it; one whose struct has other fields
+ * neither. */
+TEST_IN_SCOPE(files_of_other_structs)
+{
+    assert_non_null(built_with("scaled", "scaled"));
+    REFUSED(built_with("scaled", "shifted"), WB_ERROR_FORMAT, "file", "shifted",
+            "wb_name_struct(shifted)");
+    REFUSED(built_with("\"slope\"", "\"tilt\""), WB_ERROR_FORMAT, "file", "scaled", "\"tilt\"");
+    REFUSED(built_with("\"name\":\"gain\"", "\"name\":\"gaim\""), WB_ERROR_FORMAT, "file",
+            "scaled", "\"gain\"");
+    REFUSED(built_with("\"power\":1", "\"power\":1.5"), WB_ERROR_FORMAT, "file", "power",
+            "scaled");
+    REFUSED(built_with("\"after\":\"tanh\"", "\"after\":\"tahn\""), WB_ERROR_FORMAT, "file",
+            "tahn", "wb_name_function");
+    REFUSED(built_with("\"shape\":[2]", "\"shape\":[2.5]"), WB_ERROR_FORMAT, "file", "shape");
+    REFUSED(built_with("\"shape\":[2]", "\"shape\":[-2]"), WB_ERROR_SHAPE, "file", "-2");
+    REFUSED(built_with("\"tensor\":\"f32\"", "\"tensor\":\"f31\""), WB_ERROR_FORMAT, "file",
+            "dtype");
+    REFUSED(built_with("\"parts\":[", "\"parts\":[{\"name\":\"more\",\"tensor\":\"none\"},"),
+            WB_ERROR_FORMAT, "file", "scaled", "\"more\"");
+}
+
+/* ---- trees ----------------------------------------------------------------------------------- */
+
+typedef struct { wb_layer *actor; wb_tensor *rate; int steps; } pair;
+WB_FUNCTOR(pair, actor, rate, steps)
+
+static wb_tensor *pair_loss(wb_layer *model, wb_batch b, void *ctx)
+{
+    pair p;
+    if (wb_struct_get(pair, model, &p)) return NULL;
+    return wb_mse(wb_mul(wb_call(p.actor, b.x), p.rate), b.y);
+}
+
+TEST_IN_SCOPE(trees_are_models)
+{
+    wb_tree *t = wb_struct(pair, &((pair){wb_Dense(2, 1), wb_variable(wb_ones(1)), 7}));
+    wb_tensor *x = wb_randn(4, 2), *y = wb_zeros(4, 1);
+    wb_tree *grads;
+    assert_non_null(wb_withgradient(pair_loss, t, ((wb_batch){x, y, 4, 0}), &grads));
+    assert_int_equal(wb_size(wb_get(grads, "actor.weight")), 2);
+    wb_opt_state *state = wb_setup(wb_Descent(0.1), t);
+    const double before = wb_item(pair_loss((wb_layer *)t, (wb_batch){x, y, 4, 0}, NULL));
+    assert_int_equal(wb_train(pair_loss, t, wb_dataloader(wb_dataset_of(x, y), 4), state,
+                              .epochs = 20), 0);
+    assert_true(wb_item(pair_loss((wb_layer *)t, (wb_batch){x, y, 4, 0}, NULL)) < before);
+    REFUSED(wb_withgradient(pair_loss, x, ((wb_batch){x, y, 4, 0}), &grads), WB_ERROR_ARGUMENT,
+            "withgradient", "tensor", "layers", "trees");
+
+    wb_tree *both = wb_named_tuple(2, (const char *[]){"p", "m"},
+                                   (void *[]){t, wb_Chain(wb_Dense(1, 1))});
+    const char *path = in_folder("tree.safetensors");
+    assert_int_equal(wb_save(path, both), 0);
+    wb_tree *read = wb_load_tree(path);
+    if (!read) fail_msg("%s", wb_error());
+    pair p;
+    assert_int_equal(wb_struct_get(pair, wb_child(read, "p"), &p), 0);
+    assert_int_equal(p.steps, 7);
+    same_bits(wb_call(p.actor, x), wb_call(wb_layer_at(t, "actor"), x));
+    REFUSED(wb_load(path), WB_ERROR_FORMAT, "tree", "wb_load_tree");
+    assert_int_equal(wb_save(path, wb_Dense(1, 1)), 0);
+    REFUSED(wb_load_tree(path), WB_ERROR_FORMAT, "layer", "wb_load");
+}
+
+/* ---- several outputs ------------------------------------------------------------------------- */
+
+TEST_IN_SCOPE(several_outputs)
+{
+    wb_layer *a = wb_Dense(2, 2), *b = wb_Dense(2, 3);
+    wb_layer *own = wb_layer_of(crossed, a, b), *m = wb_Chain(wb_Parallel(wb_separate, a, a), own);
+    wb_tensor *x = wb_randn(4, 2), *y[3];
+    assert_int_equal(wb_call_outputs(m, 1, &x, 2, y), 0);
+    close_to(y[0], wb_call(a, wb_call(a, x)), 1e-6);
+    close_to(y[1], wb_call(b, wb_call(a, x)), 1e-6);
+    REFUSED(wb_call(m, x), WB_ERROR_ARGUMENT, "Chain", "2", "wb_call_outputs");
+    assert_int_equal(wb_call_outputs(m, 1, &x, 3, y), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "call_outputs", "Chain", "2", "3");
+    assert_null(y[0]);
+    assert_int_equal(wb_call_outputs(wb_Dense(2, 1), 1, &x, 1, y), 0);
+    REFUSED(wb_call(wb_SkipConnection(own, wb_add), x), WB_ERROR_ARGUMENT, "layers", "crossed",
+            "2");
+    REFUSED(wb_call(wb_Parallel(wb_add, own, own), x), WB_ERROR_ARGUMENT, "layers.0", "crossed");
+    REFUSED(wb_separate(x, x), WB_ERROR_ARGUMENT, "separate", "Parallel");
+
+    wb_layer *p = wb_PairwiseFusion(wb_add, a, a, b);
+    wb_tensor *in[3] = {x, wb_square(x), wb_neg(x)};
+    wb_tensor *first = wb_call(a, in[0]), *second = wb_call(a, wb_add(first, in[1]));
+    assert_int_equal(wb_call_outputs(p, 3, in, 3, y), 0);
+    close_to(y[0], first, 1e-6);
+    close_to(y[1], second, 1e-6);
+    close_to(y[2], wb_call(b, wb_add(second, in[2])), 1e-6);
+    assert_int_equal(wb_call_outputs(p, 1, &x, 3, y), 0);
+    close_to(y[1], wb_call(a, wb_add(first, x)), 1e-6);
+    REFUSED(wb_call_array(p, 2, in), WB_ERROR_ARGUMENT, "PairwiseFusion", "3", "2");
+    const char *path = in_folder("fusion.safetensors");
+    assert_int_equal(wb_save(path, wb_Chain(p, m)), 0);
+    char *before = wb_object_format(wb_Chain(p, m)), *after = wb_object_format(wb_load(path));
+    assert_string_equal(before, after);
+    wb_free_text(before);
+    wb_free_text(after);
+}
+
+/* ---- wrong uses ------------------------------------------------------------------------------ */
+
+typedef struct { wb_layer *inner; } failing;
+static int how;
+static int call_failing(const failing *f, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    if (how == 0) return wb_call(f->inner, inputs[0]) ? 1 : -1;
+    outputs[0] = how == 1 ? NULL : how == 2 ? (wb_tensor *)f->inner : inputs[0];
+    return how == 3 ? 17 : how == 4 ? 0 : how == 5 ? -1 : 1;
+}
+WB_LAYER(failing, call_failing, inner)
+
+typedef struct { int n; } Dense;
+static wb_tensor *call_dense(const Dense *d, wb_tensor *x) { return x; }
+WB_LAYER(Dense, call_dense, n)
+
+static const wb_field other_fields[] = {{"gain", 0, WB_FIELD_OBJECT}};
+static int call_other(const void *s, int n, wb_tensor *const *in, wb_tensor **out) { return -1; }
+
+TEST_IN_SCOPE(wrong_uses)
+{
+    wb_tensor *x = wb_ones(1, 2);
+    REFUSED(wb_layer_of(scaled, .inner = wb_Dense(2, 2)), WB_ERROR_ARGUMENT, "scaled", "gain",
+            "NULL");
+    REFUSED(wb_layer_of(failing, (wb_layer *)wb_Adam()), WB_ERROR_ARGUMENT, "failing", "inner",
+            "rule");
+    REFUSED(wb_layer_of(Dense, 1), WB_ERROR_ARGUMENT, "layer", "library", "Dense");
+    REFUSED(wb_layer_typed(&pair_wb_type, &(pair){0}), WB_ERROR_ARGUMENT, "pair", "WB_LAYER");
+    const wb_struct_type twin = {"scaled", sizeof(void *), 1, other_fields, call_other};
+    assert_int_equal(wb_name_struct(scaled), 0);
+    assert_int_equal(wb_name_struct_typed(&twin), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "name_struct", "scaled");
+
+    wb_layer *m = wb_Chain(wb_layer_of(failing, wb_Chain(wb_Dense(3, 3))));
+    REFUSED(wb_call(m, x), WB_ERROR_SHAPE, "layers.0.inner.layers.0", "Dense", "3", "[1,2] f32");
+    const char *facts[] = {"", "NULL", "layer", "17", "0", "nothing"};
+    for (how = 1; how <= 5; how++) {
+        wb_clear_error();
+        REFUSED(wb_call(m, x), WB_ERROR_ARGUMENT, "layers.0", "failing", facts[how]);
+    }
+    how = 0;
+    wb_layer *own = new_scaled(2, 0);
+    REFUSED(wb_call(own, x, x), WB_ERROR_ARGUMENT, "scaled", "one", "2");
+    scaled s;
+    assert_int_equal(wb_struct_get(scaled, m, &s), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "struct_get", "Chain", "scaled");
+}
+
+int main(void) { return run_cases(make_folder, remove_folder); }
