@@ -74,6 +74,13 @@ inline wb_tree *wb_gradient(wb_tensor *loss, wb_layer *wrt)
 }
 inline wb_tree *wb_gradient(wb_tensor *loss, wb_tree *wrt) { return wb_gradient_tree(loss, wrt); }
 
+template <class... T>
+inline wb_tensor *wb_custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx, T *...x)
+{
+    wb_tensor *const all[] = {x...};
+    return wb_custom_gradient_array(y, f, ctx, int(sizeof...(x)), all);
+}
+
 inline void *wb_branch_(wb_tensor *x) { return x; }
 inline void *wb_branch_(wb_layer *x) { return x; }
 inline void *wb_branch_(wb_tree *x) { return x; }

@@ -252,6 +252,52 @@ WB_API wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x);
  * x. */
 WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 
+/** Computes the gradients of wb_custom_gradient: sets dx[i], for each x[i], to the gradient with
+ * respect to x[i], of x[i]'s shape and dtype, given the gradient g of y.  A dx[i] that stays NULL
+ * stands for 0.  The gradients are made of operations, which may use g, y and x.  Returns 0; another
+ * value is failure. */
+typedef int (*wb_gradient_function)(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
+                                    wb_tensor **dx, void *ctx);
+/** y, with a gradient of the program's own: wb_custom_gradient(y, f, ctx, a, b).  Gradients pass from
+ * the result to each x (here a and b), as f computes them, and nowhere else: not through the
+ * operations that y was made of.  Rounding with the gradient of the identity:
+ *
+ *     static int pass(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
+ *                     void *ctx) { dx[0] = g; return 0; }
+ *     wb_tensor *rounded = wb_custom_gradient(wb_floor(wb_add(x, 0.5)), pass, NULL, x);
+ *
+ * f is called when a gradient is taken; `ctx` must live until then.  A gradient of the gradient
+ * passes through the operations that f used.  Errors: y or an x is not floating; no x.  A gradient
+ * fails if f fails, or gives another shape or dtype. */
+WB_API wb_tensor *wb_custom_gradient_array(wb_tensor *y, wb_gradient_function f, void *ctx, int n,
+                                           wb_tensor *const *x);
+
+/** An array in host memory: dense, row-major. */
+typedef struct {
+    void *data;
+    wb_dtype dtype;
+    int ndim;
+    const int64_t *dims;
+} wb_host_array;
+/** Computes the output of wb_host_operation from the inputs, which it must not change.  It may be
+ * called by any thread that evaluates, and must not call functions of the library that create or
+ * evaluate tensors.  Returns 0; another value makes the evaluation fail. */
+typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_host_array *output,
+                                void *ctx);
+/** An operation that a C function of the program computes on the CPU, as a step of the plan: it runs
+ * whenever the result is evaluated, also when wb_compile replays it.  The result has the given
+ * dtype and shape.  `ctx` must live as long as the result, plans with it and compiled functions.
+ * Each f and ctx has a plan of its own, and must give the same result for the same inputs.
+ *
+ * It has no gradient; wb_custom_gradient gives it one.  Errors: no input, or more than 8; an input
+ * on another device than the CPU (wb_cpu moves it). */
+WB_API wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int ndim,
+                                    const int64_t *dims, int n, wb_tensor *const *inputs);
+#ifndef __cplusplus
+#define wb_custom_gradient(y, f, ctx, ...) \
+    wb_custom_gradient_array((y), (f), (ctx), WB_TENSORS_(__VA_ARGS__))
+#endif
+
 /* ---- trees ----------------------------------------------------------------------------------- */
 
 /** A tuple of n tensors, layers and trees.  The tuple holds references to them; its children are

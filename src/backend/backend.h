@@ -139,6 +139,8 @@ typedef struct {
     wb__conv_attr conv;
     wb__pool_attr pool;
     wb__attention_attr attention;
+    wb_host_function host;                  /* of a HOST, with its argument */
+    void *host_ctx;
     int collective;                         /* wb__collective_kind of a COLLECTIVE */
     const wb__communicator *communicator;   /* of a COLLECTIVE (backend/collective.h) */
 } wb__step;

@@ -8,9 +8,41 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *)
     return wb_mse(wb_call(model, batch.x), batch.y);
 }
 
+// A struct of the program as a layer, and an operation with a gradient of the program's own.
+struct affine {
+    wb_tensor *gain;
+    wb_layer *inner;
+    float shift;
+    static wb_tensor *call(const affine *a, wb_tensor *x)
+    {
+        return wb_add(wb_mul(a->gain, wb_call(a->inner, x)), a->shift);
+    }
+};
+WB_LAYER(affine, affine::call, gain, inner, shift)
+
+static int twice(wb_tensor *g, wb_tensor *, int, wb_tensor *const *, wb_tensor **dx, void *)
+{
+    dx[0] = wb_mul(g, 2);
+    return 0;
+}
+
+static bool own_layer()
+{
+    wb_layer *m = wb_Chain(wb_Dense(3, 2), wb_layer_of(affine, wb_variable(wb_ones(2)),
+                                                       wb_Dense(2, 2), 0.5f));
+    affine a;
+    if (!wb_call(m, wb_ones(4, 3)) || wb_struct_get(affine, wb_layer_at(m, "layers.1"), &a) ||
+        a.shift != 0.5f || wb_parameter_count(m) != 16 || wb_name_struct(affine))
+        return false;
+    wb_tensor *x = wb_variable(wb_ones(2));
+    wb_tensor *y = wb_sum(wb_custom_gradient(wb_neg(x), twice, nullptr, x));
+    return wb_item(wb_sum(wb_gradient(y, x))) == 4;
+}
+
 int main()
 {
     wb_seed(1);
+    if (!own_layer()) return std::fprintf(stderr, "%s\n", wb_error()), 1;
     wb_using("CUDA");
     const wb_device *device = wb_get_device();
     wb_Dense_options plain;

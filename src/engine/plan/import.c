@@ -66,7 +66,7 @@ static int import_one(const wb__attempt *a, wb__values *m, wb_tensor *x, const i
         v.number = *number;
         *number += 2;
         return wb__ir_make(ir, v, 0, NULL, 0, NULL);
-    case WB__OP_stop: case WB__OP_automatic: case WB__OP_assign: return in[0];
+    case WB__OP_stop: case WB__OP_custom: case WB__OP_automatic: case WB__OP_assign: return in[0];
     case WB__OP_sum: case WB__OP_max: case WB__OP_min: case WB__OP_argmax: {
         int r = wb__ir_reduce(ir, (wb__op)x->op, in[0], (unsigned)x->attr[0]);
         return wb__ir_move(ir, WB__OP_reshape, r, x->ndim, x->dims, 0, NULL);

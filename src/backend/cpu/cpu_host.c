@@ -1,0 +1,42 @@
+/* A C function of the program as a step. */
+#include "backend/cpu/cpu.h"
+
+typedef struct {
+    wb__cpu_kernel head;
+    wb_host_function f;
+    void *ctx;
+    int n;                              /* inputs; the output's view is behind theirs */
+    wb__view views[9];
+} host_kernel;
+
+static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace,
+                  const wb__number *numbers)
+{
+    (void)workspace, (void)numbers;
+    const host_kernel *k = (const host_kernel *)kernel;
+    wb_host_array arrays[9];
+    for (int i = 0; i <= k->n; i++) {
+        const wb__view *v = &k->views[i];
+        arrays[i] = (wb_host_array){wb__cpu_at(v, buffers), v->dtype, v->ndim, v->dims};
+    }
+    const int status = k->f(k->n, arrays, &arrays[k->n], k->ctx);
+    if (!status) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
+}
+
+static void destroy(wb__cpu_kernel *kernel) { wb__free(kernel); }
+
+int wb__cpu_host(const wb__step *s, wb__cpu_kernel **kernel)
+{
+    host_kernel *k = wb__alloc_zero(1, sizeof *k);
+    if (!k) return WB_ERROR_MEMORY;
+    k->f = s->host;
+    k->ctx = s->host_ctx;
+    k->n = s->n_views - 1;
+    for (int i = 0; i <= k->n; i++) k->views[i] = s->views[i];
+    k->head.launch = launch;
+    k->head.destroy = destroy;
+    k->head.base.impl = "the program's function";
+    *kernel = &k->head;
+    return 0;
+}
