@@ -187,8 +187,8 @@ static void make(training *t, const char *name)
     for (int i = 0; i < w->batches; i++) {
         const wb_batch b = workload_batch(w);
         if (!b.x) fail("a batch");
-        t->batch[i] = (wb_batch){share(b.x, t->rows, whole), share(b.y, t->rows, whole), t->rows,
-                                 i};
+        t->batch[i] = (wb_batch){.x = share(b.x, t->rows, whole),
+                                 .y = share(b.y, t->rows, whole), .n = t->rows, .index = i};
     }
     if (!t->state || wb_distributed_synchronise(t->model)) fail("the model");
 }

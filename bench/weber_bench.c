@@ -114,7 +114,7 @@ static int record(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
         outputs[0] = wb_call(r->model, inputs[0]);
         return outputs[0] ? 1 : -1;
     }
-    wb_batch batch = {inputs[0], inputs[1], r->work.dims[0], 0};
+    wb_batch batch = {.x = inputs[0], .y = inputs[1], .n = r->work.dims[0]};
     wb_tree *gradients;
     outputs[0] = wb_withgradient(workload_loss, r->model, batch, &gradients, &r->work);
     return outputs[0] && wb_update(r->state, r->model, gradients) == 0 ? 1 : -1;

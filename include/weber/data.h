@@ -15,6 +15,12 @@ extern "C" {
  * The dataset holds references to x and y; of a variable it holds a copy.  Errors: no axis; first
  * axes of different sizes. */
 WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
+/** A dataset of up to 8 tensors by name or place: wb_dataset_of_tree(wb_tuple(ids, lengths,
+ * labels)), or a tree of wb_named_tuple, or a tree of these, whose tensors are named by their
+ * paths, "a.mask". Observation i is row i of every tensor.  The first tensor is x of a batch, the
+ * second y (WB_NONE if there is one tensor); wb_batch_get finds all by name.  Errors: as
+ * wb_dataset_of; a tree with no tensor, with more than 8, or with a layer. */
+WB_API wb_dataset *wb_dataset_of_tree(wb_tree *arrays);
 
 /** Describes a dataset whose observations a function of the program fills in. */
 typedef struct {
@@ -74,6 +80,9 @@ WB_API int64_t wb_dataset_length(const wb_dataset *d);
 WB_API wb_tensor *wb_dataset_x(wb_dataset *d);
 /** y of all observations, as wb_dataset_x; WB_NONE if there is none. */
 WB_API wb_tensor *wb_dataset_y(wb_dataset *d);
+/** The tensor of this name of all observations, as wb_dataset_x; the names are those of
+ * wb_batch_get.  NULL: no such name. */
+WB_API wb_tensor *wb_dataset_get(wb_dataset *d, const char *name);
 
 /** Splits a dataset of n observations: `first` gets n · at, rounded half to even, `second` the
  * rest.  With `shuffle` observations are drawn at random, from the seed of wb_seed.  The parts
@@ -87,16 +96,28 @@ WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
 /* ---- loaders --------------------------------------------------------------------------------- */
 
+enum { WB_BATCH_MORE = 6 };
 /** A batch: x and y of n observations, with the batch axis in front; y is WB_NONE if there is none.
- * `index` is the batch's number in its epoch, from 0.  A copy of the struct does not keep x and y
- * alive: they belong to the scope that wb_loader_next opens. */
+ * `index` is the batch's number in its epoch, from 0.  A copy of the struct does not keep its
+ * tensors alive: they belong to the scope that wb_loader_next opens.
+ *
+ * `more` has the third and further tensors of a dataset of wb_dataset_of_tree, then NULLs.  `names`
+ * has the names of all tensors, x and y included, and is NULL for a dataset without names; it lives
+ * as long as the dataset. */
 typedef struct {
     wb_tensor *x, *y;
     int64_t n, index;
+    wb_tensor *more[WB_BATCH_MORE];
+    const char *const *names;
 } wb_batch;
+/** The tensor of a batch by its name in the tree of wb_dataset_of_tree, such as "mask" or "2".  "x"
+ * and "y" are the first and the second, unless other tensors have these names.  NULL, with the
+ * error set: no such name. */
+WB_API wb_tensor *wb_batch_get(wb_batch batch, const char *name);
 
-/** Changes a batch in place: sets x and y to other tensors (not NULL).  Returns 0; another value is
- * the error code that ends the epoch. */
+/** Changes a batch in place: sets x, y and elements of `more` to other tensors (not NULL), also an
+ * element of `more` that was NULL, if those before it are not.  Returns 0; another value is the
+ * error code that ends the epoch. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 /** A dataset that calls f on each batch before a loader returns it.  A loader usually calls f on
  * its background thread; wb_seed in the program does not seed the random numbers of that thread.
@@ -156,11 +177,12 @@ WB_API int wb_loader_stop(wb_loader *l);
  * returns false. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
- * return are allowed.  The argument `loader` is evaluated again for each batch, so it must not be a
- * call that creates a loader.  Loops over one loader do not nest.  After the loop wb_loader_status
- * returns 0, or the error that ended the epoch. */
-#define WB_EACH_BATCH(b, loader) \
-    for (wb_batch b = wb_loader_begin(loader); wb_loader_next((loader), &b);)
+ * return are allowed.  The argument `loader` is evaluated once.  Loops over one loader do not nest.
+ * After the loop wb_loader_status returns 0, or the error that ended the epoch. */
+#define WB_EACH_BATCH(b, loader)                                                            \
+    for (wb_each_batch_ b##_wb = {(loader), false}; !b##_wb.done; b##_wb.done = true)       \
+        for (wb_batch b = wb_loader_begin(b##_wb.from); wb_loader_next(b##_wb.from, &b);)
+typedef struct { wb_loader *from; bool done; } wb_each_batch_;
 
 #ifdef __cplusplus
 }

@@ -208,10 +208,10 @@ WB_API void *wb_object_to(void *x, const wb_device *d, const wb_to_options *o);
 WB_API void *wb_object_gpu(void *x, const wb_to_options *o);
 /** wb_to(x, wb_cpu_device()).  The macro wb_cpu(x) calls this function. */
 WB_API void *wb_object_cpu(void *x);
-/** wb_object_to for x and y of a batch; n and index do not change.  On failure x of the result is
- * NULL. */
+/** wb_object_to for all tensors of a batch; n and index do not change.  On failure x of the result
+ * is NULL. */
 WB_API wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o);
-/** wb_object_gpu for x and y of a batch.  On failure x of the result is NULL. */
+/** wb_object_gpu for all tensors of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o);
 /** wb_object_cpu for x and y of a batch.  On failure x of the result is NULL. */
 WB_API wb_batch wb_batch_cpu(wb_batch b);

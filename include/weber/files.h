@@ -105,8 +105,8 @@ typedef struct wb_load_options {
  * (wb_name_struct), or that has other fields; a file that cannot be read or is damaged. */
 WB_API wb_layer *wb_load_with(const char *path, const wb_load_options *o);
 /** Loads a tree (wb_tuple, wb_named_tuple, wb_struct) that wb_save wrote as safetensors or BSON, on
- * the default device.  All tensors of the tree are variables.  wb_name_struct tells the library
- * which structs the program has.  Errors: as wb_load; a file with a layer; a struct that is not
+ * the default device.  All tensors of the tree are variables.  wb_name_struct
+ * registers structs of the program.  Errors: as wb_load; a file with a layer; a struct that is not
  * registered, or has other fields than in the file. */
 WB_API wb_tree *wb_load_tree(const char *path);
 

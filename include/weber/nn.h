@@ -21,9 +21,9 @@ typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
  * 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** Calls a layer with n inputs, as wb_call_array does, and sets the n_outputs elements of `outputs`
- * to its results.  A Parallel or PairwiseFusion whose results stay separate, and a layer of WB_LAYER
- * (structs.h), may give several tensors.  Returns 0 or an error code, and then the outputs are NULL.
- * Error: the layer gives another number of tensors. */
+ * to its results.  A Parallel or PairwiseFusion whose results stay separate, and a layer of
+ * WB_LAYER (structs.h), may give several tensors.  Returns 0 or an error code, and then the outputs
+ * are NULL. Error: the layer gives another number of tensors. */
 WB_API int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
                            wb_tensor **outputs);
 /** y = layer(x): wb_call_array with one input.  Error: the layer gives several tensors. */
@@ -284,10 +284,10 @@ WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
  * unchanged. */
 WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
 
-/** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  If a
- * layer gives several tensors, they are the inputs of the next layer.  The macro takes layers and
- * functions, at most 32.  Parameters are named "layers.0.weight", or with
- * the names of wb_named.  Errors: no layers; two layers with the same name. */
+/** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  If
+ * a layer gives several tensors, they are the inputs of the next layer.  The macro takes layers
+ * and functions, at most 32.  Parameters are named "layers.0.weight", or with the names of
+ * wb_named.  Errors: no layers; two layers with the same name. */
 WB_API wb_layer *wb_Chain_array(int n, wb_layer *const *layers);
 /** Gives a layer a name in the Chain or Parallel that it is put into: wb_Chain(wb_named("encoder",
  * a), b).  Elsewhere the name is ignored.  The name is copied.  Errors: an empty name; a name with
@@ -301,12 +301,12 @@ WB_API wb_layer *wb_SkipConnection(wb_layer *layer, wb_connection connection);
  * layer, it is called once with each input.  Parameters are named "layers.0.weight".  Errors: no
  * layers; a call with another number of inputs. */
 WB_API wb_layer *wb_Parallel_array(wb_connection connection, int n, wb_layer *const *layers);
-/** The connection of a Parallel whose results stay separate, so that wb_call_outputs returns one for
- * each layer, at most 16: wb_Parallel(wb_separate, a, b).  Flux calls it `tuple`.  A call of this
- * function is an error. */
+/** The connection of a Parallel whose results stay separate, so that wb_call_outputs returns one
+ * for each layer, at most 16: wb_Parallel(wb_separate, a, b).  Flux calls it `tuple`.  A call of
+ * this function is an error. */
 WB_API wb_tensor *wb_separate(wb_tensor *x, wb_tensor *y);
-/** y_0 = layer_0(x_0), y_i = layer_i(connection(y_{i-1}, x_i)): wb_PairwiseFusion(connection, a, b).
- * Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
+/** y_0 = layer_0(x_0), y_i = layer_i(connection(y_{i-1}, x_i)): wb_PairwiseFusion(connection, a,
+ * b). Its results are y_0, y_1, ... (wb_call_outputs), at most 16.  One input counts as every x_i.
  * Parameters are named "layers.0.weight".  Errors: no layers; a call with another number of
  * inputs. */
 WB_API wb_layer *wb_PairwiseFusion_array(wb_connection connection, int n, wb_layer *const *layers);

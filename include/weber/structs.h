@@ -55,8 +55,9 @@ typedef struct {
  * it.  A field may be WB_NONE; NULL is an error.
  *
  * The layer is one like any other: it is called, put in a Chain, printed, counted, moved, trained,
- * tied, saved and loaded; Flux's BSON files cannot have it.  Parameters have the names of the fields, "layers.1.inner.weight".
- * wb_struct_get reads the struct back.  The name of the struct is its name in print and in files.
+ * tied, saved and loaded; Flux's BSON files cannot have it.  Parameters have the names of the
+ * fields, "layers.1.inner.weight". wb_struct_get reads the struct back.  The name of the struct is
+ * its name in print and in files.
  *
  * The function has one of two forms.  `self` is a copy of the struct with the layer's current
  * tensors, valid during the call.
@@ -65,15 +66,15 @@ typedef struct {
  *       n inputs.  It sets outputs[0], ..., at most 16, and returns their number, or a negative
  *       number on failure.  With several outputs the layer is called by wb_call_outputs; in a
  *       Chain the outputs are the inputs of the next layer.
- * wb_in_trainmode tells the function which mode its layer is in.
+ * wb_in_trainmode returns the mode of its layer.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; another struct, or a layer
  * of the library, has the name.  A call that gives an object that is no tensor fails. */
 WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
-/** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the whole
- * process: wb_name_struct(scaled).  wb_layer_of does the same.  Returns 0 or an error code.  Errors:
- * another struct, or a layer of the library, has the name. */
+/** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the
+ * whole process: wb_name_struct(scaled).  wb_layer_of does the same.  Returns 0 or an error code.
+ * Errors: another struct, or a layer of the library, has the name. */
 WB_API int wb_name_struct_typed(const wb_struct_type *type);
 
 /** Whether the layer of WB_LAYER that is being called is in train mode; outside of such calls,
@@ -97,9 +98,9 @@ WB_API bool wb_struct_one_input_(const char *name, int n);
  * may be WB_NONE; NULL is an error. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
 /** Fills in a struct from a tree of wb_struct, from a layer of wb_layer_of, or from what wb_fmap or
- * wb_to made of one of these.  The fields that are objects get the objects of the tree or layer; the
- * other fields get the values that they had when it was made.  The objects belong to the current
- * scope.  Returns 0 or an error code.  Error: the object is of another struct. */
+ * wb_to made of one of these.  The fields that are objects get the objects of the tree or layer;
+ * the other fields get the values that they had when it was made.  The objects belong to the
+ * current scope.  Returns 0 or an error code.  Error: the object is of another struct. */
 WB_API int wb_struct_get_typed(const wb_struct_type *type, void *object, void *value);
 /** A tree without children that holds a pointer of the program.  The library neither follows nor
  * frees the pointer. */
@@ -173,8 +174,8 @@ template <class T> inline wb_layer *wb_layer_of_(const wb_struct_type *type, con
         unsigned: WB_FIELD_INT32, int64_t: WB_FIELD_INT64, uint64_t: WB_FIELD_INT64,        \
         double: WB_FIELD_DOUBLE, float: WB_FIELD_FLOAT, wb_function: WB_FIELD_FUNCTION,     \
         default: WB_FIELD_CONNECTION)
-/* Calls f, which has one of the forms of WB_LAYER; _Generic chooses by the type of f.  A function of
- * another type does not compile. */
+/* Calls f, which has one of the forms of WB_LAYER; _Generic chooses by the type of f.  A function
+ * of another type does not compile. */
 #define WB_LAYER_CALL_(T, f)                                                                \
     __attribute__((unused)) static int T##_wb_one(                                          \
         wb_tensor *(*call)(const T *, wb_tensor *), const T *self, int n,                   \

@@ -254,12 +254,12 @@ WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 
 /** Computes the gradients of wb_custom_gradient: sets dx[i], for each x[i], to the gradient with
  * respect to x[i], of x[i]'s shape and dtype, given the gradient g of y.  A dx[i] that stays NULL
- * stands for 0.  The gradients are made of operations, which may use g, y and x.  Returns 0; another
- * value is failure. */
+ * counts as 0.  The gradients are made of operations, which may use g, y and x.  Returns 0;
+ * another value is failure. */
 typedef int (*wb_gradient_function)(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
                                     wb_tensor **dx, void *ctx);
-/** y, with a gradient of the program's own: wb_custom_gradient(y, f, ctx, a, b).  Gradients pass from
- * the result to each x (here a and b), as f computes them, and nowhere else: not through the
+/** y, with a gradient of the program's own: wb_custom_gradient(y, f, ctx, a, b).  Gradients pass
+ * from the result to each x (here a and b), as f computes them, and nowhere else: not through the
  * operations that y was made of.  Rounding with the gradient of the identity:
  *
  *     static int pass(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
@@ -284,10 +284,11 @@ typedef struct {
  * evaluate tensors.  Returns 0; another value makes the evaluation fail. */
 typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_host_array *output,
                                 void *ctx);
-/** An operation that a C function of the program computes on the CPU, as a step of the plan: it runs
- * whenever the result is evaluated, also when wb_compile replays it.  The result has the given
- * dtype and shape.  `ctx` must live as long as the result, plans with it and compiled functions.
- * Each f and ctx has a plan of its own, and must give the same result for the same inputs.
+/** An operation that a C function of the program computes on the CPU, as a step of the plan: it
+ * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the
+ * given dtype and shape.  `ctx` must live as long as the result, plans with it and compiled
+ * functions. Each f and ctx has a plan of its own, and must give the same result for the same
+ * inputs.
  *
  * It has no gradient; wb_custom_gradient gives it one.  Errors: no input, or more than 8; an input
  * on another device than the CPU (wb_cpu moves it). */

@@ -251,13 +251,13 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 /* ---- training -------------------------------------------------------------------------------- */
 
 /** Returns the loss of a model on a batch, a floating tensor with one element; NULL on failure.
- * `model` is the model of wb_withgradient or wb_train; if that is a tree, the function casts it back
- * to wb_tree *.  `ctx` is the argument of wb_withgradient, or the option of wb_train. */
+ * `model` is the model of wb_withgradient or wb_train; if that is a tree, the function casts it
+ * back to wb_tree *.  `ctx` is the argument of wb_withgradient, or the option of wb_train. */
 typedef wb_tensor *(*wb_loss)(wb_layer *model, wb_batch batch, void *ctx);
 
 /** Calls a loss in train mode, returns it, and sets *grads to its gradient with respect to the
- * model, a layer or tree (wb_gradient).  `grads` may be NULL: no gradient.  On failure the result and *grads
- * are NULL, and running statistics are not updated.  In C and C++ ctx may be left out:
+ * model, a layer or tree (wb_gradient).  `grads` may be NULL: no gradient.  On failure the result
+ * and *grads are NULL, and running statistics are not updated.  In C and C++ ctx may be left out:
  * wb_withgradient(loss, model, batch, &grads). */
 WB_API wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                   void *ctx);
@@ -283,8 +283,9 @@ typedef struct wb_train_options {
     int epochs WB_IS(1);                    /* 0 or more */
     WB_NO_MORE
 } wb_train_options;
-/** Trains a model, a layer or tree: computes loss, gradient and update for each batch.  wb_train(loss, model,
- * loader, state, .epochs = 5, .progress = true).  Returns 0 or an error code.
+/** Trains a model, a layer or tree: computes loss, gradient and update for each batch.
+ * wb_train(loss, model, loader, state, .epochs = 5, .progress = true).  Returns 0 or an error
+ * code.
  *
  * An update is executed only if the loss is finite (with ClipNorm: if the norm of the gradients is
  * finite).  A loss that is not finite ends the training with WB_ERROR_NUMBER ("loss is NaN on batch

@@ -2,7 +2,8 @@
 #include "data/buffers.h"
 
 struct wb__buffer_pool {
-    size_t bytes[2];
+    size_t *bytes;                      /* of each of the n blocks of a buffer */
+    int n;
     int keep, unused, lent;
     bool closed;
     wb__batch_buffer *first;
@@ -16,34 +17,37 @@ static void prepare_fork(void) { pthread_atfork(wb__data_lock, wb__data_unlock, 
 void wb__data_lock(void) { pthread_mutex_lock(&wb__data_mutex); }
 void wb__data_unlock(void) { pthread_mutex_unlock(&wb__data_mutex); }
 
-wb__buffer_pool *wb__buffer_pool_new(size_t x_bytes, size_t y_bytes, int keep)
+wb__buffer_pool *wb__buffer_pool_new(int n, const size_t *bytes, int keep)
 {
     pthread_once(&fork_once, prepare_fork);
-    wb__buffer_pool *s = wb__alloc_zero(1, sizeof *s);
+    wb__buffer_pool *s = wb__alloc_zero(1, sizeof *s + (size_t)n * sizeof *bytes);
     if (!s) return NULL;
-    s->bytes[0] = x_bytes;
-    s->bytes[1] = y_bytes;
+    s->bytes = (size_t *)(s + 1);
+    s->n = n;
+    for (int i = 0; i < n; i++) s->bytes[i] = bytes[i];
     s->keep = keep;
     return s;
 }
 
-static void buffer_free(wb__batch_buffer *buffer)
+static void buffer_free(wb__batch_buffer *buffer, int n)
 {
-    wb__free(buffer->data[0]);
-    wb__free(buffer->data[1]);
+    for (int i = 0; i < n; i++) wb__free(buffer->data[i]);
     wb__free(buffer);
 }
 
 static wb__batch_buffer *buffer_new(wb__buffer_pool *s)
 {
-    wb__batch_buffer *buffer = wb__alloc_zero(1, sizeof *buffer);
+    wb__batch_buffer *buffer =
+        wb__alloc_zero(1, sizeof *buffer + (size_t)s->n * sizeof *buffer->data);
     if (!buffer) return NULL;
     buffer->pool = s;
-    buffer->data[0] = wb__alloc_aligned(s->bytes[0]);
-    buffer->data[1] = buffer->data[0] ? wb__alloc_aligned(s->bytes[1]) : NULL;
-    if (buffer->data[1]) return buffer;
-    buffer_free(buffer);
-    return NULL;
+    buffer->data = (void **)(buffer + 1);
+    for (int i = 0; i < s->n; i++) {
+        if ((buffer->data[i] = wb__alloc_aligned(s->bytes[i]))) continue;
+        buffer_free(buffer, i);
+        return NULL;
+    }
+    return buffer;
 }
 
 wb__batch_buffer *wb__buffer_take(wb__buffer_pool *s)
@@ -105,7 +109,7 @@ void wb__buffer_give(wb__batch_buffer *buffer)
     }
     bool last = came_back(s);
     wb__data_unlock();
-    if (!keep) buffer_free(buffer);
+    if (!keep) buffer_free(buffer, s->n);
     if (last) wb__free(s);
 }
 
@@ -130,7 +134,7 @@ void wb__buffer_pool_close(wb__buffer_pool *s)
     wb__data_unlock();
     while (unused) {
         wb__batch_buffer *next = unused->next;
-        buffer_free(unused);
+        buffer_free(unused, s->n);
         unused = next;
     }
     if (last) wb__free(s);

@@ -11,14 +11,14 @@ typedef struct wb__buffer_pool wb__buffer_pool;
 /* The memory of one batch. */
 typedef struct wb__batch_buffer {
     wb__buffer_pool *pool;
-    void *data[2];                      /* x, y; aligned to 64 bytes */
+    void **data;                        /* of each field; aligned to 64 bytes */
     int holders;                        /* number of tensors that use the buffer */
     struct wb__batch_buffer *next;      /* in the list of unused buffers */
 } wb__batch_buffer;
 
-/* Makes an empty pool for buffers of x_bytes and y_bytes. The pool keeps at most `keep` unused
- * buffers. NULL with the error set. */
-wb__buffer_pool *wb__buffer_pool_new(size_t x_bytes, size_t y_bytes, int keep);
+/* Makes an empty pool for buffers of n blocks, of bytes[0], ..., bytes[n - 1] bytes. The pool keeps
+ * at most `keep` unused buffers. NULL with the error set. */
+wb__buffer_pool *wb__buffer_pool_new(int n, const size_t *bytes, int keep);
 
 /* Allocates buffers until the pool has `keep` buffers, lent buffers included. Returns 0 or an error
  * code. */

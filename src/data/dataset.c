@@ -5,6 +5,7 @@
 #include "base/options.h"
 #include "base/numbers/philox.h"
 #include "io/borrow.h"
+#include "tree/tree.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +18,8 @@ static void destroy(void *object)
 {
     wb_dataset *d = object;
     wb__unref(d->under);
-    wb__unref(d->tensor[X]);
-    wb__unref(d->tensor[Y]);
+    for (int k = 0; k < d->n_fields; k++) wb__unref(d->tensor[k]);
+    wb__free(d->names);
     wb__free(d->order);
     wb__object_end(d, sizeof *d);
 }
@@ -33,17 +34,26 @@ static const char *describe_field(const wb__field *f, char *text, size_t bytes)
     return text;
 }
 
+static const char *field_name(const wb_dataset *root, int k)
+{
+    return root->names ? root->names[k] : k == X ? "x" : "y";
+}
+
 static char *format(void *object)
 {
     const wb_dataset *d = object, *root = wb__dataset_root(d);
-    char x[160], y[160], place[64] = "";
+    char field[160];
+    wb__text t = {0};
+    wb__text_add(&t, "Dataset(%lld observations%s: ", (long long)d->n,
+                 wb__dataset_mapped(d) ? ", mapped" : "");
+    for (int k = 0; k < root->n_fields; k++)
+        if (!root->names || root->field[k].present)
+            wb__text_add(&t, "%s%s %s", k ? ", " : "", field_name(root, k),
+                         describe_field(&root->field[k], field, sizeof field));
     if (root->device != &wb__cpu)
-        snprintf(place, sizeof place, ", on %s:%d", root->device->backend->tag,
-                 root->device->ordinal);
-    return wb__printf("Dataset(%lld observations%s: x %s, y %s%s)", (long long)d->n,
-                      wb__dataset_mapped(d) ? ", mapped" : "",
-                      describe_field(&root->field[X], x, sizeof x),
-                      describe_field(&root->field[Y], y, sizeof y), place);
+        wb__text_add(&t, ", on %s:%d", root->device->backend->tag, root->device->ordinal);
+    wb__text_add(&t, ")");
+    return wb__text_take(&t);
 }
 
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
@@ -84,53 +94,124 @@ static int64_t field_bytes(const char *what, const char *name, const wb__field *
 /* Stores x in the dataset and takes a reference. Instead of a variable, which may change, stores a
  * copy. Instead of a tensor with inputs, stores a tensor on the same memory, so that the inputs can
  * be freed. */
-static bool take_array(wb_dataset *d, int xy, wb_tensor *x)
+static bool take_array(const char *what, wb_dataset *d, int k, wb_tensor *x)
 {
-    wb__field *f = &d->field[xy];
+    wb__field *f = &d->field[k];
     if (wb_eval_array(1, &x)) return false;
     const wb_tensor *bound = wb__bind(x);
     if (x != bound || x->variable) x = wb__copied(x, wb__device_of(x));
     else if (x->n_in || !x->device) x = wb__as_constant(x);
     if (!x) return false;
-    if (xy == Y && x->device != d->device) {
+    if (k > X && x->device != d->device) {
+        const char *name = field_name(d, k), *first = field_name(d, X);
         wb__fail(WB_ERROR_DEVICE,
-                 "dataset_of: x is on %s:%d and y on %s:%d: move one to the other, as in "
-                 "y = wb_to(y, wb_device_of(x))",
-                 d->device->backend->tag, d->device->ordinal, x->device->backend->tag,
-                 x->device->ordinal);
+                 "%s: %s is on %s:%d and %s on %s:%d: move one to the other, as in "
+                 "%s = wb_to(%s, wb_device_of(%s))",
+                 what, first, d->device->backend->tag, d->device->ordinal, name,
+                 x->device->backend->tag, x->device->ordinal, name, name, first);
         return false;
     }
     d->device = x->device;
-    if (d->device == &wb__cpu && !(d->data[xy] = wb_data(x))) return false;
+    if (d->device == &wb__cpu && !(d->data[k] = wb_data(x))) return false;
     *f = (wb__field){.present = true, .dtype = (wb_dtype)x->dtype, .ndim = x->ndim - 1};
     memcpy(f->dims, x->dims + 1, (size_t)f->ndim * sizeof *f->dims);
-    f->bytes = field_bytes("dataset_of", xy == X ? "x" : "y", f);
+    f->bytes = field_bytes(what, field_name(d, k), f);
     if (f->bytes < 0) return false;
-    d->tensor[xy] = wb__ref(x);
+    d->tensor[k] = wb__ref(x);
     return true;
+}
+
+/* Copies the names into one block. NULL with the error set. */
+static const char **copy_names(int n, const char *const *names)
+{
+    size_t bytes = 0, list = WB__FIELDS * sizeof *names;
+    for (int k = 0; k < n; k++) bytes += strlen(names[k]) + 1;
+    const char **copy = wb__alloc_zero(1, list + bytes);
+    char *at = (char *)copy + list;
+    for (int k = 0; copy && k < n; k++) {
+        copy[k] = strcpy(at, names[k]);
+        at += strlen(at) + 1;
+    }
+    return copy;
+}
+
+wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
+                                  const char *const *names)
+{
+    if (wb__unrecordable(what, WB__READS)) return NULL;
+    for (int k = 0; k < n; k++) {
+        const char *name = names ? names[k] : k ? "y" : "x", *first = names ? names[X] : "x";
+        if (k == Y && wb_is_none(x[k])) continue;
+        if (!wb__operand(what, x[k])) return NULL;
+        if (wb_ndim(x[k]) > 0 && wb_dim(x[X], 0) == wb_dim(x[k], 0)) continue;
+        return wb__fail_null(WB_ERROR_SHAPE,
+                             "%s: %s %s and %s %s do not have observations along a first axis of "
+                             "the same length", what, first, wb_describe(x[X]), name,
+                             wb_describe(x[k]));
+    }
+    wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
+    if (!d) return NULL;
+    d->kind = WB__DATA_ARRAYS;
+    d->device = &wb__cpu;
+    d->n = wb_dim(x[X], 0);
+    d->n_fields = WB__MAX(n, 2);
+    bool ok = !names || (d->names = copy_names(n, names)) != NULL;
+    for (int k = 0; ok && k < n; k++)
+        if (!wb_is_none(x[k])) ok = take_array(what, d, k, x[k]);
+    if (ok) return d;
+    wb_object_free(d);
+    return NULL;
 }
 
 wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y)
 {
     if (WB__NULL(x) || WB__NULL(y)) return NULL;
-    if (!wb__operand("dataset_of", x) || (!wb_is_none(y) && !wb__operand("dataset_of", y)))
-        return NULL;
-    bool labelled = !wb_is_none(y);
-    if (wb_ndim(x) < 1 || (labelled && (wb_ndim(y) < 1 || wb_dim(x, 0) != wb_dim(y, 0))))
-        return wb__fail_null(
-            WB_ERROR_SHAPE,
-            "dataset_of: x %s and y %s do not have observations along a first axis "
-            "of the same length",
-            wb_describe(x), labelled ? wb_describe(y) : "none");
-    if (wb__unrecordable("dataset_of", WB__READS)) return NULL;
-    wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
-    if (!d) return NULL;
-    d->kind = WB__DATA_ARRAYS;
-    d->device = &wb__cpu;
-    d->n = wb_dim(x, 0);
-    if (take_array(d, X, x) && (!labelled || take_array(d, Y, y))) return d;
-    wb_object_free(d);
-    return NULL;
+    return wb__dataset_of_arrays("dataset_of", 2, (wb_tensor *[]){x, y}, NULL);
+}
+
+typedef struct {
+    int n;
+    wb_tensor *x[WB__FIELDS];
+    char *names[WB__FIELDS];
+} leaf_list;
+
+static int add_leaf(const wb__leaf *leaf, void *ctx)
+{
+    leaf_list *l = ctx;
+    if (l->n == WB__FIELDS)
+        return wb__fail(WB_ERROR_ARGUMENT, "dataset_of_tree: the tree has more than %d tensors",
+                        WB__FIELDS);
+    l->x[l->n] = leaf->x;
+    l->names[l->n] = wb__strdup(leaf->path);
+    return l->names[l->n] && ++l->n ? 0 : WB_ERROR_MEMORY;
+}
+
+static bool has_layer(const wb__branch *node)
+{
+    for (int i = 0; i < node->n; i++) {
+        const void *child = node->children[i].object;
+        if (wb__is(child, &wb__layer_class)) return true;
+        if (wb__is(child, &wb__tree_class) && has_layer(child)) return true;
+    }
+    return false;
+}
+
+wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
+{
+    leaf_list l = {0};
+    wb_dataset *d = NULL;
+    if (WB__NULL(arrays)) return NULL;
+    if (!wb__is(arrays, &wb__tree_class) || has_layer(&arrays->node))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_of_tree: a %s; it takes a tree of tensors",
+                             wb__is(arrays, &wb__tree_class) ? "tree with a layer"
+                                                             : wb__kind(arrays));
+    int status = wb__walk("dataset_of_tree", arrays, NULL, 0, add_leaf, &l);
+    if (!status && !l.n)
+        status = wb__fail(WB_ERROR_ARGUMENT, "dataset_of_tree: the tree has no tensor");
+    if (!status)
+        d = wb__dataset_of_arrays("dataset_of_tree", l.n, l.x, (const char *const *)l.names);
+    for (int k = 0; k < l.n; k++) wb__free(l.names[k]);
+    return d;
 }
 
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
@@ -145,6 +226,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
     d->kind = WB__DATA_SOURCE;
     d->device = &wb__cpu;
     d->n = s.n;
+    d->n_fields = 2;
     d->get = s.get;
     d->ctx = s.ctx;
     d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
@@ -256,20 +338,20 @@ int64_t wb_dataset_length(const wb_dataset *d)
  * function of a source is called for each observation. */
 static int fill_all(const wb_dataset *d, const wb_dataset *root, int64_t *index, wb_batch *batch)
 {
-    void *to[2] = {NULL, NULL};
+    void *to[WB__FIELDS] = {NULL};
     int made = 0, status = 0;
-    for (int xy = X; xy <= Y && !status; xy++) {
-        int64_t bytes = root->field[xy].present ? root->field[xy].bytes : 0;
+    for (int k = 0; k < root->n_fields && !status; k++) {
+        int64_t bytes = root->field[k].present ? root->field[k].bytes : 0;
         if (bytes && d->n > INT64_MAX / bytes)
             status =
                 wb__fail(WB_ERROR_MEMORY, "the whole dataset: %lld observations", (long long)d->n);
-        else if (!(to[xy] = wb__alloc_aligned((size_t)(d->n * bytes))))
+        else if (root->field[k].present && !(to[k] = wb__alloc_aligned((size_t)(d->n * bytes))))
             status = WB_ERROR_MEMORY;
     }
     if (!status) status = wb__dataset_fill(d, d->n, index, to, true);
     if (!status) status = wb__dataset_wrap(root, d->n, to, wb__free_block, NULL, batch, &made);
-    if (made < 1) wb__free(to[X]);
-    if (made < 2) wb__free(to[Y]);
+    for (int k = 0; k < root->n_fields; k++)
+        if (root->field[k].present && made-- <= 0) wb__free(to[k]);
     return status;
 }
 
@@ -289,21 +371,69 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     return status;
 }
 
-static wb_tensor *whole(wb_dataset *d, int xy, const char *what)
+/* Returns field k of all observations. */
+static wb_tensor *whole(wb_dataset *d, int k, const char *what)
 {
-    if (!is_dataset(d, what)) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
-    if (!root->field[xy].present && !wb__dataset_mapped(d)) return WB_NONE;
-    if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[xy]));
+    if (!root->field[k].present && !wb__dataset_mapped(d)) return WB_NONE;
+    if (d->kind == WB__DATA_ARRAYS) return wb__scope_give(wb__ref(d->tensor[k]));
     if (wb__unrecordable(what, WB__READS)) return NULL;
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_batch batch;
     int status = wb__dataset_all(d, &batch);
-    wb_tensor *result = status ? NULL : xy == X ? batch.x : batch.y;
+    wb_tensor *result = status ? NULL : *wb__batch_at(&batch, k);
+    if (!status && !result)
+        wb__fail(WB_ERROR_ARGUMENT, "%s: the maps leave no such tensor", what);
     if (result) result = wb_object_keep(result);
     return wb_scope_close(s) ? NULL : result;
 }
 
-wb_tensor *wb_dataset_x(wb_dataset *d) { return whole(d, X, "dataset_x"); }
-wb_tensor *wb_dataset_y(wb_dataset *d) { return whole(d, Y, "dataset_y"); }
+wb_tensor *wb_dataset_x(wb_dataset *d)
+{
+    return is_dataset(d, "dataset_x") ? whole(d, X, "dataset_x") : NULL;
+}
+wb_tensor *wb_dataset_y(wb_dataset *d)
+{
+    return is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
+}
+
+/* Returns the field of this name, of n fields; -1 with the error set. */
+static int field_named(const char *what, int n, const char *const *names, const char *name)
+{
+    char list[200] = "";
+    size_t used = 0;
+    if (!name) return wb__fail(WB_ERROR_ARGUMENT, "%s: no name", what), -1;
+    for (int k = 0; names && k < n; k++)
+        if (!strcmp(names[k], name)) return k;
+    if (!strcmp(name, "x")) return X;
+    if (!strcmp(name, "y") && n > Y) return Y;
+    for (int k = 0; k < n && used < sizeof list - 1; k++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", k ? ", " : "",
+                                 names ? names[k] : k ? "y" : "x");
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: no \"%s\": there is %s", what, name, list), -1;
+}
+
+/* Returns the number of names. */
+static int n_names(const char *const *names)
+{
+    int n = 0;
+    while (names && n < WB__FIELDS && names[n]) n++;
+    return names ? n : 2;
+}
+
+wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
+{
+    if (!is_dataset(d, "dataset_get")) return NULL;
+    const wb_dataset *root = wb__dataset_root(d);
+    const int k = field_named("dataset_get", n_names(root->names), root->names, name);
+    return k < 0 ? NULL : whole(d, k, "dataset_get");
+}
+
+wb_tensor *wb_batch_get(wb_batch batch, const char *name)
+{
+    const int k = field_named("batch_get", n_names(batch.names), batch.names, name);
+    wb_tensor *x = k < 0 ? NULL : *wb__batch_at(&batch, k);
+    if (k >= 0 && !x && wb__null("batch_get", name)) return NULL;
+    return x;
+}

@@ -12,7 +12,9 @@
 
 #include "engine/tensor.h"
 
-/* One of the two fields of an observation, x or y. */
+enum { WB__FIELDS = 2 + WB_BATCH_MORE };
+
+/* One of the fields of an observation: x, y or a further one. */
 typedef struct {
     bool present;
     wb_dtype dtype;
@@ -40,10 +42,12 @@ struct wb_dataset {
     uint64_t seed;
     wb_collate map;
     void *ctx;                          /* argument of `map` or `get` */
-    wb__field field[2];                 /* roots: x and y */
+    int n_fields;                       /* roots: 2 to WB__FIELDS */
+    wb__field field[WB__FIELDS];        /* roots: x, y and further fields */
+    const char **names;                 /* roots: of the fields, in one block; NULL: x and y */
     const wb_device *device;            /* roots: device of the arrays; the CPU for a source */
-    wb_tensor *tensor[2];               /* arrays (references) */
-    const char *data[2];                /* elements of arrays in host memory */
+    wb_tensor *tensor[WB__FIELDS];      /* arrays (references) */
+    const char *data[WB__FIELDS];       /* elements of arrays in host memory */
     int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source */
 };
 
@@ -53,6 +57,18 @@ static inline bool wb__dataset_on_host(const wb_dataset *d)
 {
     return wb__dataset_root(d)->device == &wb__cpu;
 }
+
+/* The place of field k in a batch. */
+static inline wb_tensor **wb__batch_at(wb_batch *batch, int k)
+{
+    return k == 0 ? &batch->x : k == 1 ? &batch->y : &batch->more[k - 2];
+}
+/* The number of fields of a batch, at least 2. */
+int wb__batch_fields(const wb_batch *batch);
+/* Makes a dataset of n tensors, of which the second may be WB_NONE.  `names` is copied; NULL: x and
+ * y.  `what` begins messages. */
+wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
+                                  const char *const *names);
 
 /* Makes a view or map over `under`, in the current scope. The caller sets the fields that only
  * views or only maps have. */
@@ -70,10 +86,10 @@ static inline int64_t wb__share_at(const wb_dataset *share, int64_t i)
 void *wb__dataset_to(void *dataset, const wb_device *d, wb_dtype dtype);
 const wb_device *wb__dataset_device(void *dataset);
 
-/* Copies the n observations of d in `index` to to[0] (x) and to[1] (y). If the dataset has no y,
- * to[1] is not used. Replaces the indices in `index` by indices of the root. If `parallel` is set,
- * the function of a source may run on the threads of wb__parallel. Returns 0 or an error code. */
-int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
+/* Copies the n observations of d in `index` to to[k], for each field k that is present. Replaces
+ * the indices in `index` by indices of the root. If `parallel` is set, the function of a source may
+ * run on the threads of wb__parallel. Returns 0 or an error code. */
+int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const *to,
                      bool parallel);
 
 /* Makes a batch of the n observations in `index`, in the current scope, on the device of the
@@ -93,10 +109,11 @@ int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
  * or y. Sets an error message if f has set none. `what` names f in messages. */
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what);
 
-/* Makes the tensors of a batch, in the current scope, on the memory to[0] (x) and to[1] (y) of n
+/* Makes the tensors of a batch, in the current scope, on the memory to[k] of field k of n
  * observations. When a tensor is freed, release(its memory, context) is called. Sets *made to the
- * number of tensors created, also on failure. Returns 0 or an error code. */
-int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
+ * number of tensors created, also on failure; they are those of the first fields that are present.
+ * Returns 0 or an error code. */
+int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const *to,
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made);
 
 /* Evaluates the tensors of a batch and detaches them from their graph. Replaces variables by

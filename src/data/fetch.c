@@ -32,7 +32,7 @@ bool wb__dataset_mapped(const wb_dataset *d)
 typedef struct {
     const wb_dataset *root;
     const int64_t *index;
-    char *to[2];
+    void *const *to;
     pthread_mutex_t lock;
     _Atomic bool failed;
     int64_t first;                      /* position in the batch of the first failed observation */
@@ -47,7 +47,7 @@ static void call_one(void *ctx, int64_t i)
     if (c->failed) return;
     void *at[2];
     for (int xy = X; xy <= Y; xy++)
-        at[xy] = d->field[xy].present ? c->to[xy] + i * d->field[xy].bytes : NULL;
+        at[xy] = d->field[xy].present ? (char *)c->to[xy] + i * d->field[xy].bytes : NULL;
     wb_clear_error();
     int code = d->get(c->index[i], at[X], at[Y], d->ctx);
     if (!code) return;
@@ -61,11 +61,10 @@ static void call_one(void *ctx, int64_t i)
     pthread_mutex_unlock(&c->lock);
 }
 
-static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const to[2],
+static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
                     bool parallel)
 {
-    calls c = {
-        .root = root, .index = index, .to = {to[X], to[Y]}, .lock = PTHREAD_MUTEX_INITIALIZER};
+    calls c = {.root = root, .index = index, .to = to, .lock = PTHREAD_MUTEX_INITIALIZER};
     if (parallel) wb__parallel(n, call_one, &c);
     else for (int64_t i = 0; i < n; i++) call_one(&c, i);
     pthread_mutex_destroy(&c.lock);
@@ -90,17 +89,17 @@ static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *inde
     return d;
 }
 
-int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const to[2],
+int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const *to,
                      bool parallel)
 {
     d = translate(d, n, index);
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
-    for (int xy = X; xy <= Y; xy++) {
-        size_t bytes = (size_t)d->field[xy].bytes;
-        if (!d->field[xy].present || !bytes) continue;
+    for (int k = 0; k < d->n_fields; k++) {
+        size_t bytes = (size_t)d->field[k].bytes;
+        if (!d->field[k].present || !bytes) continue;
         for (int64_t i = 0, run; i < n; i += run) {         /* consecutive rows at once */
             for (run = 1; i + run < n && index[i + run] == index[i] + run;) run++;
-            memcpy((char *)to[xy] + (size_t)i * bytes, d->data[xy] + (size_t)index[i] * bytes,
+            memcpy((char *)to[k] + (size_t)i * bytes, d->data[k] + (size_t)index[i] * bytes,
                    (size_t)run * bytes);
         }
     }
@@ -147,24 +146,23 @@ static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
 {
     const wb_dataset *root = translate(d, n, index);
-    wb_tensor *rows = NULL, *both[2] = {NULL, WB_NONE};
+    wb_tensor *rows = NULL;
     int64_t run = 1;
     while (run < n && index[run] == index[0] + run) run++;
     const bool together = run >= n;
-    *batch = (wb_batch){.y = WB_NONE, .n = n};
-    for (int k = X; k <= Y; k++) {
+    *batch = (wb_batch){.y = WB_NONE, .n = n, .names = root->names};
+    for (int k = 0; k < root->n_fields; k++) {
         const wb__field *f = &root->field[k];
+        wb_tensor **x = wb__batch_at(batch, k);
         if (!f->present) continue;
         if (together || !f->bytes) {
-            both[k] = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
+            *x = copy_rows(root->tensor[k], n ? index[0] : 0, n, f->bytes);
         } else {
             if (!rows) rows = upload_index(root, n, index);
-            both[k] = rows ? take_rows(root->tensor[k], rows) : NULL;
+            *x = rows ? take_rows(root->tensor[k], rows) : NULL;
         }
-        if (!both[k]) return wb_error_code();
+        if (!*x) return wb_error_code();
     }
-    batch->x = both[X];
-    batch->y = both[Y];
     return 0;
 }
 
@@ -181,19 +179,26 @@ static wb_tensor *wrap(const wb__field *f, int64_t n, void *data, void (*release
     return x;
 }
 
-int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const to[2],
+int wb__dataset_wrap(const wb_dataset *root, int64_t n, void *const *to,
                      void (*release)(void *, void *), void *context, wb_batch *batch, int *made)
 {
-    *batch = (wb_batch){.y = WB_NONE, .n = n};
+    *batch = (wb_batch){.y = WB_NONE, .n = n, .names = root->names};
     *made = 0;
-    batch->x = wrap(&root->field[X], n, to[X], release, context);
-    if (!batch->x) return wb_error_code();
-    *made = 1;
-    if (!root->field[Y].present) return 0;
-    batch->y = wrap(&root->field[Y], n, to[Y], release, context);
-    if (!batch->y) return wb_error_code();
-    *made = 2;
+    for (int k = 0; k < root->n_fields; k++) {
+        if (!root->field[k].present) continue;
+        wb_tensor *x = wrap(&root->field[k], n, to[k], release, context);
+        if (!x) return wb_error_code();
+        *wb__batch_at(batch, k) = x;
+        ++*made;
+    }
     return 0;
+}
+
+int wb__batch_fields(const wb_batch *batch)
+{
+    int n = 2;
+    while (n < WB__FIELDS && batch->more[n - 2]) n++;
+    return n;
 }
 
 int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
@@ -233,15 +238,18 @@ static wb_tensor *detached(wb_tensor *x)
 
 int wb__batch_evaluate(wb_batch *batch)
 {
-    wb_tensor *pending[2];
-    int n = 0;
-    if (!wb_is_none(batch->x) && !batch->x->storage) pending[n++] = batch->x;
-    if (!wb_is_none(batch->y) && !batch->y->storage) pending[n++] = batch->y;
+    wb_tensor *pending[WB__FIELDS];
+    int n = 0, fields = wb__batch_fields(batch);
+    for (int k = 0; k < fields; k++) {
+        wb_tensor *x = *wb__batch_at(batch, k);
+        if (!wb_is_none(x) && !x->storage) pending[n++] = x;
+    }
     int status = n ? wb_eval_array(n, pending) : 0;
-    if (status) return status;
-    batch->x = detached(batch->x);
-    batch->y = batch->x ? detached(batch->y) : NULL;
-    return batch->y ? 0 : (int)wb_error_code();
+    for (int k = 0; !status && k < fields; k++) {
+        wb_tensor **x = wb__batch_at(batch, k);
+        if (!(*x = detached(*x))) status = wb_error_code();
+    }
+    return status;
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */

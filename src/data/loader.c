@@ -107,7 +107,7 @@ static int check(const wb_dataloader_options *o, const wb_dataset *d)
                         "dataloader: %lld observations are too many to shuffle", (long long)d->n);
     const wb_dataset *root = wb__dataset_root(d);
     int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
-    for (int xy = 0; xy < 2; xy++) {
+    for (int xy = 0; xy < root->n_fields; xy++) {
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
             continue;
@@ -215,7 +215,7 @@ static int changes(const wb_loader *l, const wb__target *t)
     if (l->options.collate || wb__dataset_mapped(l->dataset))
         return t->dtype != l->target.dtype || t->narrow != l->target.narrow;
     int other = 0;
-    for (int xy = 0; xy < 2; xy++) {
+    for (int xy = 0; xy < root->n_fields; xy++) {
         const wb__field *f = &root->field[xy];
         if (!f->present) continue;
         const wb_dtype to = wb__target_dtype(t, f->dtype);

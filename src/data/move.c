@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-enum { X, Y };
-
 const wb_device *wb__dataset_device(void *dataset)
 {
     return wb__dataset_root(dataset)->device;
@@ -16,8 +14,8 @@ const wb_device *wb__dataset_device(void *dataset)
 static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
     int go = root->device != d;
-    for (int xy = X; xy <= Y; xy++) {
-        const wb__field *f = &root->field[xy];
+    for (int k = 0; k < root->n_fields; k++) {
+        const wb__field *f = &root->field[k];
         if (!f->present || (root->device == d && !requested)) continue;
         const wb_dtype t = wb__dtype_on(d, f->dtype, requested);
         if (!t) return -1;
@@ -28,12 +26,16 @@ static int must_move(const wb_dataset *root, const wb_device *d, wb_dtype reques
 
 static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requested)
 {
-    wb_batch all = {.x = root->tensor[X],
-                    .y = root->field[Y].present ? root->tensor[Y] : WB_NONE};
+    wb_batch all;
+    wb_tensor *x[WB__FIELDS];
     if (root->kind == WB__DATA_SOURCE && wb__dataset_all(root, &all)) return NULL;
-    wb_tensor *x = wb__tensor_to(all.x, d, requested);
-    wb_tensor *y = x ? wb__tensor_to(all.y, d, requested) : NULL;
-    return y ? wb_dataset_of(x, y) : NULL;
+    for (int k = 0; k < root->n_fields; k++) {
+        x[k] = root->kind == WB__DATA_SOURCE ? *wb__batch_at(&all, k)
+               : root->field[k].present      ? root->tensor[k]
+                                             : WB_NONE;
+        if (!(x[k] = wb__tensor_to(x[k], d, requested))) return NULL;
+    }
+    return wb__dataset_of_arrays("dataset_of", root->n_fields, x, root->names);
 }
 
 /* Returns the moved root of a dataset, or `root` itself if nothing must be moved. NULL with the

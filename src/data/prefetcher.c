@@ -65,11 +65,13 @@ static int wrap(const wb_dataset *root, wb__prefetched *fetched, wb_batch *batch
     wb__batch_buffer *buffer = fetched->buffer;
     int made;
     fetched->buffer = NULL;
-    buffer->holders = 2;
+    int fields = 0;
+    for (int k = 0; k < root->n_fields; k++) fields += root->field[k].present;
+    buffer->holders = fields;
     int status = wb__dataset_wrap(root, fetched->n, buffer->data, wb__buffer_release, buffer,
                                   batch, &made);
     batch->index = fetched->index;
-    for (; made < 2; made++) wb__buffer_release(NULL, buffer);
+    for (; made < fields; made++) wb__buffer_release(NULL, buffer);
     return status;
 }
 
@@ -88,10 +90,9 @@ static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
     batch->index = fetched->index;
     if (!status) status = wb__dataset_apply(f->dataset, batch);
     if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
-    if (!status && f->target.device) {
-        batch->x = sent(&f->target, batch->x);
-        batch->y = batch->x ? sent(&f->target, batch->y) : NULL;
-        if (!batch->y) status = wb_error_code();
+    for (int k = wb__batch_fields(batch) - 1; !status && f->target.device && k >= 0; k--) {
+        wb_tensor **x = wb__batch_at(batch, k);
+        if (!(*x = sent(&f->target, *x))) status = wb_error_code();
     }
     return status ? status : wb__batch_evaluate(batch);
 }
@@ -108,8 +109,8 @@ static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
     int status = make_tensors(f, fetched, &batch);
     wb__use_device(was);
     if (!status) {
-        fetched->x = wb__ref(batch.x);
-        fetched->y = wb__ref(batch.y);
+        for (int k = wb__batch_fields(&batch) - 1; k >= 0; k--) wb__ref(*wb__batch_at(&batch, k));
+        fetched->batch = batch;
         fetched->n = batch.n;
     }
     int closed = wb_scope_close(s);
@@ -139,23 +140,25 @@ bool wb__prefetcher_prepares(const wb__prefetcher *f) { return preparing == f; }
 void wb__prefetched_drop(wb__prefetched *fetched)
 {
     wb__buffer_give(fetched->buffer);
-    wb__unref(fetched->x);
-    wb__unref(fetched->y);
+    for (int k = 0; k < WB__FIELDS; k++) wb__unref(*wb__batch_at(&fetched->batch, k));
     fetched->buffer = NULL;
-    fetched->x = fetched->y = NULL;
+    fetched->batch = (wb_batch){0};
 }
 
 int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
 {
     if (fetched->code) return wb__fail(fetched->code, "%s", fetched->message);
     if (fetched->buffer) return wrap(f->root, fetched, batch);
-    *batch = (wb_batch){.n = fetched->n, .index = fetched->index};
-    batch->x = wb__scope_give(fetched->x);
-    fetched->x = NULL;
-    if (!batch->x) return wb__prefetched_drop(fetched), wb_error_code();
-    batch->y = wb__scope_give(fetched->y);
-    fetched->y = NULL;
-    return batch->y ? 0 : (int)wb_error_code();
+    *batch = (wb_batch){.n = fetched->n, .index = fetched->index, .names = fetched->batch.names};
+    for (int k = 0; k < WB__FIELDS; k++) {
+        wb_tensor **from = wb__batch_at(&fetched->batch, k), *x = *from;
+        *from = NULL;
+        if (!x) continue;
+        if ((*wb__batch_at(batch, k) = wb__scope_give(x))) continue;
+        wb__prefetched_drop(fetched);
+        return wb_error_code();
+    }
+    return 0;
 }
 
 /* ---- the thread ------------------------------------------------------------------------------ */
@@ -281,11 +284,12 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int a
     f->finished_tensors = collate || target->device || !f->on_host || wb__dataset_mapped(d);
     f->batchsize = batchsize;
     f->ahead = ahead;
-    const wb__field *x = &f->root->field[0], *y = &f->root->field[1];
+    size_t bytes[WB__FIELDS];
+    for (int k = 0; k < f->root->n_fields; k++)
+        bytes[k] = (size_t)(batchsize * f->root->field[k].bytes);
     f->index = wb__alloc_zero((size_t)batchsize, sizeof *f->index);
     f->ready = wb__alloc_zero((size_t)WB__MAX(ahead, 1), sizeof *f->ready);
-    f->pool = wb__buffer_pool_new((size_t)(batchsize * x->bytes), (size_t)(batchsize * y->bytes),
-                                  ahead + 1);
+    f->pool = wb__buffer_pool_new(f->root->n_fields, bytes, ahead + 1);
     if (f->index && f->ready && f->pool) return f;
     wb__prefetcher_free(f);
     return NULL;

@@ -8,13 +8,13 @@
 
 #include "data/buffers.h"
 /* A prefetched batch. If `code` is not 0, preparing the batch failed, and `message` is the error
- * message, which the prefetcher owns. Otherwise the batch is either a filled `buffer` or two
- * evaluated tensors x and y, each with a reference. Tensors are used if the dataset has a map or is
- * not on the CPU, or if the loader has a collate function or a target device. */
+ * message, which the prefetcher owns. Otherwise the batch is either a filled `buffer` or the
+ * evaluated tensors of `batch`, each with a reference. Tensors are used if the dataset has a map or
+ * is not on the CPU, or if the loader has a collate function or a target device. */
 typedef struct {
     int64_t n, index;
     wb__batch_buffer *buffer;
-    wb_tensor *x, *y;
+    wb_batch batch;
     int code;
     const char *message;
 } wb__prefetched;

@@ -11,8 +11,6 @@ void *wb_object_gpu(void *x, const wb_to_options *o)
 
 wb_batch wb_batch_gpu(wb_batch b, const wb_to_options *o)
 {
-    b.x = wb_object_gpu(b.x, o);
-    b.y = b.x ? wb_object_gpu(b.y, o) : NULL;
-    if (!b.y) b.x = NULL;
-    return b;
+    const wb_device *d = b.x || b.y ? wb__gpu_for_move() : NULL;
+    return d ? wb_batch_to(b, d, o) : b;
 }

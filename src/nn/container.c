@@ -81,8 +81,8 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     return list ? inner->n : l->node.n;
 }
 
-/* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner layer
- * as a prefix. */
+/* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner
+ * layer as a prefix. */
 static int call_inner_many(const wb__child *layer, bool list, int n, wb_tensor *const *inputs,
                            wb_tensor **outputs)
 {
@@ -160,8 +160,9 @@ static wb_layer *chain_assemble(const void *options, int n, const char *const *n
 static const wb__torch_child torch_rows[] = {{"layers", "", NULL, 0}};
 static const wb__torch_kind torch = {WB__TORCH_CHILDREN(torch_rows), .numbered = true};
 
-const wb__layer_type wb__chain_type = {.name = "Chain", .call_many = chain_call, .print = chain_print,
-                                       .assemble = chain_assemble, .torch = &torch};
+const wb__layer_type wb__chain_type = {.name = "Chain", .call_many = chain_call,
+                                       .print = chain_print, .assemble = chain_assemble,
+                                       .torch = &torch};
 
 wb_layer *wb_Chain_array(int n, wb_layer *const *layers)
 {

@@ -105,8 +105,8 @@ struct wb_layer {
  * is registered by this name, or NULL; wb__own_type_of registers a struct, or returns NULL with the
  * error set.  wb__own_struct returns the struct's description if the type
  * is one of these, else NULL.  wb__own_assemble makes such a layer from a copy of the struct, whose
- * object fields are not read, and the objects.  wb__own_failed prepends the name of the failed inner
- * layer to the error, if the thread is calling a layer of this kind. */
+ * object fields are not read, and the objects.  wb__own_failed prepends the name of the failed
+ * inner layer to the error, if the thread is calling a layer of this kind. */
 const wb__layer_type *wb__own_type_named(const char *name);
 const wb__layer_type *wb__own_type_of(const wb_struct_type *type);
 const wb_struct_type *wb__own_struct(const wb__layer_type *type);

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <string.h>
 
-/* A registered type. `rows` are the fields that are numbers and functions; `objects` are the indices
- * of the fields that are children. */
+/* A registered type. `rows` are the fields that are numbers and functions; `objects` are the
+ * indices of the fields that are children. */
 typedef struct own_type {
     wb__layer_type type;                /* its detail is this own_type */
     const wb_struct_type *of;
@@ -135,8 +135,8 @@ static bool same_type(const wb_struct_type *a, const wb_struct_type *b)
 {
     if (a->size != b->size || a->n_fields != b->n_fields || !a->call != !b->call) return false;
     for (int i = 0; i < a->n_fields; i++)
-        if (strcmp(a->fields[i].name, b->fields[i].name) || a->fields[i].type != b->fields[i].type ||
-            a->fields[i].offset != b->fields[i].offset)
+        if (strcmp(a->fields[i].name, b->fields[i].name) ||
+            a->fields[i].type != b->fields[i].type || a->fields[i].offset != b->fields[i].offset)
             return false;
     return true;
 }
@@ -168,8 +168,8 @@ static own_type *new_type(const wb_struct_type *of)
     return own;
 }
 
-/* Returns the registered type of a struct, which is registered if it is not yet. NULL with the error
- * set. */
+/* Returns the registered type of a struct, which is registered if it is not yet. NULL with the
+ * error set. */
 static own_type *registered(const char *what, const wb_struct_type *of)
 {
     if (!of) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no type", what);
@@ -217,8 +217,8 @@ const wb_struct_type *wb__own_struct(const wb__layer_type *type)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
-/* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that is
- * not trained. NULL with the error set. */
+/* Returns `object` as a child of a layer: a tensor that is not a variable becomes a variable that
+ * is not trained. NULL with the error set. */
 static void *as_child(const char *type, const char *field, void *object)
 {
     if (!object && wb__null(type, field)) return NULL;

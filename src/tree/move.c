@@ -122,6 +122,8 @@ wb_batch wb_batch_to(wb_batch b, const wb_device *d, const wb_to_options *o)
 {
     b.x = wb_object_to(b.x, d, o);
     b.y = b.x ? wb_object_to(b.y, d, o) : NULL;
+    for (int i = 0; i < WB_BATCH_MORE && b.more[i] && b.y; i++)
+        if (!(b.more[i] = wb_object_to(b.more[i], d, o))) b.y = NULL;
     if (!b.y) b.x = NULL;
     return b;
 }

@@ -200,7 +200,7 @@ TEST_IN_SCOPE(a_state_in_the_middle)
         wb_layer *m = net(7);
         wb_opt_state *s = state_of(m, ADAM, 25000000);
         wb_tree *grads;
-        const wb_batch b = {wb_ones(4, IN), wb_ones(4, 2), 4, 0};
+        const wb_batch b = {.x = wb_ones(4, IN), .y = wb_ones(4, 2), .n = 4};
         MADE(wb_withgradient(mse_loss, m, b, &grads));
         if (!only || !rank) WORKS(wb_update(s, m, grads));
         wb_clear_error();

@@ -111,7 +111,7 @@ TEST_IN_SCOPE(kernels_of_a_step)
         wb_tensor *x = wb_randn(4, 1, 8, 8), *y = wb_randn(4, 3);
         WORKS(wb_eval(x, y));
         wb_scope *scope = wb_scope_open();
-        const wb_batch b = {x, y, 4, 0};
+        const wb_batch b = {.x = x, .y = y, .n = 4};
         wb_tree *grads;
         MADE(wb_withgradient(mse_loss, m, b, &grads));
         WORKS(wb_update(s, m, grads));

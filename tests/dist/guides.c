@@ -68,7 +68,7 @@ static wb_layer *small_model(void)
 static wb_batch batch_of(uint64_t seed)
 {
     wb_seed(seed);
-    return (wb_batch){wb_randn(16, 3), wb_randn(16, 2), 16, 0};
+    return (wb_batch){.x = wb_randn(16, 3), .y = wb_randn(16, 2), .n = 16};
 }
 
 /* S91: each rank makes other steps, and another number of them; then all have the model and the

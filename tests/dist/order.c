@@ -22,7 +22,7 @@ static wb_opt_state *state_of(wb_layer *m, bool norm, bool shard)
 static wb_batch batch(int k)
 {
     wb_seed((uint64_t)(100 * k + rank));
-    return (wb_batch){wb_randn(8, 4), wb_randn(8, 1), 8, k};
+    return (wb_batch){.x = wb_randn(8, 4), .y = wb_randn(8, 1), .n = 8, .index = k};
 }
 
 /* Records the update of batch k.  Returns the loss. */

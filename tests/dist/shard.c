@@ -68,7 +68,7 @@ static wb_tensor *scaled_loss(wb_layer *m, wb_opt_state *s, wb_batch b, wb_tree 
 static wb_batch batch_of(int k)
 {
     wb_seed((uint64_t)(1000 * k + rank));
-    return (wb_batch){wb_randn(16, 8), wb_randn(16, 1), 16, k};
+    return (wb_batch){.x = wb_randn(16, 8), .y = wb_randn(16, 1), .n = 16, .index = k};
 }
 
 /* Updates the model for a batch.  Returns the loss. */
@@ -213,7 +213,7 @@ TEST_IN_SCOPE(a_gradient_that_is_not_finite_in_f16)
     wb_tensor *scale = wb_scale_loss(s, wb_scalar(1));
     const double was = wb_item(scale);
     const float big = rank == size - 1 ? 1e5f : 1;
-    const wb_batch b = {wb_full(big, 4, 8), wb_full(1, 4, 1), 4, 1};
+    const wb_batch b = {.x = wb_full(big, 4, 8), .y = wb_full(1, 4, 1), .n = 4, .index = 1};
     wb_tree *grads;
     wb_tensor *loss = scaled_loss(m, s, b, &grads);
     WORKS(wb_update(s, m, grads));
@@ -228,7 +228,8 @@ TEST_IN_SCOPE(a_loss_that_is_not_finite)
     wb_layer *m = model_of(3), *same = model_of(3);
     wb_opt_state *s = state_of(ADAM, m, true, WB_DTYPE_DEFAULT);
     wb_opt_state *other = state_of(ADAM, same, true, WB_DTYPE_DEFAULT);
-    const wb_batch b = {wb_full(rank == size - 1 ? NAN : 1, 4, 8), wb_zeros(4, 1), 4, 0};
+    const wb_batch b = {.x = wb_full(rank == size - 1 ? NAN : 1, 4, 8), .y = wb_zeros(4, 1),
+                        .n = 4};
     wb_tree *grads;
     wb_tensor *loss = wb_withgradient(mse_loss, m, b, &grads);
     WORKS(wb_update(s, m, grads));
@@ -308,8 +309,9 @@ static wb_layer *train_at_once(int kind)
             x[i] = b.x;
             y[i] = b.y;
         }
-        const wb_batch all = {wb_concat_array(TOGETHER, x, 0), wb_concat_array(TOGETHER, y, 0),
-                              16 * TOGETHER, k};
+        const wb_batch all = {.x = wb_concat_array(TOGETHER, x, 0),
+                              .y = wb_concat_array(TOGETHER, y, 0), .n = 16 * TOGETHER,
+                              .index = k};
         update_by(m, s, all);
     }
     return m;
@@ -364,7 +366,7 @@ TEST_IN_SCOPE(a_state_from_before_the_ranks)
 {
     const wb_device *was = wb_default_device();
     wb_set_default_device(wb_device_of(early_model));
-    const wb_batch b = {wb_randn(4, 8), wb_randn(4, 1), 4, 0};
+    const wb_batch b = {.x = wb_randn(4, 8), .y = wb_randn(4, 1), .n = 4};
     wb_tree *grads;
     if (size == 1) {
         update(early_model, early_state, 0);
@@ -514,7 +516,7 @@ enum { SIZES = sizeof sizes / sizeof *sizes, MOMENTS = 2 * SIZES };
 static int64_t step_on(wb_layer *m, wb_opt_state *s)
 {
     wb_scope *scope = wb_scope_open();
-    const wb_batch b = {wb_randn(16, INPUTS), wb_randn(16, 1), 16, 1};
+    const wb_batch b = {.x = wb_randn(16, INPUTS), .y = wb_randn(16, 1), .n = 16, .index = 1};
     WORKS(wb_eval(b.x, b.y));
     wb_tree *grads;
     wb_memory need;

@@ -74,7 +74,7 @@ static int step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     const recorded *r = ctx;
     wb_tree *grads;
-    const wb_batch b = {in[0], in[1], wb_dim(in[0], 0), 0};
+    const wb_batch b = {.x = in[0], .y = in[1], .n = wb_dim(in[0], 0)};
     wb_tensor *loss = wb_withgradient(loss_of, r->model, b, &grads);
     out[0] = loss ? wb_distributed_allreduce(loss, WB_RANKS_MEAN) : NULL;
     return out[0] && !wb_update(r->state, r->model, grads) ? 1 : -1;
@@ -318,7 +318,7 @@ static int read_alone(void *ctx)
 {
     wb_layer *m = wb_gpu(wb_Dense(2, 2));
     wb_opt_state *s = m ? wb_setup(wb_DistributedOptimiser(wb_Adam(), .shard = true), m) : NULL;
-    const wb_batch b = {wb_gpu(wb_ones(4, 2)), wb_gpu(wb_ones(4, 2)), 4, 0};
+    const wb_batch b = {.x = wb_gpu(wb_ones(4, 2)), .y = wb_gpu(wb_ones(4, 2)), .n = 4};
     wb_tree *grads;
     wb_tensor *loss = s ? wb_withgradient(loss_of, m, b, &grads) : NULL;
     if (!loss || wb_update(s, m, grads)) return 1;

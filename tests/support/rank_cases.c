@@ -42,7 +42,7 @@ int train_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
 {
     const trained *t = ctx;
     wb_tree *grads;
-    const wb_batch b = {in[0], in[1], wb_dim(in[0], 0), 0};
+    const wb_batch b = {.x = in[0], .y = in[1], .n = wb_dim(in[0], 0)};
     out[0] = wb_withgradient(mse_loss, t->model, b, &grads);
     return out[0] && !wb_update(t->state, t->model, grads) ? 1 : -1;
 }

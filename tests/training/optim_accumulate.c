@@ -342,8 +342,9 @@ TEST_IN_SCOPE(a_training_that_goes_on)
                    .checkpoint = path));
     wb_checkpoint at = {.model = still};
     WORKS(wb_checkpoint_load(path, &at));
-    const double all = wb_item(loss(still, (wb_batch){wb_dataset_x(data(160)),
-                                                      wb_dataset_y(data(160)), 160, 0}, NULL));
+    const double all = wb_item(loss(still, (wb_batch){.x = wb_dataset_x(data(160)),
+                                                       .y = wb_dataset_y(data(160)), .n = 160},
+                                     NULL));
     if (!(fabs(at.metric - all) < 1e-6)) fail_msg("%.9g, not %.9g", at.metric, all);
 }
 
@@ -414,7 +415,7 @@ static int recorded_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
     r->calls++;
     for (int i = 0; i < r->updates; i++) {
         wb_tree *grads;
-        const wb_batch b = {in[0], in[1], wb_dim(in[0], 0), 0};
+        const wb_batch b = {.x = in[0], .y = in[1], .n = wb_dim(in[0], 0)};
         out[0] = wb_withgradient(loss, r->model, b, &grads);
         if (!out[0] || wb_update(r->state, r->model, grads)) return -1;
     }

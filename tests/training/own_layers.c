@@ -108,7 +108,7 @@ TEST_IN_SCOPE(trains_ties_and_moves)
     assert_int_equal(wb_set(m, "layers.1.inner.bias", wb_full(0.125, 3)), 0);
     wb_tensor *x = wb_randn(8, 2), *y = wb_randn(8, 3);
     wb_tree *grads;
-    wb_tensor *loss = wb_withgradient(squares, m, ((wb_batch){x, y, 8, 0}), &grads);
+    wb_tensor *loss = wb_withgradient(squares, m, ((wb_batch){.x = x, .y = y, .n = 8}), &grads);
     assert_non_null(loss);
     assert_ptr_equal(wb_get(m, "layers.1.gain"), wb_get(m, "layers.2.gain"));
     /* the gradient of the shared gain against a difference */
@@ -134,10 +134,10 @@ TEST_IN_SCOPE(statistics_and_modes)
     wb_tensor *x = wb_ones(1, 2);
     wb_call(m, x);
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 0);
-    assert_non_null(wb_withgradient(squares, m, ((wb_batch){x, x, 1, 0}), NULL));
+    assert_non_null(wb_withgradient(squares, m, ((wb_batch){.x = x, .y = x, .n = 1}), NULL));
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
     wb_testmode(m);
-    assert_non_null(wb_withgradient(squares, m, ((wb_batch){x, x, 1, 0}), NULL));
+    assert_non_null(wb_withgradient(squares, m, ((wb_batch){.x = x, .y = x, .n = 1}), NULL));
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
     wb_trainmode(m);
     wb_call(m, x);
@@ -227,15 +227,16 @@ TEST_IN_SCOPE(trees_are_models)
 {
     wb_tree *t = wb_struct(pair, &((pair){wb_Dense(2, 1), wb_variable(wb_ones(1)), 7}));
     wb_tensor *x = wb_randn(4, 2), *y = wb_zeros(4, 1);
+    const wb_batch b = {.x = x, .y = y, .n = 4};
     wb_tree *grads;
-    assert_non_null(wb_withgradient(pair_loss, t, ((wb_batch){x, y, 4, 0}), &grads));
+    assert_non_null(wb_withgradient(pair_loss, t, b, &grads));
     assert_int_equal(wb_size(wb_get(grads, "actor.weight")), 2);
     wb_opt_state *state = wb_setup(wb_Descent(0.1), t);
-    const double before = wb_item(pair_loss((wb_layer *)t, (wb_batch){x, y, 4, 0}, NULL));
+    const double before = wb_item(pair_loss((wb_layer *)t, b, NULL));
     assert_int_equal(wb_train(pair_loss, t, wb_dataloader(wb_dataset_of(x, y), 4), state,
                               .epochs = 20), 0);
-    assert_true(wb_item(pair_loss((wb_layer *)t, (wb_batch){x, y, 4, 0}, NULL)) < before);
-    REFUSED(wb_withgradient(pair_loss, x, ((wb_batch){x, y, 4, 0}), &grads), WB_ERROR_ARGUMENT,
+    assert_true(wb_item(pair_loss((wb_layer *)t, b, NULL)) < before);
+    REFUSED(wb_withgradient(pair_loss, x, b, &grads), WB_ERROR_ARGUMENT,
             "withgradient", "tensor", "layers", "trees");
 
     wb_tree *both = wb_named_tuple(2, (const char *[]){"p", "m"},

@@ -5,7 +5,7 @@ typedef struct {
     wb__cpu_kernel head;
     wb_host_function f;
     void *ctx;
-    int n;                              /* inputs; the output's view is behind theirs */
+    int n;                              /* number of inputs; views[n] is the output */
     wb__view views[9];
 } host_kernel;
 

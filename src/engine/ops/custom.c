@@ -73,8 +73,8 @@ wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int 
         if (!wb__operand("host_operation", inputs[i])) return NULL;
         const wb_device *d = wb__device_of(inputs[i]);
         if (d->backend != wb_cpu_device()->backend)
-            return wb__fail_null(WB_ERROR_DEVICE, "host_operation: input %d, %s, is on %s:%d, and the"
-                                 " function runs on the CPU: wb_cpu(x) moves it", i,
+            return wb__fail_null(WB_ERROR_DEVICE, "host_operation: input %d, %s, is on %s:%d, and "
+                                 "the function runs on the CPU: wb_cpu(x) moves it", i,
                                  wb_describe(inputs[i]), d->backend->tag, d->ordinal);
     }
     const int64_t attr[ATTRS] = {[FUNCTION] = (int64_t)(uintptr_t)f,
@@ -85,8 +85,8 @@ wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int 
 GRADIENT(host)
 {
     (void)out;
-    wb__fail(WB_ERROR_UNSUPPORTED, "gradient: a host_operation has none: wb_custom_gradient gives it "
-             "one, and wb_stop_gradient makes its result a constant");
+    wb__fail(WB_ERROR_UNSUPPORTED, "gradient: a host_operation has none: wb_custom_gradient gives "
+             "it one, and wb_stop_gradient makes its result a constant");
 }
 
 FILL(HOST)

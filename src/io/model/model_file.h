@@ -19,8 +19,8 @@ void wb__saving_free(wb__saving *l);
 
 /* Builds a model from the text `structure` (structure.h) and loads the model's values from the
  * table. The names in the table are PyTorch's if the table's note "weber_names" is "torch", else
- * Weber's. `path` is the file, for messages. Returns a tree if `tree` is set, else a layer; NULL with
- * the error set. */
+ * Weber's. `path` is the file, for messages. Returns a tree if `tree` is set, else a layer; NULL
+ * with the error set. */
 void *wb__model_from(const char *path, const char *structure, wb__table *file, bool tree);
 
 #endif

@@ -347,8 +347,8 @@ static wb_layer *assemble_container(const char *file, const wb__layer_type *type
     if (!p->n) return wb__fail_null(WB_ERROR_FORMAT, "%s: a %s without parts", file, type->name);
     for (int i = 0; i < p->n; i++)
         if (!wb__is(p->objects[i], &wb__layer_class))
-            return wb__fail_null(WB_ERROR_FORMAT, "%s: part %d of a %s is a %s, not a layer", file, i,
-                                 type->name, wb__kind(p->objects[i]));
+            return wb__fail_null(WB_ERROR_FORMAT, "%s: part %d of a %s is a %s, not a layer", file,
+                                 i, type->name, wb__kind(p->objects[i]));
     return type->assemble(options, p->n, p->names, (wb_layer *const *)p->objects);
 }
 
@@ -371,8 +371,8 @@ static bool sort_parts(const char *file, const wb_struct_type *of, part_list *p)
         k++;
     }
     if (k < p->n)
-        return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has a \"%.100s\", which this program's struct has"
-                         " not", file, of->name, p->names[k]);
+        return !wb__fail(WB_ERROR_FORMAT, "%s: a %s has a \"%.100s\", which this program's struct "
+                         "has not", file, of->name, p->names[k]);
     return true;
 }
 
@@ -380,8 +380,8 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
 {
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
-        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\": if it is a "
-                             "struct of the program, call wb_name_struct(%.100s) first", file, kind,
+        return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\": if it "
+                             "is a struct of the program, call wb_name_struct(%.100s) first", file, kind,
                              kind);
     const wb_struct_type *of = wb__own_struct(type);
     char *options = wb__alloc_zero(1, type->options_size + sizeof(max_align_t));
