@@ -147,6 +147,12 @@ inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_where(wb_tensor *c, N 
     return wb_where(c, wb_number_(x), wb_number_(y));
 }
 
+template <class N, class M>
+inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_clamp(wb_tensor *x, N low, M high)
+{
+    return wb_clamp(x, wb_number_(low), wb_number_(high));
+}
+
 /* A list of axes, made of an argument such as {0, -1}.  An argument {.axes = {0, -1}} makes
  * wb_reduce_options instead. */
 struct wb_axes_ {
@@ -178,7 +184,21 @@ WB_REDUCTION_(wb_max)
 WB_REDUCTION_(wb_min)
 WB_REDUCTION_(wb_variance)
 WB_REDUCTION_(wb_logsumexp)
+WB_REDUCTION_(wb_std)
+WB_REDUCTION_(wb_prod)
+WB_REDUCTION_(wb_any)
+WB_REDUCTION_(wb_all)
 #undef WB_REDUCTION_
+inline wb_tensor *wb_norm(wb_tensor *x, double p, wb_reduce_options o = {})
+{
+    return wb_norm_with(x, p, &o);
+}
+inline wb_tensor *wb_norm(wb_tensor *x, double p, wb_axes_ axes)
+{
+    wb_reduce_options o;
+    o.axes = axes.list;
+    return wb_norm_with(x, p, &o);
+}
 inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
 {
     return wb_cumsum_with(x, axis, &o);
@@ -213,6 +233,12 @@ template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
 inline wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after, wb_pad_options o)
 {
     return wb_pad_with(x, axis, before, after, &o);
+}
+
+template <class... I> inline wb_tensor *wb_tile(wb_tensor *x, I... counts)
+{
+    return wb_with_dims_([=](int n, const int64_t *c) { return wb_tile_array(x, n, c); },
+                         counts...);
 }
 
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})

@@ -11,8 +11,8 @@ extern "C" {
 
 /* ---- padding --------------------------------------------------------------------------------- */
 
-/** What stands outside the bounds of an axis with the elements a b c d, with four before it and
- * behind it. */
+/** The elements outside the bounds of an axis with the elements a b c d, up to four on each
+ * side. */
 typedef enum {
     WB_PAD_CONSTANT = 0,        /* v v v v | a b c d | v v v v   the option .value, by default 0 */
     WB_PAD_REFLECT,             /*   d c b | a b c d | c b a     at most n - 1 elements at an end */
@@ -41,6 +41,48 @@ WB_API wb_tensor *wb_pad_with(wb_tensor *x, int axis, int64_t before, int64_t af
 #define wb_pad(...) WB_PAD_(__VA_ARGS__, )
 #define WB_PAD_(x, axis, before, after, ...) \
     wb_pad_with((x), (axis), (before), (after), WB_GET_(wb_pad_options, __VA_ARGS__))
+#endif
+
+/* ---- slices and copies: any dtype -------------------------------------------------------------- */
+
+/** Elements start, start + step, ... before stop along an axis: x[start:stop:step] in Python.  As
+ * wb_slice otherwise: a negative start or stop counts from the end, and `start` is a run-time
+ * argument of the plan.  Error: the step is below 1; those of wb_slice. */
+WB_API wb_tensor *wb_slice_step(wb_tensor *x, int axis, int64_t start, int64_t stop, int64_t step);
+
+/** x with the elements start .. stop-1 along an axis replaced by `values`, which broadcasts to the
+ * shape of wb_slice(x, axis, start, stop); x itself does not change.  A wb_scalar takes x's dtype.
+ * If `values` has size 1 along the axis, or no such axis, one plan serves all values of start and
+ * stop, as for a table that is filled row by row; otherwise each start has a plan of its own.
+ * Errors: those of wb_slice; other shapes or dtypes. */
+WB_API wb_tensor *wb_slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
+                               wb_tensor *values);
+
+/** Sets parts[0 .. n-1] to n equal slices along an axis.  Returns 0 or an error code; then all parts
+ * are NULL.  Error: n does not divide the size of the axis. */
+WB_API int wb_split(wb_tensor *x, int axis, int n, wb_tensor **parts);
+/** wb_split into slices of the sizes sizes[0 .. n-1].  Error: their sum is not the size of the
+ * axis. */
+WB_API int wb_split_sizes(wb_tensor *x, int axis, int n, const int64_t *sizes, wb_tensor **parts);
+
+/** x with its elements moved by `shift` places along an axis; those that leave it at an end enter at
+ * the other: y[i] = x[(i - shift) mod n]. */
+WB_API wb_tensor *wb_roll(wb_tensor *x, int axis, int64_t shift);
+/** x with each element n times along an axis: a b becomes a a b b.  (repeat_interleave of PyTorch,
+ * repeat with `inner` of Julia)  Error: n is negative. */
+WB_API wb_tensor *wb_repeat(wb_tensor *x, int axis, int64_t n);
+/** Copies of x side by side: wb_tile(x, 2, 3) has two along the axis before the last, and three
+ * along the last; a b becomes a b a b.  Missing counts, and missing axes of x, are 1 in front.
+ * Error: a count is negative. */
+WB_API wb_tensor *wb_tile_array(wb_tensor *x, int n, const int64_t *counts);
+
+/** x with zeros above a diagonal of its last two axes: element [..., i, j] stays where
+ * j <= i + diagonal.  Diagonal 0 begins at [..., 0, 0].  Error: x has fewer than two axes. */
+WB_API wb_tensor *wb_tril(wb_tensor *x, int64_t diagonal);
+/** x with zeros below a diagonal: element [..., i, j] stays where j >= i + diagonal. */
+WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
+#ifndef __cplusplus
+#define wb_tile(x, ...) wb_tile_array((x), WB_DIMS_(__VA_ARGS__))
 #endif
 
 #ifdef __cplusplus

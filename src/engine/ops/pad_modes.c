@@ -1,7 +1,6 @@
 /* wb_pad: padding with a number, or with elements of the tensor itself. */
 #include "base/options.h"
 #include "engine/ops/op.h"
-#include "weber/indexing.h"
 
 #include <string.h>
 
@@ -39,7 +38,7 @@ static bool read_pad(const wb_tensor *x, int axis, int64_t before, int64_t after
                      names[o->mode], (long long)limit);
 }
 
-/* Returns the `count` elements that stand before (or, with `behind`, after) the axis. */
+/* Returns the `count` elements before the axis, or behind it. */
 static wb_tensor *margin(wb_tensor *x, int axis, int64_t count, bool behind,
                          const wb_pad_options *o)
 {
