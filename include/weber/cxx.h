@@ -241,6 +241,30 @@ template <class... I> inline wb_tensor *wb_tile(wb_tensor *x, I... counts)
                          counts...);
 }
 
+inline wb_tensor *wb_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
+                             wb_scatter_options o = {})
+{
+    return wb_scatter_with(x, index, rows, &o);
+}
+inline wb_tensor *wb_scatter_along(wb_tensor *x, wb_tensor *index, wb_tensor *values, int axis,
+                                   wb_scatter_options o = {})
+{
+    return wb_scatter_along_with(x, index, values, axis, &o);
+}
+inline wb_tensor *wb_sort(wb_tensor *x, int axis, wb_sort_options o = {})
+{
+    return wb_sort_with(x, axis, &o);
+}
+inline wb_tensor *wb_argsort(wb_tensor *x, int axis, wb_sort_options o = {})
+{
+    return wb_argsort_with(x, axis, &o);
+}
+inline wb_tensor *wb_topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
+                          wb_topk_options o = {})
+{
+    return wb_topk_with(x, k, axis, index, &o);
+}
+
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
 {
     return wb_conv_with(x, w, b, &o);

@@ -85,6 +85,105 @@ WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 #define wb_tile(x, ...) wb_tile_array((x), WB_DIMS_(__VA_ARGS__))
 #endif
 
+/* ---- elements by index ------------------------------------------------------------------------- */
+
+/* An index is of integers.  An index outside 0 .. n-1, also a negative one, gives zeros, adds
+ * nothing and has no gradient; with WEBER_DEBUG=check it is an error. */
+
+/** wb_take along any axis: the axis of x is replaced by the axes of `index`.  (index_select of
+ * PyTorch, also for an index with several axes)  Any dtype. */
+WB_API wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis);
+/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..].
+ * x and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any dtype.
+ * (gather and take_along_dim of PyTorch; unlike in gather, sizes other than 1 do not differ)  Error:
+ * sizes that do not fit. */
+WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
+
+/** How wb_scatter combines the elements with one index. */
+typedef enum {
+    WB_SCATTER_ADD = 0, WB_SCATTER_MUL, WB_SCATTER_MAX, WB_SCATTER_MIN,
+    WB_SCATTER_MEAN,                        /* floating only */
+    WB_SCATTER_SET                          /* the last replaces the element of x */
+} wb_scatter_reduce;
+/** Options of wb_scatter and wb_scatter_along. */
+typedef struct wb_scatter_options {
+    WB_OPTIONS_HEAD(wb_scatter_options)
+    wb_scatter_reduce reduce WB_IS(WB_SCATTER_ADD);
+    bool exclude_self WB_IS(false);         /* elements of x that an index names do not count */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_scatter_options;
+/** x with rows combined into it: y[k, ...] combines x[k, ...] and all rows[i..., ...] with
+ * index[i...] = k, in the order of i: wb_scatter(x, index, rows, .reduce = WB_SCATTER_MAX).
+ *   x [n, ...]   index [...]   rows [index..., ...]   y as x; x and rows have one dtype, not bool but
+ *   for WB_SCATTER_SET
+ * Rows of x that no index names stay as they are.  f16 and bf16 are combined in f32; NaN is the
+ * greatest and the least.
+ *
+ * The scatter! of NNlib, whose mean is x plus the mean of the rows: wb_add(x, wb_scatter(zeros, index,
+ * rows, .reduce = WB_SCATTER_MEAN, .exclude_self = true)); it subtracts with wb_neg(rows), and
+ * divides with wb_reciprocal(rows).  The mean here is that of PyTorch, which counts x.
+ *
+ * Gradient of WB_SCATTER_MUL: right also with zeros.  Of MAX and MIN: x, if it is the extreme, has
+ * all of it, otherwise the rows that equal the extreme share it; PyTorch shares it with x.  Of SET:
+ * the last row has it.  Errors: shapes or dtypes that do not fit. */
+WB_API wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
+                                  const wb_scatter_options *o);
+/** x with values combined into it along an axis, each by an index of its own:
+ * y[.., index[.., i, ..], ..] combines x there and values[.., i, ..].  Along all but `axis`, `values`
+ * has the sizes of x, and `index` these or 1; along the axis both have one size.  Options and
+ * gradients are those of wb_scatter.  (scatter_reduce of PyTorch; index_add with an index of one
+ * axis that has size > 1) */
+WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *values, int axis,
+                                        const wb_scatter_options *o);
+#ifndef __cplusplus
+#define wb_scatter(...) WB_SCATTER_(__VA_ARGS__, )
+#define WB_SCATTER_(x, index, rows, ...) \
+    wb_scatter_with((x), (index), (rows), WB_GET_(wb_scatter_options, __VA_ARGS__))
+#define wb_scatter_along(...) WB_SCATTER_ALONG_(__VA_ARGS__, )
+#define WB_SCATTER_ALONG_(x, index, values, axis, ...) \
+    wb_scatter_along_with((x), (index), (values), (axis), WB_GET_(wb_scatter_options, __VA_ARGS__))
+#endif
+
+/* ---- order: any dtype but bool ----------------------------------------------------------------- */
+
+/* NaN is the greatest, 0 and -0 are equal.  Sorting is stable, in both directions: equal elements
+ * keep their order. */
+
+/** Options of wb_sort and wb_argsort. */
+typedef struct wb_sort_options {
+    WB_OPTIONS_HEAD(wb_sort_options)
+    bool descending WB_IS(false);           /* the greatest first */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_sort_options;
+/** The indices that sort x along an axis, i32, in x's shape: wb_take_along(x, wb_argsort(x, axis),
+ * axis) is sorted.  No gradient.  Error: an axis of more than 2^31 elements. */
+WB_API wb_tensor *wb_argsort_with(wb_tensor *x, int axis, const wb_sort_options *o);
+/** x sorted along an axis: wb_sort(x, -1, .descending = true). */
+WB_API wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o);
+
+/** Options of wb_topk. */
+typedef struct wb_topk_options {
+    WB_OPTIONS_HEAD(wb_topk_options)
+    bool smallest WB_IS(false);             /* the k least elements, the least first */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_topk_options;
+/** The k greatest elements along an axis, the greatest first: wb_topk(x, k, axis, &index).  Sets
+ * *index to their indices, i32, unless `index` is NULL.  It sorts x.  Error: k is negative or above
+ * the size of the axis; *index is then NULL. */
+WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
+                               const wb_topk_options *o);
+#ifndef __cplusplus
+#define wb_argsort(...) WB_SORT_(wb_argsort_with, __VA_ARGS__, )
+#define wb_sort(...) WB_SORT_(wb_sort_with, __VA_ARGS__, )
+#define WB_SORT_(f, x, axis, ...) f((x), (axis), WB_GET_(wb_sort_options, __VA_ARGS__))
+#define wb_topk(...) WB_TOPK_(__VA_ARGS__, )
+#define WB_TOPK_(x, k, axis, index, ...) \
+    wb_topk_with((x), (k), (axis), (index), WB_GET_(wb_topk_options, __VA_ARGS__))
+#endif
+
 #ifdef __cplusplus
 }
 #endif

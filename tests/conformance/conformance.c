@@ -553,6 +553,7 @@ TEST(every_row_is_covered)
         "where cast " /* this program */
         "reshape permute expand slice concat sum max min argmax literal iota uniform gaussian "
         "take scatter_add " /* conformance_shape */
+        "scatter_mul scatter_max scatter_min scatter_set argsort " /* indexed */
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
         "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */

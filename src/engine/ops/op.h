@@ -97,6 +97,9 @@ void wb__add_any(wb__emitter *m, int x);
  * operand is new memory with the shape of `like` that is free again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
 
+/* Moves an axis to the front of the view, and reverses it if `reverse`. */
+void wb__bring_in_front(wb__view *v, int axis, bool reverse);
+
 /* ---- memory layout --------------------------------------------------------------------------- */
 
 bool wb__conv_prefers_channels_last(const wb__attempt *a, const wb__ir *ir, const wb__value *v);
