@@ -43,7 +43,7 @@ WB_API wb_tensor *wb_pad_with(wb_tensor *x, int axis, int64_t before, int64_t af
     wb_pad_with((x), (axis), (before), (after), WB_GET_(wb_pad_options, __VA_ARGS__))
 #endif
 
-/* ---- slices and copies: any dtype -------------------------------------------------------------- */
+/* ---- slices and copies: any dtype ------------------------------------------------------------ */
 
 /** Elements start, start + step, ... before stop along an axis: x[start:stop:step] in Python.  As
  * wb_slice otherwise: a negative start or stop counts from the end, and `start` is a run-time
@@ -58,15 +58,15 @@ WB_API wb_tensor *wb_slice_step(wb_tensor *x, int axis, int64_t start, int64_t s
 WB_API wb_tensor *wb_slice_set(wb_tensor *x, int axis, int64_t start, int64_t stop,
                                wb_tensor *values);
 
-/** Sets parts[0 .. n-1] to n equal slices along an axis.  Returns 0 or an error code; then all parts
- * are NULL.  Error: n does not divide the size of the axis. */
+/** Sets parts[0 .. n-1] to n equal slices along an axis.  Returns 0 or an error code; then all
+ * parts are NULL.  Error: n does not divide the size of the axis. */
 WB_API int wb_split(wb_tensor *x, int axis, int n, wb_tensor **parts);
 /** wb_split into slices of the sizes sizes[0 .. n-1].  Error: their sum is not the size of the
  * axis. */
 WB_API int wb_split_sizes(wb_tensor *x, int axis, int n, const int64_t *sizes, wb_tensor **parts);
 
-/** x with its elements moved by `shift` places along an axis; those that leave it at an end enter at
- * the other: y[i] = x[(i - shift) mod n]. */
+/** x with its elements moved by `shift` places along an axis; those that leave it at an end enter
+ * at the other: y[i] = x[(i - shift) mod n]. */
 WB_API wb_tensor *wb_roll(wb_tensor *x, int axis, int64_t shift);
 /** x with each element n times along an axis: a b becomes a a b b.  (repeat_interleave of PyTorch,
  * repeat with `inner` of Julia)  Error: n is negative. */
@@ -85,7 +85,7 @@ WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 #define wb_tile(x, ...) wb_tile_array((x), WB_DIMS_(__VA_ARGS__))
 #endif
 
-/* ---- elements by index ------------------------------------------------------------------------- */
+/* ---- elements by index ----------------------------------------------------------------------- */
 
 /* An index is of integers.  An index outside 0 .. n-1, also a negative one, gives zeros, adds
  * nothing and has no gradient; with WEBER_DEBUG=check it is an error. */
@@ -93,10 +93,10 @@ WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 /** wb_take along any axis: the axis of x is replaced by the axes of `index`.  (index_select of
  * PyTorch, also for an index with several axes)  Any dtype. */
 WB_API wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis);
-/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..].
- * x and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any dtype.
- * (gather and take_along_dim of PyTorch; unlike in gather, sizes other than 1 do not differ)  Error:
- * sizes that do not fit. */
+/** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..]. x
+ * and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any
+ * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes other than 1 do not
+ * differ)  Error: sizes that do not fit. */
 WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
 
 /** How wb_scatter combines the elements with one index. */
@@ -120,20 +120,20 @@ typedef struct wb_scatter_options {
  * Rows of x that no index names stay as they are.  f16 and bf16 are combined in f32; NaN is the
  * greatest and the least.
  *
- * The scatter! of NNlib, whose mean is x plus the mean of the rows: wb_add(x, wb_scatter(zeros, index,
- * rows, .reduce = WB_SCATTER_MEAN, .exclude_self = true)); it subtracts with wb_neg(rows), and
- * divides with wb_reciprocal(rows).  The mean here is that of PyTorch, which counts x.
+ * The scatter! of NNlib, whose mean is x plus the mean of the rows: wb_add(x, wb_scatter(zeros,
+ * index, rows, .reduce = WB_SCATTER_MEAN, .exclude_self = true)); it subtracts with wb_neg(rows),
+ * and divides with wb_reciprocal(rows).  The mean here is that of PyTorch, which counts x.
  *
  * Gradient of WB_SCATTER_MUL: right also with zeros.  Of MAX and MIN: x, if it is the extreme, has
  * all of it, otherwise the rows that equal the extreme share it; PyTorch shares it with x.  Of SET:
  * the last row has it.  Errors: shapes or dtypes that do not fit. */
 WB_API wb_tensor *wb_scatter_with(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                                   const wb_scatter_options *o);
-/** x with values combined into it along an axis, each by an index of its own:
- * y[.., index[.., i, ..], ..] combines x there and values[.., i, ..].  Along all but `axis`, `values`
- * has the sizes of x, and `index` these or 1; along the axis both have one size.  Options and
- * gradients are those of wb_scatter.  (scatter_reduce of PyTorch; index_add with an index of one
- * axis that has size > 1) */
+/** x with values combined into it along an axis, each by an index of its own: y[.., index[.., i,
+ * ..], ..] combines x there and values[.., i, ..].  Along all but `axis`, `values` has the sizes
+ * of x, and `index` these or 1; along the axis both have one size.  Options and gradients are
+ * those of wb_scatter.  (scatter_reduce of PyTorch; index_add with an index of one axis that has
+ * size > 1) */
 WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tensor *values, int axis,
                                         const wb_scatter_options *o);
 #ifndef __cplusplus
@@ -145,7 +145,7 @@ WB_API wb_tensor *wb_scatter_along_with(wb_tensor *x, wb_tensor *index, wb_tenso
     wb_scatter_along_with((x), (index), (values), (axis), WB_GET_(wb_scatter_options, __VA_ARGS__))
 #endif
 
-/* ---- order: any dtype but bool ----------------------------------------------------------------- */
+/* ---- order: any dtype but bool --------------------------------------------------------------- */
 
 /* NaN is the greatest, 0 and -0 are equal.  Sorting is stable, in both directions: equal elements
  * keep their order. */

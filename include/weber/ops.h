@@ -112,6 +112,31 @@ WB_API wb_tensor *wb_lisht(wb_tensor *x);
 /** log(cosh(x)), computed as x + softplus(-2 x) - log(2).  NaN at -Inf. */
 WB_API wb_tensor *wb_logcosh(wb_tensor *x);
 
+/** wb_elu, the celu of NNlib and PyTorch with alpha = 1. */
+WB_API wb_tensor *wb_celu(wb_tensor *x);
+/** x > 0 ? x : a x, with a random slope a of [1/8, 1/3) for each element, in test mode too, as in
+ * NNlib. */
+WB_API wb_tensor *wb_rrelu(wb_tensor *x);
+
+/* Activations with a number.  The function without _of has the default of NNlib.  Error: a number
+ * that is NaN or outside the range in the comment. */
+
+/** x > 0 ? x : slope x. */
+WB_API wb_tensor *wb_leakyrelu_of(wb_tensor *x, double slope);
+/** x > 0 ? x : alpha (exp(x) - 1). */
+WB_API wb_tensor *wb_elu_of(wb_tensor *x, double alpha);
+/** x > 0 ? x : alpha (exp(x / alpha) - 1).  alpha > 0. */
+WB_API wb_tensor *wb_celu_of(wb_tensor *x, double alpha);
+/** x > lambda ? x - lambda : x < -lambda ? x + lambda : 0.  lambda >= 0. */
+WB_API wb_tensor *wb_softshrink_of(wb_tensor *x, double lambda);
+/** x <= theta ? 0 : x. */
+WB_API wb_tensor *wb_trelu_of(wb_tensor *x, double theta);
+/** wb_rrelu with slopes of [low, high).  Error: low is above high. */
+WB_API wb_tensor *wb_rrelu_of(wb_tensor *x, double low, double high);
+/** x > 0 ? x : slope x, with a tensor of slopes that broadcasts to x, such as a parameter: [C,1,1]
+ * has one slope for each channel of x [N,C,H,W]. */
+WB_API wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope);
+
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 
 /* x and y have any dtype but bool, unless the comment of the function names dtypes; wb_eq, wb_ne
@@ -241,9 +266,9 @@ WB_API wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *o);
 WB_API wb_tensor *wb_prod_with(wb_tensor *x, const wb_reduce_options *o);
 /** The p-norm over some axes, sum(|x|^p)^(1/p): wb_norm(x, 2), wb_norm(x, 1, -1), wb_norm(x,
  * INFINITY, .axes = {0, -1}).  p = 0 counts the elements that are not 0; p = INFINITY gives the
- * greatest |x|.  Floating only.  Computed in f32 for f16 and bf16; |x|^p may overflow.  The gradient
- * of an element 0 is 0; that of p = INFINITY is shared as in wb_max.  Errors: p is negative or NaN;
- * an axis of size 0 with p = INFINITY. */
+ * greatest |x|.  Floating only.  Computed in f32 for f16 and bf16; |x|^p may overflow.  The
+ * gradient of an element 0 is 0; that of p = INFINITY is shared as in wb_max.  Errors: p is
+ * negative or NaN; an axis of size 0 with p = INFINITY. */
 WB_API wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o);
 /** Whether an element along some axes is not 0 (NaN is not).  Any dtype.  Result bool; no gradient.
  * Over an axis of size 0: false. */
@@ -376,6 +401,17 @@ WB_API wb_tensor *wb_onecold(wb_tensor *scores);
  * [k]·[k] -> [].  x and w have the same dtype.  Error: an operand without axes. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
 
+/** Sums of products by Einstein's convention: wb_einsum("bij,bjk->bik", x, y).  Each letter names
+ * an axis; letters that are not in the result are summed over.  Without "->" the result has the
+ * letters that occur once, in alphabetical order.  A letter that occurs twice in one operand takes
+ * its diagonal.  Blanks are skipped; "..." is not supported.  Two operands are one batched matrix
+ * product; more are contracted from left to right.  Operands have one dtype, not bool; integers
+ * wrap around.  Error: a text that does not fit the operands, with the letter and the sizes. */
+WB_API wb_tensor *wb_einsum_array(const char *text, int n, wb_tensor *const *operands);
+#ifndef __cplusplus
+#define wb_einsum(text, ...) wb_einsum_array((text), WB_TENSORS_(__VA_ARGS__))
+#endif
+
 /** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out].  All operands
  * have the same dtype. */
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
@@ -483,6 +519,17 @@ WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
  * elements depends on wb_seed and on the calls since then that use random numbers, not on the
  * device, threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
+
+/** 1 with the probability p, else 0, for each element of p, in p's dtype: wb_bernoulli(wb_full(0.3,
+ * 2, 5)).  p floating.  No gradient.  Seed and devices as in wb_dropout. */
+WB_API wb_tensor *wb_bernoulli(wb_tensor *p);
+/** n indices along the last axis of `weights`, i32, each drawn with a probability in proportion to
+ * its weight: [..., classes] -> [..., n].  Without `replacement` no index occurs twice in a row.
+ * Weights of 0 or less are not drawn, unless too few others are left.  `weights` floating.  No
+ * gradient.  It draws classes numbers for a row, or n classes with `replacement`.  Seed and devices
+ * as in wb_dropout, except that two indices whose draws tie to the last bit may differ.  Errors: no
+ * axis; no classes; n is negative, or above the number of classes without `replacement`. */
+WB_API wb_tensor *wb_multinomial(wb_tensor *weights, int64_t n, bool replacement);
 
 #ifdef __cplusplus
 }

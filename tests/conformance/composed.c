@@ -30,6 +30,27 @@ CASE(cumprod_odd, wb_cumprod(x, -1))
 CASE(any, wb_any(x, 1))
 CASE(all, wb_all(x, 0))
 CASE(all_of_all, wb_all(wb_gt(x, wb_scalar(0)), .keep = true))
+CASE(leakyrelu_of, wb_leakyrelu_of(x, 0.3))
+CASE(elu_of, wb_elu_of(x, 1.7))
+CASE(celu_of, wb_celu_of(x, 1.7))
+CASE(softshrink_of, wb_softshrink_of(x, 0.7))
+CASE(trelu_of, wb_trelu_of(x, 0.3))
+CASE(prelu, wb_prelu(x, wb_slice(x, 1, 1, 2)))
+CASE(gram, wb_einsum("ij,kj->ik", x, x))
+CASE(implicit, wb_einsum("ij,kj", x, x))
+CASE(transposed, wb_einsum("ab -> ba", x))
+CASE(summed, wb_einsum("ab->b", x))
+CASE(total, wb_einsum("ab,ab->", x, x))
+CASE(outer, wb_einsum("a,b->ba", wb_reshape(wb_slice(x, 0, 0, 1), 5), wb_reshape(wb_slice(x, 1,
+     0, 1), 2)))
+CASE(batched, wb_einsum("bij,bjk->bik", wb_reshape(x, 3, 2, 2), wb_reshape(x, 3, 2, 2)))
+CASE(diagonal, wb_einsum("ii->i", wb_slice(x, 1, 1, 4)))
+CASE(trace, wb_einsum("ii", wb_slice(x, 1, 0, 3)))
+CASE(three, wb_einsum("ij,j,ik->jk", x, wb_reshape(wb_slice(x, 0, 1, 2), 4), x))
+CASE(thrice, wb_einsum("ij,ij,ij->j", x, x, x))
+CASE(kept, wb_einsum("ij,ij->ij", x, x))
+CASE(four_axes, wb_einsum("bqhd,bkhd->bhqk", wb_reshape(x, 1, 3, 2, 2), wb_reshape(x, 1, 3, 2, 2)))
+CASE(lonely, wb_einsum("ij,kl->ik", x, x))
 
 static const literal rows[] = {
     {"clamp", clamp, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
@@ -80,6 +101,48 @@ static const literal rows[] = {
      {0, 0, 0, 1}},
     {"all_of_all", all_of_all, counts, {3, 4}, FLOATS | INTEGERS, {1, 1},
      {1}},
+    {"leakyrelu_of", leakyrelu_of, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {-0.45, 0.25, 2, -0.225, 0.5, 1.25, -0.75, -0.0375, 0.625, 3}},
+    {"elu_of", elu_of, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {-1.32067872775, 0.25, 2, -0.89697686034, 0.5, 1.25, -1.56045550234, -0.199755265606, 0.625,
+      3}},
+    {"celu_of", celu_of, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {-0.996526231398, 0.25, 2, -0.606425399608, 0.5, 1.25, -1.30935653306, -0.120515008279, 0.625,
+      3}},
+    {"softshrink_of", softshrink_of, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {-0.8, 0, 1.3, -0.05, 0, 0.55, -1.8, 0, 0, 2.3}},
+    {"trelu_of", trelu_of, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {0, 0, 2, 0, 0.5, 1.25, 0, 0, 0.625, 3}},
+    {"prelu", prelu, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {-0.375, 0.25, 2, -0.1875, 0.5, 1.25, 6.25, 0.3125, 0.625, 3}},
+    {"gram", gram, signs, {2, 5}, SMOOTH | FLOATS, {2, 2},
+     {7.125, -1.71875, -1.71875, 17.21875}},
+    {"implicit", implicit, signs, {2, 5}, SMOOTH | FLOATS, {2, 2},
+     {7.125, -1.71875, -1.71875, 17.21875}},
+    {"transposed", transposed, counts, {3, 4}, SMOOTH | FLOATS | INTEGERS, {4, 3},
+     {1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 12}},
+    {"summed", summed, counts, {3, 4}, SMOOTH | FLOATS | INTEGERS, {4},
+     {15, 18, 21, 24}},
+    {"total", total, signs, {2, 5}, SMOOTH | FLOATS, {0},
+     {24.34375}},
+    {"outer", outer, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     {2.25, -0.375, -3, 1.125, -0.75, -1.875, 0.3125, 2.5, -0.9375, 0.625}},
+    {"batched", batched, zeros, {3, 4}, SMOOTH | FLOATS | INTEGERS, {3, 2, 2},
+     {4, 0, 9, 1, 0, 2, 0, 4, 3, 8, 4, 11}},
+    {"diagonal", diagonal, counts, {3, 4}, SMOOTH | FLOATS | INTEGERS, {3},
+     {2, 7, 12}},
+    {"trace", trace, counts, {3, 4}, SMOOTH | FLOATS | INTEGERS, {0},
+     {18}},
+    {"three", three, zeros, {3, 4}, SMOOTH | FLOATS | INTEGERS, {4, 4},
+     {0, 0, 0, 0, 2, 5, 2, 8, 0, 0, 0, 0, 10, 16, 12, 28}},
+    {"thrice", thrice, zeros, {3, 4}, SMOOTH | FLOATS | INTEGERS, {4},
+     {9, 9, 28, 36}},
+    {"kept", kept, zeros, {3, 4}, SMOOTH | FLOATS | INTEGERS, {3, 4},
+     {4, 0, 9, 1, 0, 1, 0, 4, 1, 4, 1, 9}},
+    {"four_axes", four_axes, zeros, {3, 4}, SMOOTH | FLOATS | INTEGERS, {1, 2, 3, 3},
+     {4, 0, 2, 0, 1, 2, 2, 2, 5, 10, 2, 6, 2, 4, 6, 6, 6, 10}},
+    {"lonely", lonely, signs, {2, 5}, SMOOTH | FLOATS, {2, 2},
+     {0.25, 1.125, 1.125, 5.0625}},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -156,6 +219,137 @@ TEST_IN_SCOPE(errors)
     REFUSED(wb_argmin(wb_zeros(0, 2), 0), WB_ERROR_SHAPE, "argmin", "[0,2] f32");
     REFUSED(wb_any(x, 0, 0), WB_ERROR_ARGUMENT, "any", "0");
     REFUSED(wb_clamp(k, 0.5, 1), WB_ERROR_DTYPE, "maximum", "i32");
+}
+
+
+/* ---- random numbers: as computed on the host from the uniform numbers of the same seed ------- */
+
+static array uniform(int64_t n)
+{
+    return values_of(wb_rand_array(WB_F32, 1, &n));
+}
+
+TEST_IN_SCOPE(random_integers)
+{
+    enum { N = 1000 };
+    wb_seed(11);
+    const array high = uniform(N), low = uniform(N);
+    wb_seed(11);
+    const array ints = values_of(wb_randint_array(-3, 1000000, WB_I64, 2, (int64_t[]){2, N / 2}));
+    wb_seed(11);
+    const array order = values_of(wb_permutation(N));
+    bool seen[N] = {0};
+    int64_t last = -1;
+    for (int i = 0; i < N; i++) {
+        const int64_t w = (int64_t)(high.at[i] * 0x1p48) + (int64_t)(low.at[i] * 0x1p24);
+        assert_true(ints.at[i] == (double)(w % 1000003 - 3));
+        const int at = (int)order.at[i];
+        assert_true(at >= 0 && at < N && !seen[at]);
+        const int64_t key = (int64_t)(high.at[at] * 0x1p48) + (int64_t)(low.at[at] * 0x1p24);
+        assert_true(key >= last);
+        last = key;
+        seen[at] = true;
+    }
+    int count[3] = {0};
+    wb_tensor *few = wb_randint(5, 8, 30, 100);
+    const array digits = values_of(few);
+    for (int i = 0; i < 3000; i++) count[(int)digits.at[i] - 5]++;
+    for (int i = 0; i < 3; i++) assert_in_range(count[i], 900, 1100);
+    assert_int_equal(wb_dtype_of(few), WB_I32);
+    assert_int_equal(wb_size(wb_permutation(0)), 0);
+    REFUSED(wb_randint(3, 3, 2), WB_ERROR_ARGUMENT, "randint", "3");
+    REFUSED(wb_randint_array(0, 300, WB_U8, 0, NULL), WB_ERROR_DTYPE, "u8", "299");
+    REFUSED(wb_randint(0, 2, -1), WB_ERROR_SHAPE, "randint", "-1");
+    REFUSED(wb_permutation(-1), WB_ERROR_ARGUMENT, "permutation", "-1");
+}
+
+TEST_IN_SCOPE(random_draws)
+{
+    enum { N = 2000 };
+    wb_seed(5);
+    const array u = uniform(N);
+    wb_seed(5);
+    const array coin = values_of(wb_bernoulli(wb_full(0.3, N)));
+    wb_seed(5);
+    wb_tensor *cut = wb_truncated_normal(1, 2, -3, 4, N);
+    const array normal = values_of(cut);
+    const double from = erf(-2 / sqrt(2)), to = erf(1.5 / sqrt(2));
+    for (int i = 0; i < N; i++) {
+        assert_true(coin.at[i] == (u.at[i] < 0.3f));
+        assert_true(normal.at[i] >= -3 && normal.at[i] <= 4);
+        const double got = erf((normal.at[i] - 1) / 2 / sqrt(2));
+        assert_true(fabs(got - (from + (to - from) * u.at[i])) < 3e-6);
+    }
+    assert_int_equal(wb_dtype_of(wb_bernoulli(wb_astype(cut, WB_F16))), WB_F16);
+    static const float weights[] = {0.1f, 0, 3, 1, 0, 2.5f, 0.4f, 0};
+    wb_tensor *w = wb_expand(wb_from(weights, WB_F32, 1, (int64_t[]){8}), N, 8);
+    wb_seed(5);
+    const array times = uniform(8 * N);
+    wb_seed(5);
+    wb_tensor *drawn = wb_multinomial(w, 3, false);
+    assert_int_equal(wb_dtype_of(drawn), WB_I32);
+    const array three = values_of(drawn);
+    int count[8] = {0};
+    for (int i = 0; i < N; i++) {
+        double t[8];
+        for (int c = 0; c < 8; c++)
+            t[c] = weights[c] > 0 ? -log1p(-times.at[8 * i + c]) / weights[c] : INFINITY;
+        for (int k = 0; k < 3; k++) {
+            int least = 0;
+            for (int c = 1; c < 8; c++) if (t[c] < t[least]) least = c;
+            assert_true(t[(int)three.at[3 * i + k]] <= t[least] * (1 + 1e-5));
+            t[(int)three.at[3 * i + k]] = INFINITY;
+            assert_true(weights[(int)three.at[3 * i + k]] > 0);
+        }
+        count[(int)three.at[3 * i]]++;
+    }
+    for (int c = 0; c < 8; c++) assert_true(fabs(count[c] - weights[c] / 7 * N) < 120);
+    const array many = values_of(wb_multinomial(wb_from(weights, WB_F32, 1, (int64_t[]){8}), N,
+                                                true));
+    memset(count, 0, sizeof count);
+    for (int i = 0; i < N; i++) count[(int)many.at[i]]++;
+    for (int c = 0; c < 8; c++) assert_true(fabs(count[c] - weights[c] / 7 * N) < 120);
+    REFUSED(wb_multinomial(w, 9, false), WB_ERROR_ARGUMENT, "multinomial", "9", "8");
+    REFUSED(wb_multinomial(wb_scalar(1), 1, true), WB_ERROR_SHAPE, "multinomial", "[] f32");
+    REFUSED(wb_bernoulli(wb_arange(2, WB_I32)), WB_ERROR_DTYPE, "bernoulli", "[2] i32");
+    REFUSED(wb_truncated_normal(0, 1, 9, 10, 2), WB_ERROR_ARGUMENT, "truncated_normal", "9", "10");
+    REFUSED(wb_truncated_normal(0, -1, 0, 1, 2), WB_ERROR_ARGUMENT, "truncated_normal", "-1");
+}
+
+TEST_IN_SCOPE(wrong_activations_and_einsum)
+{
+    wb_tensor *x = wb_ones(2, 3), *k = wb_arange(3, WB_I32), *b = wb_gt(x, wb_scalar(0));
+    REFUSED(wb_celu_of(x, 0), WB_ERROR_ARGUMENT, "celu", "alpha", "0");
+    REFUSED(wb_softshrink_of(x, -1), WB_ERROR_ARGUMENT, "softshrink", "lambda", "-1");
+    REFUSED(wb_leakyrelu_of(k, 0.1), WB_ERROR_DTYPE, "leakyrelu", "[3] i32");
+    REFUSED(wb_leakyrelu_of(x, NAN), WB_ERROR_ARGUMENT, "leakyrelu", "slope");
+    REFUSED(wb_rrelu_of(x, 1, 0), WB_ERROR_ARGUMENT, "rrelu", "1", "0");
+    REFUSED(wb_prelu(x, wb_ones(2)), WB_ERROR_SHAPE, "[2,3] f32", "[2] f32");
+    REFUSED(wb_einsum("ij,jk", x, x), WB_ERROR_SHAPE, "einsum", "'j'", "3", "2");
+    REFUSED(wb_einsum("ijk", x), WB_ERROR_SHAPE, "einsum", "[2,3] f32");
+    REFUSED(wb_einsum("i", x), WB_ERROR_SHAPE, "einsum", "[2,3] f32");
+    REFUSED(wb_einsum("ij->ii", x), WB_ERROR_ARGUMENT, "'i'", "twice");
+    REFUSED(wb_einsum("ij->k", x), WB_ERROR_ARGUMENT, "'k'", "operand");
+    REFUSED(wb_einsum("ij,ij", x), WB_ERROR_ARGUMENT, "1", "operands");
+    REFUSED(wb_einsum("ij", x, x), WB_ERROR_ARGUMENT, "2", "operands");
+    REFUSED(wb_einsum("...j", x), WB_ERROR_ARGUMENT, "'.'", "...");
+    REFUSED(wb_einsum("i2", x), WB_ERROR_ARGUMENT, "'2'");
+    REFUSED(wb_einsum("ij-i", x), WB_ERROR_ARGUMENT, "->");
+    REFUSED(wb_einsum("ij,ij", x, wb_astype(x, WB_F64)), WB_ERROR_DTYPE, "f64");
+    REFUSED(wb_einsum("ij", b), WB_ERROR_DTYPE, "bool");
+    REFUSED(wb_einsum("abcd,efgh", wb_ones(1, 1, 1, 1), wb_ones(1, 1, 1, 1, 1)), WB_ERROR_SHAPE,
+            "[1,1,1,1,1] f32");
+    assert_int_equal(wb_size(wb_einsum("ii->i", wb_zeros(0, 0))), 0);
+    wb_tensor *s = wb_randn(500);
+    wb_seed(3);
+    wb_tensor *y = wb_rrelu(s);
+    const array v = values_of(s), got = values_of(y);
+    for (int i = 0; i < 500; i++) {
+        const double slope = got.at[i] / v.at[i];
+        assert_true(v.at[i] > 0 ? slope == 1 : slope > 0.1249 && slope < 0.3334);
+    }
+    wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_celu), wb_rrelu);
+    assert_int_equal(wb_eval(wb_call(m, x)), 0);
 }
 
 int main(int argc, char **argv)

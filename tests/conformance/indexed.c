@@ -23,14 +23,14 @@ CASE(add, wb_scatter(x, INTS(2, 0, 2), ROWS))
 CASE(add_others, wb_scatter(x, INTS(2, 0, 2), ROWS, .exclude_self = true))
 CASE(mul, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MUL))
 CASE(mul_others, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MUL, .exclude_self = true))
-CASE(mul_zeros,
-     wb_scatter(wb_add(wb_mul(x, wb_scalar(0)), wb_scalar(1)), INTS(1, 1, 0), wb_sub(x, wb_scalar(2.5)), .reduce = WB_SCATTER_MUL))
+CASE(mul_zeros, wb_scatter(wb_add(wb_mul(x, wb_scalar(0)), wb_scalar(1)), INTS(1, 1, 0),
+     wb_sub(x, wb_scalar(2.5)), .reduce = WB_SCATTER_MUL))
 CASE(max, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MAX))
 CASE(max_others, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MAX, .exclude_self = true))
 CASE(min, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MIN))
 CASE(mean, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MEAN))
-CASE(mean_others,
-     wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MEAN, .exclude_self = true))
+CASE(mean_others, wb_scatter(x, INTS(2, 0, 2), ROWS, .reduce = WB_SCATTER_MEAN,
+     .exclude_self = true))
 CASE(set, wb_scatter(x, INTS(1, 0, 1), wb_neg(wb_neg(x)), .reduce = WB_SCATTER_SET))
 CASE(whole_max, wb_scatter(x, INTS(2, 0, 2), wb_flip(x, 0), .reduce = WB_SCATTER_MAX))
 CASE(whole_mul, wb_scatter(x, INTS(2, 0, 2), wb_flip(x, 0), .reduce = WB_SCATTER_MUL))

@@ -77,14 +77,15 @@ static inline wb_tensor *literal_sum(wb_tensor *y)
     return wb_sum(wb_mul(y, tensor_of(w, wb_dtype_of(y), 0)));
 }
 
-/* Compares the gradients of the smooth rows with differences, in the widest dtype. */
+/* Compares the gradients of the smooth rows, of one in fewer(), with differences, in the widest
+ * dtype. */
 static inline void literal_gradients(const literal *rows, size_t n)
 {
     const wb_dtype t = widest_float();
     const double h = t == WB_F64 ? 1e-5 : 1e-2, within = t == WB_F64 ? 1e-7 : 1e-2;
     for (size_t i = 0; i < n; i++) {
         const literal *r = rows + i;
-        if (!(r->kinds & SMOOTH)) continue;
+        if (!(r->kinds & SMOOTH) || i % (size_t)fewer()) continue;
         wb_scope *scope = wb_scope_open();
         wb_tensor *x = literal_operand(r, t, 0, 0), *slope;
         slope = wb_gradient(literal_sum(r->f(x)), x);

@@ -146,8 +146,9 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     const rows_kernel *k = (const rows_kernel *)kernel;
     if (!k->parts) return 0;
     const bool half = k->y.dtype == WB_F16 || k->y.dtype == WB_BF16;
-    rows_run r = {.begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0), .k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
-                  .y = wb__cpu_at(&k->y, buffers), .sums = workspace};
+    rows_run r = {.k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
+                  .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
+                  .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
     wb__parallel(k->parts, adds ? add_part : take_part, &r);
     return 0;
 }

@@ -65,6 +65,7 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
     int e = 0;
     for (int i = 0; i < 3 && !e; i++) {
         wb__gpu_plan plan = plans[i];
+        if (!plan.total) continue;              /* no indices, so no lists */
         plan.args = args;
         plan.args_bytes = sizeof *args;
         plan.workspace_at = (int)offsetof(wb__rows_args, work_at);

@@ -28,7 +28,7 @@ wb_tensor *wb_slice_step(wb_tensor *x, int axis, int64_t start, int64_t stop, in
     const int a = bounds("slice_step", x, axis, start, stop, &from, &to);
     if (a < 0) return NULL;
     if (step < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "slice_step: the step is %lld; it is 1 or more, and "
+        return wb__fail_null(WB_ERROR_ARGUMENT, "slice_step: the step is %lld; it is 1 or more; "
                              "wb_flip reverses an axis", (long long)step);
     for (int i = 0; i < x->ndim; i++) {
         dims[i] = i == a ? (to - from) / step + ((to - from) % step != 0) : x->dims[i];

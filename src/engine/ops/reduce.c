@@ -163,7 +163,8 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating("logsumexp", x) || !wb__read_axes("logsumexp", x, options, &o, &mask)) return NULL;
+    if (!wb__floating("logsumexp", x) || !wb__read_axes("logsumexp", x, options, &o, &mask))
+        return NULL;
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
