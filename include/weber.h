@@ -4,7 +4,7 @@
  *
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
- *   3  weber/ops.h      operations on tensors
+ *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors
  *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses;
  *                      weber/structs.h has structs of the program as layers and trees
  *   5  weber/data.h     datasets and loaders

@@ -40,6 +40,18 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 # A test is "NAME[@DEVICE] [OPTION...]"; "NAME*N" is NAME_openmpi, run by N ranks of Open MPI;
 # "NAME.py" is a script of tests/dist with the words that SCRIPTS has for it.
 TABLE = [
+    ("a reflected margin repeats the last element", "src/engine/ops/pad_modes.c", "skipped = o->mode == WB_PAD_REFLECT;",
+     "skipped = o->mode != WB_PAD_REFLECT;", ["parts"]),
+    ("a strided slice's gradient is beside its places", "src/engine/ops/shape.c", "2, 0, step - 1);", "2, step - 1, 0);", ["parts"]),
+    ("argmin of integers negates the least one", "src/engine/ops/reduce.c", "t == WB_U8 ? 255 : -1", "0", ["composed"]),
+    ("einsum sums over a letter that a later operand has", "src/engine/ops/einsum.c", "(e->wanted[c] || e->uses[c] > 2) != kept", "e->wanted[c] != kept", ["composed"]),
+    ("a product's gradient counts the row's own zero", "src/engine/ops/indexed.c", "wb_sub(wb_take(zeros, index), wb_astype(none, WB_I32))",
+     "wb_take(zeros, index)", ["indexed"]),
+    ("a descending order is ascending", "src/backend/cpu/cpu_sort.c", "k->x.strides[0]) ^ flip, i}", "k->x.strides[0]), i}", ["indexed"]),
+    ("merged runs exchange equal elements", "src/backend/gpu/kernels/sort.k", "second ? !PRECEDES(own, other) : PRECEDES(other, own)", "PRECEDES(other, own)",
+     ["indexed@OpenCL"]),
+    ("the first row with an index is set", "src/backend/gpu/kernels/rows.k", "#define TAKE_LAST(s, v) { s = (v); }", "#define TAKE_LAST(s, v) { }",
+     ["indexed@OpenCL"]),
     ("cumsum's gradient runs in the same direction", "src/engine/ops/cumsum.c", ".reverse = attr[REVERSE] == 0", ".reverse = attr[REVERSE] != 0",
      [ROWS]),
     ("cumsum drops its rounding errors", "src/backend/cpu/cpu_cumsum.c", "*c = lost - (total - sum);", "*c = lost - lost;", [ROWS]),

@@ -13,18 +13,9 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
+#include "weber/cxx_ops.h"
 #include "weber/distributed.h"
 #include "weber/files.h"
-
-#include <type_traits>
-
-/* Calls f(n, array) with the n arguments in an array of int64_t. */
-template <class F, class... I> inline auto wb_with_dims_(F f, I... dims)
-{
-    static_assert((std::is_integral<I>::value && ...), "dimensions and indices are integers");
-    const int64_t d[] = {int64_t(dims)..., 0};
-    return f(int(sizeof...(dims)), d);
-}
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -53,6 +44,21 @@ template <class... I> inline wb_tensor *wb_randn(I... dims)
 {
     return wb_with_dims_([](int n, const int64_t *d) { return wb_randn_array(WB_F32, n, d); },
                          dims...);
+}
+template <class... I> inline wb_tensor *wb_randint(int64_t low, int64_t high, I... dims)
+{
+    return wb_with_dims_(
+        [=](int n, const int64_t *d) { return wb_randint_array(low, high, WB_I32, n, d); },
+        dims...);
+}
+template <class... I>
+inline wb_tensor *wb_truncated_normal(double mean, double std, double low, double high, I... dims)
+{
+    return wb_with_dims_(
+        [=](int n, const int64_t *d) {
+            return wb_truncated_normal_array(mean, std, low, high, WB_F32, n, d);
+        },
+        dims...);
 }
 template <class... I> inline double wb_at(wb_tensor *x, I... index)
 {
@@ -96,144 +102,6 @@ template <class T> inline T *wb_keep(T *object) { return static_cast<T *>(wb_obj
 template <class T> inline void wb_free(T *object) { wb_object_free(object); }
 template <class T> inline void wb_show(T *object) { wb_object_show(object); }
 
-/* ---- operations ------------------------------------------------------------------------------ */
-
-/** Sets an option that is a list, if the length is known only at run time.  A list of known length
- * is assigned: o.axes = {0, -1}. */
-inline void wb_ints_set(wb_ints &list, int n, const int64_t *values)
-{
-    wb_ints_set(list.list, n, values);
-}
-
-/* Overloads for operands that are numbers: wb_mul(x, 0.5), wb_sub(1, x).  They are templates, so
- * that 0 is a number and not a null pointer. */
-template <class N, class R> using wb_if_number_ =
-    typename std::enable_if<std::is_arithmetic<N>::value, R>::type;
-template <class N, class R> using wb_if_integer_ =
-    typename std::enable_if<std::is_integral<N>::value, R>::type;
-template <class N> inline wb_if_number_<N, wb_tensor *> wb_number_(N x)
-{
-    if constexpr (std::is_floating_point<N>::value) return wb_scalar(double(x));
-    else if constexpr (std::is_signed<N>::value) return wb_scalar_int(int64_t(x));
-    else return wb_scalar_int(x > uint64_t(INT64_MAX) ? INT64_MAX : int64_t(x));
-}
-#define WB_NUMBERS_(name)                                                                       \
-    template <class N> inline wb_if_number_<N, wb_tensor *> name(wb_tensor *x, N y)             \
-    {                                                                                           \
-        return name(x, wb_number_(y));                                                          \
-    }                                                                                           \
-    template <class N> inline wb_if_number_<N, wb_tensor *> name(N x, wb_tensor *y)             \
-    {                                                                                           \
-        return name(wb_number_(x), y);                                                          \
-    }
-WB_NUMBERS_(wb_add)
-WB_NUMBERS_(wb_sub)
-WB_NUMBERS_(wb_mul)
-WB_NUMBERS_(wb_div)
-WB_NUMBERS_(wb_pow)
-WB_NUMBERS_(wb_maximum)
-WB_NUMBERS_(wb_minimum)
-WB_NUMBERS_(wb_eq)
-WB_NUMBERS_(wb_ne)
-WB_NUMBERS_(wb_lt)
-WB_NUMBERS_(wb_le)
-WB_NUMBERS_(wb_gt)
-WB_NUMBERS_(wb_ge)
-#undef WB_NUMBERS_
-template <class N> inline wb_if_number_<N, wb_tensor *> wb_where(wb_tensor *c, wb_tensor *x, N y)
-{
-    return wb_where(c, x, wb_number_(y));
-}
-template <class N> inline wb_if_number_<N, wb_tensor *> wb_where(wb_tensor *c, N x, wb_tensor *y)
-{
-    return wb_where(c, wb_number_(x), y);
-}
-template <class N, class M>
-inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_where(wb_tensor *c, N x, M y)
-{
-    return wb_where(c, wb_number_(x), wb_number_(y));
-}
-
-/* A list of axes, made of an argument such as {0, -1}.  An argument {.axes = {0, -1}} makes
- * wb_reduce_options instead. */
-struct wb_axes_ {
-    wb_ints list;
-    template <class I, class... J, class = wb_if_integer_<I, void>>
-    wb_axes_(I first, J... more) : list{int64_t(first), int64_t(more)...}
-    {
-    }
-};
-/* The forms of a reduction: wb_sum(x), wb_sum(x, 1), wb_sum(x, {0, -1}), wb_sum(x, options). */
-#define WB_REDUCTION_(name)                                                 \
-    inline wb_tensor *name(wb_tensor *x, wb_reduce_options o)               \
-    {                                                                       \
-        return name##_with(x, &o);                                \
-    }                                                                       \
-    inline wb_tensor *name(wb_tensor *x)                                    \
-    {                                                                       \
-        return name##_with(x, nullptr);                                     \
-    }                                                                       \
-    inline wb_tensor *name(wb_tensor *x, wb_axes_ axes)                     \
-    {                                                                       \
-        wb_reduce_options o;                                                \
-        o.axes = axes.list;                                                 \
-        return name##_with(x, &o);                                          \
-    }
-WB_REDUCTION_(wb_sum)
-WB_REDUCTION_(wb_mean)
-WB_REDUCTION_(wb_max)
-WB_REDUCTION_(wb_min)
-WB_REDUCTION_(wb_variance)
-WB_REDUCTION_(wb_logsumexp)
-#undef WB_REDUCTION_
-inline wb_tensor *wb_cumsum(wb_tensor *x, int axis, wb_cumsum_options o = {})
-{
-    return wb_cumsum_with(x, axis, &o);
-}
-
-template <class... I> inline wb_tensor *wb_reshape(wb_tensor *x, I... dims)
-{
-    return wb_with_dims_([=](int n, const int64_t *d) { return wb_reshape_array(x, n, d); },
-                         dims...);
-}
-template <class... I> inline wb_tensor *wb_permute(wb_tensor *x, I... order)
-{
-    return wb_with_dims_([=](int n, const int64_t *o) { return wb_permute_array(x, n, o); },
-                         order...);
-}
-template <class... I> inline wb_tensor *wb_expand(wb_tensor *x, I... dims)
-{
-    return wb_with_dims_([=](int n, const int64_t *d) { return wb_expand_array(x, n, d); },
-                         dims...);
-}
-template <class... T> inline wb_tensor *wb_concat(int axis, T *...tensors)
-{
-    wb_tensor *const all[] = {tensors...};
-    return wb_concat_array(int(sizeof...(tensors)), all, axis);
-}
-template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
-{
-    wb_tensor *const all[] = {tensors...};
-    return wb_stack_array(int(sizeof...(tensors)), all, axis);
-}
-
-inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
-{
-    return wb_conv_with(x, w, b, &o);
-}
-inline wb_tensor *wb_conv_transpose(wb_tensor *x, wb_tensor *w, wb_tensor *b,
-                                    wb_conv_options o = {})
-{
-    return wb_conv_transpose_with(x, w, b, &o);
-}
-inline wb_tensor *wb_maxpool(wb_tensor *x, wb_pool_options o)
-{
-    return wb_maxpool_with(x, &o);
-}
-inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
-{
-    return wb_meanpool_with(x, &o);
-}
 
 /* ---- layers ---------------------------------------------------------------------------------- */
 

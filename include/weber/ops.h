@@ -112,6 +112,31 @@ WB_API wb_tensor *wb_lisht(wb_tensor *x);
 /** log(cosh(x)), computed as x + softplus(-2 x) - log(2).  NaN at -Inf. */
 WB_API wb_tensor *wb_logcosh(wb_tensor *x);
 
+/** wb_elu, the celu of NNlib and PyTorch with alpha = 1. */
+WB_API wb_tensor *wb_celu(wb_tensor *x);
+/** x > 0 ? x : a x, with a random slope a of [1/8, 1/3) for each element, in test mode too, as in
+ * NNlib. */
+WB_API wb_tensor *wb_rrelu(wb_tensor *x);
+
+/* Activations with a number.  The function without _of has the default of NNlib.  Error: a number
+ * that is NaN or outside the range in the comment. */
+
+/** x > 0 ? x : slope x. */
+WB_API wb_tensor *wb_leakyrelu_of(wb_tensor *x, double slope);
+/** x > 0 ? x : alpha (exp(x) - 1). */
+WB_API wb_tensor *wb_elu_of(wb_tensor *x, double alpha);
+/** x > 0 ? x : alpha (exp(x / alpha) - 1).  alpha > 0. */
+WB_API wb_tensor *wb_celu_of(wb_tensor *x, double alpha);
+/** x > lambda ? x - lambda : x < -lambda ? x + lambda : 0.  lambda >= 0. */
+WB_API wb_tensor *wb_softshrink_of(wb_tensor *x, double lambda);
+/** x <= theta ? 0 : x. */
+WB_API wb_tensor *wb_trelu_of(wb_tensor *x, double theta);
+/** wb_rrelu with slopes of [low, high).  Error: low is above high. */
+WB_API wb_tensor *wb_rrelu_of(wb_tensor *x, double low, double high);
+/** x > 0 ? x : slope x, with a tensor of slopes that broadcasts to x, such as a parameter: [C,1,1]
+ * has one slope for each channel of x [N,C,H,W]. */
+WB_API wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope);
+
 /* ---- elementwise, two operands --------------------------------------------------------------- */
 
 /* x and y have any dtype but bool, unless the comment of the function names dtypes; wb_eq, wb_ne
@@ -134,6 +159,10 @@ WB_API wb_tensor *wb_pow(wb_tensor *x, wb_tensor *y);
 WB_API wb_tensor *wb_maximum(wb_tensor *x, wb_tensor *y);
 /** The lesser of x and y; NaN if one of them is NaN.  Where they are equal, x gets the gradient. */
 WB_API wb_tensor *wb_minimum(wb_tensor *x, wb_tensor *y);
+
+/** min(max(x, low), high): x within two bounds, tensors or numbers.  A bound that x equals leaves
+ * the gradient to x.  If low is above high, high.  NaN gives NaN. */
+WB_API wb_tensor *wb_clamp(wb_tensor *x, wb_tensor *low, wb_tensor *high);
 
 /** x == y.  Comparisons have bool results and no gradient; with NaN only wb_ne is true. */
 WB_API wb_tensor *wb_eq(wb_tensor *x, wb_tensor *y);
@@ -191,6 +220,7 @@ static inline wb_tensor *wb_natural_(uint64_t x)
 #define wb_le(x, y) wb_le(WB_OPERAND_(x), WB_OPERAND_(y))
 #define wb_gt(x, y) wb_gt(WB_OPERAND_(x), WB_OPERAND_(y))
 #define wb_ge(x, y) wb_ge(WB_OPERAND_(x), WB_OPERAND_(y))
+#define wb_clamp(x, low, high) wb_clamp((x), WB_OPERAND_(low), WB_OPERAND_(high))
 #define wb_where(condition, x, y) wb_where((condition), WB_OPERAND_(x), WB_OPERAND_(y))
 #endif
 
@@ -202,6 +232,7 @@ typedef struct wb_reduce_options {
     WB_OPTIONS_HEAD(wb_reduce_options)
     bool keep WB_IS(false);                 /* the reduced axes stay, with size 1 */
     wb_ints axes WB_IS({});                 /* default: all; a negative axis counts from the end */
+    double correction WB_IS(0);             /* of wb_variance and wb_std only */
     WB_BY_PLACE
     /* wb_sum(x, 0, -1): the axes by position */
     int64_t a1_ WB_IS(0), a2_ WB_IS(0), a3_ WB_IS(0), a4_ WB_IS(0);
@@ -221,9 +252,29 @@ WB_API wb_tensor *wb_max_with(wb_tensor *x, const wb_reduce_options *o);
 /** The least element along some axes; NaN if one of them is NaN.  If several elements are the
  * least, each has an equal share of the gradient.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_min_with(wb_tensor *x, const wb_reduce_options *o);
-/** The mean of (x - mean)² over some axes: the biased variance, which divides by n.  Floating only.
- * Over an axis of size 0: NaN. */
+/** sum((x - mean)²) / (n - correction) over the n elements along some axes.  Floating only.  The
+ * default of .correction is 0: the biased variance.  wb_variance(x, .correction = 1) is the default
+ * of PyTorch's var and of Julia's.  NaN if n is 0, or n and the correction are 1; infinite if the
+ * correction is n or more otherwise.  Error: the correction is negative. */
 WB_API wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *o);
+/** The standard deviation over some axes, sqrt(wb_variance(x, ...)), with its .correction, whose
+ * default is 0.  The gradient is 0 where the deviation is 0. */
+WB_API wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *o);
+/** The product over some axes.  f16 and bf16 are multiplied in f32; integers wrap around.  Over an
+ * axis of size 0: 1.  The gradient is right also with zeros.  It costs a kernel for each doubling
+ * of the axis. */
+WB_API wb_tensor *wb_prod_with(wb_tensor *x, const wb_reduce_options *o);
+/** The p-norm over some axes, sum(|x|^p)^(1/p): wb_norm(x, 2), wb_norm(x, 1, -1), wb_norm(x,
+ * INFINITY, .axes = {0, -1}).  p = 0 counts the elements that are not 0; p = INFINITY gives the
+ * greatest |x|.  Floating only.  Computed in f32 for f16 and bf16; |x|^p may overflow.  The
+ * gradient of an element 0 is 0; that of p = INFINITY is shared as in wb_max.  Errors: p is
+ * negative or NaN; an axis of size 0 with p = INFINITY. */
+WB_API wb_tensor *wb_norm_with(wb_tensor *x, double p, const wb_reduce_options *o);
+/** Whether an element along some axes is not 0 (NaN is not).  Any dtype.  Result bool; no gradient.
+ * Over an axis of size 0: false. */
+WB_API wb_tensor *wb_any_with(wb_tensor *x, const wb_reduce_options *o);
+/** Whether all elements along some axes are not 0, as wb_any.  Over an axis of size 0: true. */
+WB_API wb_tensor *wb_all_with(wb_tensor *x, const wb_reduce_options *o);
 /** log(sum(exp(x))) over some axes, without overflow.  Floating only.  Error: an axis of size 0. */
 WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #ifndef __cplusplus
@@ -233,6 +284,12 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
 #define wb_min(...) WB_REDUCE_(wb_min_with, __VA_ARGS__, )
 #define wb_variance(...) WB_REDUCE_(wb_variance_with, __VA_ARGS__, )
 #define wb_logsumexp(...) WB_REDUCE_(wb_logsumexp_with, __VA_ARGS__, )
+#define wb_std(...) WB_REDUCE_(wb_std_with, __VA_ARGS__, )
+#define wb_prod(...) WB_REDUCE_(wb_prod_with, __VA_ARGS__, )
+#define wb_any(...) WB_REDUCE_(wb_any_with, __VA_ARGS__, )
+#define wb_all(...) WB_REDUCE_(wb_all_with, __VA_ARGS__, )
+#define wb_norm(...) WB_NORM_(__VA_ARGS__, )
+#define WB_NORM_(x, p, ...) wb_norm_with((x), (p), WB_GET_(wb_reduce_options, __VA_ARGS__))
 #define WB_REDUCE_(f, x, ...) f((x), WB_GET_(wb_reduce_options, __VA_ARGS__))
 #endif
 
@@ -240,6 +297,8 @@ WB_API wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *o);
  * dtype but bool.  Among equal elements the first counts; NaN counts as the greatest.  No gradient.
  * Errors: an axis of size 0, or of more than 2^31 elements. */
 WB_API wb_tensor *wb_argmax(wb_tensor *x, int axis);
+/** The index of the least element along an axis, as wb_argmax; NaN counts as the least. */
+WB_API wb_tensor *wb_argmin(wb_tensor *x, int axis);
 
 /** Options of wb_cumsum. */
 typedef struct wb_cumsum_options {
@@ -258,6 +317,12 @@ WB_API wb_tensor *wb_cumsum_with(wb_tensor *x, int axis, const wb_cumsum_options
 #define WB_CUMSUM_(x, axis, ...) \
     wb_cumsum_with((x), (axis), WB_GET_(wb_cumsum_options, __VA_ARGS__))
 #endif
+
+/** Cumulative products along an axis, y[i] = x[0] ... x[i], in x's dtype.  Any dtype but bool.  f16
+ * and bf16 are multiplied in f32.  The gradient is right also with zeros.  It costs a kernel for
+ * each doubling of the axis; products are grouped, so they may overflow where an order from left to
+ * right would not. */
+WB_API wb_tensor *wb_cumprod(wb_tensor *x, int axis);
 
 /* ---- shape ----------------------------------------------------------------------------------- */
 
@@ -296,8 +361,8 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front of it and `after` zeros behind it, along one axis.  Error:
- * `before` or `after` is negative. */
+/** x with `before` zeros in front of it and `after` zeros behind it, along one axis; indexing.h has
+ * other modes.  Error: `before` or `after` is negative. */
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
 /** The concatenation of n tensors along an axis: wb_concat(axis, a, b, c).  The tensors have the
  * same dtype, and the same sizes along the other axes.  Error: n is 0. */
@@ -335,6 +400,17 @@ WB_API wb_tensor *wb_onecold(wb_tensor *scores);
  * before them broadcast.  An operand with one axis is a vector: [k]·[k,n] -> [n], [m,k]·[k] -> [m],
  * [k]·[k] -> [].  x and w have the same dtype.  Error: an operand without axes. */
 WB_API wb_tensor *wb_matmul(wb_tensor *x, wb_tensor *w);
+
+/** Sums of products by Einstein's convention: wb_einsum("bij,bjk->bik", x, y).  Each letter names
+ * an axis; letters that are not in the result are summed over.  Without "->" the result has the
+ * letters that occur once, in alphabetical order.  A letter that occurs twice in one operand takes
+ * its diagonal.  Blanks are skipped; "..." is not supported.  Two operands are one batched matrix
+ * product; more are contracted from left to right.  Operands have one dtype, not bool; integers
+ * wrap around.  Error: a text that does not fit the operands, with the letter and the sizes. */
+WB_API wb_tensor *wb_einsum_array(const char *text, int n, wb_tensor *const *operands);
+#ifndef __cplusplus
+#define wb_einsum(text, ...) wb_einsum_array((text), WB_TENSORS_(__VA_ARGS__))
+#endif
 
 /** y = x·wᵀ + b.   x [..., in]   w [out, in]   b [out] or WB_NONE   y [..., out].  All operands
  * have the same dtype. */
@@ -443,6 +519,17 @@ WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
  * elements depends on wb_seed and on the calls since then that use random numbers, not on the
  * device, threads or time of evaluation.  p = 1 gives zeros.  Error: p outside [0, 1]. */
 WB_API wb_tensor *wb_dropout(wb_tensor *x, double p);
+
+/** 1 with the probability p, else 0, for each element of p, in p's dtype: wb_bernoulli(wb_full(0.3,
+ * 2, 5)).  p floating.  No gradient.  Seed and devices as in wb_dropout. */
+WB_API wb_tensor *wb_bernoulli(wb_tensor *p);
+/** n indices along the last axis of `weights`, i32, each drawn with a probability in proportion to
+ * its weight: [..., classes] -> [..., n].  Without `replacement` no index occurs twice in a row.
+ * Weights of 0 or less are not drawn, unless too few others are left.  `weights` floating.  No
+ * gradient.  It draws classes numbers for a row, or n classes with `replacement`.  Seed and devices
+ * as in wb_dropout, except that two indices whose draws tie to the last bit may differ.  Errors: no
+ * axis; no classes; n is negative, or above the number of classes without `replacement`. */
+WB_API wb_tensor *wb_multinomial(wb_tensor *weights, int64_t n, bool replacement);
 
 #ifdef __cplusplus
 }

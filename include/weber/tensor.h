@@ -58,6 +58,21 @@ WB_API wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Random numbers of the standard normal distribution, from the seed of wb_seed.  `dtype` is
  * floating.  Errors as wb_from. */
 WB_API wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims);
+/** Random integers of low .. high-1, all equally probable (to 2^-16 of the probability, or better),
+ * from the seed of wb_seed.  Errors as wb_from; `dtype` does not hold low and high - 1; low is not
+ * below high, or more than 2^32 below it. */
+WB_API wb_tensor *wb_randint_array(int64_t low, int64_t high, wb_dtype dtype, int ndim,
+                                   const int64_t *dims);
+/** 0, 1, ..., n-1 in a random order, i32, from the seed of wb_seed.  Errors: n is negative, or
+ * above 2^31. */
+WB_API wb_tensor *wb_permutation(int64_t n);
+/** Random numbers of the normal distribution of this mean and standard deviation between two
+ * bounds, from the seed of wb_seed, by the inverse of the distribution, to about 6 digits.
+ * `dtype` is floating.  (truncated_normal of Flux, whose defaults are 0, 1, -2, 2)  Errors as
+ * wb_from; std is not positive; low is not below high; no f32 numbers of the distribution are
+ * between the bounds. */
+WB_API wb_tensor *wb_truncated_normal_array(double mean, double std, double low, double high,
+                                            wb_dtype dtype, int ndim, const int64_t *dims);
 /** 0, 1, ..., n-1, of any dtype, shape [n].  The numbers wrap around in i8 and u8, are rounded in
  * f16, bf16 and f32, and are false, true, true, ... in bool.  Errors: n negative, or 2^32 or
  * more. */
@@ -76,6 +91,11 @@ WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 #define wb_full(value, ...) wb_full_array((value), WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_rand(...) wb_rand_array(WB_F32, WB_DIMS_(__VA_ARGS__))
 #define wb_randn(...) wb_randn_array(WB_F32, WB_DIMS_(__VA_ARGS__))
+/** wb_randint(0, 10, 2, 5): i32. */
+#define wb_randint(low, high, ...) \
+    wb_randint_array((low), (high), WB_I32, WB_DIMS_(__VA_ARGS__))
+#define wb_truncated_normal(mean, std, low, high, ...) \
+    wb_truncated_normal_array((mean), (std), (low), (high), WB_F32, WB_DIMS_(__VA_ARGS__))
 #endif
 
 /* ---- properties ------------------------------------------------------------------------------ */

@@ -27,6 +27,57 @@ ACTIVATION(lisht, wb_mul(x, wb_tanh(x)))
 ACTIVATION(logcosh, wb_sub(wb_add(x, wb_softplus(wb_mul(x, wb_scalar(-2)))),
                            wb_scalar(0.69314718055994531)))
 
+ACTIVATION(celu, wb_elu(x))
+
+/* An activation with a number; `allowed` is a condition on it, in words `limit`. */
+#define ACTIVATION_OF(name, number, allowed, limit, value)                                      \
+    wb_tensor *wb_##name##_of(wb_tensor *x, double number)                                      \
+    {                                                                                           \
+        if (WB__NULL(x) || !wb__floating(#name, x)) return NULL;                                \
+        if (!(allowed))                                                                         \
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: %s is %g; it must be %s", #name,       \
+                                 #number, number, limit);                                       \
+        const wb__frame f = wb__frame_begin();                                                  \
+        return wb__frame_end(f, (value));                                                       \
+    }
+#define POSITIVE(x) wb_gt(x, wb_scalar(0))
+ACTIVATION_OF(leakyrelu, slope, slope == slope, "a number",
+              wb_where(POSITIVE(x), x, wb_mul(x, wb_scalar(slope))))
+ACTIVATION_OF(elu, alpha, alpha == alpha, "a number",
+              wb_where(POSITIVE(x), x, wb_mul(wb_elu(x), wb_scalar(alpha))))
+ACTIVATION_OF(celu, alpha, alpha > 0, "positive",
+              wb_where(POSITIVE(x), x,
+                       wb_mul(wb_elu(wb_mul(x, wb_scalar(1 / alpha))), wb_scalar(alpha))))
+ACTIVATION_OF(softshrink, lambda, lambda >= 0, "0 or more", wb_sub(x, clamp(x, -lambda, lambda)))
+ACTIVATION_OF(trelu, theta, theta == theta, "a number",
+              wb_where(wb_le(x, wb_scalar(theta)), wb_scalar(0), x))
+
+wb_tensor *wb_prelu(wb_tensor *x, wb_tensor *slope)
+{
+    if (WB__NULL(x) || WB__NULL(slope) || !wb__floating("prelu", x)) return NULL;
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, wb_where(POSITIVE(x), x, wb_mul(x, slope)));
+}
+
+static wb_tensor *rrelu(wb_tensor *x, double low, double high)
+{
+    if (!wb__floating("rrelu", x)) return NULL;
+    if (!(low <= high))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "rrelu: the slopes are from %g to %g", low, high);
+    const wb_dtype t = x->dtype == WB_F64 ? WB_F64 : WB_F32;
+    wb_tensor *u = wb__uniform_beside(x, t, x->ndim, x->dims);
+    wb_tensor *slope = wb_add(wb_mul(u, wb_scalar(high - low)), wb_scalar(low));
+    return wb_where(POSITIVE(x), x, wb_mul(x, wb__as(slope, (wb_dtype)x->dtype)));
+}
+
+wb_tensor *wb_rrelu_of(wb_tensor *x, double low, double high)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, rrelu(x, low, high));
+}
+
+wb_tensor *wb_rrelu(wb_tensor *x) { return wb_rrelu_of(x, 1.0 / 8, 1.0 / 3); }
+
 static wb_tensor *glu(wb_tensor *x, int axis)
 {
     if (!wb__floating("glu", x)) return NULL;

@@ -9,7 +9,7 @@
 
 /* The table own_functions below also lists the one-operand operations of ops.def. */
 #define FUNCTIONS(X)                                                                            \
-    X(identity) X(softmax) X(logsoftmax) X(glu) X(flatten) X(transpose)                         \
+    X(identity) X(softmax) X(logsoftmax) X(glu) X(rrelu) X(flatten) X(transpose)               \
     WB__COMPOSED_ACTIVATIONS(X)
 #define CONNECTIONS(X) X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(matmul) \
     X(separate)

@@ -176,7 +176,7 @@ bool wb__train_mode(wb_layer *l, bool *automatic);
 /* Activations that are composed of other operations (activations.c). */
 #define WB__COMPOSED_ACTIVATIONS(X)                                                             \
     X(relu6) X(hardtanh) X(hardsigmoid) X(softsign) X(softshrink) X(tanhshrink) X(trelu)        \
-    X(lisht) X(logcosh)
+    X(lisht) X(logcosh) X(celu)
 /* wb__function_name and wb__connection_name return the registered name of f. The _by_name functions
  * return the function or connection with this registered name. All return NULL if there is none. */
 const char *wb__function_name(wb_function f);

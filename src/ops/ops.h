@@ -56,6 +56,11 @@ typedef enum {
     WB__POOL_MEAN_GRAD      /* dx, the gradient of MEAN           views: dy, dx */
 } wb__pool_kind;
 
+/* How the rows with one index are combined (SCATTER_ADD).  MAX, MIN: NaN wins.  SET: the last. */
+typedef enum {
+    WB__ROWS_ADD, WB__ROWS_MUL, WB__ROWS_MAX, WB__ROWS_MIN, WB__ROWS_SET
+} wb__rows_kind;
+
 /* ---- the table ------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -552,14 +552,14 @@ TEST(every_row_is_covered)
     static const char covered[] =
         "where cast " /* this program */
         "reshape permute expand slice concat sum max min argmax literal iota uniform gaussian "
-        "take scatter_add " /* conformance_shape */
+        "take scatter_add " /* conformance_shape; the next five: indexed */
+        "scatter_mul scatter_max scatter_min scatter_set argsort "
         "matmul conv conv_grad_input conv_grad_weight maxpool maxpool_grad maxpool_gather meanpool "
         "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */
         "constant variable assign stop automatic " /* engine_semantics */
-        "moved collective " /* device_move; dist/ranks */
-        "cumsum"; /* this program; after "sum", because one_of finds the first occurrence only */
+        "moved collective cumsum"; /* device_move; dist/ranks; here, after "sum" (see one_of) */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
 #define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)
 #define WB_OTHER(name, class, gradient) \

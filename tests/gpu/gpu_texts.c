@@ -164,7 +164,8 @@ TEST(rows_and_copies)
         assert_int_equal(check(&s, false), 1);
         s = (wb__step){.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
                        .views = {VIEW(of, 1, 30), VIEW(d, 2, 30, 5), VIEW(d, 0, 9, 5)}};
-        assert_int_equal(check(&s, d == WB_F64), 3);
+        for (s.variant = WB__ROWS_ADD; s.variant <= WB__ROWS_SET; s.variant++)
+            assert_int_equal(check(&s, d == WB_F64), 3);
         for (int ndim = 0; ndim <= WB_MAX_DIMS; ndim++) {
             static const int64_t dims[WB_MAX_DIMS] = {2, 3, 2, 3, 2, 3, 2, 3};
             s = (wb__step){.kind = WB__STEP_COPY, .n_views = 2,
@@ -196,6 +197,19 @@ TEST(running_sums)
                           .views = {VIEW(d, 0, n[0], n[1], n[2]), VIEW(d, 1, n[0], n[1], n[2])}};
             if (i & 2) s.views[0].strides[1] *= 2;
             assert_int_equal(check(&s, d == WB_F64), 1);
+        }
+}
+
+TEST(sorts)
+{
+    static const int64_t sizes[][2] = {{20, 3}, {1000, 7}, {100000, 1 << 14}};  /* 64-bit indices */
+    for (int t = WB_F32; t < WB_BOOL; t++)
+        for (int i = 0; i < 6; i++) {
+            const int64_t *n = sizes[i / 2];
+            const wb_dtype d = (wb_dtype)t;
+            wb__step s = {.kind = WB__STEP_SORT, .n_views = 2, .variant = i % 2,
+                          .views = {VIEW(d, 0, n[0], n[1]), VIEW(WB_I32, 1, n[0], n[1])}};
+            assert_int_equal(check(&s, d == WB_F64), i < 2 ? 2 : i < 4 ? 7 : 14);
         }
 }
 

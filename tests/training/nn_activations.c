@@ -14,6 +14,7 @@ static double softshrink(double x) { return x > 0.5 ? x - 0.5 : x < -0.5 ? x + 0
 static double tanhshrink(double x) { return x - tanh(x); }
 static double trelu(double x) { return x > 1 ? x : 0; }
 static double lisht(double x) { return x * tanh(x); }
+static double celu(double x) { return x > 0 ? x : expm1(x); }
 static double logcosh(double x) { return fabs(x) + log1p(exp(-2 * fabs(x))) - log(2); }
 
 #define ROW(name) {#name, name},

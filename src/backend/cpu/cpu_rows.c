@@ -1,9 +1,10 @@
-/* Rows by index: gather y[i] = x[index[i]], and its gradient, scatter_add y[index[i]] += rows[i].
+/* Rows by index: gather y[i] = x[index[i]], and its gradient, scatter_add y[index[i]] += rows[i],
+ * with sums or other combinations (wb__rows_kind).
  *
  * Rows are contiguous; the rows of x may be any distance apart.  An index out of range gives a row
  * of zeros, or adds nothing.  scatter_add is parallel over the rows of y: each thread reads all
  * indices in order, so the result does not depend on the number of threads.  f16 and bf16 are
- * summed in f32, in the workspace. */
+ * combined in f32, in the workspace. */
 #include "backend/cpu/cpu.h"
 
 #include <string.h>
@@ -15,12 +16,13 @@ typedef struct {
      * indices; inner: elements per row; from_step: stride of the rows of x */
     int64_t n, count, inner, from_step;
     int64_t parts;
+    int variant;
 } rows_kernel;
 
 typedef struct {
     const rows_kernel *k;
     const char *x, *index;
-    char *y, *sums;
+    char *y, *sums, *begun;             /* begun[i]: whether row i of y has a value; not for sums */
 } rows_run;
 
 enum { GRAIN = 16 * 1024, MAX_PARTS = 64 };
@@ -58,6 +60,50 @@ static void take_part(void *ctx, int64_t part)
         break;                                                                                     \
     }
 
+/* One row of a combination that is no sum: the first row is copied. */
+#define EACH(value)                                                                                \
+    for (int64_t j = 0; j < k->inner; j++) {                                                       \
+        const kind v = (kind)WIDEN(from[j]), s = to[j];                                            \
+        (void)s;                                                                                   \
+        to[j] = (kind)(value);                                                                     \
+    }
+#define COMBINE(NAME, kind_, type, product)                                                        \
+    case WB_##NAME: {                                                                              \
+        typedef kind_ kind;                                                                        \
+        kind *to = (kind *)sums + at * k->inner;                                                   \
+        const type *from = (const type *)r->x + i * k->from_step;                                  \
+        switch (first ? WB__ROWS_SET : k->variant) {                                               \
+        case WB__ROWS_MUL: EACH((product)s * (product)v) break;                                    \
+        case WB__ROWS_MAX: EACH(v > s || v != v ? v : s) break;                                    \
+        case WB__ROWS_MIN: EACH(v < s || v != v ? v : s) break;                                    \
+        default: EACH(v) break;                                                                    \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+
+static void combine(const rows_run *r, char *sums, int64_t i, int64_t at, bool first)
+{
+    const rows_kernel *k = r->k;
+    switch (k->y.dtype) {
+#define WIDEN(v) v
+    COMBINE(F32, float, float, float)
+    COMBINE(F64, double, double, double)
+    COMBINE(I8, int8_t, int8_t, int)
+    COMBINE(U8, uint8_t, uint8_t, int)
+    COMBINE(BOOL, uint8_t, uint8_t, int)
+    COMBINE(I32, int32_t, int32_t, uint32_t)
+    COMBINE(I64, int64_t, int64_t, uint64_t)
+#undef WIDEN
+#define WIDEN(v) wb__f16_to_f32(v)
+    COMBINE(F16, float, uint16_t, float)
+#undef WIDEN
+#define WIDEN(v) wb__bf16_to_f32(v)
+    COMBINE(BF16, float, uint16_t, float)
+#undef WIDEN
+    default: break;
+    }
+}
+
 static void add_part(void *ctx, int64_t part)
 {
     const rows_run *r = ctx;
@@ -68,9 +114,15 @@ static void add_part(void *ctx, int64_t part)
     const int64_t size = half ? 4 : (int64_t)wb__dtype_size(t);
     char *sums = half ? r->sums : r->y;
     memset(sums + low * k->inner * size, 0, (size_t)((high - low) * k->inner * size));
+    if (k->variant != WB__ROWS_ADD) memset(r->begun + low, 0, (size_t)(high - low));
     for (int64_t i = 0; i < k->count; i++) {
         const int64_t at = index_at(r, i);
         if (at < low || at >= high) continue;
+        if (k->variant != WB__ROWS_ADD) {
+            combine(r, sums, i, at, !r->begun[at]);
+            r->begun[at] = 1;
+            continue;
+        }
         switch (t) {
         ADD(F32, float, float, )
         ADD(F64, double, double, )
@@ -93,8 +145,10 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
 {
     const rows_kernel *k = (const rows_kernel *)kernel;
     if (!k->parts) return 0;
+    const bool half = k->y.dtype == WB_F16 || k->y.dtype == WB_BF16;
     rows_run r = {.k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
-                  .y = wb__cpu_at(&k->y, buffers), .sums = workspace};
+                  .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
+                  .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
     wb__parallel(k->parts, adds ? add_part : take_part, &r);
     return 0;
 }
@@ -142,8 +196,10 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.launch = adds ? launch_add : launch_take;
     k->head.destroy = destroy;
     k->head.base.impl = adds ? "rows added" : "rows taken";
+    k->variant = s->variant;
     if (adds && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
         k->head.base.workspace = (size_t)(k->n * k->inner * 4);
+    if (adds && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
     *kernel = &k->head;
     return 0;
 }

@@ -43,9 +43,15 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
     const int64_t group = t->is_cpu ? 1 : 256;
     const bool ranked = !t->is_cpu && count <= WB__GPU_RANKED;
-    char defines[96];
-    snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n%s",
-             index_type(index->dtype), (int)group, ranked ? "#define RANKED\n" : "");
+    static const char *const combine[] = {
+        [WB__ROWS_ADD] = "", [WB__ROWS_MUL] = "#define COMBINE TAKE_PRODUCT\n",
+        [WB__ROWS_MAX] = "#define COMBINE TAKE_MAX\n",
+        [WB__ROWS_MIN] = "#define COMBINE TAKE_MIN\n",
+        [WB__ROWS_SET] = "#define COMBINE TAKE_LAST\n"};
+    char defines[128];
+    snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n%s%s",
+             index_type(index->dtype), (int)group, ranked ? "#define RANKED\n" : "",
+             combine[s->variant]);
     const wb__gpu_plan plans[3] = {
         {.entry = "rows_clear", .n_buffers = 1, .buffers = {WB__GPU_WORKSPACE}, .total = n,
          .items = 256},
@@ -59,6 +65,7 @@ static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__row
     int e = 0;
     for (int i = 0; i < 3 && !e; i++) {
         wb__gpu_plan plan = plans[i];
+        if (!plan.total) continue;              /* no indices, so no lists */
         plan.args = args;
         plan.args_bytes = sizeof *args;
         plan.workspace_at = (int)offsetof(wb__rows_args, work_at);

@@ -28,8 +28,7 @@ GRADIENT(cumsum)
                                                  .reverse = attr[REVERSE] == 0});
 }
 
-/* Moves the axis to the front of the view, and reverses it if `reverse`. */
-static void bring_in_front(wb__view *v, int axis, bool reverse)
+void wb__bring_in_front(wb__view *v, int axis, bool reverse)
 {
     const int64_t n = v->dims[axis], step = v->strides[axis];
     for (int i = axis; i > 0; i--) {
@@ -49,5 +48,5 @@ FILL(CUMSUM)
     wb__plan_step *d = wb__last_step(m);
     d->step.variant = attr[EXCLUSIVE] != 0;
     for (int i = 0; i < d->n_operands; i++)
-        bring_in_front(&d->operand[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
+        wb__bring_in_front(&d->operand[i].view, (int)attr[AXIS], attr[REVERSE] != 0);
 }

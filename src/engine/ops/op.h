@@ -8,6 +8,7 @@
 
 #include "engine/gradient/gradient.h"
 #include "engine/plan/stages.h"
+#include "weber/indexing.h"
 
 #define WB__ANY_USE __attribute__((unused))
 
@@ -26,6 +27,19 @@ wb_tensor *wb__like(wb__op op, const wb_tensor *like, wb_tensor *p, wb_tensor *q
 /* Whether b is WB_NONE or a bias of n numbers with the dtype of the weight w.  Else sets the
  * error. */
 bool wb__bias_fits(const char *what, const wb_tensor *b, const wb_tensor *w, int64_t n);
+
+/* Reads the options of a reduction of x: sets *o to them and *mask to the reduced axes.  False: the
+ * error is set. */
+bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                   wb_reduce_options *o, unsigned *mask);
+/* Returns the number of elements of x along the axes of the mask. */
+double wb__reduced(const wb_tensor *x, unsigned mask);
+/* Returns the square root of x, whose gradient is 0 where x is 0.  NULL gives NULL. */
+wb_tensor *wb__root_of(wb_tensor *x);
+/* Returns x as [outer, n, inner], where n is the size of the axis.  NULL: failed. */
+wb_tensor *wb__around(wb_tensor *x, int axis);
+/* Returns y, [outer, n, inner] with any n, in the shape of x with n in place of the axis. */
+wb_tensor *wb__around_back(wb_tensor *y, const wb_tensor *x, int axis);
 
 /* ---- the composed form: the operation, computed by other operations -------------------------- */
 
@@ -82,6 +96,9 @@ void wb__add_any(wb__emitter *m, int x);
 /* Adds the result `op` of the step as the next operand.  If the plan does not use this result, the
  * operand is new memory with the shape of `like` that is free again after the step. */
 void wb__add_result(wb__emitter *m, const wb__group *g, wb__op op, const wb__value *like);
+
+/* Moves an axis to the front of the view, and reverses it if `reverse`. */
+void wb__bring_in_front(wb__view *v, int axis, bool reverse);
 
 /* ---- memory layout --------------------------------------------------------------------------- */
 

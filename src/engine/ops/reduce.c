@@ -23,13 +23,19 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
                     &attr);
 }
 
-static bool mask_of(const char *what, const wb_tensor *x, const wb_reduce_options *options,
-                    wb_reduce_options *o, unsigned *mask)
+bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                   wb_reduce_options *o, unsigned *mask)
 {
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, options, "", &g)) return false;
     const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
     const int n = wb__by_place(&g);
+    if (o->correction != 0 && strcmp(what, "variance") && strcmp(what, "std"))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: does not use .correction; wb_variance and wb_std "
+                         "do", what);
+    if (!(o->correction >= 0))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: .correction is %g; it must not be negative", what,
+                         o->correction);
     if (n && wb__is_given(&g, "axes", -1))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: axes by position and .axes: give one of both",
                         what),
@@ -62,7 +68,7 @@ static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *optio
     if (!wb__operand(what, x)) return NULL;
     if (x->dtype == WB_BOOL)
         return wb__fail_null(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
-    if (!mask_of(what, x, options, &o, &mask)) return NULL;
+    if (!wb__read_axes(what, x, options, &o, &mask)) return NULL;
     return wb__reduce(op, x, mask, o.keep);
 }
 
@@ -88,12 +94,18 @@ wb_tensor *wb__wide(wb_tensor *x)
     return x ? wb__as(x, wb__computed_in((wb_dtype)x->dtype)) : NULL;
 }
 
-wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
+double wb__reduced(const wb_tensor *x, unsigned mask)
 {
-    if (!x) return NULL;
     double n = 1;
     for (int i = 0; i < x->ndim; i++)
         if (mask >> i & 1) n *= (double)x->dims[i];
+    return n;
+}
+
+wb_tensor *wb__mean(wb_tensor *x, unsigned mask, bool keep)
+{
+    if (!x) return NULL;
+    const double n = wb__reduced(x, mask);
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     if (!x) return NULL;
@@ -106,21 +118,42 @@ wb_tensor *wb_mean_with(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating("mean", x) || !mask_of("mean", x, options, &o, &mask)) return NULL;
+    if (!wb__floating("mean", x) || !wb__read_axes("mean", x, options, &o, &mask)) return NULL;
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, wb__mean(x, mask, o.keep));
 }
 
-wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
+/* Returns the variance of x, which is in the dtype in which sums are computed. */
+static wb_tensor *variance(wb_tensor *x, unsigned mask, const wb_reduce_options *o)
+{
+    wb_tensor *square = wb_square(wb_sub(x, wb__mean(x, mask, true)));
+    if (o->correction == 0) return wb__mean(square, mask, o->keep);
+    const double n = WB__MAX(wb__reduced(x, mask) - o->correction, 0);
+    return wb_mul(wb__reduce(WB__OP_sum, square, mask, o->keep),
+                  wb__literal(1 / n, (wb_dtype)x->dtype));
+}
+
+static wb_tensor *spread(const char *what, wb_tensor *x, const wb_reduce_options *options,
+                         wb_tensor *(*f)(wb_tensor *))
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating("variance", x) || !mask_of("variance", x, options, &o, &mask)) return NULL;
-    const wb__frame f = wb__frame_begin();
-    wb_dtype dtype = (wb_dtype)x->dtype;
+    if (!wb__floating(what, x) || !wb__read_axes(what, x, options, &o, &mask)) return NULL;
+    const wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
-    if (x) x = wb__mean(wb_square(wb_sub(x, wb__mean(x, mask, true))), mask, o.keep);
-    return wb__frame_end(f, wb__as(x, dtype));
+    return wb__as(f(x ? variance(x, mask, &o) : NULL), dtype);
+}
+
+wb_tensor *wb_variance_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, spread("variance", x, options, wb_identity));
+}
+
+wb_tensor *wb_std_with(wb_tensor *x, const wb_reduce_options *options)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, spread("std", x, options, wb__root_of));
 }
 
 /* Computes top + log(sum(exp(x - top))), where top is the maximum, or 0 if the maximum is not
@@ -130,7 +163,8 @@ static wb_tensor *logsumexp(wb_tensor *x, const wb_reduce_options *options)
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating("logsumexp", x) || !mask_of("logsumexp", x, options, &o, &mask)) return NULL;
+    if (!wb__floating("logsumexp", x) || !wb__read_axes("logsumexp", x, options, &o, &mask))
+        return NULL;
     wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     wb_tensor *top = wb__reduce(WB__OP_max, x, mask, true);
@@ -152,17 +186,37 @@ wb_tensor *wb_logsumexp_with(wb_tensor *x, const wb_reduce_options *options)
     return wb__frame_end(f, logsumexp(x, options));
 }
 
+static int argument_axis(const char *what, const wb_tensor *x, int axis)
+{
+    if (!wb__operand(what, x)) return -1;
+    if (x->dtype == WB_BOOL) {
+        wb__fail(WB_ERROR_DTYPE, "%s: does not take %s", what, wb_describe(x));
+        return -1;
+    }
+    const int a = wb__axis(what, x, axis);
+    if (a < 0 || x->dims[a] - 1 <= INT32_MAX) return a;
+    wb__fail(WB_ERROR_SHAPE, "%s: axis %d of %s has places that i32 cannot hold", what, axis,
+             wb_describe(x));
+    return -1;
+}
+
 wb_tensor *wb_argmax(wb_tensor *x, int axis)
 {
-    if (!wb__operand("argmax", x)) return NULL;
-    if (x->dtype == WB_BOOL)
-        return wb__fail_null(WB_ERROR_DTYPE, "argmax: does not take %s", wb_describe(x));
-    int a = wb__axis("argmax", x, axis);
-    if (a >= 0 && x->dims[a] - 1 > INT32_MAX)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "argmax: axis %d of %s has places that i32 cannot hold",
-                             axis, wb_describe(x));
+    const int a = argument_axis("argmax", x, axis);
     return a < 0 ? NULL : wb__reduce(WB__OP_argmax, x, 1u << a, false);
+}
+
+/* The greatest of -x, or of -1 - x, which reverses the order of all integers. */
+wb_tensor *wb_argmin(wb_tensor *x, int axis)
+{
+    const int a = argument_axis("argmin", x, axis);
+    if (a < 0) return NULL;
+    if (!x->dims[a])
+        return wb__fail_null(WB_ERROR_SHAPE, "argmin: nothing to choose from: %s", wb_describe(x));
+    const wb__frame f = wb__frame_begin();
+    const wb_dtype t = (wb_dtype)x->dtype;
+    x = wb__dtype_float(t) ? wb_neg(x) : wb_sub(wb__literal(t == WB_U8 ? 255 : -1, t), x);
+    return wb__frame_end(f, wb__reduce(WB__OP_argmax, x, 1u << a, false));
 }
 
 wb_tensor *wb_onecold(wb_tensor *scores) { return wb_argmax(scores, -1); }

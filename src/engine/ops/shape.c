@@ -193,19 +193,39 @@ GRADIENT(permute)
     out[0] = wb_permute_array(g, node->ndim, back);
 }
 
-/* The gradient is g, reversed along axes with step -1, at the slice's place in a tensor of
- * zeros. */
+/* Returns g with step - 1 zeros between its elements along an axis: step (n - 1) + 1 of them. */
+static wb_tensor *spread_out(wb_tensor *g, int axis, int64_t step)
+{
+    int64_t dims[WB_MAX_DIMS];
+    memcpy(dims, g->dims, sizeof dims);
+    const int64_t n = dims[axis];
+    dims[axis] = n * step;
+    wb_tensor *y = wb__around(g, axis);
+    if (!y) return NULL;
+    y = wb_pad(wb_reshape_array(y, 4, (int64_t[]){y->dims[0], n, 1, y->dims[2]}), 2, 0, step - 1);
+    if (!y || !(y = wb_reshape_array(y, g->ndim, dims))) return NULL;
+    return wb_slice(y, axis, 0, (n - 1) * step + 1);
+}
+
+/* The gradient is g, reversed along axes with a negative step and spread out by the step, at the
+ * slice's place in a tensor of zeros. */
 GRADIENT(slice)
 {
-    int64_t last[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS];
+    int64_t last[WB_MAX_DIMS] = {0}, starts[WB_MAX_DIMS], back[WB_MAX_DIMS];
+    const int64_t *step = node->attr + node->ndim;
     bool reversed = false;
     for (int i = 0; i < node->ndim; i++) {
-        bool down = node->attr[node->ndim + i] < 0;
-        starts[i] = down ? node->attr[i] - (node->dims[i] - 1) : node->attr[i];
-        last[i] = down ? WB__MAX(node->dims[i] - 1, 0) : 0;
+        const bool down = step[i] < 0;
+        const int64_t n = WB__MAX(node->dims[i] - 1, 0);
+        starts[i] = down ? node->attr[i] + n * step[i] : node->attr[i];
+        last[i] = down ? n : 0;
+        back[i] = down ? -1 : 1;
         reversed |= down;
     }
-    if (reversed) g = wb__slice_at(g, last, node->dims, node->attr + node->ndim);
+    if (reversed) g = wb__slice_at(g, last, node->dims, back);
+    for (int i = 0; i < node->ndim && g; i++)
+        if (node->dims[i] > 1 && (step[i] > 1 || step[i] < -1))
+            g = spread_out(g, i, step[i] < 0 ? -step[i] : step[i]);
     out[0] = g ? WB_NONE : NULL;
     if (g) wb__contribute_slice(w, node, 0, g, starts);
 }

@@ -192,13 +192,13 @@ const wb__flux_name wb__flux_functions[] = {
     NNLIB("softplus", 0), NNLIB("swish", 0), NNLIB("gelu", 0), NNLIB("gelu_erf", 1600),
     NNLIB("relu6", 1300), NNLIB("hardtanh", 1300), NNLIB("hardswish", 1300), NNLIB("mish", 1300),
     NNLIB("softsign", 1300), NNLIB("softshrink", 1300), NNLIB("tanhshrink", 1300),
-    NNLIB("trelu", 1300), NNLIB("lisht", 1300), NNLIB("logcosh", 1300),
+    NNLIB("celu", 1300), NNLIB("trelu", 1300), NNLIB("lisht", 1300), NNLIB("logcosh", 1300),
     BASE("tanh"), BASE("exp"), BASE("log"), BASE("log1p"), BASE("sin"), BASE("cos"), BASE("sqrt"),
     BASE("abs"), BASE("sign"),
     OF_ELEMENTS("Base.#-", "neg", 0),
     OF_ELEMENTS("Base.#inv", "reciprocal", 0),
     ALIAS("sigmoid_fast", "sigmoid"), ALIAS("tanh_fast", "tanh"), ALIAS("gelu_tanh", "gelu"),
-    ALIAS("gelu_sigmoid", "gelu"), ALIAS("celu", "elu"), ALIAS("silu", "swish"),
+    ALIAS("gelu_sigmoid", "gelu"), ALIAS("silu", "swish"),
     ALIAS("gpu", "identity"), ALIAS("cpu", "identity"), ALIAS("f32", "identity"),
     {0}};
 

@@ -381,8 +381,8 @@ static wb_layer *build_layer(const char *file, const wb__json *node, const char 
     const wb__layer_type *type = wb__layer_type_named(kind);
     if (!type)
         return wb__fail_null(WB_ERROR_FORMAT, "%s: no kind of layer is named \"%.100s\": if it "
-                             "is a struct of the program, call wb_name_struct(%.100s) first", file, kind,
-                             kind);
+                             "is a struct of the program, call wb_name_struct(%.100s) first", file,
+                             kind, kind);
     const wb_struct_type *of = wb__own_struct(type);
     char *options = wb__alloc_zero(1, type->options_size + sizeof(max_align_t));
     if (!options) return NULL;

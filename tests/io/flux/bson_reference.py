@@ -212,7 +212,7 @@ def typeof(v):
 
 # The names of files that are defined in Main after `using Flux`, by module.
 NNLIB = '''relu leakyrelu elu selu σ hardσ logσ softplus softsign swish mish gelu gelu_tanh gelu_erf
-relu6 hardtanh hardswish softshrink tanhshrink trelu lisht logcosh
+relu6 hardtanh hardswish softshrink tanhshrink trelu lisht logcosh celu
 tanh_fast sigmoid_fast softmax logsoftmax'''.split()
 REACHABLE = {
     ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String '

@@ -1,0 +1,85 @@
+/* The sorted order along an axis, and what follows from it. */
+#include "base/options.h"
+#include "engine/ops/op.h"
+
+enum { AXIS, DESCENDING, ATTRS };               /* order of the attributes, as in ops.def */
+
+/* Returns the axis, or -1 with the error set. */
+static int sorted_axis(const char *what, const wb_tensor *x, int axis)
+{
+    const int a = wb__axis(what, x, axis);
+    if (a < 0) return -1;
+    if (x->dtype == WB_BOOL)
+        wb__fail(WB_ERROR_DTYPE, "%s: does not take %s: make integers of it with wb_astype", what,
+                 wb_describe(x));
+    else if (x->dims[a] - 1 > INT32_MAX)
+        wb__fail(WB_ERROR_SHAPE, "%s: axis %d of %s has places that i32 cannot hold", what, axis,
+                 wb_describe(x));
+    else return a;
+    return -1;
+}
+
+static wb_tensor *order_of(wb_tensor *x, int axis, bool descending)
+{
+    const int64_t attr[ATTRS] = {[AXIS] = axis, [DESCENDING] = descending};
+    return wb__node(WB__OP_argsort, WB_I32, x->ndim, x->dims, 1, &x, ATTRS, attr);
+}
+
+static wb_tensor *sort(const char *what, wb_tensor *x, int axis, const wb_sort_options *options,
+                       bool order)
+{
+    wb_sort_options o;
+    const int a = sorted_axis(what, x, axis);
+    if (a < 0 || !wb__read_options(what, &o, sizeof o, options, "", NULL)) return NULL;
+    wb_tensor *y = order_of(x, a, o.descending);
+    return order || !y ? y : wb_take_along(x, y, a);
+}
+
+wb_tensor *wb_argsort_with(wb_tensor *x, int axis, const wb_sort_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, sort("argsort", x, axis, o, true));
+}
+
+wb_tensor *wb_sort_with(wb_tensor *x, int axis, const wb_sort_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, sort("sort", x, axis, o, false));
+}
+
+static wb_tensor *topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
+                       const wb_topk_options *options)
+{
+    wb_topk_options o;
+    const int a = sorted_axis("topk", x, axis);
+    if (a < 0 || !wb__read_options("topk", &o, sizeof o, options, "", NULL)) return NULL;
+    if (k < 0 || k > x->dims[a])
+        return wb__fail_null(WB_ERROR_ARGUMENT, "topk: k is %lld; it must be in 0 to the size of "
+                             "axis %d of %s", (long long)k, axis, wb_describe(x));
+    wb_tensor *order = order_of(x, a, !o.smallest);
+    if (!order || !(order = wb_slice(order, a, 0, k))) return NULL;
+    *index = order;
+    return wb_take_along(x, order, a);
+}
+
+wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
+                        const wb_topk_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    wb_tensor *order = NULL, *y = topk(x, k, axis, &order, o);
+    if (!y) order = NULL;
+    if (index) *index = order;
+    wb__frame_end_many(f, y ? index ? 2 : 1 : 0, (void *[]){y, order});
+    return y;
+}
+
+FILL(SORT)
+{
+    const int64_t *attr = wb__attrs_of(m, v);
+    wb__add_any(m, wb__operand_of(m, v, 0));
+    wb__add_any(m, p->result);
+    wb__plan_step *d = wb__last_step(m);
+    d->step.variant = attr[DESCENDING] != 0;
+    for (int i = 0; i < d->n_operands; i++)
+        wb__bring_in_front(&d->operand[i].view, (int)attr[AXIS], false);
+}
