@@ -227,6 +227,7 @@ static int share_settings(wb_opt_state *s, int root)
         status = wb__from_rank(numbers, WB_F64, WB__RULE_NUMBERS, root);
         for (int i = 0; i < WB__RULE_NUMBERS && !status; i++) *wb__rule_number(o, i) = numbers[i];
     }
+    status = status ? status : wb__from_rank(&s->updates, WB_I64, 1, root);
     for (int i = 0; i < s->n && !status; i++) {
         int64_t words[] = {s->slots[i].steps, s->slots[i].frozen};
         status = wb__from_rank(words, WB_I64, WB__COUNT(words), root);
