@@ -428,6 +428,9 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
     wb_watch stop = c->stop ? *c->stop : (wb_watch){0}, reduce = c->reduce ? *c->reduce : stop;
     if (!status && c->stop) status = read_watch(r, "stop", &stop);
     if (!status && c->reduce) status = read_watch(r, "reduce", &reduce);
+    if (!status && c->average && !wb__json_get(r->note, "average"))
+        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an average",
+                          r->path);
     if (!status) status = load_models(r, c, true);
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
     if (!status) status = load_models(r, c, false);

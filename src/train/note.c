@@ -111,6 +111,10 @@ char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *be
         wb__loader_state(c->loader, words);
         put_words(&out, "loader", WB__LOADER_WORDS, words);
     }
+    if (c->average) {
+        wb__json_put_key(&out, "average");
+        wb__json_put_bool(&out, true);
+    }
     put_watch(&out, "stop", c->stop);
     put_watch(&out, "reduce", c->reduce);
     if (c->state) {

@@ -385,8 +385,20 @@ static int load(const training *t, int64_t *done)
     return status;
 }
 
-/* Gives the other ranks what rank 0 has: model, state, and, if it has loaded a checkpoint, the
- * position of the loader, which is at the beginning of an epoch. */
+/* Gives the other ranks the counts of rank 0.  All ranks have the same options. */
+static int share_watch(wb_watch *w)
+{
+    if (!w) return 0;
+    double words[] = {w->count, w->begun, w->score};
+    const int status = wb__from_rank(words, WB_F64, WB__COUNT(words), 0);
+    w->count = (int)words[0];
+    w->begun = words[1] != 0;
+    w->score = words[2];
+    return status;
+}
+
+/* Gives the other ranks what rank 0 has: model, state, average, watched numbers, and, if it has
+ * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
 static int share(const training *t, bool loaded)
 {
     uint64_t at[4];
@@ -396,6 +408,10 @@ static int share(const training *t, bool loaded)
     if (!status && loaded) status = wb__sums_drop(t->state);        /* as rank 0 has, by loading */
     if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
     if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
+    if (!status && t->o.average)
+        status = wb_distributed_synchronise_with(t->o.average, NULL);
+    if (!status) status = share_watch(t->o.stop);
+    if (!status) status = share_watch(t->o.reduce);
     if (status || is_first(t) || !loaded) return status;
     at[0] = (uint64_t)words[0];
     at[1] = (uint64_t)words[1];
@@ -451,15 +467,18 @@ static int begin_random(const training *t)
 static int compare_options(training *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
-                                        "parts of the state (.shard)"};
-    const int64_t mine[] = {wb_loader_length(t->data), t->o.epochs, t->state->parts,
-                            t->o.each != NULL};
-    int64_t least[4] = {0}, most[4] = {0};
+                                        "parts of the state (.shard)",
+                                        ".average (1), .stop (2) and .reduce (4)"};
+    const wb_train_options *o = &t->o;
+    const int64_t mine[] = {wb_loader_length(t->data), o->epochs, t->state->parts,
+                            (o->average != NULL) + 2 * (o->stop != NULL) +
+                                4 * (o->reduce != NULL), o->each != NULL};
+    int64_t least[5] = {0}, most[5] = {0};
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(4, mine, least, most);
+    const int status = wb__extremes(5, mine, least, most);
     if (status) return status;
-    t->compares_stop = most[3] != 0;
-    for (int i = 0; i < 3; i++)
+    t->compares_stop = most[4] != 0;
+    for (int i = 0; i < 4; i++)
         if (least[i] != most[i])
             return wb__fail(WB_ERROR_ARGUMENT, "train: %s: %lld on rank %d, and %lld to %lld on all"
                             " ranks: give all the same; wb_distributed_dataset makes datasets of"
