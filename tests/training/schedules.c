@@ -237,8 +237,9 @@ TEST_IN_SCOPE(what_counts)
     one_step(&n, NULL);
     wb_scope *step = wb_scope_open();
     wb_tensor *loss = wb_mul(wb_sum(wb_get(n.model, "0")), wb_scalar(INFINITY));
-    WORKS(wb_update(n.state, n.model, wb_gradient(loss, n.model)));
-    assert_int_equal(wb_scope_close(step), WB_ERROR_NUMBER);
+    const int failed = wb_update(n.state, n.model, wb_gradient(loss, n.model));     /* if eager */
+    const int closed = wb_scope_close(step);
+    assert_int_equal(failed ? failed : closed, WB_ERROR_NUMBER);
     one_step(&n, NULL);
     assert_true(value_of(&n) == -1.5);
 }
