@@ -297,8 +297,10 @@ static int check_watching(training *t, const wb__given *g)
                             "at least 1", i ? "reduce" : "stop", w->wait);
         w->higher = o->higher;
     }
-    if (o->reduce && o->schedule)
-        return wb__fail(WB_ERROR_ARGUMENT, "train: .reduce and .schedule: one of both sets eta");
+    bool follows = o->schedule != NULL;
+    for (int i = 0; i < t->state->n; i++) follows |= t->state->slots[i].schedule != NULL;
+    if (o->reduce && follows)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .reduce and a schedule: one of both sets eta");
     return o->schedule ? wb_set_schedule(t->state, "", o->schedule) : 0;
 }
 

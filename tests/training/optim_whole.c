@@ -167,7 +167,8 @@ TEST_IN_SCOPE(shapes_and_checkpoints)
         const way w = {.dtype = WB_F32};
         trained a = begin(r, &w), b = begin(r, &w);
         for (int k = 0; k < 2; k++)
-            assert_string_equal(wb_describe(a.state->slots[0].moments[k]), shapes[r > 3][k]);
+            assert_memory_equal(wb_describe(a.state->slots[0].moments[k]), shapes[r > 3][k],
+                                strlen(shapes[r > 3][k]));
         one_step(&a, NULL, r, 0, &w);
         WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = (wb_layer *)a.model,
                                                         .state = a.state}));
