@@ -213,6 +213,7 @@ TABLE = [
     ("a part of a model has the numbers of the part before", "src/optim/update.c", "wb__next_step(s, b) && wb__slots_alike(s, p, a, b);", "wb__next_step(s, b) && p >= 0;", ["optim_groups"]),
     ("a recording keeps the numbers of its parts", "src/optim/adjust.c", "    s->changes++;\n    wb__free(below);", "    wb__free(below);", ["optim_groups"]),
     ("a rule of the program's own has the step of another number", "src/optim/formulas.c", "if (kind->own) out[n++] = t;", "if (kind->own) out[n++] = t + 1;", ["optim_groups"]),
+    ("ranks keep different numbers of parts", "src/dist/synchronise.c", "status = share_numbers(&slot->own[p], root);", "status = 0;", [RANKS]),
     ("LAMB multiplies by the norm of zeros", "src/optim/whole.c", "wb_where(wb_gt(of_x, zero), ratio, one);", "ratio;", ["optim_whole"]),
     ("Adafactor's column is not divided by the mean of its row", "src/optim/whole.c", "wb_mul(wb_div(s->next[0], mean), s->next[1])", "wb_mul(s->next[0], s->next[1])", ["optim_whole"]),
     ("an average takes too much of the model", "src/train/average.c", "wb_full_array(1 - a->decay", "wb_full_array(a->decay", ["train_extras"]),

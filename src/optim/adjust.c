@@ -127,13 +127,13 @@ static int check(const char *what, const wb_opt_state *s, const wb_Rule_options 
     return n_given ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no number is given", what);
 }
 
-/* Gives the slot numbers of its own, which are those that it has now. */
-static bool make_own(const wb_opt_state *s, wb__slot *slot)
+int wb__slot_own(const wb_opt_state *s, wb__slot *slot, bool own)
 {
-    if (slot->own) return true;
-    slot->own = wb__alloc_zero((size_t)s->rule->n, sizeof *slot->own);
+    if (own == (slot->own != NULL)) return 0;
+    wb__free(slot->own);
+    slot->own = own ? wb__alloc_zero((size_t)s->rule->n, sizeof *slot->own) : NULL;
     for (int p = 0; slot->own && p < s->rule->n; p++) slot->own[p] = s->rule->parts[p].o;
-    return slot->own != NULL;
+    return own && !slot->own ? WB_ERROR_MEMORY : 0;
 }
 
 void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule)
@@ -182,7 +182,7 @@ int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *
     if (!below) return no_object();
     status = check(what, s, &o, below);
     for (int i = 0; !status && i < s->n; i++)
-        if (below[i] && !make_own(s, &s->slots[i])) status = WB_ERROR_MEMORY;
+        if (below[i]) status = wb__slot_own(s, &s->slots[i], true);
     for (int i = 0; !status && i < s->n; i++) {
         if (!below[i]) continue;
         for (int p = 0; p < s->rule->n; p++)

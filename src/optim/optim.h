@@ -211,6 +211,9 @@ double wb__next_step(const wb_opt_state *s, int slot);
 int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t, wb_tensor **out);
 /* Whether the schedules of the state have values for the next update. */
 bool wb__schedules_fit(const wb_opt_state *s);
+/* Gives the slot numbers of its own, which are those that it has now, or takes them away.  Returns
+ * 0 or an error code. */
+int wb__slot_own(const wb_opt_state *s, wb__slot *slot, bool own);
 /* Makes the schedule, or none if it is NULL, that of the slot. */
 void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule);
 /* Whether `schedule` is a schedule; else sets an error that begins with `what`. */

@@ -297,16 +297,13 @@ static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
                     : wb__divided_set(s, slot, k, s->part, t->data);
 }
 
-/* Sets the numbers of its own of a slot, which are in `parts` if it has such.  Returns 0 or an
- * error code. */
-static int restore_own(wb_opt_state *s, wb__slot *slot, const wb__rule_part *parts)
+/* Sets the numbers of its own of a slot, which are in `parts` if it has such. Returns 0 or an error
+ * code. */
+static int restore_own(const wb_opt_state *s, wb__slot *slot, const wb__rule_part *parts)
 {
-    const bool has = s->rule->n && parts->kind;
-    if (!has) wb__free(slot->own);
-    if (!has) slot->own = NULL;
-    if (has && !slot->own) slot->own = wb__alloc((size_t)s->rule->n * sizeof *slot->own);
+    const int status = wb__slot_own(s, slot, parts->kind != NULL);
     for (int p = 0; slot->own && p < s->rule->n; p++) slot->own[p] = parts[p].o;
-    return has && !slot->own ? WB_ERROR_MEMORY : 0;
+    return status;
 }
 
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
