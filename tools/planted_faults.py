@@ -528,7 +528,7 @@ TABLE = [
      "status = share_variable(c->variable[i], 0);", [RANKS]),
     ("objects of other shapes are taken for the same", "src/dist/synchronise.c", "wb__mix(h, (uint64_t)x->dims[k]);", "wb__mix(h, 0);", [RANKS]),
     ("the moments of a state stay those of each rank", "src/dist/synchronise.c", "k < c->state->n_moments && !status", "k < 0 && !status", [RANKS]),
-    ("the step counts of a state stay those of each rank", "src/dist/synchronise.c", "s->slots[i].steps = words[0];", "",
+    ("the step counts of a state stay those of each rank", "src/dist/synchronise.c", "slot->steps = words[0];", "",
      [RANKS, "shard*3"]),
     ("the checksum of a tensor leaves its first word out", "src/dist/synchronise.c", "for (size_t i = 0; i < bytes; i += sizeof h) {",
      "for (size_t i = 8; i < bytes; i += sizeof h) {", [ENDS]),
