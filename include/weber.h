@@ -8,7 +8,8 @@
  *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses;
  *                      weber/structs.h has structs of the program as layers and trees
  *   5  weber/data.h     datasets and loaders
- *   6  weber/train.h    optimiser rules, training, progress bars, plots
+ *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
+ *                       weber/schedules.h, schedules of the learning rate
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them
  *   9  weber/distributed.h   training by several processes

@@ -37,6 +37,8 @@ typedef struct wb_layer wb_layer;
 typedef struct wb_tree wb_tree;
 /** An optimiser rule, such as Adam. */
 typedef struct wb_rule wb_rule;
+/** A learning rate as a function of the step. */
+typedef struct wb_schedule wb_schedule;
 /** A rule with its state for each parameter of a model. */
 typedef struct wb_opt_state wb_opt_state;
 /** A sequence of observations, each a tensor x, usually with a label y. */

@@ -256,6 +256,11 @@ inline wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, wb_huber_options o = {
 {
     return wb_huber_with(yhat, y, &o);
 }
+inline wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta, wb_huber_options o)
+{
+    o.delta = delta;
+    return wb_huber_with(yhat, y, &o);
+}
 inline wb_tensor *wb_label_smoothing(wb_tensor *y, double alpha,
                                      wb_label_smoothing_options o = {})
 {
@@ -292,71 +297,6 @@ wb_dataloader(wb_dataset *d, I batchsize, bool shuffle, wb_dataloader_options o 
 {
     o.shuffle = shuffle;
     return wb_dataloader(d, batchsize, o);
-}
-
-/* ---- training -------------------------------------------------------------------------------- */
-
-#define WB_RULE_(name, number)                                                                  \
-    inline wb_rule *name(wb_Rule_options o = {}) { return name##_with(&o); }                    \
-    template <class N>                                                                          \
-    inline wb_if_number_<N, wb_rule *> name(N number, wb_Rule_options o = {})                   \
-    {                                                                                           \
-        o.number = double(number);                                                              \
-        return name##_with(&o);                                                                 \
-    }
-WB_RULE_(wb_Descent, eta)
-WB_RULE_(wb_Momentum, eta)
-WB_RULE_(wb_Adam, eta)
-WB_RULE_(wb_AdamW, eta)
-WB_RULE_(wb_Nesterov, eta)
-WB_RULE_(wb_RMSProp, eta)
-WB_RULE_(wb_Rprop, eta)
-WB_RULE_(wb_Lion, eta)
-WB_RULE_(wb_OAdam, eta)
-WB_RULE_(wb_AdaBelief, eta)
-WB_RULE_(wb_RAdam, eta)
-WB_RULE_(wb_AdaMax, eta)
-WB_RULE_(wb_NAdam, eta)
-WB_RULE_(wb_AMSGrad, eta)
-WB_RULE_(wb_AdaGrad, eta)
-WB_RULE_(wb_AdaDelta, rho)
-WB_RULE_(wb_SignDecay, lambda)
-WB_RULE_(wb_WeightDecay, lambda)
-WB_RULE_(wb_ClipGrad, delta)
-WB_RULE_(wb_ClipNorm, omega)
-#undef WB_RULE_
-
-template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
-{
-    wb_rule *const all[] = {rules...};
-    return wb_OptimiserChain_array(int(sizeof...(rules)), all);
-}
-inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
-{
-    return wb_setup_with(rule, model, &o);
-}
-inline int wb_adjust(wb_opt_state *state, wb_Rule_options o) { return wb_adjust_with(state, &o); }
-template <class N>
-inline wb_if_number_<N, int> wb_adjust(wb_opt_state *state, N eta, wb_Rule_options o = {})
-{
-    o.eta = double(eta);
-    return wb_adjust_with(state, &o);
-}
-inline wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads)
-{
-    return wb_withgradient(loss, model, batch, grads, nullptr);
-}
-inline int wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
-                    wb_train_options o = {})
-{
-    return wb_train_with(loss, model, data, state, &o);
-}
-template <class I> inline wb_if_integer_<I, int>
-wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state, I epochs,
-         wb_train_options o = {})
-{
-    o.epochs = int(epochs);
-    return wb_train_with(loss, model, data, state, &o);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -443,5 +383,7 @@ inline wb_rule *wb_DistributedOptimiser(wb_rule *rule, wb_DistributedOptimiser_o
 {
     return wb_DistributedOptimiser_with(rule, &o);
 }
+
+#include "weber/cxx_train.h"
 
 #endif

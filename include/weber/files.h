@@ -216,9 +216,9 @@ WB_API wb_tensor *wb_from_dlpack_unversioned(struct DLManagedTensor *m);
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-/** What a checkpoint saves and restores.  A model, state or loader that is NULL is left out.
- * `model` is a layer or tree.  The struct holds no references; the caller owns `name`, which
- * distinguishes the checkpoints of several trainings. */
+/** What a checkpoint saves and restores.  What is NULL is left out.  `model` is a layer or tree.
+ * The struct holds no references; the caller owns `name`, which distinguishes the checkpoints of
+ * several trainings. */
 typedef struct {
     void *model;
     wb_opt_state *state;
@@ -227,6 +227,8 @@ typedef struct {
     const char *name;               /* 1 to 100 letters, digits, _ - . (no . in front); or NULL */
     double metric;                  /* valid if has_metric is set */
     bool has_metric;
+    wb_layer *average;              /* of wb_average_of, or NULL */
+    wb_watch *stop, *reduce;        /* counts of wb_train's options, or NULL */
 } wb_checkpoint;
 /** Saves model, optimiser state, loader and the state of this thread's random numbers in one
  * safetensors file with checksums, from any device.  Pending assignments are evaluated first.  A
@@ -236,8 +238,9 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
  * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
- * a damaged file (the message names the tensor); another structure or rule; c has a model, state or
- * loader that the file does not have; c->name is set and differs from the name in the file. */
+ * a damaged file (the message names the tensor); another structure or rule; c has a model, state,
+ * loader, average or watched number that the file does not have; c->name is set and differs from
+ * the name in the file. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */

@@ -115,10 +115,9 @@ typedef struct wb_scatter_options {
 } wb_scatter_options;
 /** x with rows combined into it: y[k, ...] combines x[k, ...] and all rows[i..., ...] with
  * index[i...] = k, in the order of i: wb_scatter(x, index, rows, .reduce = WB_SCATTER_MAX).
- *   x [n, ...]   index [...]   rows [index..., ...]   y as x; x and rows have one dtype, not bool but
- *   for WB_SCATTER_SET
- * Rows of x that no index names stay as they are.  f16 and bf16 are combined in f32; NaN is the
- * greatest and the least.
+ *   x [n, ...]   index [...]   rows [index..., ...]   y as x; x and rows have one dtype, not bool
+ *   but for WB_SCATTER_SET Rows of x that no index names stay as they are.  f16 and bf16 are
+ *   combined in f32; NaN is the greatest and the least.
  *
  * The scatter! of NNlib, whose mean is x plus the mean of the rows: wb_add(x, wb_scatter(zeros,
  * index, rows, .reduce = WB_SCATTER_MEAN, .exclude_self = true)); it subtracts with wb_neg(rows),

@@ -1,8 +1,10 @@
-/* Weber, chapter 6: optimiser rules, training, progress bars, plots. */
+/* Weber, chapter 6: optimiser rules, training, progress bars, plots.  schedules.h has the schedules
+ * of the learning rate. */
 #ifndef WEBER_TRAIN_H
 #define WEBER_TRAIN_H
 
 #include "weber/data.h"
+#include "weber/schedules.h"
 #include "weber/structs.h"
 
 #ifdef __cplusplus
@@ -147,10 +149,87 @@ WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
  * are copied.  Error: no rules. */
 WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
+/** The mean of the gradients of n batches in a wb_OptimiserChain before other rules:
+ * wb_OptimiserChain(wb_AccumGrad(4), wb_Adam()).  Each n-th wb_update changes parameters; the
+ * others only add.  It is the .accumulate of wb_DistributedOptimiser (distributed.h): the same
+ * sums, also in f16, and in any place of a chain it acts first.  Errors: n is below 1; in
+ * wb_setup, no other rule. */
+WB_API wb_rule *wb_AccumGrad(int64_t n);
+
+/* The next three rules look at a whole parameter, not only at its elements, so a state cannot
+ * divide it over ranks (.shard of wb_DistributedOptimiser). */
+
+/** LAMB: with m, v and Adam's step without eta, r = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) +
+ * eps), u = r + lambda x;  x <- x - eta (|x| / |u|) u, with Euclidean norms, and 1 in place of a
+ * quotient whose |x| or |u| is 0: wb_LAMB(eta).  Defaults: eta 0.001, beta {0.9, 0.999}, eps
+ * 1e-6, lambda 0.01.  (You et al. 2020, algorithm 2, with phi(z) = z) */
+WB_API wb_rule *wb_LAMB_with(const wb_Rule_options *o);
+/** Adafactor: wb_Adafactor(eta).  With a = t^-rho, each parameter with two or more dimensions has a
+ * row r of means of g² over its last dimension and a column c of means over the one before, both
+ * averaged: r <- (1 - a) r + a mean(g²).  v = r c / max(mean(r), eps).  Parameters with fewer
+ * dimensions have v <- (1 - a) v + a g².  u = g / sqrt(max(v, eps²)); x <- x - eta lambda x -
+ * min(eta, 1 / sqrt(t)) max(delta, rms(x)) u / max(1, rms(u) / omega), where rms is the root of the
+ * mean square.  Defaults: eta 0.01, rho 0.8, eps 1.1920929e-7, delta 1e-3, omega 1, lambda 0.
+ * PyTorch has the same formula; its names are lr, -beta2_decay, eps[0], eps[1], d and
+ * weight_decay.  (Shazeer & Stern 2018) */
+WB_API wb_rule *wb_Adafactor_with(const wb_Rule_options *o);
+/** Muon: m <- rho m + (1 - rho) g;  u = rho m + (1 - rho) g, with the new m;  x <- x - eta lambda x
+ * - eta sqrt(max(1, rows / columns)) O(u): wb_Muon(eta, rho).  O(u) replaces the singular values of
+ * the matrix u by about 1: u / max(|u|, eps), then 5 times u <- 3.4445 u + (-4.775 u u^T + 2.0315
+ * (u u^T)²) u, in f32 (PyTorch: in bf16).  A parameter of more than two dimensions is the matrix of
+ * its first dimension and all others together; with fewer than two dimensions O(u) is u /
+ * max(rms(u), eps), whose elements have the root mean square 1.
+ * Defaults: eta 0.001, rho 0.95, eps 1e-7, lambda 0.1, as in PyTorch, which takes matrices only.
+ * (Jordan et al. 2024) */
+WB_API wb_rule *wb_Muon_with(const wb_Rule_options *o);
+
+/** What a rule of the program's own gets for one parameter in one update.  x, g and the states have
+ * the shape of the parameter, and are f64 for f64 parameters and else f32, also in mixed precision.
+ * The numbers are tensors without dimensions, of the same dtype; those that the rule does not have
+ * are NULL. */
+typedef struct wb_rule_step {
+    wb_tensor *x, *g;                       /* the parameter, and its gradient */
+    wb_tensor *state[3];                    /* before the update */
+    wb_tensor *next[3];                     /* after it: `apply` sets one for each state */
+    wb_tensor *t;                           /* the number of the update, from 1 */
+    wb_tensor *eta, *rho, *beta[2], *eps, *lambda, *delta, *omega, *ell[2], *gamma[2];
+} wb_rule_step;
+
+/** A rule of the program's own, made of operations.
+ *
+ *     static wb_tensor *apply(wb_rule_step *s, void *ctx)
+ *     {
+ *         s->next[0] = wb_add(wb_mul(s->rho, s->state[0]), s->g);
+ *         return wb_mul(s->eta, wb_sign(s->next[0]));
+ *     }
+ *     static const wb_rule_type signum = {"Signum", apply, .states = 1, .eta = 0.01, .rho = 0.9};
+ *     wb_rule *rule = wb_Rule(&signum, .eta = 0.1);
+ *
+ * `apply` returns what is subtracted from x, or what the next rule of a wb_OptimiserChain takes as
+ * its gradient; NULL: failed.  It must not read values.  All else is as with other rules: printing,
+ * wb_adjust, schedules, checkpoints (by the name), mixed precision, accumulation, wb_compile; and
+ * .shard, unless .whole is set. */
+typedef struct wb_rule_type {
+    const char *name;
+    wb_tensor *(*apply)(wb_rule_step *s, void *ctx);
+    int states;                             /* 0 to 3 */
+    double start[3];                        /* the value of all elements of a state at first */
+    bool whole;                             /* apply needs whole parameters, not only elements */
+    void *ctx;                              /* for apply; must live as long as the program */
+    /* defaults of the numbers that the rule has; 0: it does not have this one */
+    double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
+} wb_rule_type;
+/** A rule of the program's own: wb_Rule(&type, .eta = 0.1).  `type` must live as long as the
+ * program.  Errors: no name or no apply; .states is not 0 to 3; the name of another rule; more than
+ * 64 types; the errors of wb_Rule_options.  Errors of wb_update: apply returns NULL, or a result or
+ * a next state that has another shape or dtype. */
+WB_API wb_rule *wb_Rule_with(const wb_rule_type *type, const wb_Rule_options *o);
+
 /** Options of wb_setup. */
 typedef struct wb_setup_options {
     WB_OPTIONS_HEAD(wb_setup_options)
     bool unguarded WB_IS(false);            /* updates are made even if the loss is not finite */
+    wb_schedule *schedule WB_IS(NULL);      /* as wb_set_schedule for all parameters */
     WB_BY_PLACE
     wb_dtype mixed WB_IS(WB_DTYPE_DEFAULT);  /* WB_BF16 or WB_F16; default: no mixed precision */
     WB_NO_MORE
@@ -207,13 +286,38 @@ WB_API int wb_update(wb_opt_state *state, void *model, wb_tree *grads);
 WB_API wb_layer *wb_update_new(wb_opt_state *state, wb_layer *model, wb_tree *grads);
 
 /** Changes numbers of the rule: wb_adjust(state, .eta = 1e-4).  In an OptimiserChain a number is
- * changed in each rule that has it.  Returns 0 or an error code, and then nothing is changed.
+ * changed in each rule that has it, and for each parameter, also where wb_adjust_at has changed it.
+ * A new eta ends all schedules.  Returns 0 or an error code, and then nothing is changed.
  * Errors: no number is given; a number that no rule uses; .centred; the eta of Rprop. */
 WB_API int wb_adjust_with(wb_opt_state *state, const wb_Rule_options *o);
-/** Freezes the parameters below a path of the model such as "layers.0"; the path "" means all
- * parameters.  Updates skip them, and gradients that only frozen parameters need are not computed.
- * A BatchNorm in train mode goes on updating its running statistics; wb_testmode stops that.
- * Returns 0 or an error code.  Error: no parameter is below the path. */
+/** wb_adjust for the parameters below a path: wb_adjust_at(state, "encoder", .eta = 1e-5).  A path
+ * is that of a parameter, such as "layers.0.weight", or of what contains it, such as "layers.0";
+ * the path "" means all parameters.  In a path with '*', this is any text: with wb_adjust_at(state,
+ * "*.bias", .lambda = 0) biases have no weight decay.  A tied parameter has several paths.  A new
+ * eta ends the schedule of these parameters.  Checkpoints save the numbers. All ranks must call it
+ * alike.  Returns 0 or an error code, and then nothing is changed.  Errors: those of wb_adjust; no
+ * parameter is below the path; .omega, since the norm is that of all parameters together. */
+WB_API int wb_adjust_at_with(wb_opt_state *state, const char *path, const wb_Rule_options *o);
+/** Sets *value to a number of the rule for the first parameter below a path, as the next update
+ * uses it: wb_rule_number(state, "", "eta", &eta).  Names are those of the options, and "beta[0]",
+ * "beta[1]", "ell[0]", ...  In an OptimiserChain it is that of the first rule that has it.  Returns
+ * 0 or an error code.  Errors: no parameter is below the path; no rule has the number; the schedule
+ * of the parameter fails. */
+WB_API int wb_rule_number(wb_opt_state *state, const char *path, const char *name, double *value);
+/** The learning rate of the parameters below a path, as in wb_adjust_at, becomes that of a
+ * schedule: wb_set_schedule(state, "", wb_Exp(0.1, 0.999)).  Update t of the state, counted from
+ * 1, has the eta wb_schedule_at(schedule, t), until a wb_adjust of eta.  With .accumulate only
+ * the updates that change parameters count; with .mixed = WB_F16 those that the device skips
+ * count too.  The count, not the schedule, is part of checkpoints: a program that resumes gives
+ * the schedule again. Learning rates are arguments of plans, and advance in a function of
+ * wb_compile.  If the schedule fails, so does wb_update, and nothing is updated.  Returns 0 or
+ * an error code.  Errors: no parameter is below the path; no rule has an eta that is more than a
+ * start (Rprop); the call is in a function that wb_compile records. */
+WB_API int wb_set_schedule(wb_opt_state *state, const char *path, wb_schedule *schedule);
+/** Freezes the parameters below a path of the model such as "layers.0", as in wb_adjust_at; the
+ * path "" means all parameters.  Updates skip them, and gradients that only frozen parameters
+ * need are not computed. A BatchNorm in train mode goes on updating its running statistics;
+ * wb_testmode stops that. Returns 0 or an error code.  Error: no parameter is below the path. */
 WB_API int wb_freeze(wb_opt_state *state, const char *path);
 /** Undoes wb_freeze for the parameters below a path.  Returns 0 or an error code, as wb_freeze. */
 WB_API int wb_thaw(wb_opt_state *state, const char *path);
@@ -238,6 +342,11 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define wb_WeightDecay(...) wb_WeightDecay_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipGrad(...) wb_ClipGrad_with(WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_ClipNorm(...) wb_ClipNorm_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_LAMB(...) wb_LAMB_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Adafactor(...) wb_Adafactor_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Muon(...) wb_Muon_with(WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_Rule(...) WB_RULE_(__VA_ARGS__, )
+#define WB_RULE_(type, ...) wb_Rule_with((type), WB_RULE_OPTIONS_(__VA_ARGS__))
 #define wb_OptimiserChain(...)                        \
     wb_OptimiserChain_array(WB_NARGS_(__VA_ARGS__),   \
                             (wb_rule *[WB_NARGS_(__VA_ARGS__)]){__VA_ARGS__})
@@ -245,8 +354,61 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 #define WB_SETUP_(rule, model, ...) \
     wb_setup_with((rule), (model), WB_GET_(wb_setup_options, __VA_ARGS__))
 #define wb_adjust(state, ...) wb_adjust_with((state), WB_RULE_OPTIONS_(__VA_ARGS__))
+#define wb_adjust_at(state, path, ...) \
+    wb_adjust_at_with((state), (path), WB_RULE_OPTIONS_(__VA_ARGS__))
 #define WB_RULE_OPTIONS_(...) (WB_GET_(wb_Rule_options, __VA_ARGS__))
 #endif
+
+/* ---- averages of parameters ------------------------------------------------------------------ */
+
+/** A copy of a model for wb_average: a model of its own, which can be called, saved and loaded. */
+WB_API wb_layer *wb_average_of(wb_layer *model);
+/** Options of wb_average. */
+typedef struct wb_average_options {
+    WB_OPTIONS_HEAD(wb_average_options)
+    int64_t count WB_IS(0);                 /* number of models in the mean; 0: .decay counts */
+    WB_BY_PLACE
+    double decay WB_IS(0.999);              /* from 0 to 1 */
+    WB_NO_MORE
+} wb_average_options;
+/** a <- decay a + (1 - decay) x for each parameter x of a model and a of its average:
+ * wb_average(average, model, 0.999), after wb_update.  With .count = n, decay is n / (n + 1): the
+ * average is the mean of n + 1 models (SWA).  Tensors that are not trained, such as running
+ * statistics, are copied.  The assignments are recorded, as in wb_update, and executed with those
+ * of the model.  In a function of wb_compile .decay and .count are constants.  wb_average_of makes
+ * `average`; wb_checkpoint.average saves it.  Returns 0 or an error code.  Errors: the two are
+ * different models; decay outside 0 to 1; negative .count. */
+WB_API int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_options *o);
+#ifndef __cplusplus
+#define wb_average(...) WB_AVERAGE_(__VA_ARGS__, )
+#define WB_AVERAGE_(average, model, ...) \
+    wb_average_with((average), (model), WB_GET_(wb_average_options, __VA_ARGS__))
+#endif
+
+/* ---- watching a number ----------------------------------------------------------------------- */
+
+/** A watched number, such as the loss on held-out data after each epoch.  The program sets the
+ * first three fields, and the others are 0 at first: wb_watch watch = {.wait = 3}. */
+typedef struct wb_watch {
+    int wait;                               /* number of bad calls in a row that is too many */
+    double min_dist;                        /* by how much the number must change */
+    bool higher;                            /* higher numbers are better */
+    int count;                              /* bad calls in a row until now */
+    bool begun;
+    double score;                           /* the best, or for wb_plateau the last number */
+} wb_watch;
+/** Whether the last .wait calls were all `bad`, as in Flux.patience. */
+WB_API bool wb_patience(wb_watch *w, bool bad);
+/** Whether in the last .wait calls no score was better than the best one by .min_dist or more, as
+ * in Flux.early_stopping.  NaN is never better. */
+WB_API bool wb_early_stopping(wb_watch *w, double score);
+/** Whether in the last .wait calls the score differed from that of the call before by less than
+ * .min_dist, as in Flux.plateau, whose default is 1e-6. */
+WB_API bool wb_plateau(wb_watch *w, double score);
+/** Whether `seconds` have passed since *last, which is 0 at first, and then sets *last to now: true
+ * in the first call and then at most once in that time, as in Flux.throttle:
+ * static double last; if (wb_throttle(&last, 10)) report(). */
+WB_API bool wb_throttle(double *last, double seconds);
 
 /* ---- training -------------------------------------------------------------------------------- */
 
@@ -277,6 +439,16 @@ typedef struct wb_train_options {
     bool keep_best WB_IS(false);            /* also keeps the one with the best metric */
     bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
     bool resume WB_IS(false);               /* continues from the checkpoint, if there is one */
+    wb_schedule *schedule WB_IS(NULL);      /* as wb_set_schedule for all parameters */
+    wb_layer *average WB_IS(NULL);          /* of wb_average_of(model): wb_average after updates */
+    double decay WB_IS(0.999);              /* of the average */
+    /* Ends the training, with success, after the epoch in which wb_early_stopping of the metric is
+     * true.  Its .higher is the option .higher. */
+    wb_watch *stop WB_IS(NULL);
+    /* Multiplies eta by .factor after an epoch in which wb_early_stopping of the metric is true,
+     * and sets its .count to 0. */
+    wb_watch *reduce WB_IS(NULL);
+    double factor WB_IS(0.1);
     /* Returns the metric of a checkpoint.  Default: the mean loss of the epoch's batches. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
     WB_BY_PLACE
@@ -296,8 +468,8 @@ typedef struct wb_train_options {
  * model and state of rank 0, which alone shows the progress and writes files.  With another rule
  * each rank trains a model of its own.
  *
- * The metric of a checkpoint is what .metric returns for the epoch.  While .metric runs, automatic
- * mode is test mode.
+ * The metric of a checkpoint, of .stop and of .reduce is what .metric returns for the epoch.  While
+ * .metric runs, automatic mode is test mode.  Of the ranks that train one model, rank 0 decides.
  *
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
  * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the

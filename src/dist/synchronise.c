@@ -216,23 +216,34 @@ static int compare_steps(const wb_opt_state *s)
                     " the checkpoint", what, (long long)least, (long long)most);
 }
 
-/* Hyperparameters, step counts, and which parameters are frozen. */
+static int share_numbers(wb_Rule_options *o, int root)
+{
+    double numbers[WB__RULE_NUMBERS];
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) numbers[i] = *wb__rule_number(o, i);
+    const int status = wb__from_rank(numbers, WB_F64, WB__RULE_NUMBERS, root);
+    for (int i = 0; i < WB__RULE_NUMBERS && !status; i++) *wb__rule_number(o, i) = numbers[i];
+    return status;
+}
+
+/* Hyperparameters, also those of parts of the model, step counts, and which parameters are
+ * frozen. */
 static int share_settings(wb_opt_state *s, int root)
 {
     int status = 0;
-    for (int p = 0; p < s->rule->n && !status; p++) {
-        double numbers[WB__RULE_NUMBERS];
-        wb_Rule_options *o = &s->rule->parts[p].o;
-        for (int i = 0; i < WB__RULE_NUMBERS; i++) numbers[i] = *wb__rule_number(o, i);
-        status = wb__from_rank(numbers, WB_F64, WB__RULE_NUMBERS, root);
-        for (int i = 0; i < WB__RULE_NUMBERS && !status; i++) *wb__rule_number(o, i) = numbers[i];
-    }
+    for (int p = 0; p < s->rule->n && !status; p++)
+        status = share_numbers(&s->rule->parts[p].o, root);
+    status = status ? status : wb__from_rank(&s->updates, WB_I64, 1, root);
+    s->changes++;
     for (int i = 0; i < s->n && !status; i++) {
-        int64_t words[] = {s->slots[i].steps, s->slots[i].frozen};
+        wb__slot *slot = &s->slots[i];
+        int64_t words[] = {slot->steps, slot->frozen, slot->own != NULL};
         status = wb__from_rank(words, WB_I64, WB__COUNT(words), root);
         if (status) break;
-        s->slots[i].steps = words[0];
-        wb__setting_set(s, &s->slots[i].frozen, words[1] != 0);
+        slot->steps = words[0];
+        wb__setting_set(s, &slot->frozen, words[1] != 0);
+        status = wb__slot_own(s, slot, words[2] != 0);
+        for (int p = 0; slot->own && p < s->rule->n && !status; p++)
+            status = share_numbers(&slot->own[p], root);
     }
     return status;
 }

@@ -2,6 +2,7 @@
 #include "optim/optim.h"
 
 #include <math.h>
+#include <string.h>
 
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out)
 {
@@ -9,6 +10,7 @@ int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, doubl
     if (kind->numbers) return kind->numbers(o, t, out);
     for (int i = 0; i < WB__RULE_NUMBERS; i++)
         if (*wb__rule_number(&kind->defaults, i) != 0) out[n++] = *wb__rule_number(o, i);
+    if (kind->own) out[n++] = t;
     return n;
 }
 
@@ -76,16 +78,14 @@ static bool lion(wb__rule_step *s, wb_tensor *const *number)
 
 /* ---- Adam and its variants ------------------------------------------------------------------- */
 
-/* Updates the moments to averages of g and g^2. number[0 .. 3] are their weights. */
-static bool averages(wb__rule_step *s, wb_tensor *const *number)
+bool wb__averages(wb__rule_step *s, wb_tensor *const *number)
 {
     s->next[0] = wb__average(s->moment[0], number[0], s->g, number[1], false);
     s->next[1] = wb__average(s->moment[1], number[2], s->g, number[3], true);
     return s->next[0] && s->next[1];
 }
 
-/* The numbers of `averages`. */
-static int weights(const wb_Rule_options *o, double *out)
+int wb__weights(const wb_Rule_options *o, double *out)
 {
     for (int i = 0; i < 2; i++) {
         out[2 * i] = o->beta[i];
@@ -94,8 +94,7 @@ static int weights(const wb_Rule_options *o, double *out)
     return 4;
 }
 
-/* In step INFINITY, adds the numbers of complement_of_power for both betas to the n numbers. */
-static int with_logarithms(const wb_Rule_options *o, double t, int n, double *out)
+int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out)
 {
     for (int i = 0; i < 2 && isinf(t); i++) out[n++] = -0.5 * log(o->beta[i]);
     return n;
@@ -108,22 +107,21 @@ static int with_logarithms(const wb_Rule_options *o, double t, int n, double *ou
 static int adam_numbers(const wb_Rule_options *o, double t, double *out)
 {
     double c = sqrt(1 - pow(o->beta[1], t));        /* c is 1 for t == INFINITY */
-    weights(o, out);
+    wb__weights(o, out);
     out[4] = o->eta * c / (1 - pow(o->beta[0], t));
     out[5] = o->eps * c;
     out[6] = o->eta * o->lambda;
-    return with_logarithms(o, t, 7, out);
+    return wb__logarithms(o, t, 7, out);
 }
 
 static bool adam(wb__rule_step *s, wb_tensor *const *number)
 {
-    return averages(s, number) &&
+    return wb__averages(s, number) &&
            (s->g = wb__adam_step(s->next[0], s->next[1], number[4], number[5])) != NULL;
 }
 
-/* Returns 1 - b^t, accurate also for b near 1. The result is 2h / (1 + h), where
- * h = tanh(t * minus_half_log) and minus_half_log = -log(b) / 2. */
-static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
+/* The result is 2h / (1 + h), where h = tanh(t * minus_half_log). */
+wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 {
     wb_tensor *h = wb_tanh(wb_mul(t, minus_half_log));
     return wb_div(wb_mul(h, wb_scalar(2)), wb_add(h, wb_scalar(1)));
@@ -131,8 +129,8 @@ static wb_tensor *complement_of_power(wb_tensor *minus_half_log, wb_tensor *t)
 
 static bool adam_counted(wb_tensor **number, wb_tensor *t)
 {
-    wb_tensor *c = wb_sqrt(complement_of_power(number[8], t));
-    number[4] = wb_div(wb_mul(c, number[4]), complement_of_power(number[7], t));
+    wb_tensor *c = wb_sqrt(wb__complement_of_power(number[8], t));
+    number[4] = wb_div(wb_mul(c, number[4]), wb__complement_of_power(number[7], t));
     number[5] = wb_mul(c, number[5]);
     number[7] = number[8] = NULL;
     return number[4] && number[5];
@@ -180,14 +178,14 @@ static int radam_numbers(const wb_Rule_options *o, double t, double *out)
     const double b2 = o->beta[1], x = -log(b2), power = pow(b2, t);
     const double l = 2 / (1 - b2) - 1, r = isinf(t) ? l : l - 2 * t * power / (1 - power);
     const bool rectified = !isinf(t) && r > 4;
-    weights(o, out);
+    wb__weights(o, out);
     out[4] = o->eta / (1 - pow(o->beta[0], t));
     if (rectified) out[4] *= sqrt((r - 4) * (r - 2) / r) * radam_scale(l);
     out[5] = isinf(t) || rectified ? o->eps : 1;
     out[6] = rectified ? 1 / (1 - power) : 0;
     if (!isinf(t)) return 7;
     out[6] = l;
-    with_logarithms(o, t, 7, out);
+    wb__logarithms(o, t, 7, out);
     out[9] = isinf(x) ? 0 : l - 2 / x;
     out[10] = 2 / x;
     out[11] = radam_scale(l);
@@ -196,7 +194,7 @@ static int radam_numbers(const wb_Rule_options *o, double t, double *out)
 
 static bool radam(wb__rule_step *s, wb_tensor *const *number)
 {
-    if (!averages(s, number)) return false;
+    if (!wb__averages(s, number)) return false;
     wb_tensor *v = wb_mul(s->next[1], number[6]);
     return (s->g = wb__adam_step(s->next[0], v, number[4], number[5])) != NULL;
 }
@@ -217,12 +215,12 @@ static wb_tensor *radam_length(wb_tensor *const *number, wb_tensor *t, wb_tensor
 
 static bool radam_counted(wb_tensor **number, wb_tensor *t)
 {
-    wb_tensor *one = wb_scalar(1), *c = complement_of_power(number[8], t);
+    wb_tensor *one = wb_scalar(1), *c = wb__complement_of_power(number[8], t);
     wb_tensor *r = radam_length(number, t, c), *rectified = wb_gt(r, wb_scalar(4));
     wb_tensor *ratio = wb_div(wb_mul(wb_sub(r, wb_scalar(4)), wb_sub(r, wb_scalar(2))), r);
     wb_tensor *factor = wb_mul(wb_sqrt(ratio), number[11]);
     wb_tensor *eta = wb_mul(number[4], wb_where(rectified, factor, one));
-    number[4] = wb_div(eta, complement_of_power(number[7], t));
+    number[4] = wb_div(eta, wb__complement_of_power(number[7], t));
     number[5] = wb_where(rectified, number[5], one);
     number[6] = wb_where(rectified, wb_reciprocal(c), wb_scalar(0));
     for (int i = 7; i < 12; i++) number[i] = NULL;
@@ -236,7 +234,7 @@ static int adamax_numbers(const wb_Rule_options *o, double t, double *out)
     out[2] = o->beta[1];
     out[3] = o->eta / (1 - pow(o->beta[0], t));
     out[4] = o->eps;
-    return with_logarithms(o, t, 5, out);
+    return wb__logarithms(o, t, 5, out);
 }
 
 static bool adamax(wb__rule_step *s, wb_tensor *const *number)
@@ -249,7 +247,7 @@ static bool adamax(wb__rule_step *s, wb_tensor *const *number)
 
 static bool adamax_counted(wb_tensor **number, wb_tensor *t)
 {
-    number[3] = wb_div(number[3], complement_of_power(number[5], t));
+    number[3] = wb_div(number[3], wb__complement_of_power(number[5], t));
     number[5] = number[6] = NULL;
     return number[3] != NULL;
 }
@@ -258,17 +256,17 @@ static bool adamax_counted(wb_tensor **number, wb_tensor *t)
 static int nadam_numbers(const wb_Rule_options *o, double t, double *out)
 {
     const double b1 = o->beta[0], b2 = o->beta[1];
-    weights(o, out);
+    wb__weights(o, out);
     out[4] = o->eta * b1 / (1 - pow(b1, t + 1));
     out[5] = o->eta * (1 - b1) / (1 - pow(b1, t));
     out[6] = b2 / (1 - pow(b2, t));
     out[7] = o->eps;
-    return with_logarithms(o, t, 8, out);
+    return wb__logarithms(o, t, 8, out);
 }
 
 static bool nadam(wb__rule_step *s, wb_tensor *const *number)
 {
-    if (!averages(s, number)) return false;
+    if (!wb__averages(s, number)) return false;
     wb_tensor *m = wb__average(s->next[0], number[4], s->g, number[5], false);
     wb_tensor *root = wb_sqrt(wb_mul(s->next[1], number[6]));
     return (s->g = wb_div(m, wb_add(root, number[7]))) != NULL;
@@ -276,16 +274,16 @@ static bool nadam(wb__rule_step *s, wb_tensor *const *number)
 
 static bool nadam_counted(wb_tensor **number, wb_tensor *t)
 {
-    number[4] = wb_div(number[4], complement_of_power(number[8], wb_add(t, wb_scalar(1))));
-    number[5] = wb_div(number[5], complement_of_power(number[8], t));
-    number[6] = wb_div(number[6], complement_of_power(number[9], t));
+    number[4] = wb_div(number[4], wb__complement_of_power(number[8], wb_add(t, wb_scalar(1))));
+    number[5] = wb_div(number[5], wb__complement_of_power(number[8], t));
+    number[6] = wb_div(number[6], wb__complement_of_power(number[9], t));
     number[8] = number[9] = NULL;
     return number[4] && number[5] && number[6];
 }
 
 static int amsgrad_numbers(const wb_Rule_options *o, double t, double *out)
 {
-    const int n = weights(o, out);
+    const int n = wb__weights(o, out);
     (void)t;
     out[n] = o->eta;
     out[n + 1] = o->eps;
@@ -295,7 +293,7 @@ static int amsgrad_numbers(const wb_Rule_options *o, double t, double *out)
 /* The third moment is the largest second moment so far. */
 static bool amsgrad(wb__rule_step *s, wb_tensor *const *number)
 {
-    if (!averages(s, number)) return false;
+    if (!wb__averages(s, number)) return false;
     s->next[2] = wb_maximum(s->moment[2], s->next[1]);
     return (s->g = wb__adam_step(s->next[0], s->next[2], number[4], number[5])) != NULL;
 }
@@ -415,10 +413,11 @@ static bool scale(wb__rule_step *s, wb_tensor *const *number)
       .eta = 0.001, .rho = 0.9, .eps = 1e-8)
 /* clang-format on */
 
-#define KIND(name, Name, moments, start, numbers, formula, counted, together, ...)              \
-    static const wb__rule_kind name##_kind = {                                                  \
-        #Name, moments, start, {.size = sizeof(wb_Rule_options), __VA_ARGS__},                  \
-        numbers, formula, counted, together};
+#define KIND(id, Name, count, first, values, formula, of_t, together, ...)                      \
+    static const wb__rule_kind id##_kind = {                                                    \
+        .name = #Name, .moments = count, .start = first, .numbers = values, .apply = formula,   \
+        .counted = of_t, .all_together = together,                                              \
+        .defaults = {.size = sizeof(wb_Rule_options), __VA_ARGS__}};
 #define FUNCTION(name, Name, ...)                                                               \
     wb_rule *wb_##Name##_with(const wb_Rule_options *o)                                         \
     {                                                                                           \
@@ -431,4 +430,14 @@ RMSPROP(KIND)
 wb_rule *wb_RMSProp_with(const wb_Rule_options *o)
 {
     return wb__rule_of(&rmsprop_kind, &centred_kind, o);
+}
+
+#define NAME(name, Name, ...) #Name,
+bool wb__rule_known(const char *name)
+{
+    static const char *const names[] = {RULES(NAME) RMSPROP(NAME) "LAMB", "Adafactor", "Muon",
+                                        "AccumGrad", "OptimiserChain", "DistributedOptimiser"};
+    bool known = false;
+    for (size_t i = 0; i < WB__COUNT(names); i++) known |= !strcmp(name, names[i]);
+    return known;
 }

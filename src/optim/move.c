@@ -43,6 +43,12 @@ static bool move_slot(const wb_opt_state *s, const wb__slot *from, wb__slot *to,
         if (!(to->moments[k] = move_moment(from->moments[k], d, wb__moment_dtype(dtype))))
             return false;
     to->summed = from->summed;
+    to->schedule = wb__ref(from->schedule);
+    if (from->own) {
+        const size_t bytes = (size_t)s->rule->n * sizeof *to->own;
+        if (!(to->own = wb__alloc(bytes))) return false;
+        memcpy(to->own, from->own, bytes);
+    }
     return !from->sum || (to->sum = move_moment(from->sum, d, wb__moment_dtype(dtype)));
 }
 
@@ -58,6 +64,7 @@ static bool copy_frame(wb_opt_state *to, const wb_opt_state *from)
     to->part = from->part;
     to->n_moments = from->n_moments;
     to->accumulated = from->accumulated;
+    to->updates = from->updates;
     to->slots = wb__alloc_zero((size_t)from->n, sizeof *to->slots);
     to->paths = wb__alloc_zero((size_t)from->n_paths, sizeof *to->paths);
     if (!rule || !to->slots || !to->paths) return false;

@@ -7,12 +7,13 @@
 #include "base/options.h"
 #include "tree/tree.h"
 
-enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 12 };
+enum { WB__MOMENTS = 3, WB__RULE_NUMBERS = 12, WB__MAX_NUMBERS = 13 };
 
 /* The input and the result of one part of a rule for one parameter x. g is the gradient, and
  * `apply` replaces g by the result of the part. x, g and the moments have the dtype of the
  * parameter, but f32 instead of f16 and bf16. */
 typedef struct {
+    const struct wb__rule_kind *kind;
     wb_tensor *x, *g;
     wb_tensor *moment[WB__MOMENTS];     /* before the step */
     wb_tensor *next[WB__MOMENTS];       /* after the step, to be assigned */
@@ -22,7 +23,7 @@ typedef struct {
  * step sizes, at eta, which is used for nothing else. */
 typedef enum { WB__FROM_ZERO, WB__FROM_EPS, WB__STEPS_FROM_ETA } wb__moment_start;
 
-typedef struct {
+typedef struct wb__rule_kind {
     const char *name;
     int moments;
     wb__moment_start start;
@@ -38,6 +39,12 @@ typedef struct {
      * depends on the step. */
     bool (*counted)(wb_tensor **number, wb_tensor *t);
     bool all_together;                  /* number[0] is computed from all gradients (ClipNorm) */
+    bool whole;                         /* `apply` needs whole parameters, not a rank's part */
+    /* Changes *ndim and dims, the shape of a parameter, to the shape of a moment.  NULL: it is the
+     * same. */
+    void (*shape)(int moment, int *ndim, int64_t *dims);
+    /* of the program; the last number is then t */
+    const wb_rule_type *own;
 } wb__rule_kind;
 
 typedef struct { const wb__rule_kind *kind; wb_Rule_options o; } wb__rule_part;
@@ -68,6 +75,9 @@ typedef struct {
     /* whether an accumulated batch had a gradient; the same before the pending updates */
     bool summed, summed_before;
     wb__setting frozen;
+    /* numbers of the parts of the rule for this slot alone; NULL: those of the rule */
+    wb_Rule_options *own;
+    wb_schedule *schedule;              /* of eta (reference), or NULL */
 } wb__slot;
 
 /* The path of a parameter in the model, and the index of its slot. A tied parameter has several
@@ -98,6 +108,9 @@ struct wb_opt_state {
                                    and the rank whose part this is */
     /* the first operation of an update: allreduce or reduce_scatter of n elements for each rank */
     struct { int kind; wb_dtype dtype; int64_t n; } first;
+    int64_t updates;            /* made so far: the step of schedules */
+    int64_t unsure_updates;     /* how many of them are not evaluated yet */
+    uint32_t changes;           /* of which slots have own numbers and schedules, counted */
     int64_t agreed;     /* what the ranks exchange in an update; the same on all; 0: nothing yet */
     bool gives;         /* loading a checkpoint gives the other ranks their parts */
     bool unguarded;             /* wb_update does not check that loss or norm is finite */
@@ -134,6 +147,15 @@ static inline wb_dtype wb__moment_dtype(wb_dtype parameter)
 /* Returns the number of moments per slot, without the master. */
 static inline int wb__rule_moments(const wb_opt_state *s) { return s->n_moments - (s->mixed != 0); }
 
+/* Sets out[0 .. 3] to the weights of wb__averages, and returns 4. */
+int wb__weights(const wb_Rule_options *o, double *out);
+/* Updates two moments to averages of g and g^2. number[0 .. 3] are their weights. */
+bool wb__averages(wb__rule_step *s, wb_tensor *const *number);
+/* In step INFINITY, adds the numbers of wb__complement_of_power for both betas to the n numbers. */
+int wb__logarithms(const wb_Rule_options *o, double t, int n, double *out);
+/* Returns 1 - b^t, accurate also for b near 1. minus_half_log is -log(b) / 2. */
+wb_tensor *wb__complement_of_power(wb_tensor *minus_half_log, wb_tensor *t);
+
 int wb__rule_literals(const wb__rule_kind *kind, const wb_Rule_options *o, double t, double *out);
 /* Reads the options of a rule into *o. A hyperparameter that is not given becomes 0. A
  * hyperparameter that is given as 0 becomes WB__ZERO. */
@@ -146,12 +168,57 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
 bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o);
 /* The value at which a moment starts. `moment` counts over all parts of the rule. */
 double wb__rule_start(const wb_rule *rule, int moment);
+/* Sets *ndim and dims [WB_MAX_DIMS] to the shape of a moment of a state that is not divided, or of
+ * the master. */
+void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, int *ndim,
+                      int64_t *dims);
+/* A rule of n parts, which the caller fills in.  NULL: out of memory. */
+wb_rule *wb__rule_new(int n);
+/* The name of the first part that needs whole parameters; NULL: there is none. */
+const char *wb__rule_whole(const wb_rule *rule);
+/* Whether a rule of the library has this name. */
+bool wb__rule_known(const char *name);
 wb_rule *wb__rule_copy(const wb_rule *rule);
 void wb__rule_print(const wb_rule *rule, wb__text *t);
 
 /* Corrects the step counts after a failed evaluation, which cancels the pending assignments of
  * wb_update. The steps with these assignments no longer count. */
 void wb__opt_undo_failed(wb_opt_state *s);
+
+/* ---- numbers.c, adjust.c and schedules.c ----------------------------------------------------- */
+
+/* Whether the rule of a part has this hyperparameter. */
+static inline bool wb__part_has(const wb__rule_part *part, int field)
+{
+    return *wb__rule_number(&part->kind->defaults, field) != 0;
+}
+/* Whether a schedule gives the eta of the part. */
+static inline bool wb__part_follows(const wb__rule_part *part)
+{
+    return wb__part_has(part, WB__ETA) && part->kind->start != WB__STEPS_FROM_ETA;
+}
+/* Sets *o to the hyperparameters of part p of the rule for the next step of the slot.  False, with
+ * the error set: its schedule failed. */
+bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o);
+/* Whether two slots have the same hyperparameters in part p of the rule. */
+bool wb__slots_alike(const wb_opt_state *s, int p, int a, int b);
+/* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
+ * counts the steps (f16). */
+double wb__next_step(const wb_opt_state *s, int slot);
+/* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
+ * Each replay of a recording computes the numbers again.  t is wb__scaling_step.t.  Returns 0 or an
+ * error code. */
+int wb__literals(wb_opt_state *s, int p, int slot, wb_dtype dtype, wb_tensor *t, wb_tensor **out);
+/* Whether the schedules of the state have values for the next update. */
+bool wb__schedules_fit(const wb_opt_state *s);
+/* Gives the slot numbers of its own, which are those that it has now, or takes them away.  Returns
+ * 0 or an error code. */
+int wb__slot_own(const wb_opt_state *s, wb__slot *slot, bool own);
+/* Makes the schedule, or none if it is NULL, that of the slot. */
+void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule);
+/* Whether `schedule` is a schedule; else sets an error that begins with `what`. */
+bool wb__schedule_given(const char *what, const wb_schedule *schedule);
+void wb__schedule_print(const wb_schedule *schedule, wb__text *t);
 
 /* ---- ranks.c --------------------------------------------------------------------------------- */
 

@@ -56,14 +56,12 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
 {
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         double value = *wb__rule_number(o, i);
-        if (isnan(value) || (i == 0 && value < 0 && value != WB__ZERO)) {
-            wb__fail(WB_ERROR_ARGUMENT,
-                     i ? "%s: %s is %g" : "%s: the learning rate cannot be negative: %s is %g",
-                     kind->name, wb__rule_fields[i].name, value);
-            return false;
-        }
+        if (i == ETA && value < 0 && value != WB__ZERO)
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: the learning rate cannot be negative: %s is "
+                             "%g", kind->name, wb__rule_fields[i].name, value);
         const char *must = NULL;
-        if (i == ETA && isinf(value)) must = "be finite";
+        if (isnan(value)) must = "be a number";
+        else if (i == ETA && isinf(value)) must = "be finite";
         else if (i != LAMBDA && value < 0 && value != WB__ZERO) must = "not be negative";
         else if ((i == BETA || i == BETA + 1) && value >= 1) must = "be below 1";
         else if ((i == RHO || i == ELL) && value > 1) must = "not exceed 1";
@@ -95,11 +93,11 @@ static char *rule_format(void *object)
 
 const wb__class wb__rule_class = {.name = "rule", .destroy = rule_destroy, .format = rule_format};
 
-static wb_rule *rule_new(int n)
+wb_rule *wb__rule_new(int n)
 {
     wb_rule *r = wb__object_new(&wb__rule_class, sizeof *r);
     if (!r) return NULL;
-    r->parts = wb__alloc_zero((size_t)n, sizeof *r->parts);
+    r->parts = wb__alloc_zero((size_t)n + 1, sizeof *r->parts);
     r->n = n;
     if (r->parts) return r;
     wb_object_free(r);
@@ -119,10 +117,10 @@ wb_rule *wb__rule_of(const wb__rule_kind *kind, const wb__rule_kind *centred,
         if (by_default == 0 && *value != 0)
             return wb__fail_null(WB_ERROR_ARGUMENT, "%s: it has no %s; %g was given", kind->name,
                                  wb__rule_fields[i].name, wb__real(*value, 0));
-        *value = by_default == 0 ? 0 : wb__real(*value, by_default);
+        *value = by_default == 0 ? 0 : wb__real(*value, wb__real(by_default, 0));
     }
     if (!wb__rule_check(kind, &o)) return NULL;
-    wb_rule *r = rule_new(1);
+    wb_rule *r = wb__rule_new(1);
     if (r) r->parts[0] = (wb__rule_part){kind, o};
     return r;
 }
@@ -131,8 +129,39 @@ double wb__rule_start(const wb_rule *rule, int moment)
 {
     const wb__rule_part *part = rule->parts;
     for (; moment >= part->kind->moments; part++) moment -= part->kind->moments;
+    if (part->kind->own) return part->kind->own->start[moment];
     if (part->kind->start == WB__FROM_EPS) return part->o.eps;
     return part->kind->start == WB__STEPS_FROM_ETA && moment == 1 ? part->o.eta : 0;
+}
+
+wb_rule *wb_AccumGrad(int64_t n)
+{
+    if (n < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "AccumGrad: %lld batches; it takes at least 1",
+                             (long long)n);
+    wb_rule *r = wb__rule_new(0);
+    if (r) r->accumulate = n;
+    return r;
+}
+
+const char *wb__rule_whole(const wb_rule *rule)
+{
+    for (int i = 0; i < rule->n; i++)
+        if (rule->parts[i].kind->whole) return rule->parts[i].kind->name;
+    return NULL;
+}
+
+void wb__moment_shape(const wb_opt_state *s, const wb__slot *slot, int moment, int *ndim,
+                      int64_t *dims)
+{
+    *ndim = slot->ndim;
+    memcpy(dims, slot->dims, sizeof slot->dims);
+    for (int p = 0; p < s->rule->n; moment -= s->rule->parts[p++].kind->moments) {
+        const wb__rule_kind *kind = s->rule->parts[p].kind;
+        if (moment < 0 || moment >= kind->moments || !kind->shape) continue;
+        kind->shape(moment, ndim, dims);
+        return;
+    }
 }
 
 /* A chain inside a chain is flattened into one list of parts. */
@@ -148,7 +177,7 @@ wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules)
                                  wb__kind(rules[i]));
         total += rules[i]->n;
     }
-    wb_rule *r = rule_new(total);
+    wb_rule *r = wb__rule_new(total);
     for (int i = 0, at = 0; r && i < n; at += rules[i++]->n) {
         memcpy(r->parts + at, rules[i]->parts, (size_t)rules[i]->n * sizeof *r->parts);
         r->bucket = WB__MAX(r->bucket, rules[i]->bucket);
@@ -187,7 +216,7 @@ wb_rule *wb_DistributedOptimiser_with(wb_rule *rule, const wb_DistributedOptimis
 
 wb_rule *wb__rule_copy(const wb_rule *rule)
 {
-    wb_rule *r = rule_new(rule->n);
+    wb_rule *r = wb__rule_new(rule->n);
     if (!r) return NULL;
     memcpy(r->parts, rule->parts, (size_t)r->n * sizeof *r->parts);
     r->bucket = rule->bucket;
@@ -215,13 +244,17 @@ static void print_part(const wb__rule_part *p, wb__text *t)
 
 void wb__rule_print(const wb_rule *rule, wb__text *t)
 {
+    const bool first = rule->accumulate > 1 && !rule->bucket;       /* AccumGrad */
+    const bool chain = rule->n + first > 1;
     if (rule->bucket) wb__text_add(t, "DistributedOptimiser(");
-    if (rule->n > 1) wb__text_add(t, "OptimiserChain(");
+    if (chain) wb__text_add(t, "OptimiserChain(");
+    if (first || !rule->n) wb__text_add(t, "AccumGrad(%lld)", (long long)rule->accumulate);
     for (int i = 0; i < rule->n; i++) {
-        if (i) wb__text_add(t, ", ");
+        if (i || first) wb__text_add(t, ", ");
         print_part(&rule->parts[i], t);
     }
-    if (rule->n > 1) wb__text_add(t, ")");
-    if (rule->accumulate > 1) wb__text_add(t, ", accumulate=%lld", (long long)rule->accumulate);
+    if (chain) wb__text_add(t, ")");
+    if (rule->accumulate > 1 && !first)
+        wb__text_add(t, ", accumulate=%lld", (long long)rule->accumulate);
     if (rule->bucket) wb__text_add(t, rule->shard ? ", shard=true)" : ")");
 }

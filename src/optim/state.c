@@ -1,4 +1,4 @@
-/* The state of a rule: creation, wb_adjust, wb_freeze, wb_thaw, printing. Moving is in move.c. */
+/* The state of a rule: creation and printing. Changes are in adjust.c, moving is in move.c. */
 #include "backend/collective.h"
 #include "optim/optim.h"
 
@@ -12,6 +12,8 @@ static void state_destroy(void *object)
             wb__unref(s->slots[i].moments[k]);
         wb__unref(s->slots[i].written);
         wb__unref(s->slots[i].sum);
+        wb__unref(s->slots[i].schedule);
+        wb__free(s->slots[i].own);
         wb__free(s->slots[i].moments);
     }
     for (int i = 0; i < s->n_paths; i++) wb__free(s->paths[i].path);
@@ -49,9 +51,11 @@ wb_tensor *wb__new_filled(const wb_device *d, double value, wb_dtype dtype, int 
 
 static wb_tensor *new_moment(const wb_opt_state *s, const wb__slot *slot, int k, const wb_device *d)
 {
-    const int64_t length = wb__part_length(s, slot);
-    return wb__new_filled(d, wb__rule_start(s->rule, k), wb__moment_dtype(slot->dtype),
-                          s->parts > 1 ? 1 : slot->ndim, s->parts > 1 ? &length : slot->dims,
+    int64_t dims[WB_MAX_DIMS];
+    int ndim = 1;
+    if (s->parts > 1) dims[0] = wb__part_length(s, slot);
+    else wb__moment_shape(s, slot, k, &ndim, dims);
+    return wb__new_filled(d, wb__rule_start(s->rule, k), wb__moment_dtype(slot->dtype), ndim, dims,
                           "moment");
 }
 
@@ -141,11 +145,19 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
     if (!wb__read_options("setup", &o, sizeof o, given, "", NULL)) return NULL;
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
+    if (!rule->n)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "setup: AccumGrad is no rule for parameters: chain "
+                             "it, as in wb_OptimiserChain(wb_AccumGrad(%lld), wb_Adam())",
+                             (long long)rule->accumulate);
+    const wb__communicator *c = rule->shard ? wb__world() : NULL;
+    const char *whole = wb__rule_whole(rule);
+    if (c && c->size > 1 && whole)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "setup: %s needs whole parameters, so its state "
+                             "cannot be divided over the ranks: leave out .shard", whole);
     wb_opt_state *s = wb__object_new(&wb__opt_state_class, sizeof *s);
     if (!s) return NULL;
     s->mixed = o.mixed;
     s->unguarded = o.unguarded;
-    const wb__communicator *c = rule->shard ? wb__world() : NULL;
     s->parts = c ? c->size : 1;
     s->part = c ? c->rank : 0;
     s->n_moments = s->mixed != 0;
@@ -160,116 +172,55 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
         status = wb__fail(WB_ERROR_ARGUMENT, "setup: the model has nothing to train");
     wb__pointer_map_free(&m.seen);
     if (!status && s->rule->accumulate > 1) status = wb__sums_new(s);
+    if (!status && o.schedule) status = wb_set_schedule(s, "", o.schedule);
     if (!status && s->mixed) status = begin_mixed(s, model);
     if (!status) return s;
     wb_object_free(s);
     return NULL;
 }
 
-/* ---- changes --------------------------------------------------------------------------------- */
-
-static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
-
-static bool has(const wb__rule_part *part, int field)
-{
-    return *wb__rule_number(&part->kind->defaults, field) != 0;
-}
-
-/* Returns the numbers of the part, with those that are given in place of its own. */
-static wb_Rule_options adjusted(const wb__rule_part *part, const wb_Rule_options *given)
-{
-    wb_Rule_options o = part->o;
-    for (int i = 0; i < WB__RULE_NUMBERS; i++)
-        if (*wb__rule_number(given, i) != 0 && has(part, i))
-            *wb__rule_number(&o, i) = wb__real(*wb__rule_number(given, i), 0);
-    return o;
-}
-
-static int has_no_number(const wb_rule *rule, const char *option)
-{
-    wb__text t = {0};
-    wb__rule_print(rule, &t);
-    int status = wb__fail(WB_ERROR_ARGUMENT, "adjust: %s has no %s", t.text ? t.text : "the rule",
-                          option);
-    wb__free(wb__text_take(&t));
-    return status;
-}
-
-int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
-{
-    if (!s) return wb__null("adjust", "state"), no_object();
-    if (!wb__alive("adjust", s)) return no_object();
-    if (wb__unrecordable("adjust", WB__ACTS)) return wb_error_code();
-    wb_Rule_options o;
-    if (!wb__rule_read("adjust", &o, given)) return wb_error_code();
-    if (o.centred)
-        return wb__fail(WB_ERROR_ARGUMENT, "adjust: .centred cannot be changed, since the state "
-                        "has other moments: call wb_setup with a rule that has it");
-    int n_given = 0;
-    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
-        if (*wb__rule_number(&o, i) == 0) continue;
-        bool taken = false;
-        for (int p = 0; p < s->rule->n; p++) {
-            const wb__rule_part *part = &s->rule->parts[p];
-            if (!has(part, i)) continue;
-            if (i == WB__ETA && part->kind->start == WB__STEPS_FROM_ETA)
-                return wb__fail(WB_ERROR_ARGUMENT, "adjust: the eta of %s is the step size with "
-                                "which wb_setup begins: change .gamma, its bounds",
-                                part->kind->name);
-            const wb_Rule_options new = adjusted(part, &o);
-            if (!wb__rule_check(part->kind, &new)) return WB_ERROR_ARGUMENT;
-            taken = true;
-        }
-        if (!taken) return has_no_number(s->rule, wb__rule_fields[i].option);
-        n_given++;
-    }
-    if (!n_given) return wb__fail(WB_ERROR_ARGUMENT, "adjust: no number is given");
-    for (int p = 0; p < s->rule->n; p++)
-        s->rule->parts[p].o = adjusted(&s->rule->parts[p], &o);
-    return 0;
-}
-
-static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
-{
-    if (!s) return wb__null(what, "state"), no_object();
-    if (!wb__is(s, &wb__opt_state_class))
-        return wb__fail(WB_ERROR_ARGUMENT,
-                        "%s: must not be applied to a %s, only to the state from wb_setup", what,
-                        wb__kind(s));
-    if (!path) return wb__fail(WB_ERROR_ARGUMENT, "%s: no path", what);
-    size_t n = strlen(path);
-    bool found = false;
-    for (int i = 0; i < s->n_paths; i++) {
-        const char *p = s->paths[i].path;
-        if (n && (strncmp(p, path, n) || (p[n] && p[n] != '.'))) continue;
-        wb__setting_set(s, &s->slots[s->paths[i].slot].frozen, frozen);
-        found = true;
-    }
-    return found ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);
-}
-
-int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
-int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
+/* ---- failures -------------------------------------------------------------------------------- */
 
 void wb__opt_undo_failed(wb_opt_state *s)
 {
+    bool failed = false, waits = false;
     wb__sums_undo_failed(s);
     for (int i = 0; i < s->n; i++) {
         wb__slot *slot = &s->slots[i];
+        waits |= slot->written && slot->written->flags & WB__PENDING;
         if (!slot->written || slot->written->flags & WB__PENDING) continue;
+        failed |= (slot->written->flags & WB__CANCELLED) != 0;
         if (slot->written->flags & WB__CANCELLED) slot->steps -= slot->unsure;
         slot->unsure = 0;
         wb__unref(slot->written);
         slot->written = NULL;
     }
+    if (failed) s->updates -= s->unsure_updates;
+    if (!waits) s->unsure_updates = 0;
 }
 
 /* ---- printing -------------------------------------------------------------------------------- */
+
+/* Adds the numbers that the slot alone has, and its schedule. */
+static void print_own(const wb_opt_state *s, const wb__slot *slot, wb__text *t)
+{
+    for (int p = 0; slot->own && p < s->rule->n; p++)
+        for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+            const double own = *wb__rule_number(&slot->own[p], i);
+            if (wb__part_has(&s->rule->parts[p], i) &&
+                own != *wb__rule_number(&s->rule->parts[p].o, i))
+                wb__text_add(t, ", %s=%g", wb__rule_fields[i].name, own);
+        }
+    if (!slot->schedule) return;
+    wb__text_add(t, ", eta by ");
+    wb__schedule_print(slot->schedule, t);
+}
 
 /* Returns text such as
  *   Adam(eta=0.001, beta=(0.9, 0.999), eps=1e-08)
  *     layers.0.weight  [256,1] f32, 2 moments, 51 steps
  *     layers.0.bias    [256] f32, 2 moments, 51 steps, frozen
+ *     layers.1.weight  [1,256] f32, 2 moments, 51 steps, eta=1e-05
  * In mixed precision the line has the dtypes of the parameter and of its master:
  *     layers.0.bias    [256] bf16 of f32, 2 moments, 51 steps
  * In the middle of an accumulation the last line is
@@ -292,6 +243,7 @@ static char *state_format(void *object)
         if (n) wb__text_add(&t, ", %d moment%s", n, n == 1 ? "" : "s");
         wb__text_add(&t, ", %lld step%s%s", (long long)steps, steps == 1 ? "" : "s",
                      slot->frozen ? ", frozen" : "");
+        print_own(s, slot, &t);
     }
     if (s->accumulated)
         wb__text_add(&t, "\n  %lld of %lld batches accumulated", (long long)s->accumulated,

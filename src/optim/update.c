@@ -112,45 +112,37 @@ static int visit_leaf(const wb__leaf *leaf, void *ctx)
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-/* Data for the replays of a recorded wb_update. `numbering` is for renew_numbers, `counting` is for
- * renew_steps and steps_fit. */
-typedef struct { wb_opt_state *state; int part, slot; } numbering;
 /* What a recorded update does to the step count of a slot. STEPPED and STEPPED_ALIKE increment the
  * count. STEPPED_ALIKE means that the previous slot with an increment had the same count while the
  * update was recorded. */
 typedef enum { NOT_STEPPED, STEPPED, STEPPED_ALIKE } stepping;
-typedef struct { wb_opt_state *state; int64_t agreed; uint8_t stepped[]; } counting;
-
-/* Returns the number of a slot's next step, which is at least 1. Returns INFINITY if the device
- * counts the steps (f16). */
-static double next_step(const wb_opt_state *s, int slot)
-{
-    return s->scaling[WB__STEPS_MADE] ? INFINITY : (double)(s->slots[slot].steps + 1);
-}
-
-static void renew_numbers(void *context, double *numbers)
-{
-    const numbering *n = context;
-    const wb__rule_part *part = &n->state->rule->parts[n->part];
-    wb__rule_literals(part->kind, &part->o, next_step(n->state, n->slot), numbers);
-}
+/* Data for the replays of a recorded wb_update. */
+typedef struct {
+    wb_opt_state *state;
+    int64_t agreed;
+    uint32_t changes;
+    uint8_t stepped[];
+} counting;
 
 static void renew_steps(void *context)
 {
     const counting *c = context;
     for (int i = 0; i < c->state->n; i++)
         c->state->slots[i].steps += c->stepped[i] != NOT_STEPPED;
+    c->state->updates++;
 }
 
 /* Whether the recording can be replayed. A STEPPED_ALIKE slot uses the numbers of the previous
  * stepped slot, so the step counts of the two slots must be equal. If the ranks have exchanged
- * something else since, they must compare again what they exchange. */
+ * something else since, they must compare again what they exchange. If a schedule fails, recording
+ * the update again gives its error. */
 static wb__fit steps_fit(const void *context)
 {
     const counting *c = context;
     int64_t before = 0;
     wb__opt_undo_failed(c->state);
-    if (c->agreed != c->state->agreed) return WB__FITS_NEVER;
+    if (c->agreed != c->state->agreed || c->changes != c->state->changes ||
+        !wb__schedules_fit(c->state)) return WB__FITS_NEVER;
     for (int i = 0; i < c->state->n; i++) {
         if (c->stepped[i] == NOT_STEPPED) continue;
         const int64_t steps = c->state->slots[i].steps;
@@ -158,26 +150,6 @@ static wb__fit steps_fit(const void *context)
         before = steps;
     }
     return WB__FITS;
-}
-
-/* Sets `out` to the numbers of part p of the rule for the slot's next step, as scalars of `dtype`.
- * Each replay of a recording calls renew_numbers to compute the numbers again. Returns 0 or an
- * error code. */
-static int literals(const update *u, int p, int slot, wb_dtype dtype, wb_tensor **out)
-{
-    wb_opt_state *s = u->state;
-    double numbers[WB__MAX_NUMBERS];
-    const wb__rule_part *part = &s->rule->parts[p];
-    int n = wb__rule_literals(part->kind, &part->o, next_step(s, slot), numbers);
-    for (int i = 0; i < n; i++)
-        if (!(out[i] = wb_full_array(numbers[i], dtype, 0, NULL))) return WB_ERROR_MEMORY;
-    numbering context = {s, p, slot};
-    int status =
-        wb__on_replay(&(wb__replay){.n = n, .literals = out, .before = renew_numbers,
-                                    .context = &context, .bytes = sizeof context, .holds = s});
-    if (!status && u->scaling.t && part->kind->counted && !part->kind->counted(out, u->scaling.t))
-        status = WB_ERROR_MEMORY;
-    return status;
 }
 
 /* Returns the square of the norm of the gradients of all parameters together; NULL: failed, or
@@ -206,8 +178,14 @@ static wb_tensor *norm_factor(update *u, int p, int slot)
     wb_tensor *omega, *sum = squared_norm(u);
     if (sum && u->state->parts > 1) sum = wb__ranks_sum(sum, &u->before);
     u->norm = sum;
-    if (!sum || literals(u, p, slot, (wb_dtype)sum->dtype, &omega)) return NULL;
+    if (!sum || wb__literals(u->state, p, slot, (wb_dtype)sum->dtype, NULL, &omega)) return NULL;
     return wb_minimum(wb_mul(wb_rsqrt(sum), omega), wb_scalar(1));
+}
+
+/* Whether the next steps of two slots use the same numbers. */
+static bool steps_alike(const wb_opt_state *s, int p, int a, int b)
+{
+    return wb__next_step(s, a) == wb__next_step(s, b) && wb__slots_alike(s, p, a, b);
 }
 
 static int apply_part(update *u, int p, int first_moment)
@@ -215,25 +193,27 @@ static int apply_part(update *u, int p, int first_moment)
     const wb__rule_kind *kind = u->state->rule->parts[p].kind;
     wb_tensor *number[WB__MAX_NUMBERS] = {NULL};
     wb_dtype dtype = WB_DTYPE_DEFAULT;
-    double step = -1;
+    int before = -1;
     for (int i = 0; i < u->state->n; i++) {
         work *w = &u->works[i];
         wb__slot *slot = &u->state->slots[i];
         if (!w->g) continue;
-        bool other = step != next_step(u->state, i) || dtype != (wb_dtype)w->g->dtype;
-        if (step < 0 || (other && !kind->all_together)) {
-            step = next_step(u->state, i);
+        if (before < 0 || (!kind->all_together && (dtype != (wb_dtype)w->g->dtype ||
+                                                   !steps_alike(u->state, p, before, i)))) {
             dtype = (wb_dtype)w->g->dtype;
-            if (kind->all_together ? !(number[0] = norm_factor(u, p, i))
-                                   : literals(u, p, i, dtype, number)) return WB_ERROR_MEMORY;
+            if (kind->all_together
+                    ? !(number[0] = norm_factor(u, p, i))
+                    : wb__literals(u->state, p, i, dtype, u->scaling.t, number))
+                return wb__error_or(WB_ERROR_MEMORY);
         }
-        wb__rule_step s = {.x = w->wide, .g = w->g};
+        before = i;
+        wb__rule_step s = {.kind = kind, .x = w->wide, .g = w->g};
         wb_tensor *own[WB__MAX_NUMBERS] = {NULL};
         for (int k = 0; k < WB__MAX_NUMBERS && number[k]; k++)
             if (!(own[k] = number[k]->ndim ? wb__scaling_number(number[k], i) : number[k]))
                 return WB_ERROR_MEMORY;
         for (int k = 0; k < kind->moments; k++) s.moment[k] = slot->moments[first_moment + k];
-        if (!kind->apply(&s, own)) return WB_ERROR_MEMORY;
+        if (!kind->apply(&s, own)) return wb__error_or(WB_ERROR_MEMORY);
         w->g = s.g;
         for (int k = 0; k < kind->moments; k++) w->next[first_moment + k] = s.next[k];
     }
@@ -420,6 +400,7 @@ static int add_leaf(const wb__leaf *leaf, void *ctx)
 static int count_steps(update *u)
 {
     wb_opt_state *s = u->state;
+    bool unsure = false;
     if (!wb__this_thread()->recording) {
         for (int i = 0; i < s->n; i++) {
             wb__slot *slot = &s->slots[i];
@@ -430,7 +411,10 @@ static int count_steps(update *u)
             slot->unsure++;
             wb__unref(slot->written);
             slot->written = wb__ref(now);
+            unsure = true;
         }
+        s->updates++;
+        s->unsure_updates += unsure;
         return 0;
     }
     size_t bytes = sizeof(counting) + (size_t)s->n;
@@ -438,6 +422,7 @@ static int count_steps(update *u)
     if (!c) return WB_ERROR_MEMORY;
     c->state = s;
     c->agreed = s->agreed;
+    c->changes = s->changes;
     for (int i = 0, before = -1; i < s->n; i++) {
         if (!u->works[i].value) continue;
         const bool alike = before >= 0 && s->slots[i].steps == s->slots[before].steps;

@@ -1,14 +1,6 @@
-/* Checkpoints: one safetensors file with the model's tensors under "model.", the moments and
- * masters under "state.", the variables of the loss scale under "scaling.", and the rest as a JSON
- * note. Real numbers and the counters of `random` and `loader`, which use all 64 bits, are strings
- * in the note, because programs may read JSON numbers as f64.
- *
- *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
- *    "random": ["17", "4096"], "loader": ["9", "3", "0", "128"],
- *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}],
- *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
- *
- * Version 1 has no name, metric, serial or best. Folders of checkpoints are in keep.c. */
+/* Checkpoints: one safetensors file with the model's tensors under "model.", those of its average
+ * under "average.", the moments and masters under "state.", the variables of the loss scale under
+ * "scaling.", and the rest as a JSON note (note.c). Folders of checkpoints are in keep.c. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -26,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VERSION = 2, LOADER_WORDS = 4, NAME_MOST = 100, SERIAL_MOST = 1000000000 };
+enum { NAME_MOST = 100, SERIAL_MOST = 1000000000 };
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
@@ -37,92 +29,6 @@ int wb__checkpoint_name(const char *what, const char *name)
     return wb__fail(WB_ERROR_ARGUMENT,
                     "%s: \"%.120s\" is no name for a checkpoint: 1 to %d letters, digits and "
                     "_ - . (the last not in front)", what, name, NAME_MOST);
-}
-
-/* ---- the JSON note --------------------------------------------------------------------------- */
-
-static void put_number(wb__json_out *out, const char *key, double value)
-{
-    char text[40];
-    snprintf(text, sizeof text, "%.17g", value);
-    wb__json_put_pair(out, key, text);
-}
-
-static void put_integer(wb__json_out *out, const char *key, int64_t value)
-{
-    wb__json_put_key(out, key);
-    wb__json_put_integer(out, value);
-}
-
-static void put_words(wb__json_out *out, const char *key, int n, const uint64_t *words)
-{
-    wb__json_put_key(out, key);
-    wb__json_open(out, '[');
-    for (int i = 0; i < n; i++) {
-        char text[24];
-        snprintf(text, sizeof text, "%" PRIu64, words[i]);
-        wb__json_put_text(out, text);
-    }
-    wb__json_close(out, ']');
-}
-
-static void put_rule(wb__json_out *out, const wb_rule *rule)
-{
-    wb__json_put_key(out, "rule");
-    wb__json_open(out, '[');
-    for (int i = 0; i < rule->n; i++) {
-        const wb__rule_part *p = &rule->parts[i];
-        wb__json_open(out, '{');
-        wb__json_put_pair(out, "name", p->kind->name);
-        for (int k = 0; k < WB__RULE_NUMBERS; k++)
-            if (*wb__rule_number(&p->kind->defaults, k) != 0)
-                put_number(out, wb__rule_fields[k].name, *wb__rule_number(&p->o, k));
-        wb__json_close(out, '}');
-    }
-    wb__json_close(out, ']');
-}
-
-static void put_slots(wb__json_out *out, const wb_opt_state *s)
-{
-    wb__json_put_key(out, "slots");
-    wb__json_open(out, '[');
-    for (int i = 0; i < s->n; i++) {
-        wb__json_open(out, '{');
-        wb__json_put_pair(out, "path", s->slots[i].path);
-        put_integer(out, "steps", s->slots[i].steps);
-        if (s->slots[i].frozen) {
-            wb__json_put_key(out, "frozen");
-            wb__json_put_bool(out, true);
-        }
-        wb__json_close(out, '}');
-    }
-    wb__json_close(out, ']');
-}
-
-static char *note_text(const wb_checkpoint *c, int64_t serial, const char *best)
-{
-    const wb__rng_state random = wb__rng_get_state();
-    wb__json_out out = {0};
-    wb__json_open(&out, '{');
-    put_integer(&out, "version", VERSION);
-    put_integer(&out, "epoch", c->epoch);
-    put_words(&out, "random", 2, (uint64_t[]){random.key, random.counter});
-    if (c->name) wb__json_put_pair(&out, "name", c->name);
-    if (c->has_metric) put_number(&out, "metric", c->metric);
-    if (serial) put_integer(&out, "serial", serial);
-    if (best) wb__json_put_pair(&out, "best", best);
-    if (c->loader) {
-        uint64_t words[LOADER_WORDS];
-        wb__loader_state(c->loader, words);
-        put_words(&out, "loader", LOADER_WORDS, words);
-    }
-    if (c->state) {
-        if (c->state->mixed) wb__json_put_pair(&out, "mixed", wb_dtype_name(c->state->mixed));
-        put_rule(&out, c->state->rule);
-        put_slots(&out, c->state);
-    }
-    wb__json_close(&out, '}');
-    return wb__json_take(&out);
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -180,10 +86,11 @@ int wb_checkpoint_save(const char *path, const wb_checkpoint *c)
     return status ? status : wb__checkpoint_write(path, c, 0, NULL);
 }
 
-/* Whether the model, the state and the loader of the checkpoint are alive; each may be NULL. */
+/* Whether the objects of the checkpoint are alive; each may be NULL. */
 static bool alive(const wb_checkpoint *c)
 {
     return (!c->model || wb__alive("checkpoint", c->model)) &&
+           (!c->average || wb__alive("checkpoint", c->average)) &&
            (!c->state || wb__alive("checkpoint", c->state)) &&
            (!c->loader || wb__alive("checkpoint", c->loader));
 }
@@ -201,8 +108,9 @@ int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t seria
     if (s) wb__opt_undo_failed(c->state);
     if (!status && s) status = wb__sums_whole(what, s);
     if (!status && c->model) status = wb__saving_add_model(&list, "model.", c->model);
+    if (!status && c->average) status = wb__saving_add_model(&list, "average.", c->average);
     if (!status && s) status = add_moments(&list, s, moments);
-    char *text = status ? NULL : note_text(c, serial, best);
+    char *text = status ? NULL : wb__checkpoint_note(c, serial, best);
     if (!status && !text) status = wb_error_code();
     status = wb__divided_agree(s, what, status);
     if (!status && wb__is_divided(s) && s->part) status = wb__divided_serve(s, what);
@@ -223,7 +131,7 @@ typedef struct {
     const char *path;
     wb__table file;
     wb__json *note;
-    uint64_t random[2], loader[LOADER_WORDS];
+    uint64_t random[2], loader[WB__LOADER_WORDS];
 } restoring;
 
 static int wrong(const restoring *r, const char *what)
@@ -280,24 +188,38 @@ static int another_rule(const restoring *r, const wb_rule *rule)
     return status;
 }
 
-/* Sets `parts` to the parts of the rule, with the hyperparameters from the checkpoint. Returns 0 or
- * an error code. */
-static int read_rule(const restoring *r, const wb_rule *rule, wb__rule_part *parts)
+/* Sets `parts` to the parts of the rule, with the hyperparameters of the list from the checkpoint.
+ * Returns 0 or an error code. */
+static int read_parts(const restoring *r, const wb__json *list, const wb_rule *rule,
+                      wb__rule_part *parts)
 {
-    const wb__json *part, *list = wb__json_get(r->note, "rule");
+    const wb__json *part;
     if (!is_list_of(list, rule->n)) return another_rule(r, rule);
     WB__JSON_EACH(list, part, i) {
         const char *name = wb__json_text(wb__json_get(part, "name"));
         parts[i] = rule->parts[i];
         if (!name || strcmp(name, parts[i].kind->name)) return another_rule(r, rule);
         for (int k = 0; k < WB__RULE_NUMBERS; k++)
-            if (*wb__rule_number(&parts[i].kind->defaults, k) != 0 &&
+            if (wb__part_has(&parts[i], k) &&
                 !read_number(wb__json_get(part, wb__rule_fields[k].name),
                              wb__rule_number(&parts[i].o, k)))
                 return wrong(r, "rule lacks a number");
         if (!wb__rule_check(parts[i].kind, &parts[i].o)) return WB_ERROR_FORMAT;
     }
     return 0;
+}
+
+/* Sets the first of the parts to those of the rule, and the others to those of the slots that have
+ * numbers of their own.  The slots have been checked.  Returns 0 or an error code. */
+static int read_rule(const restoring *r, const wb_opt_state *s, wb__rule_part *parts)
+{
+    const wb__json *slot, *slots = wb__json_get(r->note, "slots");
+    int status = read_parts(r, wb__json_get(r->note, "rule"), s->rule, parts);
+    WB__JSON_EACH(slots, slot, i) {
+        const wb__json *own = wb__json_get(slot, "rule");
+        if (!status && own) status = read_parts(r, own, s->rule, parts + (i + 1) * s->rule->n);
+    }
+    return status;
 }
 
 static wb__entry *entry_of(const restoring *r, char *name)
@@ -349,12 +271,15 @@ static int check_state(const restoring *r, const wb_opt_state *s)
         if (!path || strcmp(path, slot->path)) return wrong(r, "state is of another model");
         if (!wb__json_is(steps, WB__JSON_INTEGER) || wb__json_integer(steps) < 0)
             return wrong(r, "steps are wrong");
-        for (int k = 0; k < s->n_moments; k++)
-            if (!fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), slot->ndim,
-                      slot->dims))
+        for (int k = 0; k < s->n_moments; k++) {
+            int64_t dims[WB_MAX_DIMS];
+            int ndim;
+            wb__moment_shape(s, slot, k, &ndim, dims);
+            if (!fits(moment_of(r, slot, k), wb__moment_dtype(slot->dtype), ndim, dims))
                 return wb__fail(WB_ERROR_FORMAT,
                                 "%s: the checkpoint's moments of \"%s\" are missing or do not fit",
                                 r->path, slot->path);
+        }
     }
     return 0;
 }
@@ -372,15 +297,30 @@ static int restore_moment(const restoring *r, wb_opt_state *s, int slot, int k)
                     : wb__divided_set(s, slot, k, s->part, t->data);
 }
 
+/* Sets the numbers of its own of a slot, which are in `parts` if it has such. Returns 0 or an error
+ * code. */
+static int restore_own(const wb_opt_state *s, wb__slot *slot, const wb__rule_part *parts)
+{
+    const int status = wb__slot_own(s, slot, parts->kind != NULL);
+    for (int p = 0; slot->own && p < s->rule->n; p++) slot->own[p] = parts[p].o;
+    return status;
+}
+
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
     int status = wb__sums_drop(s);
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
+    const wb__json *updates = wb__json_get(r->note, "updates");
+    s->updates = wb__json_integer(updates);
+    s->unsure_updates = 0;
+    s->changes++;
     WB__JSON_EACH(slots, entry, i) {
+        if (!status) status = restore_own(s, &s->slots[i], parts + (i + 1) * s->rule->n);
         for (int k = 0; !status && k < s->n_moments; k++)
             status = restore_moment(r, s, i, k);
         if (status) return status;
         s->slots[i].steps = wb__json_integer(wb__json_get(entry, "steps"));
+        if (!updates) s->updates = WB__MAX(s->updates, s->slots[i].steps);
         const bool frozen = wb__json_is(wb__json_get(entry, "frozen"), WB__JSON_TRUE);
         wb__setting_set(s, &s->slots[i].frozen, frozen);
         s->slots[i].unsure = 0;
@@ -413,6 +353,24 @@ static int read_about(const restoring *r, wb__checkpoint_about *about)
     return 0;
 }
 
+/* Reads what put_watch wrote into *w, which keeps its first three fields. */
+static int read_watch(const restoring *r, const char *key, wb_watch *w)
+{
+    const wb__json *number, *list = wb__json_get(r->note, key);
+    double numbers[2] = {0};
+    if (!list)
+        return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without .%s", r->path, key);
+    const int n = wb__json_count(list);
+    if (!is_list_of(list, n ? 2 : 0)) return wrong(r, "watched number is wrong");
+    WB__JSON_EACH(list, number, i) {
+        if (!read_number(number, &numbers[i])) return wrong(r, "watched number is wrong");
+    }
+    w->begun = n > 0;
+    w->count = (int)numbers[0];
+    w->score = numbers[1];
+    return 0;
+}
+
 static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
 {
     const char *reason, *text = wb__table_note(&r->file, "weber_checkpoint");
@@ -422,14 +380,24 @@ static int open_checkpoint(restoring *r, wb__checkpoint_about *about)
     r->note = wb__json_read(text, &reason);
     if (!r->note) return wrong(r, "note is not JSON");
     const int64_t version = wb__json_integer(wb__json_get(r->note, "version"));
-    if (version < 1 || version > VERSION)
+    if (version < 1 || version > WB__CHECKPOINT_VERSION)
         return wb__fail(WB_ERROR_FORMAT,
                         "%s: the checkpoint is of version %lld; up to %d are known", r->path,
-                        (long long)version, VERSION);
+                        (long long)version, WB__CHECKPOINT_VERSION);
     if (version > 1 && !r->file.summed) return wrong(r, "checksums are gone");
     if (!read_words(wb__json_get(r->note, "random"), 2, r->random))
         return wrong(r, "random counters are wrong");
     return read_about(r, about);
+}
+
+/* Checks the values of the model and of its average, or loads them. */
+static int load_models(restoring *r, const wb_checkpoint *c, bool check_only)
+{
+    wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
+                             .check_only = check_only};
+    const int status = c->model ? wb__load_values(&r->file, &values, c->model) : 0;
+    values.prefix = "average.";
+    return status || !c->average ? status : wb__load_values(&r->file, &values, c->average);
 }
 
 static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoint *c)
@@ -438,28 +406,34 @@ static int restore(restoring *r, const wb__checkpoint_about *about, wb_checkpoin
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint is %s%s%s, expected \"%s\"", r->path,
                         about->name[0] ? "\"" : "without a name", about->name,
                         about->name[0] ? "\"" : "", c->name);
+    const wb_opt_state *s = c->state;
     wb__rule_part *parts =
-        c->state ? wb__alloc_zero((size_t)c->state->rule->n, sizeof *parts) : NULL;
+        s ? wb__alloc_zero((size_t)(s->rule->n * (s->n + 1)) + 1, sizeof *parts) : NULL;
     int status = c->state && !parts ? WB_ERROR_MEMORY : 0;
     if (!status && c->loader && !wb__json_get(r->note, "loader"))
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without a loader's position", r->path);
     if (!status && c->loader &&
-        !read_words(wb__json_get(r->note, "loader"), LOADER_WORDS, r->loader))
+        !read_words(wb__json_get(r->note, "loader"), WB__LOADER_WORDS, r->loader))
         status = wrong(r, "loader position is wrong");
     if (!status && c->state && !wb__json_get(r->note, "slots"))
         status = wb__fail(WB_ERROR_FORMAT,
                           "%s: the checkpoint was saved without an optimiser's state", r->path);
     if (!status && c->state) status = check_mixed(r, c->state);
     if (!status && c->state) status = check_state(r, c->state);
-    if (!status && c->state) status = read_rule(r, c->state->rule, parts);
-    wb__state_load values = {.path = r->path, .prefix = "model.", .names = WB_NAMES_WEBER,
-                             .check_only = true};
-    if (!status && c->model) status = wb__load_values(&r->file, &values, c->model);
-    values.check_only = false;
+    if (!status && c->state) status = read_rule(r, c->state, parts);
+    wb_watch stop = c->stop ? *c->stop : (wb_watch){0}, reduce = c->reduce ? *c->reduce : stop;
+    if (!status && c->stop) status = read_watch(r, "stop", &stop);
+    if (!status && c->reduce) status = read_watch(r, "reduce", &reduce);
+    if (!status && c->average && !wb__json_get(r->note, "average"))
+        status = wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without an average",
+                          r->path);
+    if (!status) status = load_models(r, c, true);
     if (!status && c->loader) status = wb__loader_restore(c->loader, r->loader);
-    if (!status && c->model) status = wb__load_values(&r->file, &values, c->model);
+    if (!status) status = load_models(r, c, false);
     if (!status && c->state) status = restore_state(r, c->state, parts);
+    if (!status && c->stop) *c->stop = stop;
+    if (!status && c->reduce) *c->reduce = reduce;
     if (!status) {
         wb__rng_set_state((wb__rng_state){r->random[0], r->random[1]});
         c->epoch = about->epoch;

@@ -8,6 +8,8 @@
 #define WB__CHECKPOINT_HIGHEST "highest"
 #define WB__CHECKPOINT_LOWEST "lowest"
 
+enum { WB__CHECKPOINT_VERSION = 2, WB__LOADER_WORDS = 4 };
+
 /* Data about a checkpoint, read from its JSON note. */
 typedef struct {
     char name[104];                     /* "": the checkpoint has no name */
@@ -20,6 +22,8 @@ typedef struct {
 
 /* Returns 0 if `name` is valid for a checkpoint, else an error code. */
 int wb__checkpoint_name(const char *what, const char *name);
+/* The JSON note (note.c), of wb__alloc; NULL: out of memory. */
+char *wb__checkpoint_note(const wb_checkpoint *c, int64_t serial, const char *best);
 int wb__checkpoint_write(const char *path, const wb_checkpoint *c, int64_t serial,
                          const char *best);
 /* Reads only the note of a checkpoint. */

@@ -88,6 +88,8 @@ typedef struct {
 } training;
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
+/* Whether epochs have a metric. */
+static bool measures(const training *t) { return saves(t) || t->o.stop || t->o.reduce; }
 
 /* Whether all ranks train one model.  Rank 0 shows the progress, and reads and writes files. */
 static bool distributed(const training *t) { return t->state->rule->bucket && wb__world(); }
@@ -155,10 +157,17 @@ static int finish_update(training *t, wb_tensor **loss)
     const int status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? now->guard : both[0]);
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
-    if (saves(t) && !t->o.metric && (s->mean_loss || !s->loss_sum))
+    if (measures(t) && !t->o.metric && (s->mean_loss || !s->loss_sum))
         add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
     *loss = both[0];
     return 0;
+}
+
+/* Records the assignments of .average, after an update. */
+static int take_average(const training *t)
+{
+    const wb_average_options o = {.size = sizeof o, .given = ".decay", .decay = t->o.decay};
+    return t->o.average ? wb_average_with(t->o.average, t->model, &o) : 0;
 }
 
 /* Applies what is accumulated, without a further batch. */
@@ -166,7 +175,8 @@ static int apply_rest(training *t)
 {
     wb_tensor *loss = NULL;
     if (!t->state->accumulated) return 0;
-    const int status = wb__update_now(t->state, t->model, NULL);
+    int status = wb__update_now(t->state, t->model, NULL);
+    if (!status) status = take_average(t);
     return status ? status : finish_update(t, &loss);
 }
 
@@ -199,6 +209,7 @@ static int step(training *t, int epoch, wb_batch batch)
     int status = (last ? wb__update_now : wb_update)(t->state, t->model, grads);
     if (status) return status;
     const bool adds = t->state->loss_sum && !t->state->mean_loss;
+    if (!adds && (status = take_average(t))) return status;
     status = finish_update(t, &loss);
     /* The other ranks will wait in the update that applies the sums. This rank takes part with its
      * loss, so that the update fails on all ranks. */
@@ -264,7 +275,7 @@ static int check_saving(const wb_train_options *o)
     if (o->resume && !o->checkpoint && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: .resume needs .checkpoint or .folder");
-    if ((o->keep_best || o->higher) && !o->folder)
+    if ((o->keep_best || (o->higher && !o->stop && !o->reduce)) && !o->folder)
         return wb__fail(WB_ERROR_ARGUMENT, "train: .%s needs .folder",
                         o->keep_best ? "keep_best" : "higher");
     if (!o->keep_last)
@@ -273,32 +284,94 @@ static int check_saving(const wb_train_options *o)
     return o->name ? wb__checkpoint_name("train", o->name) : 0;
 }
 
+/* Reads the options of averages, schedules and watched numbers. */
+static int check_watching(training *t, const wb__given *g)
+{
+    wb_train_options *o = &t->o;
+    if (!wb__is_given(g, "decay", -1)) o->decay = 0.999;
+    if (!wb__is_given(g, "factor", -1)) o->factor = 0.1;
+    if (!(o->factor >= 0 && o->factor <= 1))
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .factor is %g; it is from 0 to 1", o->factor);
+    for (int i = 0; i < 2; i++) {
+        wb_watch *w = i ? o->reduce : o->stop;
+        if (!w) continue;
+        if (w->wait < 1)
+            return wb__fail(WB_ERROR_ARGUMENT, "train: .%s->wait is %d; it is a number of epochs, "
+                            "at least 1", i ? "reduce" : "stop", w->wait);
+        w->higher = o->higher;
+    }
+    bool follows = o->schedule != NULL;
+    for (int i = 0; i < t->state->n; i++) follows |= t->state->slots[i].schedule != NULL;
+    if (o->reduce && follows)
+        return wb__fail(WB_ERROR_ARGUMENT, "train: .reduce and a schedule: one of both sets eta");
+    return o->schedule ? wb_set_schedule(t->state, "", o->schedule) : 0;
+}
+
 static wb_checkpoint here(const training *t)
 {
     return (wb_checkpoint){.model = t->model, .state = t->state, .loader = t->data,
-                           .name = t->o.name,
+                           .name = t->o.name, .average = t->o.average, .stop = t->o.stop,
+                           .reduce = t->o.reduce,
                            .epoch = wb_loader_epoch(t->data)};
 }
 
-static int save(training *t, int epoch)
+/* Sets *metric to the metric of the epoch. */
+static int measure(training *t, int epoch, double *metric)
+{
+    if (!t->o.metric) {
+        add_loss(t, NULL, 0);
+        *metric = t->sum / (double)t->batches;
+        return 0;
+    }
+    wb_scope *s = wb_scope_open();
+    if (!s) return wb_error_code();
+    *metric = t->o.metric(t->model, epoch, t->o.ctx);
+    return wb__divided_agree(t->state, "train", wb_scope_close(s));
+}
+
+static int save(const training *t, double metric)
 {
     wb_checkpoint c = here(t);
-    if (t->o.metric) {
-        wb_scope *s = wb_scope_open();
-        if (!s) return wb_error_code();
-        c.metric = t->o.metric(t->model, epoch, t->o.ctx);
-        const int status = wb__divided_agree(t->state, "train", wb_scope_close(s));
-        if (status) return status;
-    } else {
-        add_loss(t, NULL, 0);
-        c.metric = t->sum / (double)t->batches;
-    }
+    c.metric = metric;
     c.has_metric = true;
     if (!is_first(t) && !wb__is_divided(t->state)) return 0;
     if (t->o.checkpoint) return wb_checkpoint_save(t->o.checkpoint, &c);
     const wb_checkpoint_keep_options o = {.size = sizeof o, .last = t->o.keep_last,
                                           .best = t->o.keep_best, .higher = t->o.higher};
     return wb_checkpoint_keep_with(t->o.folder, &c, &o);
+}
+
+/* Multiplies all learning rates by .factor. */
+static int reduce_eta(const training *t)
+{
+    wb_opt_state *s = t->state;
+    for (int i = -1; i < s->n; i++)
+        for (int p = 0; p < s->rule->n; p++) {
+            const wb__rule_part *part = &s->rule->parts[p];
+            wb_Rule_options *o = i < 0 ? &s->rule->parts[p].o
+                                       : s->slots[i].own ? &s->slots[i].own[p] : NULL;
+            if (o && wb__part_follows(part)) o->eta *= t->o.factor;
+        }
+    return 0;
+}
+
+/* Ends the epoch: its metric, and what .stop, .reduce and the checkpoint make of it. */
+static int end_epoch(training *t, int epoch)
+{
+    double metric = 0;
+    if (!measures(t)) return 0;
+    int status = measure(t, epoch, &metric);
+    if (!status && distributed(t) && (t->o.stop || t->o.reduce))
+        status = wb__from_rank(&metric, WB_F64, 1, 0);
+    if (status) return status;
+    const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
+    if (t->o.reduce && wb_early_stopping(t->o.reduce, metric)) {
+        t->o.reduce->count = 0;
+        status = reduce_eta(t);
+    }
+    if (!status && saves(t)) status = save(t, metric);
+    t->stop |= ends;
+    return status;
 }
 
 /* Loads the checkpoint, if there is one, and sets *done to the number of epochs that it is ahead of
@@ -317,8 +390,20 @@ static int load(const training *t, int64_t *done)
     return status;
 }
 
-/* Gives the other ranks what rank 0 has: model, state, and, if it has loaded a checkpoint, the
- * position of the loader, which is at the beginning of an epoch. */
+/* Gives the other ranks the counts of rank 0.  All ranks have the same options. */
+static int share_watch(wb_watch *w)
+{
+    if (!w) return 0;
+    double words[] = {w->count, w->begun, w->score};
+    const int status = wb__from_rank(words, WB_F64, WB__COUNT(words), 0);
+    w->count = (int)words[0];
+    w->begun = words[1] != 0;
+    w->score = words[2];
+    return status;
+}
+
+/* Gives the other ranks what rank 0 has: model, state, average, watched numbers, and, if it has
+ * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
 static int share(const training *t, bool loaded)
 {
     uint64_t at[4];
@@ -328,6 +413,10 @@ static int share(const training *t, bool loaded)
     if (!status && loaded) status = wb__sums_drop(t->state);        /* as rank 0 has, by loading */
     if (!status) status = wb_distributed_synchronise_with(t->model, NULL);
     if (!status) status = wb_distributed_synchronise_with(t->state, NULL);
+    if (!status && t->o.average)
+        status = wb_distributed_synchronise_with(t->o.average, NULL);
+    if (!status) status = share_watch(t->o.stop);
+    if (!status) status = share_watch(t->o.reduce);
     if (status || is_first(t) || !loaded) return status;
     at[0] = (uint64_t)words[0];
     at[1] = (uint64_t)words[1];
@@ -357,6 +446,7 @@ static int begin(const training *t, int *done)
         status = wb__divided_agree(t->state, "train", (int)status);
         for (int i = 0; divided && i < t->state->n && !status; i++)
             status = wb__from_rank(&t->state->slots[i].steps, WB_I64, 1, 0);
+        if (divided && !status) status = wb__from_rank(&t->state->updates, WB_I64, 1, 0);
         if (!status) status = share(t, ahead > 0);
     }
     *done = (int)ahead;
@@ -382,15 +472,18 @@ static int begin_random(const training *t)
 static int compare_options(training *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
-                                        "parts of the state (.shard)"};
-    const int64_t mine[] = {wb_loader_length(t->data), t->o.epochs, t->state->parts,
-                            t->o.each != NULL};
-    int64_t least[4] = {0}, most[4] = {0};
+                                        "parts of the state (.shard)",
+                                        ".average (1), .stop (2) and .reduce (4)"};
+    const wb_train_options *o = &t->o;
+    const int64_t mine[] = {wb_loader_length(t->data), o->epochs, t->state->parts,
+                            (o->average != NULL) + 2 * (o->stop != NULL) +
+                                4 * (o->reduce != NULL), o->each != NULL};
+    int64_t least[5] = {0}, most[5] = {0};
     if (!distributed(t)) return 0;
-    const int status = wb__extremes(4, mine, least, most);
+    const int status = wb__extremes(5, mine, least, most);
     if (status) return status;
-    t->compares_stop = most[3] != 0;
-    for (int i = 0; i < 3; i++)
+    t->compares_stop = most[4] != 0;
+    for (int i = 0; i < 4; i++)
         if (least[i] != most[i])
             return wb__fail(WB_ERROR_ARGUMENT, "train: %s: %lld on rank %d, and %lld to %lld on all"
                             " ranks: give all the same; wb_distributed_dataset makes datasets of"
@@ -408,7 +501,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     if (wb__unrecordable("train", WB__READS)) return wb_error_code();
     training t = {.loss = loss, .model = model, .data = data, .state = state};
     wb__given g;
-    if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last", &g))
+    if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last decay factor", &g))
         return wb_error_code();
     t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
     t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
@@ -419,6 +512,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
                         "batch with .drop_last");
     int done = 0;
     int status = check_saving(&t.o);
+    if (!status) status = check_watching(&t, &g);
     state->keeps_loss = distributed(&t) || state->loss_sum;
     if (!status) status = wb__end_pending_exchange();
     if (!status) status = compare_options(&t);
@@ -429,7 +523,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         t.batches = 0;
         status = begin_random(&t);
         if (!status) status = run_epoch(&t, epoch);
-        if (!status && !t.stop && saves(&t)) status = save(&t, epoch);
+        if (!status && !t.stop) status = end_epoch(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);
     state->keeps_loss = false;

@@ -65,6 +65,22 @@ int main()
     char *rule = wb_object_format(wb_Adam(still));
     if (std::strcmp(rule, "Adam(eta=0, beta=(0.5, 0), eps=1e-08)")) return 1;
     wb_free_text(rule);
+    rule = wb_object_format(wb_Nesterov(0.1, 0.8));
+    if (std::strcmp(rule, "Nesterov(eta=0.1, rho=0.8)")) return 1;
+    wb_free_text(rule);
+    wb_huber_options sum;
+    sum.agg = WB_SUM;
+    if (wb_item(wb_huber(wb_ones(2), wb_zeros(2), 0.5, sum)) != 0.75) return 1;
+    if (wb_item(wb_huber(wb_ones(2), wb_zeros(2), 0.5)) != 0.375) return 1;
+    wb_schedule *schedule = wb_Sequence({{wb_Step(8, 0.5, 1, 2), 4}, {wb_CosAnneal(1, 0, 4), 4}});
+    schedule = wb_ComposedSchedule(wb_Exp(1, 1), schedule, wb_Constant(2));
+    if (wb_schedule_at(schedule, 2) != 8 || wb_schedule_at(wb_OneCycle(8, 1), 3) != 1) return 1;
+    wb_rule_type twice = {};
+    twice.name = "Twice";
+    twice.apply = [](wb_rule_step *s, void *) { return wb_mul(s->g, 2); };
+    twice.eta = 1;
+    static const wb_rule_type kept = twice;
+    if (!wb_OptimiserChain(wb_AccumGrad(2), wb_Rule(&kept), wb_Muon(0.1, 0.9))) return 1;
     if (wb_conv(wb_ones(1, 1, 4, 4), wb_ones(1, 1, 3, 3), WB_NONE, none)) return 1;
     if (wb_MultiHeadAttention(8, 0)) return 1;
     wb_clear_error();
@@ -92,6 +108,8 @@ int main()
     if (wb_loader_length(wb_dataloader(wb_dataset_of(x, y), now)) != 2) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+    if (wb_adjust_at(state, "*.bias", 0.03) || wb_average(wb_average_of(model), model, 0.5))
+        return 1;
 
     double first = -1, last = -1;
     for (int epoch = 0; epoch < 30; epoch++)

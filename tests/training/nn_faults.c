@@ -83,10 +83,38 @@ static bool many_rules(void)
     return ok && !wb__evaluate_pending();
 }
 
+static wb_tensor *halve(wb_rule_step *s, void *ctx)
+{
+    (void)ctx;
+    s->next[0] = wb_add(s->state[0], s->t);
+    return wb_mul(s->g, s->rho);
+}
+static const wb_rule_type halving = {.name = "Halving", .apply = halve, .states = 1, .rho = 0.5};
+
+/* Numbers, schedules and the average of parts of a model. */
+static bool parts_of_models(void)
+{
+    wb_layer *m = wb_Dense(3, 1), *average = m ? wb_average_of(m) : NULL;
+    wb_schedule *a = average ? wb_Step(0.5, 0.5, 2, 3) : NULL;
+    wb_schedule *b = a ? wb_Sequence({a, 2}, {wb_ComposedSchedule(wb_Exp(1, 1), a, a), 3}) : NULL;
+    wb_opt_state *s =
+        b ? wb_setup(wb_OptimiserChain(wb_AccumGrad(1), wb_Adafactor(), wb_LAMB()), m,
+                     .schedule = b)
+          : NULL;
+    if (!s || wb_adjust_at(s, "*bias", .lambda = 0)) return false;
+    char *text = wb_object_format(s);
+    wb_free_text(text);
+    wb_tree *g = text ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
+    if (!g || wb_update(s, m, g)) return false;
+    assert_int_equal(s->updates, 1);
+    return !wb_average(average, m, 0.5) && !wb__evaluate_pending();
+}
+
 static bool step_out_of_place(void)
 {
     wb_layer *m = wb_Dense(3, 1);
-    wb_opt_state *s = m ? wb_setup(wb_Adam(), m) : NULL;
+    wb_opt_state *s =
+        m ? wb_setup(wb_OptimiserChain(wb_Nesterov(), wb_Rule(&halving), wb_Adam()), m) : NULL;
     wb_tree *g = s ? wb_gradient(wb_sum(wb_call(m, wb_ones(2, 3))), m) : NULL;
     wb_layer *made = g ? wb_update_new(s, m, g) : NULL;
     for (int i = 0; s && i < s->n; i++) assert_int_equal(s->slots[i].steps, made != NULL);
@@ -178,8 +206,8 @@ static void every_allocation(bool (*scenario)(void), long limit)
 }
 
 #define SCENARIOS(X) \
-    X(make) X(step) X(many_rules) X(step_out_of_place) X(sequence) X(plan_of_gates) \
-    X(map_and_show) X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
+    X(make) X(step) X(many_rules) X(parts_of_models) X(step_out_of_place) X(sequence) \
+    X(plan_of_gates) X(map_and_show) X(save_and_load) X(save_and_load_by_other_names) X(checkpoint)
 #define SCENARIO(name) TEST(test_##name) { every_allocation(name, 20000); }
 SCENARIOS(SCENARIO)
 

@@ -368,7 +368,8 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_crossentropy(x, y, .dims = 2), WB_ERROR_SHAPE, "crossentropy", "2", "[2,3] f32");
     REFUSED(wb_crossentropy(x, y, .weight = w), WB_ERROR_SHAPE, "weight", "[2] f32", "3");
     REFUSED(wb_crossentropy(x, y, .weight = i), WB_ERROR_DTYPE, "crossentropy", "[2] i32");
-    REFUSED(wb_crossentropy(x, y, .weight = NULL), WB_ERROR_ARGUMENT, "crossentropy", "NULL");
+    REFUSED(wb_crossentropy(x, y, .weight = NULL), WB_ERROR_ARGUMENT, "crossentropy", "weight",
+            "NULL");
     REFUSED(wb_crossentropy(x, y, .ignore_index = 0), WB_ERROR_DTYPE, "ignore_index", "[2,3] f32");
     REFUSED(wb_logitcrossentropy(x, wb_astype(y, WB_I32)), WB_ERROR_SHAPE, "logitcrossentropy",
             "[2,3] i32", "[2,3] f32");

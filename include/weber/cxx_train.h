@@ -1,0 +1,133 @@
+/* Weber for C++17, continued: rules, schedules, training.  cxx.h includes this header. */
+#ifndef WEBER_CXX_TRAIN_H
+#define WEBER_CXX_TRAIN_H
+
+#include "weber/cxx.h"
+
+/* Numbers by place are those of C: eta, rho.  A single number is that of the rule. */
+#define WB_RULE_(name, number)                                                                  \
+    inline wb_rule *name(wb_Rule_options o = {}) { return name##_with(&o); }                    \
+    template <class N>                                                                          \
+    inline wb_if_number_<N, wb_rule *> name(N number, wb_Rule_options o = {})                   \
+    {                                                                                           \
+        o.number = double(number);                                                              \
+        return name##_with(&o);                                                                 \
+    }
+#define WB_RULE_RHO_(name)                                                                      \
+    WB_RULE_(name, eta)                                                                         \
+    template <class N, class R>                                                                 \
+    inline wb_if_number_<R, wb_if_number_<N, wb_rule *>> name(N eta, R rho,                     \
+                                                              wb_Rule_options o = {})           \
+    {                                                                                           \
+        o.rho = double(rho);                                                                    \
+        return name(eta, o);                                                                    \
+    }
+WB_RULE_(wb_Descent, eta)
+WB_RULE_RHO_(wb_Momentum)
+WB_RULE_RHO_(wb_Nesterov)
+WB_RULE_RHO_(wb_RMSProp)
+WB_RULE_(wb_Adam, eta)
+WB_RULE_(wb_AdamW, eta)
+WB_RULE_(wb_Rprop, eta)
+WB_RULE_(wb_Lion, eta)
+WB_RULE_(wb_OAdam, eta)
+WB_RULE_(wb_AdaBelief, eta)
+WB_RULE_(wb_RAdam, eta)
+WB_RULE_(wb_AdaMax, eta)
+WB_RULE_(wb_NAdam, eta)
+WB_RULE_(wb_AMSGrad, eta)
+WB_RULE_(wb_AdaGrad, eta)
+WB_RULE_(wb_AdaDelta, rho)
+WB_RULE_(wb_SignDecay, lambda)
+WB_RULE_(wb_WeightDecay, lambda)
+WB_RULE_(wb_ClipGrad, delta)
+WB_RULE_(wb_ClipNorm, omega)
+WB_RULE_(wb_LAMB, eta)
+WB_RULE_(wb_Adafactor, eta)
+WB_RULE_RHO_(wb_Muon)
+#undef WB_RULE_
+#undef WB_RULE_RHO_
+inline wb_rule *wb_Rule(const wb_rule_type *type, wb_Rule_options o = {})
+{
+    return wb_Rule_with(type, &o);
+}
+
+template <class... I> inline wb_schedule *wb_Step(double start, double decay, I... sizes)
+{
+    return wb_with_dims_(
+        [=](int n, const int64_t *d) { return wb_Step_array(start, decay, n, d); }, sizes...);
+}
+inline wb_schedule *wb_CosAnneal(double range0, double range1, double period,
+                                 wb_CosAnneal_options o = {})
+{
+    return wb_CosAnneal_with(range0, range1, period, &o);
+}
+inline wb_schedule *wb_OneCycle(int64_t nsteps, double maxval, wb_OneCycle_options o = {})
+{
+    return wb_OneCycle_with(nsteps, maxval, &o);
+}
+inline wb_schedule *wb_Sequence(std::initializer_list<wb_stage> stages)
+{
+    return wb_Sequence_array(int(stages.size()), stages.begin());
+}
+template <class... S>
+inline wb_schedule *wb_ComposedSchedule(wb_schedule *kind, S *...numbers)
+{
+    wb_schedule *const all[] = {numbers...};
+    return wb_ComposedSchedule_array(kind, int(sizeof...(numbers)), all);
+}
+
+template <class... R> inline wb_rule *wb_OptimiserChain(R *...rules)
+{
+    wb_rule *const all[] = {rules...};
+    return wb_OptimiserChain_array(int(sizeof...(rules)), all);
+}
+inline wb_opt_state *wb_setup(wb_rule *rule, void *model, wb_setup_options o = {})
+{
+    return wb_setup_with(rule, model, &o);
+}
+inline int wb_adjust(wb_opt_state *state, wb_Rule_options o) { return wb_adjust_with(state, &o); }
+template <class N>
+inline wb_if_number_<N, int> wb_adjust(wb_opt_state *state, N eta, wb_Rule_options o = {})
+{
+    o.eta = double(eta);
+    return wb_adjust_with(state, &o);
+}
+inline int wb_average(wb_layer *average, wb_layer *model, wb_average_options o = {})
+{
+    return wb_average_with(average, model, &o);
+}
+inline int wb_average(wb_layer *average, wb_layer *model, double decay)
+{
+    wb_average_options o;
+    o.decay = decay;
+    return wb_average_with(average, model, &o);
+}
+inline int wb_adjust_at(wb_opt_state *state, const char *path, wb_Rule_options o)
+{
+    return wb_adjust_at_with(state, path, &o);
+}
+template <class N> inline wb_if_number_<N, int>
+wb_adjust_at(wb_opt_state *state, const char *path, N eta, wb_Rule_options o = {})
+{
+    o.eta = double(eta);
+    return wb_adjust_at_with(state, path, &o);
+}
+inline wb_tensor *wb_withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads)
+{
+    return wb_withgradient(loss, model, batch, grads, nullptr);
+}
+inline int wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
+                    wb_train_options o = {})
+{
+    return wb_train_with(loss, model, data, state, &o);
+}
+template <class I> inline wb_if_integer_<I, int>
+wb_train(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state, I epochs,
+         wb_train_options o = {})
+{
+    o.epochs = int(epochs);
+    return wb_train_with(loss, model, data, state, &o);
+}
+
+#endif

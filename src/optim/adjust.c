@@ -1,0 +1,235 @@
+/* Changes of a state: wb_adjust, wb_set_schedule, wb_freeze, wb_thaw, for all parameters or for
+ * those of a path; reading numbers back. */
+#include "optim/optim.h"
+
+#include <string.h>
+
+static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
+
+static int is_state(const char *what, const wb_opt_state *s)
+{
+    if (!s) return wb__null(what, "state"), no_object();
+    if (!wb__alive(what, s)) return no_object();
+    if (wb__is(s, &wb__opt_state_class)) return 0;
+    return wb__fail(WB_ERROR_ARGUMENT,
+                    "%s: must not be applied to a %s, only to the state from wb_setup", what,
+                    wb__kind(s));
+}
+
+/* ---- paths ----------------------------------------------------------------------------------- */
+
+/* Whether the text is like the pattern, in which '*' is any text. */
+static bool is_like(const char *text, const char *pattern)
+{
+    const char *star = NULL, *at = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = pattern++;
+            at = text;
+        } else if (*pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star + 1;
+            text = ++at;
+        } else return false;
+    }
+    while (*pattern == '*') pattern++;
+    return !*pattern;
+}
+
+static bool is_below(const char *path, const char *of)
+{
+    const size_t n = strlen(of);
+    if (strchr(of, '*')) return is_like(path, of);
+    return !n || (!strncmp(path, of, n) && (!path[n] || path[n] == '.'));
+}
+
+/* Returns a list [s->n] of whether a slot has a path that is below `path`; NULL, with the error
+ * set: there is none. */
+static bool *slots_below(const char *what, const wb_opt_state *s, const char *path)
+{
+    bool found = false;
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no path", what);
+    bool *below = wb__alloc_zero((size_t)s->n, sizeof *below);
+    for (int i = 0; below && i < s->n_paths; i++)
+        if (is_below(s->paths[i].path, path)) below[s->paths[i].slot] = found = true;
+    if (!below || found) return below;
+    wb__free(below);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no parameter is below \"%s\"", what, path);
+}
+
+static int set_frozen(const char *what, wb_opt_state *s, const char *path, bool frozen)
+{
+    const int status = is_state(what, s);
+    bool *below = status ? NULL : slots_below(what, s, path);
+    if (!below) return no_object();
+    for (int i = 0; i < s->n; i++)
+        if (below[i]) wb__setting_set(s, &s->slots[i].frozen, frozen);
+    wb__free(below);
+    return 0;
+}
+
+int wb_freeze(wb_opt_state *s, const char *path) { return set_frozen("freeze", s, path, true); }
+int wb_thaw(wb_opt_state *s, const char *path) { return set_frozen("thaw", s, path, false); }
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+/* Replaces those of the numbers *o of a part that are given. */
+static void replace(const wb__rule_part *part, const wb_Rule_options *given, wb_Rule_options *o)
+{
+    for (int i = 0; i < WB__RULE_NUMBERS; i++)
+        if (*wb__rule_number(given, i) != 0 && wb__part_has(part, i))
+            *wb__rule_number(o, i) = wb__real(*wb__rule_number(given, i), 0);
+}
+
+static int has_no_number(const char *what, const wb_rule *rule, const char *option)
+{
+    wb__text t = {0};
+    wb__rule_print(rule, &t);
+    int status = wb__fail(WB_ERROR_ARGUMENT, "%s: %s has no %s", what, t.text ? t.text : "the rule",
+                          option);
+    wb__free(wb__text_take(&t));
+    return status;
+}
+
+/* Checks the numbers that are given, against the other numbers of each slot of `below`.  NULL: all
+ * slots.  Returns 0 or an error code. */
+static int check(const char *what, const wb_opt_state *s, const wb_Rule_options *o,
+                 const bool *below)
+{
+    int n_given = 0;
+    for (int i = 0; i < WB__RULE_NUMBERS; i++) {
+        bool taken = false;
+        if (*wb__rule_number(o, i) == 0) continue;
+        for (int p = 0; p < s->rule->n; p++) {
+            const wb__rule_part *part = &s->rule->parts[p];
+            if (!wb__part_has(part, i)) continue;
+            if (i == WB__ETA && !wb__part_follows(part))
+                return wb__fail(WB_ERROR_ARGUMENT, "%s: the eta of %s is the step size with "
+                                "which wb_setup begins: change .gamma, its bounds", what,
+                                part->kind->name);
+            if (below && part->kind->all_together)
+                return wb__fail(WB_ERROR_ARGUMENT, "%s: %s has one .%s for all parameters together:"
+                                " change it with wb_adjust", what, part->kind->name,
+                                wb__rule_fields[i].option);
+            for (int k = below ? 0 : -1; k < s->n; k++) {
+                if (k >= 0 && ((below && !below[k]) || (!below && !s->slots[k].own))) continue;
+                wb_Rule_options new = k >= 0 && s->slots[k].own ? s->slots[k].own[p] : part->o;
+                replace(part, o, &new);
+                if (!wb__rule_check(part->kind, &new)) return WB_ERROR_ARGUMENT;
+            }
+            taken = true;
+        }
+        if (!taken) return has_no_number(what, s->rule, wb__rule_fields[i].option);
+        n_given++;
+    }
+    return n_given ? 0 : wb__fail(WB_ERROR_ARGUMENT, "%s: no number is given", what);
+}
+
+int wb__slot_own(const wb_opt_state *s, wb__slot *slot, bool own)
+{
+    if (own == (slot->own != NULL)) return 0;
+    wb__free(slot->own);
+    slot->own = own ? wb__alloc_zero((size_t)s->rule->n, sizeof *slot->own) : NULL;
+    for (int p = 0; slot->own && p < s->rule->n; p++) slot->own[p] = s->rule->parts[p].o;
+    return own && !slot->own ? WB_ERROR_MEMORY : 0;
+}
+
+void wb__slot_follow(wb_opt_state *s, wb__slot *slot, wb_schedule *schedule)
+{
+    if (slot->schedule == schedule) return;
+    wb__ref(schedule);
+    wb__unref(slot->schedule);
+    slot->schedule = schedule;
+    s->changes++;
+}
+
+/* Reads the options of wb_adjust.  Returns 0 or an error code. */
+static int read_numbers(const char *what, const wb_opt_state *s, const wb_Rule_options *given,
+                        wb_Rule_options *o)
+{
+    const int status = is_state(what, s);
+    if (status) return status;
+    if (wb__unrecordable(what, WB__ACTS) || !wb__rule_read(what, o, given)) return wb_error_code();
+    if (o->centred)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .centred cannot be changed, since the state "
+                        "has other moments: call wb_setup with a rule that has it", what);
+    return 0;
+}
+
+int wb_adjust_with(wb_opt_state *s, const wb_Rule_options *given)
+{
+    wb_Rule_options o;
+    int status = read_numbers("adjust", s, given, &o);
+    if (!status) status = check("adjust", s, &o, NULL);
+    for (int p = 0; !status && p < s->rule->n; p++) {
+        replace(&s->rule->parts[p], &o, &s->rule->parts[p].o);
+        for (int i = 0; i < s->n; i++)
+            if (s->slots[i].own) replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+    }
+    for (int i = 0; !status && o.eta != 0 && i < s->n; i++)
+        wb__slot_follow(s, &s->slots[i], NULL);
+    return status;
+}
+
+int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *given)
+{
+    static const char what[] = "adjust_at";
+    wb_Rule_options o;
+    int status = read_numbers(what, s, given, &o);
+    bool *below = status ? NULL : slots_below(what, s, path);
+    if (!below) return no_object();
+    status = check(what, s, &o, below);
+    for (int i = 0; !status && i < s->n; i++)
+        if (below[i]) status = wb__slot_own(s, &s->slots[i], true);
+    for (int i = 0; !status && i < s->n; i++) {
+        if (!below[i]) continue;
+        for (int p = 0; p < s->rule->n; p++)
+            replace(&s->rule->parts[p], &o, &s->slots[i].own[p]);
+        if (o.eta != 0) wb__slot_follow(s, &s->slots[i], NULL);
+    }
+    s->changes++;
+    wb__free(below);
+    return status;
+}
+
+int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
+{
+    static const char what[] = "set_schedule";
+    int status = is_state(what, s);
+    if (status) return status;
+    if (!wb__schedule_given(what, schedule)) return no_object();
+    if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
+    bool follows = false;
+    for (int p = 0; p < s->rule->n; p++) follows |= wb__part_follows(&s->rule->parts[p]);
+    if (!follows) return has_no_number(what, s->rule, "eta that a schedule can change");
+    bool *below = slots_below(what, s, path);
+    if (!below) return no_object();
+    for (int i = 0; i < s->n; i++)
+        if (below[i]) wb__slot_follow(s, &s->slots[i], schedule);
+    wb__free(below);
+    return 0;
+}
+
+int wb_rule_number(wb_opt_state *s, const char *path, const char *name, double *value)
+{
+    static const char what[] = "rule_number";
+    int status = is_state(what, s), slot = 0, field = 0;
+    if (status) return status;
+    if (!name || !value) return wb__fail(WB_ERROR_ARGUMENT, "%s: no name, or no value", what);
+    bool *below = slots_below(what, s, path);
+    if (!below) return no_object();
+    while (!below[slot]) slot++;
+    wb__free(below);
+    wb__opt_undo_failed(s);
+    while (field < WB__RULE_NUMBERS && strcmp(wb__rule_fields[field].name, name)) field++;
+    for (int p = 0; field < WB__RULE_NUMBERS && p < s->rule->n; p++) {
+        wb_Rule_options o;
+        if (!wb__part_has(&s->rule->parts[p], field)) continue;
+        if (!wb__slot_options(s, p, slot, &o)) return wb_error_code();
+        *value = *wb__rule_number(&o, field);
+        return 0;
+    }
+    return has_no_number(what, s->rule, name);
+}

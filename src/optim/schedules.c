@@ -1,0 +1,364 @@
+/* Schedules: functions of the step, with the formulas of ParameterSchedulers.jl. */
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+enum { NUMBERS = 5, DEEPEST = 64 };
+
+/* A kind of schedule. `at` computes the value in step t from the numbers k. A number is positive if
+ * its bit in `positive` is set; the others are finite. */
+typedef struct {
+    const char *name;
+    int n, positive;
+    double (*at)(const double *k, double t);
+} kind;
+
+struct wb_schedule {
+    wb__object object;
+    const kind *kind;
+    double number[NUMBERS];
+    int n, n_steps, depth;
+    wb_schedule **of;                   /* the n schedules that this one is made of (references) */
+    int64_t *steps;                     /* the n_steps lengths of stages */
+    double (*f)(double t, void *ctx);   /* of the program */
+    void *ctx;
+};
+
+/* ---- formulas -------------------------------------------------------------------------------- */
+
+static double late(const char *name, double t, double last)
+{
+    wb__fail(WB_ERROR_ARGUMENT, "%s: step %g: its last step is %g: make it longer, or begin "
+             "another schedule after it, in a wb_Sequence", name, t, last);
+    return NAN;
+}
+
+static double between(double a, double b, double w) { return fabs(a - b) * w + fmin(a, b); }
+
+static double triangle(const double *k, double t)
+{
+    return 2 / PI * fabs(asin(sin(PI * (t - 1) / k[2])));
+}
+
+static double wave(const double *k, double t) { return fabs(sin(PI * (t - 1) / k[2])); }
+static double halved(const double *k, double t) { return exp2(-floor((t - 1) / k[2])); }
+static double falling(double u, double period) { return (1 + cos(PI * u / period)) / 2; }
+/* u modulo the period, from 0 to the period for a negative u too. */
+static double phase(double u, double period) { return u - period * floor(u / period); }
+
+static double constant(const double *k, double t) { return (void)t, k[0]; }
+static double exponential(const double *k, double t) { return k[0] * pow(k[1], t - 1); }
+static double inverse(const double *k, double t) { return k[0] / pow(1 + (t - 1) * k[1], k[2]); }
+
+static double poly(const double *k, double t)
+{
+    return t > k[2] ? late("Poly", t, k[2]) : k[0] * pow(1 - (t - 1) / k[2], k[1]);
+}
+
+static double warmup(const double *k, double t)
+{
+    return k[0] + (k[1] - k[0]) * fmin((t - 1) / k[2], 1);
+}
+
+#define WAVE(name, w) \
+    static double name(const double *k, double t) { return between(k[0], k[1], (w)); }
+WAVE(triangles, triangle(k, t))
+WAVE(triangles_decay2, triangle(k, t) * halved(k, t))
+WAVE(triangles_exp, triangle(k, t) * pow(k[3], t - 1))
+WAVE(sines, wave(k, t))
+WAVE(sines_decay2, wave(k, t) * halved(k, t))
+WAVE(sines_exp, wave(k, t) * pow(k[3], t - 1))
+WAVE(cosines, falling(phase(t - 1, k[2]), k[2]))
+WAVE(cosine, falling(t - 1, k[2]))
+
+/* k: nsteps, maxval, startval, endval, percent_start. */
+static double cycle(const double *k, double t)
+{
+    const double up = ceil(k[4] * k[0]), down = k[0] - up;
+    if (t > k[0]) return late("OneCycle", t, k[0]);
+    return t <= up ? between(k[2], k[1], falling(t - 1 + up, up))
+                   : between(k[1], k[3], falling(t - 1 - up, down));
+}
+
+static const kind
+    Constant = {"Constant", 1, 0, constant}, Step = {"Step", 2, 0, NULL},
+    Exp = {"Exp", 2, 0, exponential}, Poly = {"Poly", 3, 4, poly}, Inv = {"Inv", 3, 0, inverse},
+    Triangle = {"Triangle", 3, 4, triangles},
+    TriangleDecay2 = {"TriangleDecay2", 3, 4, triangles_decay2},
+    TriangleExp = {"TriangleExp", 4, 4, triangles_exp}, Sin = {"Sin", 3, 4, sines},
+    SinDecay2 = {"SinDecay2", 3, 4, sines_decay2}, SinExp = {"SinExp", 4, 4, sines_exp},
+    CosAnneal = {"CosAnneal", 3, 4, cosines},
+    CosOnce = {"CosAnneal", 3, 4, cosine}, OneCycle = {"OneCycle", 5, 1, cycle},
+    Warmup = {"Warmup", 3, 4, warmup}, Sequence = {"Sequence", 0, 0, NULL},
+    Loop = {"Loop", 1, 1, NULL}, Interpolator = {"Interpolator", 1, 1, NULL},
+    Shifted = {"Shifted", 1, 0, NULL}, Shortened = {"Shortened", 1, 1, NULL},
+    Composed = {"ComposedSchedule", 0, 0, NULL}, Function = {"schedule_from_function", 0, 0, NULL};
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool check(const kind *k, const double *number)
+{
+    for (int i = 0; i < k->n; i++)
+        if (!isfinite(number[i]) || (k->positive >> i & 1 && !(number[i] > 0)))
+            return !wb__fail(WB_ERROR_ARGUMENT, "%s: argument %d is %g; it must be %s", k->name,
+                             i + 1, number[i],
+                             isfinite(number[i]) ? "positive" : "a finite number");
+    return true;
+}
+
+/* Returns how many of the stages ended before step t, and subtracts their lengths from *t, except
+ * that of the last one if `last_goes_on`. */
+static int stages_before(const wb_schedule *s, bool last_goes_on, double *t)
+{
+    int i = 0;
+    for (; i < s->n_steps - last_goes_on && *t > (double)s->steps[i]; i++)
+        *t -= (double)s->steps[i];
+    return i;
+}
+
+static double value(const wb_schedule *s, double t);
+
+static double step(const wb_schedule *s, double t)
+{
+    const double size = (double)s->steps[0];
+    const double i = s->n_steps > 1 ? stages_before(s, false, &t) : fmax(ceil(t / size) - 1, 0);
+    return s->number[0] * pow(s->number[1], i);
+}
+
+static double composed(const wb_schedule *s, double t)
+{
+    double number[NUMBERS];
+    for (int i = 1; i < s->n; i++) {
+        number[i - 1] = value(s->of[i], t);
+        if (isnan(number[i - 1])) return NAN;
+    }
+    return check(s->of[0]->kind, number) ? s->of[0]->kind->at(number, t) : NAN;
+}
+
+static double of_function(const wb_schedule *s, double t)
+{
+    const double y = s->f(t, s->ctx);
+    if (isfinite(y)) return y;
+    wb__fail(WB_ERROR_NUMBER, "schedule_from_function: the function gave %g in step %g", y, t);
+    return NAN;
+}
+
+static double value(const wb_schedule *s, double t)
+{
+    const kind *k = s->kind;
+    const double first = s->number[0];
+    if (k->at) return k->at(s->number, t);
+    if (k == &Step) return step(s, t);
+    if (k == &Loop) return value(s->of[0], t - first * (ceil(t / first) - 1));
+    if (k == &Interpolator) return value(s->of[0], ceil(t / first));
+    if (k == &Shifted) return value(s->of[0], t - 1 + first);
+    if (k == &Shortened) return t > first ? late(k->name, t, first) : value(s->of[0], t);
+    if (k == &Composed) return composed(s, t);
+    if (k == &Function) return of_function(s, t);
+    const int i = stages_before(s, true, &t);
+    return value(s->of[i], t);
+}
+
+double wb_schedule_at(wb_schedule *s, double t)
+{
+    if (!wb__schedule_given("schedule_at", s)) return NAN;
+    if (!(t >= 1))
+        return wb__fail(WB_ERROR_ARGUMENT, "schedule_at: step %g: steps count from 1", t), NAN;
+    const double y = value(s, t);
+    if (isnan(y) || isfinite(y)) return y;
+    wb__fail(WB_ERROR_NUMBER, "%s: its value in step %g is %g", s->kind->name, t, y);
+    return NAN;
+}
+
+/* ---- the object ------------------------------------------------------------------------------ */
+
+static void destroy(void *object)
+{
+    wb_schedule *s = object;
+    for (int i = 0; i < s->n; i++) wb__unref(s->of[i]);
+    wb__free(s->of);
+    wb__free(s->steps);
+    wb__object_end(s, sizeof *s);
+}
+
+/* Such as Sequence(Warmup(0, 0.1, 100) => 100, CosAnneal(0.1, 0, 900) => 900). */
+static void print(const wb_schedule *s, wb__text *t)
+{
+    const char *comma = "";
+    wb__text_add(t, "%s(", s->kind->name);
+    for (int i = 0; i < s->n; i++, comma = ", ") {
+        wb__text_add(t, "%s", comma);
+        print(s->of[i], t);
+        if (s->kind == &Sequence) wb__text_add(t, " => %lld", (long long)s->steps[i]);
+    }
+    for (int i = 0; i < s->kind->n; i++, comma = ", ") wb__text_add(t, "%s%g", comma, s->number[i]);
+    if (s->kind == &CosOnce) wb__text_add(t, ", no_restart");
+    for (int i = 0; i < s->n_steps && s->kind == &Step; i++)
+        wb__text_add(t, ", %lld", (long long)s->steps[i]);
+    wb__text_add(t, ")");
+}
+
+static char *format(void *object)
+{
+    wb__text t = {0};
+    print(object, &t);
+    return wb__text_take(&t);
+}
+
+static const wb__class schedule_class = {.name = "schedule", .destroy = destroy, .format = format};
+
+bool wb__schedule_given(const char *what, const wb_schedule *s)
+{
+    if (!s) return wb__null(what, "schedule"), false;
+    if (wb__is(s, &schedule_class)) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a schedule", what, wb__kind(s));
+}
+
+void wb__schedule_print(const wb_schedule *s, wb__text *t) { print(s, t); }
+
+static wb_schedule *make(const kind *k, const double *number, int n, wb_schedule *const *of)
+{
+    int depth = 0;
+    if (!check(k, number)) return NULL;
+    for (int i = 0; i < n; i++) {
+        if (!wb__schedule_given(k->name, of[i])) return NULL;
+        depth = WB__MAX(depth, of[i]->depth + 1);
+    }
+    if (depth > DEEPEST)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: schedules nest at most %d deep", k->name,
+                             DEEPEST);
+    wb_schedule *s = wb__object_new(&schedule_class, sizeof *s);
+    if (!s) return NULL;
+    s->kind = k;
+    s->depth = depth;
+    memcpy(s->number, number, (size_t)k->n * sizeof *number);
+    s->of = wb__alloc_zero((size_t)n + 1, sizeof *s->of);
+    for (; s->of && s->n < n; s->n++) s->of[s->n] = wb__ref(of[s->n]);
+    if (s->of) return s;
+    wb_object_free(s);
+    return NULL;
+}
+
+static wb_schedule *with_steps(wb_schedule *s, int n, const int64_t *steps, size_t stride)
+{
+    if (!s) return NULL;
+    s->steps = wb__alloc((size_t)n * sizeof *s->steps);
+    for (; s->steps && s->n_steps < n; s->n_steps++) {
+        s->steps[s->n_steps] = *steps;
+        if (*steps < 1) {
+            wb__fail(WB_ERROR_ARGUMENT, "%s: a stage of %lld steps; it has at least 1",
+                     s->kind->name, (long long)*steps);
+            break;
+        }
+        steps = (const int64_t *)((const char *)steps + stride);
+    }
+    if (s->steps && s->n_steps == n) return s;
+    wb_object_free(s);
+    return NULL;
+}
+
+/* ---- making schedules ------------------------------------------------------------------------ */
+
+#define MAKE(kind, ...) make(&(kind), (double[NUMBERS]){__VA_ARGS__}, 0, NULL)
+wb_schedule *wb_Constant(double a) { return MAKE(Constant, a); }
+wb_schedule *wb_Exp(double a, double b) { return MAKE(Exp, a, b); }
+wb_schedule *wb_Poly(double a, double b, double c) { return MAKE(Poly, a, b, c); }
+wb_schedule *wb_Inv(double a, double b, double c) { return MAKE(Inv, a, b, c); }
+wb_schedule *wb_Triangle(double a, double b, double c) { return MAKE(Triangle, a, b, c); }
+wb_schedule *wb_TriangleDecay2(double a, double b, double c)
+{
+    return MAKE(TriangleDecay2, a, b, c);
+}
+wb_schedule *wb_TriangleExp(double a, double b, double c, double d)
+{
+    return MAKE(TriangleExp, a, b, c, d);
+}
+wb_schedule *wb_Sin(double a, double b, double c) { return MAKE(Sin, a, b, c); }
+wb_schedule *wb_SinDecay2(double a, double b, double c) { return MAKE(SinDecay2, a, b, c); }
+wb_schedule *wb_SinExp(double a, double b, double c, double d) { return MAKE(SinExp, a, b, c, d); }
+wb_schedule *wb_Warmup(double a, double b, double c) { return MAKE(Warmup, a, b, c); }
+
+wb_schedule *wb_CosAnneal_with(double a, double b, double period, const wb_CosAnneal_options *given)
+{
+    wb_CosAnneal_options o;
+    if (!wb__read_options("CosAnneal", &o, sizeof o, given, "", NULL)) return NULL;
+    return o.no_restart ? MAKE(CosOnce, a, b, period) : MAKE(CosAnneal, a, b, period);
+}
+
+wb_schedule *wb_OneCycle_with(int64_t nsteps, double most, const wb_OneCycle_options *given)
+{
+    wb_OneCycle_options o;
+    wb__given g;
+    if (!wb__read_options("OneCycle", &o, sizeof o, given, "startval endval percent_start", &g))
+        return NULL;
+    const double n = (double)nsteps;
+    const double start = wb__real(wb__real_option(&g, "startval", -1, o.startval), most / 25);
+    const double end = wb__real(wb__real_option(&g, "endval", -1, o.endval), most / 1e5);
+    const double up = wb__real(wb__real_option(&g, "percent_start", -1, o.percent_start), 0.25);
+    if (nsteps > 0 && !(up > 0 && ceil(up * n) < n))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "OneCycle: .percent_start is %g, and %lld steps: "
+                             "it must be above 0 and leave a step", up, (long long)nsteps);
+    return MAKE(OneCycle, n, most, start, end, up);
+}
+
+wb_schedule *wb_Step_array(double start, double decay, int n, const int64_t *sizes)
+{
+    if (n < 1 || !sizes) return wb__fail_null(WB_ERROR_ARGUMENT, "Step: no step sizes");
+    return with_steps(MAKE(Step, start, decay), n, sizes, sizeof *sizes);
+}
+
+wb_schedule *wb_Sequence_array(int n, const wb_stage *stages)
+{
+    if (n < 1 || !stages) return wb__fail_null(WB_ERROR_ARGUMENT, "Sequence: no stages");
+    wb_schedule **of = wb__alloc((size_t)n * sizeof *of);
+    for (int i = 0; of && i < n; i++) of[i] = stages[i].schedule;
+    wb_schedule *s = of ? make(&Sequence, (double[NUMBERS]){0}, n, of) : NULL;
+    wb__free(of);
+    return with_steps(s, n, &stages->steps, sizeof *stages);
+}
+
+wb_schedule *wb_Loop(wb_schedule *s, int64_t period)
+{
+    return make(&Loop, (double[NUMBERS]){(double)period}, 1, &s);
+}
+
+wb_schedule *wb_Interpolator(wb_schedule *s, double rate)
+{
+    return make(&Interpolator, (double[NUMBERS]){rate}, 1, &s);
+}
+
+wb_schedule *wb_Shifted(wb_schedule *s, int64_t offset)
+{
+    return make(&Shifted, (double[NUMBERS]){(double)offset}, 1, &s);
+}
+
+wb_schedule *wb_Shortened(wb_schedule *s, int64_t nsteps)
+{
+    return make(&Shortened, (double[NUMBERS]){(double)nsteps}, 1, &s);
+}
+
+wb_schedule *wb_ComposedSchedule_array(wb_schedule *of, int n, wb_schedule *const *numbers)
+{
+    wb_schedule *all[NUMBERS + 1] = {of};
+    if (!wb__schedule_given("ComposedSchedule", of)) return NULL;
+    if (!of->kind->at || of->kind == &OneCycle)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ComposedSchedule: it does not take a %s",
+                             of->kind->name);
+    if (n != of->kind->n || !numbers)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "ComposedSchedule: %d schedules; %s has %d numbers",
+                             n, of->kind->name, of->kind->n);
+    memcpy(all + 1, numbers, (size_t)n * sizeof *numbers);
+    return make(&Composed, (double[NUMBERS]){0}, n + 1, all);
+}
+
+wb_schedule *wb_schedule_from_function(double (*f)(double t, void *ctx), void *ctx)
+{
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "schedule_from_function: no function");
+    wb_schedule *s = make(&Function, (double[NUMBERS]){0}, 0, NULL);
+    if (s) s->f = f;
+    if (s) s->ctx = ctx;
+    return s;
+}

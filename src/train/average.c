@@ -1,0 +1,105 @@
+/* Averages of parameters, and watched numbers. */
+#include "base/options.h"
+#include "base/system.h"
+#include "engine/tensor.h"
+#include "tree/tree.h"
+
+#include <math.h>
+
+/* ---- averages -------------------------------------------------------------------------------- */
+
+static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
+{
+    (void)path, (void)ctx;
+    return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
+}
+
+wb_layer *wb_average_of(wb_layer *model)
+{
+    if (WB__NULL(model) || !wb__alive("average_of", model)) return NULL;
+    if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
+    return wb__fmap(model, copy, NULL);
+}
+
+typedef struct { double decay; int n; } averaging;
+
+static int average_leaf(const wb__leaf *leaf, void *ctx)
+{
+    averaging *a = ctx;
+    wb_tensor *to = leaf->x, *x = leaf->other;
+    if (to == x || to->op != WB__OP_variable) return 0;     /* a constant is shared */
+    if (!wb__is(x, &wb__tensor_class) || !wb__same_dims(x, to))
+        return wb__fail(WB_ERROR_SHAPE, "average: \"%s\" is %s, and in the model %s: make the "
+                        "average of this model, with wb_average_of", leaf->path, wb_describe(to),
+                        wb__is(x, &wb__tensor_class) ? "has another shape" : "no tensor");
+    const wb_dtype dtype = (wb_dtype)to->dtype;
+    wb_tensor *value = wb__unchanged(wb__as(x, dtype));
+    a->n++;
+    if (leaf->trainable && wb__dtype_float(dtype)) {
+        const wb_dtype wide = dtype == WB_F64 ? WB_F64 : WB_F32;
+        wb_tensor *keep = wb_full_array(a->decay, wide, 0, NULL);
+        wb_tensor *add = wb_full_array(1 - a->decay, wide, 0, NULL);
+        value = wb_add(wb_mul(wb__as(to, wide), keep), wb_mul(wb__as(x, wide), add));
+        value = value ? wb__as(value, dtype) : NULL;
+    }
+    return value ? wb_assign(to, value) : wb__error_or(WB_ERROR_MEMORY);
+}
+
+int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_options *given)
+{
+    wb_average_options o;
+    wb__given g;
+    if (WB__NULL(average) || WB__NULL(model)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__alive("average", average) || !wb__alive("average", model))
+        return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__read_options("average", &o, sizeof o, given, "decay", &g)) return wb_error_code();
+    const double decay = wb__is_given(&g, "decay", 0) ? o.decay : 0.999;
+    averaging a = {.decay = o.count > 0 ? (double)o.count / ((double)o.count + 1) : decay};
+    if (o.count < 0)
+        return wb__fail(WB_ERROR_ARGUMENT, "average: .count is %lld; it is a number of models",
+                        (long long)o.count);
+    if (!(a.decay >= 0 && a.decay <= 1))
+        return wb__fail(WB_ERROR_ARGUMENT, "average: .decay is %g; it is from 0 to 1", a.decay);
+    const int pending = wb__pending_count();
+    const int status = wb__walk("average", average, model, WB__DISTINCT, average_leaf, &a);
+    if (status) wb__forget_pending(pending);
+    if (status || a.n) return status;
+    return wb__fail(WB_ERROR_ARGUMENT, "average: the two models share all variables: make the "
+                    "average with wb_average_of");
+}
+
+/* ---- watched numbers ------------------------------------------------------------------------- */
+
+bool wb_patience(wb_watch *w, bool bad)
+{
+    w->count = bad ? w->count + 1 : 0;
+    return w->count >= w->wait;
+}
+
+bool wb_early_stopping(wb_watch *w, double score)
+{
+    const double gain = !w->begun ? INFINITY : w->higher ? score - w->score : w->score - score;
+    const bool bad = isnan(score) || (w->begun && !(gain >= w->min_dist));
+    if (!isnan(score) && gain > 0) {
+        w->score = score;
+        w->begun = true;
+    }
+    return wb_patience(w, bad);
+}
+
+bool wb_plateau(wb_watch *w, double score)
+{
+    const double before = w->score;
+    const bool begun = w->begun;
+    w->begun = true;
+    w->score = score;
+    return wb_patience(w, begun && fabs(before - score) < w->min_dist);
+}
+
+bool wb_throttle(double *last, double seconds)
+{
+    const double now = wb__now();
+    if (*last != 0 && now - *last < seconds) return false;
+    *last = now;
+    return true;
+}

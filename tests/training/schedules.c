@@ -1,0 +1,287 @@
+/* Schedules: their values against numbers that Python computed from the formulas of
+ * ParameterSchedulers.jl, and the learning rates of updates. */
+#include "optim/optim.h"
+
+#include "reference.h"
+
+#include <unistd.h>
+
+static double halves(double t, void *ctx) { return *(double *)ctx / t; }
+
+static wb_schedule *made(int i)
+{
+    wb_schedule *e = wb_Exp(0.8, 0.9);
+    switch (i) {
+    case 0: return wb_Constant(0.5);
+    case 1: return wb_Step(0.8, 0.5, 3);
+    case 2: return wb_Step(0.8, 0.5, 2, 4);
+    case 3: return e;
+    case 4: return wb_Poly(0.8, 3, 20);
+    case 5: return wb_Inv(0.8, 0.25, 2);
+    case 6: return wb_Triangle(0.9, 0.1, 5);
+    case 7: return wb_TriangleDecay2(0.9, 0.1, 5);
+    case 8: return wb_TriangleExp(0.9, 0.1, 5, 0.9);
+    case 9: return wb_Sin(0.1, 0.9, 5);
+    case 10: return wb_SinDecay2(0.1, 0.9, 5);
+    case 11: return wb_SinExp(0.1, 0.9, 5, 0.9);
+    case 12: return wb_CosAnneal(0.9, 0.1, 5);
+    case 13: return wb_CosAnneal(0.9, 0.1, 5, .no_restart = true);
+    case 14: return wb_OneCycle(15, 0.5);
+    case 15: return wb_OneCycle(15, 0.5, .startval = 0.1, .endval = 0.01, .percent_start = 0.4);
+    case 16: return wb_Warmup(0.1, 0.5, 4);
+    case 17: return wb_Sequence({wb_Warmup(0.1, 0.5, 4), 4}, {e, 3}, {wb_Sin(0.1, 0.9, 5), 2});
+    case 18: return wb_Loop(e, 4);
+    case 19: return wb_Interpolator(e, 3);
+    case 20: return wb_Shifted(e, 5);
+    case 21: return wb_Shortened(e, 14);
+    case 22:
+        return wb_ComposedSchedule(wb_Triangle(0, 1, 10), wb_Constant(0), wb_Exp(1, 0.9),
+                                   wb_Constant(5));
+    default: return NULL;
+    }
+}
+
+TEST(values)
+{
+    static const int steps[] = {1, 2, 5, 6, 10, 14};
+    static const struct { const char *text; double want[6]; } rows[] = {
+        {"Constant(0.5)", {0.5, 0.5, 0.5, 0.5, 0.5, 0.5}},
+        {"Step(0.8, 0.5, 3)", {0.8, 0.8, 0.4, 0.4, 0.1, 0.05}},
+        {"Step(0.8, 0.5, 2, 4)", {0.8, 0.8, 0.4, 0.4, 0.2, 0.2}},
+        {"Exp(0.8, 0.9)", {0.8, 0.72, 0.52488, 0.472392, 0.3099363912, 0.20334926626632008}},
+        {"Poly(0.8, 3, 20)", {0.8, 0.6859, 0.4096, 0.3375, 0.1331, 0.0343}},
+        {"Inv(0.8, 0.25, 2)",
+         {0.8, 0.512, 0.2, 0.1580246913580247, 0.0757396449704142, 0.04429065743944637}},
+        {"Triangle(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.42, 0.74}},
+        {"TriangleDecay2(0.9, 0.1, 5)", {0.1, 0.42, 0.42, 0.1, 0.26, 0.26}},
+        {"TriangleExp(0.9, 0.1, 5, 0.9)",
+         {0.1, 0.388, 0.309952, 0.1, 0.22397455648, 0.2626794130130561}},
+        {"Sin(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
+                              0.5702282018339787, 0.8608452130361229}},
+        {"SinDecay2(0.1, 0.9, 5)", {0.1, 0.5702282018339785, 0.5702282018339786, 0.1,
+                                    0.33511410091698934, 0.2902113032590308}},
+        {"SinExp(0.1, 0.9, 5, 0.9)", {0.1, 0.5232053816505807, 0.40851672322327337, 0.1,
+                                      0.28217603989611073, 0.29339664476642197}},
+        {"CosAnneal(0.9, 0.1, 5)", {0.9, 0.823606797749979, 0.17639320225002109, 0.9,
+                                    0.17639320225002109, 0.37639320225002104}},
+        {"CosAnneal(0.9, 0.1, 5, no_restart)",
+         {0.9, 0.823606797749979, 0.17639320225002109, 0.1, 0.823606797749979,
+          0.37639320225002115}},
+        {"OneCycle(15, 0.5, 0.02, 5e-06, 0.25)",
+         {0.02, 0.09029437251522855, 0.5, 0.4898733446711903, 0.28558085378122555,
+          0.0396912199260368}},
+        {"OneCycle(15, 0.5, 0.1, 0.01, 0.4)",
+         {0.1, 0.12679491924311226, 0.4, 0.4732050807568877, 0.3775, 0.06731911143585041}},
+        {"Warmup(0.1, 0.5, 4)", {0.1, 0.2, 0.5, 0.5, 0.5, 0.5}},
+        {"Sequence(Warmup(0.1, 0.5, 4) => 4, Exp(0.8, 0.9) => 3, Sin(0.1, 0.9, 5) => 2)",
+         {0.1, 0.2, 0.8, 0.72, 0.8608452130361228, 0.5702282018339785}},
+        {"Loop(Exp(0.8, 0.9), 4)", {0.8, 0.72, 0.8, 0.72, 0.72, 0.72}},
+        {"Interpolator(Exp(0.8, 0.9), 3)", {0.8, 0.8, 0.72, 0.72, 0.5832, 0.52488}},
+        {"Shifted(Exp(0.8, 0.9), 5)", {0.52488, 0.472392, 0.344373768, 0.3099363912,
+                                       0.20334926626632008, 0.13341745359733262}},
+        {"Shortened(Exp(0.8, 0.9), 14)",
+         {0.8, 0.72, 0.52488, 0.472392, 0.3099363912, 0.20334926626632008}},
+        {"ComposedSchedule(Triangle(0, 1, 10), Constant(0), Exp(1, 0.9), Constant(5))",
+         {0, 0.36, 0.26244, 0, 0.1549681956, 0.2033492662663201}},
+    };
+    for (size_t r = 0; r < WB__COUNT(rows); r++) {
+        wb_scope *scope = wb_scope_open();
+        wb_schedule *s = made((int)r);
+        if (!s) fail_msg("%s: %s", rows[r].text, wb_error());
+        char *text = wb_object_format(s);
+        assert_string_equal(text, rows[r].text);
+        wb_free_text(text);
+        for (size_t i = 0; i < WB__COUNT(steps); i++) {
+            const double got = wb_schedule_at(s, steps[i]);
+            if (!(fabs(got - rows[r].want[i]) < 1e-14))
+                fail_msg("%s, step %d: %.17g, not %.17g", rows[r].text, steps[i], got,
+                         rows[r].want[i]);
+        }
+        WORKS(wb_scope_close(scope));
+    }
+    assert_true(wb_schedule_at(made(19), 3.5) == 0.8 * 0.9);
+    double three = 3;
+    assert_true(wb_schedule_at(wb_schedule_from_function(halves, &three), 4) == 0.75);
+}
+
+static double wrong(double t, void *ctx) { return (void)ctx, t > 2 ? INFINITY : 0.5; }
+
+#define IS_NAN(s, t, code, ...)                    \
+    do {                                           \
+        wb_clear_error();                          \
+        assert_true(isnan(wb_schedule_at(s, t)));  \
+        FAILED(code, __VA_ARGS__);                 \
+    } while (0)
+
+TEST(refusals)
+{
+    REFUSED(wb_Exp(NAN, 1), WB_ERROR_ARGUMENT, "Exp", "1", "nan", "finite");
+    REFUSED(wb_Sin(0, 1, 0), WB_ERROR_ARGUMENT, "Sin", "3", "0", "positive");
+    REFUSED(wb_Step(0.1, 0.5, 10, 0), WB_ERROR_ARGUMENT, "Step", "0", "1");
+    REFUSED(wb_Step_array(0.1, 0.5, 0, NULL), WB_ERROR_ARGUMENT, "Step");
+    REFUSED(wb_Sequence({NULL, 4}), WB_ERROR_ARGUMENT, "Sequence", "NULL");
+    REFUSED(wb_Sequence({made(0), -4}), WB_ERROR_ARGUMENT, "Sequence", "-4");
+    REFUSED(wb_Loop((wb_schedule *)wb_Adam(), 4), WB_ERROR_ARGUMENT, "Loop", "rule", "schedule");
+    REFUSED(wb_OneCycle(10, 1, .percent_start = 0.95), WB_ERROR_ARGUMENT, "OneCycle",
+            "percent_start", "0.95");
+    REFUSED(wb_OneCycle(0, 1), WB_ERROR_ARGUMENT, "OneCycle", "0");
+    REFUSED(wb_ComposedSchedule(made(18), made(0)), WB_ERROR_ARGUMENT, "ComposedSchedule", "Loop");
+    REFUSED(wb_ComposedSchedule(made(3), made(0)), WB_ERROR_ARGUMENT, "ComposedSchedule", "1",
+            "Exp", "2");
+    REFUSED(wb_schedule_from_function(NULL, NULL), WB_ERROR_ARGUMENT, "function");
+    IS_NAN(made(0), 0.5, WB_ERROR_ARGUMENT, "step", "0.5", "1");
+    IS_NAN(made(4), 21, WB_ERROR_ARGUMENT, "Poly", "21", "20");
+    IS_NAN(made(14), 16, WB_ERROR_ARGUMENT, "OneCycle", "16", "15");
+    IS_NAN(made(21), 15, WB_ERROR_ARGUMENT, "Shortened", "15", "14");
+    IS_NAN(wb_schedule_from_function(wrong, NULL), 3, WB_ERROR_NUMBER, "inf", "3");
+    IS_NAN(wb_Exp(1, 1e300), 9, WB_ERROR_NUMBER, "Exp", "9");
+    IS_NAN(wb_ComposedSchedule(wb_Sin(0, 1, 1), made(0), made(0), wb_Constant(-1)), 1,
+           WB_ERROR_ARGUMENT, "Sin", "-1", "positive");
+    wb_schedule *deep = made(0);
+    for (int i = 0; deep && i < 70; i++) deep = wb_Shifted(deep, 1);
+    assert_null(deep);
+    wb_tree *model = wb_tuple(wb_variable(wb_ones(2)));
+    REFUSED(wb_setup(wb_AdaDelta(), model, .schedule = made(0)), WB_ERROR_ARGUMENT, "AdaDelta",
+            "eta");
+    REFUSED(wb_setup(wb_Rprop(), model, .schedule = made(0)), WB_ERROR_ARGUMENT, "Rprop", "eta");
+    wb_opt_state *s = wb_setup(wb_Descent(), model);
+    REFUSED(!wb_set_schedule(s, "1", made(0)), WB_ERROR_ARGUMENT, "set_schedule", "1");
+    REFUSED(!wb_set_schedule(s, "", NULL), WB_ERROR_ARGUMENT, "set_schedule", "schedule", "NULL");
+}
+
+/* ---- updates --------------------------------------------------------------------------------- */
+
+typedef struct { wb_opt_state *state; wb_tree *model; } trained;
+
+static trained begin(wb_rule *rule, wb_schedule *schedule, wb_dtype mixed)
+{
+    trained m = {.model = wb_tuple(wb_variable(wb_zeros(2)))};
+    m.state = wb_setup(rule, m.model, .mixed = mixed, .schedule = schedule);
+    MADE(m.state);
+    return m;
+}
+
+static int update(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    trained *m = ctx;
+    out[0] = wb_sum(in[0]);
+    return wb_update(m->state, m->model, wb_tuple(in[0])) ? -1 : 1;
+}
+
+static void one_step(trained *m, wb_compiled *c)
+{
+    wb_scope *step = wb_scope_open();
+    wb_tensor *out, *g = wb_ones(2);
+    if (m->state->mixed == WB_F16) {
+        MADE(wb_scale_loss(m->state, wb_astype(wb_ones(1), WB_F16)));
+        g = wb_astype(wb_full(32768, 2), WB_F16);
+    }
+    if (c) WORKS(wb_call_compiled(c, 1, &g, 1, &out));
+    else WORKS(wb_update(m->state, m->model, wb_tuple(g)));
+    WORKS(wb_scope_close(step));
+}
+
+static double value_of(const trained *m) { return wb_at(wb_get(m->model, "0"), 1); }
+
+/* Each update has the learning rate of its step; all have one plan, also in a compiled function. */
+TEST_IN_SCOPE(updates)
+{
+    for (int way = 0; way < 4; way++) {
+        wb_scope *scope = wb_scope_open();
+        wb_schedule *s = made(17);
+        trained m = begin(wb_Descent(9), s, way == 3 ? WB_F16 : way == 2 ? WB_BF16 : 0);
+        wb_compiled *c = way == 1 ? wb_compile(update, &m) : NULL;
+        double want = 0;
+        int64_t built = 0;
+        for (int i = 1; i <= 12; i++) {
+            one_step(&m, c);
+            want -= wb_schedule_at(s, i) * (way == 3 ? 0.5 : 1);
+            const double tolerance = way < 2 ? 1e-6 : 0x1p-7 * fabs(want);
+            if (!(fabs(value_of(&m) - want) <= tolerance))
+                fail_msg("way %d, step %d: %g, not %g", way, i, value_of(&m), want);
+            if (i == 2) built = wb_stats().plans_built;
+            double eta;
+            WORKS(wb_rule_number(m.state, "", "eta", &eta));
+            assert_true(eta == wb_schedule_at(s, i + 1));
+        }
+        assert_int_equal(wb_stats().plans_built, built);
+        WORKS(wb_scope_close(scope));
+    }
+}
+
+/* A recorded update follows a schedule that is given later, and ends with its error. */
+TEST_IN_SCOPE(schedules_of_compiled_functions)
+{
+    trained m = begin(wb_Descent(2), NULL, 0);
+    wb_compiled *c = wb_compile(update, &m);
+    one_step(&m, c);
+    WORKS(wb_set_schedule(m.state, "", wb_Poly(0.5, 1, 2)));
+    one_step(&m, c);
+    assert_true(value_of(&m) == -2.25);
+    wb_tensor *g = wb_ones(2), *out;
+    REFUSED(!wb_call_compiled(c, 1, &g, 1, &out), WB_ERROR_ARGUMENT, "Poly", "3", "2");
+    REFUSED(!wb_update(m.state, m.model, wb_tuple(g)), WB_ERROR_ARGUMENT, "Poly", "3", "2");
+    assert_true(value_of(&m) == -2.25);
+    WORKS(wb_adjust(m.state, .eta = 0.5));
+    one_step(&m, c);
+    assert_true(value_of(&m) == -2.75);
+}
+
+/* With accumulation only the updates of parameters count, and a failed update does not. */
+TEST_IN_SCOPE(what_counts)
+{
+    trained m = begin(wb_OptimiserChain(wb_AccumGrad(2), wb_Descent()), wb_Exp(1, 0.5), 0);
+    for (int i = 0; i < 6; i++) one_step(&m, NULL);
+    assert_true(value_of(&m) == -1.75);
+    trained n = begin(wb_Descent(), wb_Exp(1, 0.5), 0);
+    one_step(&n, NULL);
+    wb_scope *step = wb_scope_open();
+    wb_tensor *loss = wb_mul(wb_sum(wb_get(n.model, "0")), wb_scalar(INFINITY));
+    const int failed = wb_update(n.state, n.model, wb_gradient(loss, n.model));     /* if eager */
+    const int closed = wb_scope_close(step);
+    assert_int_equal(failed ? failed : closed, WB_ERROR_NUMBER);
+    one_step(&n, NULL);
+    assert_true(value_of(&n) == -1.5);
+}
+
+static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    return (void)ctx, wb_mse(wb_call(m, b.x), b.y);
+}
+
+/* A training that goes on from a checkpoint has the bits of one that was not stopped. */
+TEST_IN_SCOPE(training)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weber-schedules-%d.safetensors", (int)getpid());
+    float got[3][4];
+    for (int way = 0; way < 3; way++) {
+        wb_scope *scope = wb_scope_open();
+        wb_seed(3);
+        wb_layer *m = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1));
+        wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4,
+                                     .shuffle = true);
+        wb_schedule *s = wb_CosAnneal(0.5, 0.01, 12);
+        wb_opt_state *state = wb_setup(wb_Momentum(), m);
+        unlink(path);
+        if (way == 1) {
+            WORKS(wb_train(loss, m, l, state, .epochs = 2, .schedule = s, .checkpoint = path));
+            m = wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1));
+            state = wb_setup(wb_Momentum(), m);
+            wb_seed(3);
+            MADE(wb_Chain(wb_Dense(3, 4, wb_tanh), wb_Dense(4, 1)));
+            l = wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4,
+                              .shuffle = true);
+        }
+        WORKS(wb_train(loss, m, l, state, .epochs = 4, .schedule = way == 2 ? NULL : s,
+                       .checkpoint = path, .resume = way == 1));
+        assert_int_equal(state->updates, 12);
+        for (int i = 0; i < 4; i++) got[way][i] = (float)wb_at(wb_get(m, "layers.1.weight"), 0, i);
+        WORKS(wb_scope_close(scope));
+    }
+    unlink(path);
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    assert_memory_not_equal(got[0], got[2], sizeof got[0]);
+}
+
+int main(void) { return run_cases(NULL, NULL); }

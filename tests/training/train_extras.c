@@ -1,0 +1,219 @@
+/* Averages of parameters and watched numbers, by hand and in wb_train. */
+#include "optim/optim.h"
+
+#include "reference.h"
+
+#include <unistd.h>
+
+static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    return (void)ctx, wb_mse(wb_call(m, b.x), b.y);
+}
+
+static wb_layer *net(void) { return wb_Chain(wb_Dense(3, 4), wb_BatchNorm(4), wb_Dense(4, 1)); }
+
+static wb_loader *data(void)
+{
+    wb_seed(8);
+    return wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 4);
+}
+
+static double value(wb_layer *m, const char *path)
+{
+    return wb_at_array(wb_reshape(wb_get(m, path), -1), 1, (int64_t[]){1});
+}
+
+/* ---- averages -------------------------------------------------------------------------------- */
+
+static void one_step(wb_layer *m, wb_opt_state *s, wb_batch b)
+{
+    wb_tree *g;
+    MADE(wb_withgradient(loss, m, b, &g));
+    WORKS(wb_update(s, m, g));
+}
+
+/* An exponential average, and the mean of all models, in every way that an update is evaluated. */
+TEST_IN_SCOPE(averages)
+{
+    for (int way = 0; way < 2; way++) {
+        wb_scope *scope = wb_scope_open();
+        wb_loader *l = data();
+        wb_layer *m = net(), *a = wb_average_of(m), *mean = wb_average_of(m);
+        wb_opt_state *s = wb_setup(wb_Descent(0.1), m);
+        wb_batch batch;
+        double want = value(m, "layers.0.weight"), sum = want;
+        assert_true(value(a, "layers.0.weight") == want);
+        int64_t built = 0;
+        for (int i = 0; i < 6; i++) {
+            wb_scope *step = wb_scope_open();
+            if (!wb_loader_next(l, &batch)) assert_true(wb_loader_next(l, &batch));
+            one_step(m, s, batch);
+            WORKS(wb_average(a, m, 0.75));
+            WORKS(wb_average(mean, m, .count = i + 1));
+            if (way) WORKS(wb_scope_close(step));
+            const double x = value(m, "layers.0.weight");
+            want = 0.75 * want + 0.25 * x;
+            sum += x;
+            assert_true(fabs(value(a, "layers.0.weight") - want) < 1e-6);
+            assert_true(fabs(value(mean, "layers.0.weight") - sum / (i + 2)) < 1e-6);
+            assert_true(value(a, "layers.1.mean") == value(m, "layers.1.mean"));
+            if (!way) WORKS(wb_scope_close(step));
+            if (i == 1) built = wb_stats().plans_built;
+        }
+        assert_int_equal(wb_stats().plans_built, built);
+        assert_true(fabs(want - value(m, "layers.0.weight")) > 1e-4);
+        MADE(wb_call(a, wb_ones(2, 3)));
+        WORKS(wb_scope_close(scope));
+    }
+}
+
+TEST_IN_SCOPE(averages_of_halves)
+{
+    wb_layer *m = wb_Dense(3, 4), *h = wb_to(m, wb_device_of(m), .dtype = WB_BF16);
+    wb_layer *a = wb_average_of(m);
+    const double was = value(a, "weight");
+    WORKS(wb_average(a, h, 0.5));
+    assert_true(fabs(value(a, "weight") - 0.5 * (was + value(h, "weight"))) < 1e-6);
+    a = wb_average_of(h);
+    WORKS(wb_average(a, m, 0));
+    assert_true(value(a, "weight") == value(h, "weight"));
+}
+
+TEST_IN_SCOPE(refusals)
+{
+    wb_layer *m = wb_Dense(3, 4), *a = wb_average_of(m);
+    REFUSED(!wb_average(a, m, 1.5), WB_ERROR_ARGUMENT, "average", "decay", "1.5");
+    REFUSED(!wb_average(a, m, NAN), WB_ERROR_ARGUMENT, "decay", "nan");
+    REFUSED(!wb_average(a, m, .count = -1), WB_ERROR_ARGUMENT, "count", "-1");
+    REFUSED(!wb_average(m, m), WB_ERROR_ARGUMENT, "average", "wb_average_of");
+    REFUSED(!wb_average(a, wb_Dense(3, 5)), WB_ERROR_SHAPE, "average", "weight");
+    REFUSED(!wb_average(NULL, m), WB_ERROR_ARGUMENT, "average", "NULL");
+    REFUSED(wb_average_of(NULL), WB_ERROR_ARGUMENT, "model", "NULL");
+}
+
+/* ---- watched numbers ------------------------------------------------------------------------- */
+
+#define CHECK_WATCH(f, watch, n, scores, want)                                                   \
+    do {                                                                                         \
+        wb_watch w = watch;                                                                      \
+        for (int i = 0; i < (n); i++)                                                            \
+            if (f(&w, (scores)[i]) != (want)[i]) fail_msg("%s: call %d: %d", #f, i, !(want)[i]); \
+    } while (0)
+
+/* The answers are those of Flux 0.16: early_stopping(f, 2; min_dist), plateau and patience. */
+TEST(watches)
+{
+    static const double falling[] = {3, 2, 2.5, 1.5, 1.5, 1.6, 1.7, 1};
+    CHECK_WATCH(wb_early_stopping, ((wb_watch){.wait = 2}), 8, falling,
+                ((const bool[]){0, 0, 0, 0, 0, 0, 1, 0}));
+    CHECK_WATCH(wb_early_stopping, ((wb_watch){.wait = 2, .min_dist = 0.75}), 8, falling,
+                ((const bool[]){0, 0, 0, 1, 1, 1, 1, 1}));
+    CHECK_WATCH(wb_early_stopping, ((wb_watch){.wait = 1, .higher = true}), 8, falling,
+                ((const bool[]){0, 1, 1, 1, 1, 1, 1, 1}));
+    static const double nans[] = {NAN, NAN, 1, NAN, NAN};
+    CHECK_WATCH(wb_early_stopping, ((wb_watch){.wait = 2}), 5, nans,
+                ((const bool[]){0, 1, 0, 0, 1}));
+    static const double flat[] = {1, 1, 1, 2, 2.05, 2.1, 3};
+    CHECK_WATCH(wb_plateau, ((wb_watch){.wait = 2, .min_dist = 0.1}), 7, flat,
+                ((const bool[]){0, 0, 1, 0, 0, 1, 0}));
+    static const double bad[] = {1, 1, 0, 1, 1, 1};
+    CHECK_WATCH(wb_patience, ((wb_watch){.wait = 2}), 6, bad,
+                ((const bool[]){0, 1, 0, 0, 1, 1}));
+    double last = 0;
+    assert_true(wb_throttle(&last, 1000));
+    assert_false(wb_throttle(&last, 1000));
+    assert_true(wb_throttle(&last, 0));
+}
+
+/* ---- wb_train -------------------------------------------------------------------------------- */
+
+static const double *metrics;
+static double metric(wb_layer *m, int epoch, void *ctx)
+{
+    return (void)m, (void)ctx, metrics[epoch - 1];
+}
+
+static double eta_of(wb_opt_state *s, const char *path)
+{
+    double eta = NAN;
+    WORKS(wb_rule_number(s, path, "eta", &eta));
+    return eta;
+}
+
+TEST_IN_SCOPE(stopping_and_reducing)
+{
+    static const double falling[] = {3, 2, 2.5, 2.5, 2.5, 1, 1.1, 1.1, 1.1, 1.1};
+    metrics = falling;
+    wb_loader *l = data();
+    wb_layer *m = net();
+    wb_opt_state *s = wb_setup(wb_Descent(0.5), m);
+    WORKS(wb_adjust_at(s, "layers.2", .eta = 0.25));
+    wb_watch stop = {.wait = 4}, reduce = {.wait = 2};
+    WORKS(wb_train(loss, m, l, s, .epochs = 10, .metric = metric, .stop = &stop,
+                   .reduce = &reduce, .factor = 0.5));
+    assert_int_equal(s->updates, 3 * 10);           /* the fourth bad epoch is the last one */
+    assert_int_equal(stop.count, 4);
+    assert_true(eta_of(s, "layers.0") == 0.0625 && eta_of(s, "layers.2") == 0.03125);
+    static const double rising[] = {1, 2, 3, 2, 2, 2};
+    metrics = rising;
+    stop = (wb_watch){.wait = 2};
+    WORKS(wb_train(loss, m, l, s, .epochs = 6, .metric = metric, .stop = &stop, .higher = true));
+    assert_int_equal(s->updates, 3 * 15);
+    stop = (wb_watch){.wait = 1, .min_dist = 1e9};          /* of the mean loss */
+    WORKS(wb_train(loss, m, l, s, .epochs = 6, .stop = &stop));
+    assert_int_equal(s->updates, 3 * 17);
+    REFUSED(!wb_train(loss, m, l, s, .stop = &(wb_watch){0}), WB_ERROR_ARGUMENT, "train", "stop",
+            "wait", "0");
+    REFUSED(!wb_train(loss, m, l, s, .factor = 2), WB_ERROR_ARGUMENT, "train", "factor", "2");
+    REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce, .schedule = wb_Constant(1)),
+            WB_ERROR_ARGUMENT, "reduce", "schedule");
+}
+
+/* A training with an average and watched numbers that goes on from a checkpoint has the bits of one
+ * that was not stopped. */
+TEST_IN_SCOPE(resuming)
+{
+    static const double worse[] = {1, 2, 2, 2, 2, 2};
+    char path[64];
+    double got[2][3];
+    metrics = worse;
+    snprintf(path, sizeof path, "/tmp/weber-extras-%d.safetensors", (int)getpid());
+    for (int way = 0; way < 2; way++) {
+        wb_scope *scope = wb_scope_open();
+        unlink(path);
+        wb_loader *l = data();
+        wb_layer *m = net(), *a = wb_average_of(m);
+        wb_opt_state *s = wb_setup(wb_Momentum(), m);
+        wb_watch stop = {.wait = 4}, reduce = {.wait = 2};
+        for (int part = !way; part < 2; part++) {
+            if (part && way) {
+                m = net();
+                a = wb_average_of(m);
+                s = wb_setup(wb_Momentum(), m);
+                l = data();
+                stop = (wb_watch){.wait = 4};
+                reduce = (wb_watch){.wait = 2};
+            }
+            WORKS(wb_train(loss, m, l, s, .epochs = part ? 9 : 2, .metric = metric,
+                           .checkpoint = path, .resume = part, .average = a, .decay = 0.5,
+                           .stop = &stop, .reduce = &reduce));
+        }
+        assert_int_equal(s->updates, 3 * 5);
+        got[way][0] = value(m, "layers.0.weight");
+        got[way][1] = value(a, "layers.0.weight");
+        got[way][2] = eta_of(s, "");
+        WORKS(wb_scope_close(scope));
+    }
+    assert_memory_equal(got[0], got[1], sizeof got[0]);
+    assert_true(got[0][0] != got[0][1] && fabs(got[0][2] - 0.0001) < 1e-12);
+    wb_layer *m = net();
+    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m}));
+    FAILS(wb_checkpoint_load(path, &(wb_checkpoint){.stop = &(wb_watch){0}}), WB_ERROR_FORMAT,
+          "stop");
+    wb_clear_error();
+    assert_true(wb_checkpoint_load(path, &(wb_checkpoint){.average = m}) != 0);
+    FAILED(WB_ERROR_FORMAT, "average");
+    unlink(path);
+}
+
+int main(void) { return run_cases(NULL, NULL); }
