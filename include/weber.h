@@ -5,7 +5,7 @@
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
  *   3  weber/ops.h      operations on tensors
- *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses
+ *   4  weber/nn.h       layers, initialisers, models; it includes weber/layers.h and losses.h
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
