@@ -4,14 +4,14 @@
  *
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
- *   3  weber/ops.h      operations on tensors
+ *   3  weber/ops.h      operations on tensors; it includes weber/vision.h
  *   4  weber/nn.h       layers, initialisers, models; it includes weber/layers.h and losses.h
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them
  *   9  weber/distributed.h   training by several processes
- *      weber/cxx.h      the same functions for C++17
+ *      weber/cxx.h      the same functions for C++17; it includes weber/layers_cxx.h
  *
  * Names
  *   wb_matmul(...)               a function

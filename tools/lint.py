@@ -244,7 +244,7 @@ class Lint:
         for header in sorted(include.rglob("*.h")):
             name = header.relative_to(include).as_posix()
             languages = [("c", standard, ("gcc", "clang")) for standard in ("c11", "c17", "c2x")]
-            if name == "weber/cxx.h":
+            if name.endswith("cxx.h"):
                 languages = []
             languages += [("c++", standard, ("g++", "clang++")) for standard in ("c++17", "c++20")]
             for language, standard, compilers in languages:
@@ -280,7 +280,7 @@ class Lint:
     def languages(self):
         """Each public macro that only C sees has a function, a template or a macro for C++ too."""
         folder = self.root / "include/weber"
-        cxx = (folder / "cxx.h").read_text() if (folder / "cxx.h").exists() else ""
+        cxx = "".join(header.read_text() for header in sorted(folder.glob("*cxx.h")))
         for header in sorted(folder.glob("*.h")):
             text = header.read_text()
             for part in re.finditer(r"#ifndef __cplusplus\n(.*?)#endif", text, re.S):

@@ -63,6 +63,11 @@ typedef struct wb_Conv_options {
  * `in` and `out`. */
 WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
 
+/** A convolution of each channel by itself, wb_Conv with .groups = in: wb_DepthwiseConv(in, out,
+ * {kh, kw}, activation).  weight [out, 1, kh, kw].  Errors: `out` is no multiple of `in`; .groups
+ * is given. */
+WB_API wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o);
+
 /** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
  * H' is that of wb_conv_transpose.  .same pads so that H' = H stride, if the kernel is at least as
@@ -106,6 +111,21 @@ typedef struct wb_Dropout_options {
  * [0, 1]. */
 WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
 
+/** Options of wb_AlphaDropout. */
+typedef struct wb_AlphaDropout_options {
+    WB_OPTIONS_HEAD(wb_AlphaDropout_options)
+    WB_BY_PLACE
+    double p WB_REQUIRED;                   /* the probability of a drop, in [0, 1] */
+    WB_NO_MORE
+} wb_AlphaDropout_options;
+/** Dropout behind wb_selu, which keeps mean 0 and variance 1: wb_AlphaDropout(p).  (Klambauer et
+ * al. 2017)
+ *   y = a (x or, with probability p, A) + b   A = -1.7580993408473766
+ *   a = 1 / sqrt((1 - p) (1 + p A²))   b = -a p A
+ * In test mode, and with p = 0, the result is x itself; p = 1 gives zeros.  x is floating.  Error:
+ * p is outside [0, 1]. */
+WB_API wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *o);
+
 /** Options of wb_BatchNorm. */
 typedef struct wb_BatchNorm_options {
     WB_OPTIONS_HEAD(wb_BatchNorm_options)
@@ -129,6 +149,44 @@ typedef struct wb_BatchNorm_options {
  * outside [0, 1]; eps negative. */
 WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
 
+/** Options of wb_InstanceNorm. */
+typedef struct wb_InstanceNorm_options {
+    WB_OPTIONS_HEAD(wb_InstanceNorm_options)
+    bool affine WB_IS(false);               /* with scale and bias */
+    bool track_stats WB_IS(false);          /* with mean and var */
+    double eps WB_IS(1e-5);
+    double momentum WB_IS(0.1);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t channels WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_InstanceNorm_options;
+/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
+ * for each channel of each sample: wb_InstanceNorm(channels, activation).  (Ulyanov et al. 2016)
+ *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
+ * With .track_stats, train mode updates the running statistics as wb_BatchNorm does, with the means
+ * over the samples of their means and unbiased variances, and test mode normalises with the running
+ * statistics.  Errors: one value for each channel of a sample; those of wb_BatchNorm. */
+WB_API wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *o);
+
+/** Options of wb_GroupNorm. */
+typedef struct wb_GroupNorm_options {
+    WB_OPTIONS_HEAD(wb_GroupNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    double eps WB_IS(1e-5);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t channels WB_REQUIRED, groups WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_GroupNorm_options;
+/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
+ * for each group of channels of each sample: wb_GroupNorm(channels, groups).  (Wu & He 2018)
+ *   x [N, channels, ...]   y as x   scale, bias [channels]
+ * Errors: `groups` does not divide `channels`; eps is negative. */
+WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
+
 /** Options of wb_LayerNorm. */
 typedef struct wb_LayerNorm_options {
     WB_OPTIONS_HEAD(wb_LayerNorm_options)
@@ -146,9 +204,78 @@ typedef struct wb_LayerNorm_options {
  * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
 WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
 
+/** Options of wb_RMSNorm. */
+typedef struct wb_RMSNorm_options {
+    WB_OPTIONS_HEAD(wb_RMSNorm_options)
+    bool no_affine WB_IS(false);            /* without scale */
+    double eps WB_IS(WB_DEFAULT);           /* default: the machine epsilon of x's dtype */
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_RMSNorm_options;
+/** y = activation(x / sqrt(mean(x²) + eps) · scale), with the mean over the last axes, whose sizes
+ * are `shape`: wb_RMSNorm({features}).  scale [shape].  The mean of f16 and bf16 is computed in
+ * f32.  The default of eps is that of PyTorch: 2^-23 for f32, 2^-52 for f64, 2^-10 for f16, 2^-7
+ * for bf16.
+ * Errors: the last sizes of x are not `shape`; eps is negative.  (Zhang & Sennrich 2019) */
+WB_API wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *o);
+
+/** Options of wb_Scale. */
+typedef struct wb_Scale_options {
+    WB_OPTIONS_HEAD(wb_Scale_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_init_ones);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Scale_options;
+/** y = activation(scale x + bias), elementwise: wb_Scale({features}, activation).
+ *   x broadcasts with [shape]   scale, bias [shape], aligned at the last axis of x */
+WB_API wb_layer *wb_Scale_with(const wb_Scale_options *o);
+
+/** Options of wb_Bilinear. */
+typedef struct wb_Bilinear_options {
+    WB_OPTIONS_HEAD(wb_Bilinear_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t in1 WB_REQUIRED, in2 WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Bilinear_options;
+/** z_k = activation(sum over i, j of weight[k,i,j] x_i y_j + bias_k): wb_Bilinear(in1, in2, out),
+ * called with wb_call(layer, x, y); wb_call(layer, x) uses x as y too.
+ *   x [..., in1]   y [..., in2]   z [..., out]   weight [out, in1, in2]   bias [out]
+ * Errors: other last sizes; other sizes of x and y that differ. */
+WB_API wb_layer *wb_Bilinear_with(const wb_Bilinear_options *o);
+
+/** Options of wb_PixelShuffle. */
+typedef struct wb_PixelShuffle_options {
+    WB_OPTIONS_HEAD(wb_PixelShuffle_options)
+    WB_BY_PLACE
+    int64_t r WB_REQUIRED;                  /* the factor of each size */
+    WB_NO_MORE
+} wb_PixelShuffle_options;
+/** wb_pixel_shuffle as a layer: wb_PixelShuffle(r). */
+WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
+
+/** The elementwise maximum of the results of all layers, called with one input:
+ * wb_Maxout(wb_Dense(4, 3), wb_Dense(4, 3)).  Among equal elements the first layer's gets the
+ * gradient.  Parameters are named "layers.0.weight".  Errors: no layers; results that do not
+ * broadcast.  (Goodfellow et al. 2013) */
+WB_API wb_layer *wb_Maxout_array(int n, wb_layer *const *layers);
+
 /** Options of wb_Embedding. */
 typedef struct wb_Embedding_options {
     WB_OPTIONS_HEAD(wb_Embedding_options)
+    int64_t padding_index WB_IS(INT64_MIN); /* a negative one counts from n; default: none */
     wb_initialiser init WB_IS(wb_init_normal);
     wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
@@ -157,8 +284,31 @@ typedef struct wb_Embedding_options {
 } wb_Embedding_options;
 /** Rows of `weight` by index, wb_take(weight, x): wb_Embedding(n, dim).
  *   x [...] integer   y [..., dim]   weight [n, dim]
- * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros. */
+ * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros.  The row
+ * .padding_index is initially zero and has no gradient.  Error: .padding_index is outside
+ * -n .. n-1. */
 WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
+
+/** How wb_EmbeddingBag reduces the rows of a bag. */
+enum { WB_BAG_MEAN, WB_BAG_SUM, WB_BAG_MAX };
+/** Options of wb_EmbeddingBag. */
+typedef struct wb_EmbeddingBag_options {
+    WB_OPTIONS_HEAD(wb_EmbeddingBag_options)
+    int64_t mode WB_IS(WB_BAG_MEAN);        /* WB_BAG_MEAN, WB_BAG_SUM or WB_BAG_MAX */
+    wb_initialiser init WB_IS(wb_init_normal);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t n WB_REQUIRED, dim WB_REQUIRED;
+    WB_NO_MORE
+} wb_EmbeddingBag_options;
+/** The mean, sum or maximum of the rows of each bag of indices: wb_EmbeddingBag(n, dim).
+ *   wb_call(layer, x)            x [bags, k] integer   y [bags, dim]   weight [n, dim]
+ *   wb_call(layer, x, offsets)   x [k], offsets [bags] integer
+ * With offsets, bag b has the indices x[offsets[b]] to x[offsets[b+1] - 1]; the last bag ends with
+ * x.  Offsets ascend from 0.  A bag without indices gives zeros.  An index outside 0 .. n-1 counts
+ * as a row of zeros.  If several rows have the maximum, each has an equal share of the gradient.
+ * Error: x [bags, 0]. */
+WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
 
 /** Options of wb_MultiHeadAttention. */
 typedef struct wb_MultiHeadAttention_options {
@@ -244,12 +394,26 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 #define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
 #define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_CrossCor(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
+#define wb_DepthwiseConv(...) WB_CONVOLVE_(wb_DepthwiseConv_with, __VA_ARGS__)
 #define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)
 #define wb_MaxPool(...) WB_SIZED_(wb_MaxPool_with, wb_Pool_options, __VA_ARGS__)
 #define wb_MeanPool(...) WB_SIZED_(wb_MeanPool_with, wb_Pool_options, __VA_ARGS__)
 #define wb_Dropout(...) WB_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
+#define wb_AlphaDropout(...) \
+    WB_OPTIONS_(wb_AlphaDropout_with, wb_AlphaDropout_options, __VA_ARGS__)
 #define wb_BatchNorm(...) WB_OPTIONS_(wb_BatchNorm_with, wb_BatchNorm_options, __VA_ARGS__)
+#define wb_InstanceNorm(...) \
+    WB_OPTIONS_(wb_InstanceNorm_with, wb_InstanceNorm_options, __VA_ARGS__)
+#define wb_GroupNorm(...) WB_OPTIONS_(wb_GroupNorm_with, wb_GroupNorm_options, __VA_ARGS__)
 #define wb_LayerNorm(...) WB_SIZED_(wb_LayerNorm_with, wb_LayerNorm_options, __VA_ARGS__)
+#define wb_RMSNorm(...) WB_SIZED_(wb_RMSNorm_with, wb_RMSNorm_options, __VA_ARGS__)
+#define wb_Scale(...) WB_SIZED_(wb_Scale_with, wb_Scale_options, __VA_ARGS__)
+#define wb_Bilinear(...) WB_OPTIONS_(wb_Bilinear_with, wb_Bilinear_options, __VA_ARGS__)
+#define wb_PixelShuffle(...) \
+    WB_OPTIONS_(wb_PixelShuffle_with, wb_PixelShuffle_options, __VA_ARGS__)
+#define wb_Maxout(...) wb_Maxout_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
+#define wb_EmbeddingBag(...) \
+    WB_OPTIONS_(wb_EmbeddingBag_with, wb_EmbeddingBag_options, __VA_ARGS__)
 #define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
 #define wb_MultiHeadAttention(...) \
     WB_OPTIONS_(wb_MultiHeadAttention_with, wb_MultiHeadAttention_options, __VA_ARGS__)

@@ -16,6 +16,7 @@
 #define WEBER_OPS_H
 
 #include "weber/tensor.h"
+#include "weber/vision.h"
 
 #ifdef __cplusplus
 extern "C" {

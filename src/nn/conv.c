@@ -128,27 +128,39 @@ static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, 
                ? l : NULL;
 }
 
-static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given)
+static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given,
+                         bool depthwise)
 {
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given, "groups", &g)) return false;
     wb__sizes_take(o->kernel, &o->sizes_);
+    if (depthwise && wb__int_option(&g, "groups", -1, o->groups, 1) != 1)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: each channel is a group: .groups is not an option",
+                        what),
+               false;
+    if (depthwise) o->groups = o->in;
     return check(what, o, &g);
 }
 
-wb_layer *wb_Conv_with(const wb_Conv_options *given)
+static wb_layer *conv_layer(const char *what, const wb_Conv_options *given, bool depthwise)
 {
     wb_Conv_options o;
-    if (!read_options("Conv", &o, given)) return NULL;
+    if (!read_options(what, &o, given, depthwise)) return NULL;
     if (o.outpad[1] || o.outpad[2])
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: only ConvTranspose has .outpad");
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only ConvTranspose has .outpad", what);
     return layer_of(&wb__conv_type, &o, o.out, o.in);
+}
+
+wb_layer *wb_Conv_with(const wb_Conv_options *o) { return conv_layer("Conv", o, false); }
+wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o)
+{
+    return conv_layer("DepthwiseConv", o, true);
 }
 
 wb_layer *wb_ConvTranspose_with(const wb_Conv_options *given)
 {
     wb_Conv_options o;
-    if (!read_options("ConvTranspose", &o, given)) return NULL;
+    if (!read_options("ConvTranspose", &o, given, false)) return NULL;
     for (int a = 0; a < 2; a++)
         if (o.outpad[1 + a] < 0 || o.outpad[1 + a] >= o.stride[1 + a])
             return wb__fail_null(WB_ERROR_ARGUMENT, "ConvTranspose: .outpad is {%lld, %lld}; it is "

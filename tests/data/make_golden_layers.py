@@ -1,0 +1,89 @@
+#!/usr/bin/python3
+"""Writes layers.safetensors beside this file: results of PyTorch 2.15 for norms, layers of images,
+embeddings and others that nn.safetensors lacks.
+
+golden.py describes the tensors.  Each case is drawn from a seed of its own name, so a new case
+changes no other one.
+"""
+import zlib
+
+import torch
+import torch.nn.functional as F
+
+import golden
+from golden import draw, keep
+
+
+def case(name, f, params, inputs, after=None):
+    """params and inputs are functions, called after the seed is set."""
+    torch.manual_seed(zlib.crc32(name.encode()))
+    golden.case(name, f, params(), inputs(), after)
+
+
+def norm_params(*shape):
+    return lambda: {"scale": draw(*shape), "bias": draw(*shape)}
+
+
+def nothing():
+    return {}
+
+
+# ---- norms ---------------------------------------------------------------------------------------
+
+case("groupnorm", lambda p, x: torch.relu(F.group_norm(x[0], 2, p["scale"], p["bias"], eps=1e-3)),
+     norm_params(6), lambda: [draw(3, 6, 4, 2)])
+case("groupnorm_plain", lambda p, x: F.group_norm(x[0], 3), nothing, lambda: [draw(2, 6)])
+case("instancenorm", lambda p, x: F.instance_norm(x[0]), nothing, lambda: [draw(2, 3, 4, 2)])
+for mode in ("train", "test"):
+    torch.manual_seed(7)
+    stats = {"mean": draw(3), "var": draw(3).abs() + 0.5}
+    after = {}
+
+    def instance(p, x, mode=mode, after=after, stats=stats):
+        mean, var = stats["mean"].clone(), stats["var"].clone()
+        y = F.instance_norm(x[0], mean, var, p["scale"], p["bias"], use_input_stats=mode == "train",
+                            momentum=0.2, eps=1e-4)
+        after["mean"], after["var"] = mean, var
+        return torch.tanh(y)
+
+    case("instancenorm_" + mode, instance, norm_params(3), lambda: [draw(4, 3, 5)], lambda: after)
+    for k, v in stats.items():
+        keep(f"instancenorm_{mode}.param.{k}", v)
+case("rmsnorm", lambda p, x: F.rms_norm(x[0], (3, 4), p["scale"], eps=1e-3),
+     lambda: {"scale": draw(3, 4)}, lambda: [draw(5, 3, 4)])
+case("rmsnorm_plain", lambda p, x: F.rms_norm(x[0], (4,), eps=2.0 ** -23), nothing,
+     lambda: [draw(5, 4, scale=1e-3)])
+
+# ---- others --------------------------------------------------------------------------------------
+
+case("scale", lambda p, x: torch.relu(x[0] * p["scale"] + p["bias"]), norm_params(3, 4),
+     lambda: [draw(2, 3, 4)])
+case("bilinear", lambda p, x: torch.tanh(F.bilinear(x[0], x[1], p["weight"], p["bias"])),
+     lambda: {"weight": draw(2, 3, 4), "bias": draw(2)}, lambda: [draw(5, 2, 3), draw(5, 2, 4)])
+case("bilinear_one", lambda p, x: F.bilinear(x[0], x[0], p["weight"]),
+     lambda: {"weight": draw(2, 3, 3)}, lambda: [draw(5, 3)])
+case("maxout", lambda p, x: torch.stack(
+    [F.linear(x[0], p[f"layers.{i}.weight"], p[f"layers.{i}.bias"]) for i in range(3)]).amax(0),
+     lambda: {f"layers.{i}.{k}": draw(*s) for i in range(3)
+              for k, s in (("weight", (2, 4)), ("bias", (2,)))}, lambda: [draw(5, 4)])
+case("pixelshuffle", lambda p, x: F.pixel_shuffle(x[0], 3), nothing, lambda: [draw(2, 18, 2, 3)])
+case("depthwise", lambda p, x: F.conv2d(x[0], p["weight"], p["bias"], groups=3),
+     lambda: {"weight": draw(6, 1, 2, 3), "bias": draw(6)}, lambda: [draw(2, 3, 4, 5)])
+
+
+def index(*numbers):
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+case("embedding_padding", lambda p, x: F.embedding(x[0].long(), p["weight"], padding_idx=2),
+     lambda: {"weight": draw(6, 3)}, lambda: [index([0, 5, 2], [2, 5, 1])])
+for mode in ("mean", "sum", "max"):
+    def bag(p, x, mode=mode):
+        return F.embedding_bag(x[0].long(), p["weight"], x[1].long() if len(x) == 2 else None,
+                               mode=mode)
+    case("bag_" + mode, bag, lambda: {"weight": draw(6, 3)},
+         lambda: [index([0, 5, 2], [2, 5, 1])])
+    case(f"bag_{mode}_offsets", bag, lambda: {"weight": draw(6, 3)},
+         lambda: [index(0, 5, 2, 2, 1), index(0, 0, 2, 5)])
+
+golden.write("layers.safetensors", "make_golden_layers.py")

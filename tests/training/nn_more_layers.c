@@ -1,0 +1,227 @@
+/* Norms, layers of images, embeddings and others against PyTorch: layers.safetensors, written by
+ * make_golden_layers.py. */
+#define GOLDEN_FILE WB_TEST_DATA "/layers.safetensors"
+#include "golden_layer.h"
+
+#include <unistd.h>
+
+/* X(name in layers.safetensors, layer, whether in train mode) */
+#define CASES(X)                                                                               \
+    X(groupnorm, wb_GroupNorm(6, 2, wb_relu, .eps = 1e-3), false)                              \
+    X(groupnorm_plain, wb_GroupNorm(6, 3, .no_affine = true), false)                           \
+    X(instancenorm, wb_InstanceNorm(3), false)                                                 \
+    X(instancenorm_train, wb_InstanceNorm(3, wb_tanh, .affine = true, .track_stats = true,     \
+                                          .momentum = 0.2, .eps = 1e-4), true)                 \
+    X(instancenorm_test, wb_testmode(wb_InstanceNorm(3, wb_tanh, .affine = true,               \
+                                                     .track_stats = true, .eps = 1e-4)), false) \
+    X(rmsnorm, wb_RMSNorm({3, 4}, .eps = 1e-3), false)                                         \
+    X(rmsnorm_plain, wb_RMSNorm({4}, .no_affine = true), false)                                \
+    X(scale, wb_Scale({3, 4}, wb_relu), false)                                                 \
+    X(bilinear, wb_Bilinear(3, 4, 2, wb_tanh), false)                                          \
+    X(bilinear_one, wb_Bilinear(3, 3, 2, .no_bias = true), false)                              \
+    X(maxout, wb_Maxout(wb_Dense(4, 2), wb_Dense(4, 2), wb_Dense(4, 2)), false)                \
+    X(pixelshuffle, wb_PixelShuffle(3), false)                                                 \
+    X(depthwise, wb_DepthwiseConv(3, 6, {2, 3}), false)                                        \
+    X(embedding_padding, wb_Embedding(6, 3, .padding_index = 2), false)                        \
+    X(bag_mean, wb_EmbeddingBag(6, 3), false)                                                  \
+    X(bag_sum, wb_EmbeddingBag(6, 3, .mode = WB_BAG_SUM), false)                               \
+    X(bag_max, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)                               \
+    X(bag_mean_offsets, wb_EmbeddingBag(6, 3), false)                                          \
+    X(bag_sum_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_SUM), false)                       \
+    X(bag_max_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)
+
+#define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
+CASES(CASE)
+
+/* ---- files, prints, dtypes ------------------------------------------------------------------- */
+
+static char *printed(wb_layer *l)
+{
+    wb__text t = {0};
+    wb__print_layer(l, &t);
+    return wb__text_take(&t);
+}
+
+static const char *file_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/tmp/weber-layers-%ld.safetensors", (long)getpid());
+    return name;
+}
+
+/* A layer that is saved and loaded prints the same and computes the same bits. */
+static void check_file(const char *name, wb_layer *l)
+{
+    wb_scope *scope = wb_scope_open();
+    MADE(l);
+    WORKS(wb_save(file_name(), l));
+    wb_layer *back = wb_load(file_name());
+    MADE(back);
+    unlink(file_name());
+    char *want = printed(l), *got = printed(back);
+    assert_string_equal(got, want);
+    wb__free(want);
+    wb__free(got);
+    wb_tensor *x[3];
+    int n = 0;
+    while (n < 3 && (x[n] = golden_tensor(NAME("%s.x%d", name, n)))) n++;
+    wb_tensor *y = wb_call_array(l, n, x), *z = wb_call_array(back, n, x);
+    MADE(y);
+    MADE(z);
+    const void *p = wb_data(y), *q = wb_data(z);
+    assert_memory_equal(p, q, (size_t)wb_size(y) * sizeof(float));
+    WORKS(wb_scope_close(scope));
+}
+
+#define FILED(name, layer, train) check_file(#name, layer);
+TEST(saved_and_loaded) { CASES(FILED) }
+
+static void shows(wb_layer *l, const char *want)
+{
+    MADE(l);
+    char *text = printed(l);
+    assert_string_equal(text, want);
+    wb__free(text);
+}
+
+TEST_IN_SCOPE(prints)
+{
+    shows(wb_GroupNorm(6, 2, wb_relu, .no_affine = true), "GroupNorm(6, 2, relu, affine=false)");
+    shows(wb_testmode(wb_InstanceNorm(3)), "InstanceNorm(3, affine=false, active=false)");
+    shows(wb_RMSNorm({3, 4}), "RMSNorm(3, 4)");
+    shows(wb_Scale({4}, wb_relu, .no_bias = true), "Scale(4, relu; bias=false)");
+    shows(wb_Bilinear(3, 4, 2, wb_tanh), "Bilinear((3, 4) => 2, tanh)");
+    shows(wb_Bilinear(3, 3, 2, .no_bias = true), "Bilinear(3 => 2; bias=false)");
+    shows(wb_Maxout(wb_Dense(2, 2), wb_relu), "Maxout(Dense(2 => 2), relu)");
+    shows(wb_PixelShuffle(2), "PixelShuffle(2)");
+    shows(wb_trainmode(wb_AlphaDropout(0.5)), "AlphaDropout(0.5, active=true)");
+    shows(wb_DepthwiseConv(2, 4, {3}), "Conv((3, 3), 2 => 4, groups=2)");
+    shows(wb_Embedding(4, 2, .padding_index = 0), "Embedding(4 => 2; padding_index=0)");
+    shows(wb_Embedding(4, 2, .padding_index = -1), "Embedding(4 => 2; padding_index=3)");
+    shows(wb_Embedding(4, 2), "Embedding(4 => 2)");
+    shows(wb_EmbeddingBag(4, 2, .mode = WB_BAG_MAX), "EmbeddingBag(4 => 2, max)");
+}
+
+/* The greatest difference of two tensors of any floating dtype. */
+static double apart(wb_tensor *x, wb_tensor *y)
+{
+    MADE(x);
+    MADE(y);
+    x = wb_astype(x, WB_F32);
+    return wb_item(wb_max(wb_abs(wb_sub(x, wb_astype(y, WB_F32)))));
+}
+
+/* Layers of other dtypes compute the same as f32, within the precision of the dtype. */
+TEST_IN_SCOPE(dtypes)
+{
+    static const struct { wb_dtype dtype; double tolerance; } rows[] = {
+        {WB_F64, 2e-6}, {WB_F16, 8e-3}, {WB_BF16, 6e-2}};
+    wb_tensor *x = golden_want("groupnorm.x0"), *r = golden_want("rmsnorm.x0");
+    for (size_t i = 0; i < WB__COUNT(rows); i++) {
+        const wb_dtype t = rows[i].dtype;
+        wb_tensor *y = wb_astype(x, t), *s = wb_astype(r, t);
+        MADE(y);
+        wb_tensor *g = wb_call(wb_GroupNorm(6, 2, .dtype = t), y);
+        MADE(g);
+        assert_int_equal(wb_dtype_of(g), t);
+        assert_true(apart(g, wb_call(wb_GroupNorm(6, 2), x)) < rows[i].tolerance);
+        assert_true(apart(wb_call(wb_InstanceNorm(6), y), wb_call(wb_InstanceNorm(6), x)) <
+                    rows[i].tolerance);
+        wb_layer *wide = wb_RMSNorm({3, 4}, .eps = 1e-3);
+        assert_true(apart(wb_call(wb_RMSNorm({3, 4}, .eps = 1e-3, .dtype = t), s),
+                          wb_call(wide, r)) < rows[i].tolerance);
+    }
+}
+
+/* ---- random and initial values --------------------------------------------------------------- */
+
+/* An element is kept or replaced by the limit of selu; both then have the same factor and shift. */
+TEST_IN_SCOPE(alpha_dropout)
+{
+    enum { N = 4000 };
+    const double p = 0.25, limit = -1.7580993408473766;
+    const double a = 1 / sqrt((1 - p) * (1 + p * limit * limit)), b = -a * p * limit;
+    wb_seed(4);
+    wb_tensor *x = wb_randn(N);
+    wb_layer *l = wb_AlphaDropout(p);
+    wb_tensor *y = wb_call(wb_trainmode(l), x);
+    const float *in = wb_data(x), *out = wb_data(y);
+    int dropped = 0;
+    double sum = 0, squares = 0;
+    for (int i = 0; i < N; i++) {
+        const bool kept = fabs(out[i] - (a * (double)in[i] + b)) < 1e-5;
+        if (!kept) assert_true(fabs(out[i] - (a * limit + b)) < 1e-5);
+        dropped += !kept;
+        sum += out[i];
+        squares += (double)out[i] * out[i];
+    }
+    assert_true(abs(dropped - N / 4) < 120);
+    assert_true(fabs(sum / N) < 0.08);
+    assert_true(fabs(squares / N - 1) < 0.12);
+    assert_ptr_equal(wb_call(wb_testmode(l), x), x);
+    wb_tensor *none = wb_call(wb_trainmode(wb_AlphaDropout(1)), x);
+    assert_true(wb_item(wb_max(wb_abs(none))) == 0);
+    REFUSED(wb_AlphaDropout(1.5), WB_ERROR_ARGUMENT, "AlphaDropout", "p", "1.5", "[0, 1]");
+    REFUSED(wb_AlphaDropout(), WB_ERROR_ARGUMENT, "AlphaDropout", "probability");
+}
+
+TEST_IN_SCOPE(padding_row_begins_with_zeros)
+{
+    for (int64_t index = 0; index < 4; index++) {
+        wb_tensor *weight = wb_get(wb_Embedding(4, 2, .padding_index = index), "weight");
+        for (int64_t i = 0; i < 4; i++)
+            assert_int_equal(wb_at(weight, i, 0) == 0 && wb_at(weight, i, 1) == 0, i == index);
+    }
+}
+
+/* Bags without indices, the last one too; an offset behind the end. */
+TEST_IN_SCOPE(empty_bags)
+{
+    wb_tensor *x = wb_from((int32_t[]){1, 2}, WB_I32, 1, (int64_t[]){2});
+    wb_tensor *offsets = wb_from((int32_t[]){0, 0, 2, 2}, WB_I32, 1, (int64_t[]){4});
+    for (int64_t mode = 0; mode < 3; mode++) {
+        wb_layer *l = wb_EmbeddingBag(3, 1, .mode = mode);
+        wb_tensor *y = wb_call(l, x, offsets), *w = wb_get(l, "weight");
+        MADE(y);
+        const double p = wb_at(w, 1, 0), q = wb_at(w, 2, 0);
+        const double want = mode == WB_BAG_MEAN ? (p + q) / 2 : mode == WB_BAG_SUM ? p + q
+                                                                                  : fmax(p, q);
+        for (int i = 0; i < 4; i++)
+            assert_true(fabs(wb_at(y, i, 0) - (i == 1 ? want : 0)) < 1e-6);
+        y = wb_call(l, wb_from((int32_t[]){0}, WB_I32, 1, (int64_t[]){0}), offsets);
+        MADE(y);
+        assert_true(wb_dim(y, 0) == 4 && wb_item(wb_sum(y)) == 0);
+    }
+}
+
+TEST_IN_SCOPE(refusals)
+{
+    wb_tensor *x = wb_zeros(2, 5), *i = wb_from((int32_t[]){1, 2}, WB_I32, 1, (int64_t[]){2});
+    REFUSED(wb_GroupNorm(6, 4), WB_ERROR_ARGUMENT, "GroupNorm", "4", "groups", "6");
+    REFUSED(wb_call(wb_GroupNorm(6, 2), x), WB_ERROR_SHAPE, "GroupNorm", "6", "[2,5] f32");
+    REFUSED(wb_call(wb_InstanceNorm(5), x), WB_ERROR_SHAPE, "InstanceNorm", "[2,5] f32");
+    REFUSED(wb_InstanceNorm(5, .momentum = 2), WB_ERROR_ARGUMENT, "InstanceNorm", "momentum", "2");
+    REFUSED(wb_call(wb_RMSNorm({4}), x), WB_ERROR_SHAPE, "RMSNorm", "4", "[2,5] f32");
+    REFUSED(wb_RMSNorm({4}, .eps = -1), WB_ERROR_ARGUMENT, "RMSNorm", "eps", "-1");
+    REFUSED(wb_Scale({0}), WB_ERROR_ARGUMENT, "Scale", "0");
+    REFUSED(wb_call(wb_Scale({4}), x), WB_ERROR_SHAPE, "[2,5] f32", "[4] f32");
+    REFUSED(wb_call(wb_Bilinear(4, 5, 2), x), WB_ERROR_SHAPE, "Bilinear", "4", "first",
+            "[2,5] f32");
+    REFUSED(wb_call(wb_Bilinear(5, 5, 2), x, wb_zeros(3, 5)), WB_ERROR_SHAPE, "Bilinear",
+            "[2,5] f32", "[3,5] f32");
+    REFUSED(wb_call(wb_Maxout(wb_relu, wb_Dense(4, 2)), x), WB_ERROR_SHAPE, "layers.1", "Dense");
+    REFUSED(wb_call(wb_Maxout(wb_relu), x, x), WB_ERROR_ARGUMENT, "Maxout", "one", "2");
+    REFUSED(wb_pixel_shuffle(wb_zeros(1, 6, 2, 2), 2), WB_ERROR_SHAPE, "pixel_shuffle", "2",
+            "[1,6,2,2] f32");
+    REFUSED(wb_PixelShuffle(0), WB_ERROR_ARGUMENT, "PixelShuffle", "0");
+    REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
+    REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
+            ".groups");
+    REFUSED(wb_Embedding(4, 2, .padding_index = 4), WB_ERROR_ARGUMENT, ".padding_index", "4", "-4",
+            "3");
+    REFUSED(wb_EmbeddingBag(4, 2, .mode = 3), WB_ERROR_ARGUMENT, "EmbeddingBag", ".mode", "3");
+    REFUSED(wb_call(wb_EmbeddingBag(4, 2), i), WB_ERROR_SHAPE, "EmbeddingBag", "[2] i32");
+    REFUSED(wb_call(wb_EmbeddingBag(4, 2), x), WB_ERROR_DTYPE, "EmbeddingBag", "[2,5] f32");
+}
+
+int main(void) { return run_cases(golden_open, golden_close); }
