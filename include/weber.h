@@ -4,7 +4,8 @@
  *
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
- *   3  weber/ops.h      operations on tensors; it includes weber/vision.h
+ *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors,
+ *                       weber/vision.h those on images
  *   4  weber/nn.h       layers, initialisers, models; it includes weber/layers.h and losses.h
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots

@@ -210,6 +210,11 @@ template <class... T> inline wb_tensor *wb_stack(int axis, T *...tensors)
     return wb_stack_array(int(sizeof...(tensors)), all, axis);
 }
 
+inline wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after, wb_pad_options o)
+{
+    return wb_pad_with(x, axis, before, after, &o);
+}
+
 inline wb_tensor *wb_conv(wb_tensor *x, wb_tensor *w, wb_tensor *b, wb_conv_options o = {})
 {
     return wb_conv_with(x, w, b, &o);

@@ -3,6 +3,7 @@
 #ifndef WEBER_NN_H
 #define WEBER_NN_H
 
+#include "weber/indexing.h"
 #include "weber/losses.h"
 
 #ifdef __cplusplus

@@ -297,8 +297,8 @@ WB_API wb_tensor *wb_squeeze(wb_tensor *x, int axis);
 WB_API wb_tensor *wb_slice(wb_tensor *x, int axis, int64_t start, int64_t stop);
 /** x with the elements along an axis in reverse order. */
 WB_API wb_tensor *wb_flip(wb_tensor *x, int axis);
-/** x with `before` zeros in front of it and `after` zeros behind it, along one axis.  Error:
- * `before` or `after` is negative. */
+/** x with `before` zeros in front of it and `after` zeros behind it, along one axis; indexing.h has
+ * other modes.  Error: `before` or `after` is negative. */
 WB_API wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after);
 /** The concatenation of n tensors along an axis: wb_concat(axis, a, b, c).  The tensors have the
  * same dtype, and the same sizes along the other axes.  Error: n is 0. */

@@ -16,7 +16,7 @@ wb_tensor *wb__concat_at(int ndim, const int64_t *dims, int n, wb_tensor *const 
                     starts);
 }
 
-wb_tensor *wb_pad(wb_tensor *x, int axis, int64_t before, int64_t after)
+wb_tensor *(wb_pad)(wb_tensor *x, int axis, int64_t before, int64_t after)
 {
     int a = wb__axis("pad", x, axis);
     if (a < 0) return NULL;
