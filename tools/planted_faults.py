@@ -115,6 +115,8 @@ TABLE = [
     ("InstanceNorm's running variance is the biased one", "src/nn/norm.c", "!move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));", "!move(wb__layer_child(l, VAR), var, momentum, 1);", ["nn_more_layers"]),
     ("a row of padding has a gradient", "src/nn/embedding.c", "return wb_where(padding, wb_stop_gradient(y), y);", "return padding ? y : NULL;", ["nn_more_layers"]),
     ("a bag begins behind its offset", "src/nn/embedding.c", "wb_sub(wb_cumsum(wb_astype(begun, WB_I32), 0), wb_scalar_int(1))", "wb_cumsum(wb_astype(begun, WB_I32), 0)", ["nn_more_layers"]),
+    ("corners are aligned with .no_align_corners", "src/nn/upsample.c", "interpolation(in, out[a - 2], !o->no_align_corners, wide)", "interpolation(in, out[a - 2], true, wide)", ["nn_more_layers"]),
+    ("adaptive windows do not overlap", "src/nn/adaptive.c", "((i + 1) * n + m - 1) / m;", "(i + 1) * n / m;", ["nn_more_layers"]),
     ("the results of a function of the program are dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [LOOPS, SCOPES]),
     ("the end of a step forgets the tensors that the next step uses", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && is_held(x))",
      "if (!reads[i] && !is_made(x) && is_held(x))", [LOOPS, SCOPES]),

@@ -233,6 +233,11 @@ inline wb_tensor *wb_meanpool(wb_tensor *x, wb_pool_options o)
     return wb_meanpool_with(x, &o);
 }
 
+inline wb_tensor *wb_upsample(wb_tensor *x, wb_upsample_options o)
+{
+    return wb_upsample_with(x, &o);
+}
+
 /* ---- layers ---------------------------------------------------------------------------------- */
 
 /** wb_call(layer, q, k, v): calls a layer with two inputs or more.  wb_call(layer, x) with one

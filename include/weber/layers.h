@@ -89,6 +89,25 @@ typedef struct wb_Pool_options {
 WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
 /** wb_meanpool as a layer, with the options of wb_MaxPool. */
 WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
+/** Options of wb_AdaptiveMaxPool and wb_AdaptiveMeanPool. */
+typedef struct wb_AdaptivePool_options {
+    WB_OPTIONS_HEAD(wb_AdaptivePool_options)
+    bool fixed WB_IS(false);                /* windows of one size, as in Flux */
+    WB_BY_PLACE
+    wb_ints out WB_REQUIRED;                /* {n}, or the new size of each axis of space */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass `out` here */
+    WB_NO_MORE
+} wb_AdaptivePool_options;
+/** The greatest element of each of m windows along each axis of space: wb_AdaptiveMaxPool({1, 1}),
+ * [N, C, L], [N, C, H, W] or [N, C, D, H, W], floating.  Window i of an axis of n elements has the
+ * elements floor(i n / m) to ceil((i + 1) n / m) - 1, as in PyTorch.  With .fixed it has the
+ * n - (m - 1) s elements from i s on, with s = floor(n / m), as in Flux.  The gradient is that of
+ * wb_max along each axis.  Errors: another number of axes; an axis of size 0; with .fixed, m is
+ * above n. */
+WB_API wb_layer *wb_AdaptiveMaxPool_with(const wb_AdaptivePool_options *o);
+/** The means of the windows of wb_AdaptiveMaxPool: wb_AdaptiveMeanPool({7, 7}).  An element that is
+ * NaN or infinite makes all results along its axes NaN. */
+WB_API wb_layer *wb_AdaptiveMeanPool_with(const wb_AdaptivePool_options *o);
 /** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of
  * wb_max. */
 WB_API wb_layer *wb_GlobalMaxPool(void);
@@ -266,6 +285,19 @@ typedef struct wb_PixelShuffle_options {
 /** wb_pixel_shuffle as a layer: wb_PixelShuffle(r). */
 WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
 
+/** Options of wb_Upsample.  One of .scale and .sizes is given. */
+typedef struct wb_Upsample_options {
+    WB_OPTIONS_HEAD(wb_Upsample_options)
+    wb_ints scale WB_IS({});                /* {s}, or a factor for each axis of space */
+    wb_ints sizes WB_IS({});                /* {n}, or the new size of each axis of space */
+    int64_t mode WB_IS(WB_UPSAMPLE_NEAREST);
+    bool no_align_corners WB_IS(false);     /* as of wb_upsample */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_Upsample_options;
+/** wb_upsample as a layer: wb_Upsample(.scale = {2}, .mode = WB_UPSAMPLE_LINEAR). */
+WB_API wb_layer *wb_Upsample_with(const wb_Upsample_options *o);
+
 /** The elementwise maximum of the results of all layers, called with one input:
  * wb_Maxout(wb_Dense(4, 3), wb_Dense(4, 3)).  Among equal elements the first layer's gets the
  * gradient.  Parameters are named "layers.0.weight".  Errors: no layers; results that do not
@@ -398,6 +430,10 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 #define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)
 #define wb_MaxPool(...) WB_SIZED_(wb_MaxPool_with, wb_Pool_options, __VA_ARGS__)
 #define wb_MeanPool(...) WB_SIZED_(wb_MeanPool_with, wb_Pool_options, __VA_ARGS__)
+#define wb_AdaptiveMaxPool(...) \
+    WB_SIZED_(wb_AdaptiveMaxPool_with, wb_AdaptivePool_options, __VA_ARGS__)
+#define wb_AdaptiveMeanPool(...) \
+    WB_SIZED_(wb_AdaptiveMeanPool_with, wb_AdaptivePool_options, __VA_ARGS__)
 #define wb_Dropout(...) WB_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
 #define wb_AlphaDropout(...) \
     WB_OPTIONS_(wb_AlphaDropout_with, wb_AlphaDropout_options, __VA_ARGS__)
@@ -411,6 +447,7 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 #define wb_Bilinear(...) WB_OPTIONS_(wb_Bilinear_with, wb_Bilinear_options, __VA_ARGS__)
 #define wb_PixelShuffle(...) \
     WB_OPTIONS_(wb_PixelShuffle_with, wb_PixelShuffle_options, __VA_ARGS__)
+#define wb_Upsample(...) WB_OPTIONS_(wb_Upsample_with, wb_Upsample_options, __VA_ARGS__)
 #define wb_Maxout(...) wb_Maxout_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_EmbeddingBag(...) \
     WB_OPTIONS_(wb_EmbeddingBag_with, wb_EmbeddingBag_options, __VA_ARGS__)

@@ -29,6 +29,16 @@ WB_CONVOLUTION_(wb_DepthwiseConv, wb_DepthwiseConv_with)
 WB_CONVOLUTION_(wb_ConvTranspose, wb_ConvTranspose_with)
 #undef WB_CONVOLUTION_
 
+inline wb_layer *wb_AdaptiveMaxPool(wb_ints out, wb_AdaptivePool_options o = {})
+{
+    o.out = out;
+    return wb_AdaptiveMaxPool_with(&o);
+}
+inline wb_layer *wb_AdaptiveMeanPool(wb_ints out, wb_AdaptivePool_options o = {})
+{
+    o.out = out;
+    return wb_AdaptiveMeanPool_with(&o);
+}
 #define WB_POOL_(name)                                                      \
     inline wb_layer *name(wb_ints window, wb_Pool_options o = {})           \
     {                                                                       \
@@ -98,6 +108,7 @@ inline wb_layer *wb_PixelShuffle(int64_t r)
     o.r = r;
     return wb_PixelShuffle_with(&o);
 }
+inline wb_layer *wb_Upsample(wb_Upsample_options o) { return wb_Upsample_with(&o); }
 inline wb_layer *wb_EmbeddingBag(int64_t n, int64_t dim, wb_EmbeddingBag_options o = {})
 {
     o.n = n;

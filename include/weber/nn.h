@@ -5,6 +5,7 @@
 
 #include "weber/indexing.h"
 #include "weber/losses.h"
+#include "weber/vision.h"
 
 #ifdef __cplusplus
 extern "C" {

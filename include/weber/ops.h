@@ -16,7 +16,6 @@
 #define WEBER_OPS_H
 
 #include "weber/tensor.h"
-#include "weber/vision.h"
 
 #ifdef __cplusplus
 extern "C" {

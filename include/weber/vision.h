@@ -1,11 +1,12 @@
-/* Weber, chapter 3: operations on images and other signals in space.  ops.h includes this header.
+/* Weber, chapter 3, third part: operations on images and other signals in space.  nn.h includes
+ * this header.
  *
  * x is [N, C, L], [N, C, H, W] or [N, C, D, H, W]: axes 2 and up are the axes of space.  Dtypes,
  * gradients, errors and owners are those of ops.h. */
 #ifndef WEBER_VISION_H
 #define WEBER_VISION_H
 
-#include "weber/tensor.h"
+#include "weber/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,6 +17,38 @@ extern "C" {
  *   y[n, c, i r + p, j r + q] = x[n, (c r + p) r + q, i, j]
  * Error: the channels are no multiple of r^d.  (Shi et al. 2016) */
 WB_API wb_tensor *wb_pixel_shuffle(wb_tensor *x, int64_t r);
+
+/** How wb_upsample computes new elements. */
+typedef enum {
+    WB_UPSAMPLE_NEAREST = 0,
+    WB_UPSAMPLE_LINEAR          /* along each axis: linear, bilinear or trilinear, by the number of
+                                   axes of space */
+} wb_upsample_mode;
+/** Options of wb_upsample.  One of .scale and .sizes is given. */
+typedef struct wb_upsample_options {
+    WB_OPTIONS_HEAD(wb_upsample_options)
+    wb_ints scale WB_IS({});                /* {s}, or a factor for each axis of space */
+    wb_ints sizes WB_IS({});                /* {n}, or the new size of each axis of space */
+    wb_upsample_mode mode WB_IS(WB_UPSAMPLE_NEAREST);
+    bool no_align_corners WB_IS(false);     /* of WB_UPSAMPLE_LINEAR: see wb_upsample */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_upsample_options;
+/** x with other sizes of the axes of space: wb_upsample(x, .scale = {2}), wb_upsample(x, .sizes =
+ * {64, 64}, .mode = WB_UPSAMPLE_LINEAR).  For an axis with n elements that gets m, element i of the
+ * result has the position p among the elements of x:
+ *   WB_UPSAMPLE_NEAREST   floor(i n / m); the element at p.  Any dtype
+ *   WB_UPSAMPLE_LINEAR    i (n - 1) / (m - 1): the corners of both are aligned, as in Flux and with
+ *                         align_corners=True in PyTorch; the linear interpolation at p.  Floating
+ *   with .no_align_corners   (i + 1/2) n / m - 1/2, but at least 0 and at most n - 1, which is the
+ *                         default of PyTorch
+ * f16 and bf16 are summed in f32.  An element that is NaN or infinite makes all elements along the
+ * interpolated axes NaN.  Errors: both .scale and .sizes, or none; numbers below 1; another number
+ * of axes; an axis of size 0; .no_align_corners with WB_UPSAMPLE_NEAREST. */
+WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
+#ifndef __cplusplus
+#define wb_upsample(x, ...) wb_upsample_with((x), WB_GET_(wb_upsample_options, __VA_ARGS__))
+#endif
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,8 @@
     X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool)                  \
     X(globalmeanpool) X(flatten)                                                                \
     X(dropout) X(alphadropout) X(batchnorm) X(instancenorm) X(groupnorm) X(layernorm)           \
-    X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(embedding) X(embeddingbag) X(attention)   \
+    X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \
+    X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
     X(chain) X(skip) X(parallel) X(maxout) X(function)
 

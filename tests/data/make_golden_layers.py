@@ -86,4 +86,40 @@ for mode in ("mean", "sum", "max"):
     case(f"bag_{mode}_offsets", bag, lambda: {"weight": draw(6, 3)},
          lambda: [index(0, 5, 2, 2, 1), index(0, 0, 2, 5)])
 
+# ---- signals in space ----------------------------------------------------------------------------
+
+NAMES = {3: "linear", 4: "bilinear", 5: "trilinear"}
+
+
+def resized(sizes, mode, corners=None):
+    def f(p, x):
+        name = NAMES[x[0].dim()] if mode == "linear" else mode
+        return F.interpolate(x[0], size=sizes, mode=name, align_corners=corners)
+    return f
+
+
+case("nearest_1d", resized([9], "nearest"), nothing, lambda: [draw(2, 3, 4)])
+case("nearest_2d", resized([6, 4], "nearest"), nothing, lambda: [draw(2, 3, 3, 4)])
+case("nearest_3d", resized([4, 3, 5], "nearest"), nothing, lambda: [draw(1, 2, 2, 3, 4)])
+for mode, corners in (("corners", True), ("centres", False)):
+    case(f"linear_1d_{mode}", resized([9], "linear", corners), nothing, lambda: [draw(2, 3, 4)])
+    case(f"linear_2d_{mode}", resized([6, 5], "linear", corners), nothing,
+         lambda: [draw(2, 3, 3, 4)])
+    case(f"linear_3d_{mode}", resized([4, 5, 2], "linear", corners), nothing,
+         lambda: [draw(1, 2, 2, 3, 4)])
+case("adaptive_mean_1d", lambda p, x: F.adaptive_avg_pool1d(x[0], 3), nothing,
+     lambda: [draw(2, 3, 7)])
+case("adaptive_mean_2d", lambda p, x: F.adaptive_avg_pool2d(x[0], (3, 2)), nothing,
+     lambda: [draw(2, 3, 7, 4)])
+case("adaptive_mean_3d", lambda p, x: F.adaptive_avg_pool3d(x[0], (2, 3, 4)), nothing,
+     lambda: [draw(1, 2, 3, 4, 3)])
+case("adaptive_max_1d", lambda p, x: F.adaptive_max_pool1d(x[0], 3), nothing,
+     lambda: [draw(2, 3, 7)])
+case("adaptive_max_2d", lambda p, x: F.adaptive_max_pool2d(x[0], (3, 2)), nothing,
+     lambda: [draw(2, 3, 7, 4)])
+case("adaptive_max_3d", lambda p, x: F.adaptive_max_pool3d(x[0], (2, 3, 4)), nothing,
+     lambda: [draw(1, 2, 3, 4, 3)])
+case("adaptive_fixed", lambda p, x: F.avg_pool2d(x[0], (3, 2), stride=(2, 2)), nothing,
+     lambda: [draw(2, 3, 7, 4)])
+
 golden.write("layers.safetensors", "make_golden_layers.py")

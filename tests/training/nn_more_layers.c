@@ -28,7 +28,26 @@
     X(bag_max, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)                               \
     X(bag_mean_offsets, wb_EmbeddingBag(6, 3), false)                                          \
     X(bag_sum_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_SUM), false)                       \
-    X(bag_max_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)
+    X(bag_max_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)                       \
+    X(nearest_1d, wb_Upsample(.sizes = {9}), false)                                            \
+    X(nearest_2d, wb_Upsample(.sizes = {6, 4}), false)                                         \
+    X(nearest_3d, wb_Upsample(.sizes = {4, 3, 5}), false)                                      \
+    X(linear_1d_corners, wb_Upsample(.sizes = {9}, .mode = WB_UPSAMPLE_LINEAR), false)         \
+    X(linear_2d_corners, wb_Upsample(.sizes = {6, 5}, .mode = WB_UPSAMPLE_LINEAR), false)      \
+    X(linear_3d_corners, wb_Upsample(.sizes = {4, 5, 2}, .mode = WB_UPSAMPLE_LINEAR), false)   \
+    X(linear_1d_centres, wb_Upsample(.sizes = {9}, .mode = WB_UPSAMPLE_LINEAR,                 \
+                                     .no_align_corners = true), false)                         \
+    X(linear_2d_centres, wb_Upsample(.sizes = {6, 5}, .mode = WB_UPSAMPLE_LINEAR,              \
+                                     .no_align_corners = true), false)                         \
+    X(linear_3d_centres, wb_Upsample(.sizes = {4, 5, 2}, .mode = WB_UPSAMPLE_LINEAR,           \
+                                     .no_align_corners = true), false)                         \
+    X(adaptive_mean_1d, wb_AdaptiveMeanPool({3}), false)                                       \
+    X(adaptive_mean_2d, wb_AdaptiveMeanPool({3, 2}), false)                                    \
+    X(adaptive_mean_3d, wb_AdaptiveMeanPool({2, 3, 4}), false)                                 \
+    X(adaptive_max_1d, wb_AdaptiveMaxPool({3}), false)                                         \
+    X(adaptive_max_2d, wb_AdaptiveMaxPool({3, 2}), false)                                      \
+    X(adaptive_max_3d, wb_AdaptiveMaxPool({2, 3, 4}), false)                                   \
+    X(adaptive_fixed, wb_AdaptiveMeanPool({3, 2}, .fixed = true), false)
 
 #define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
 CASES(CASE)
@@ -94,6 +113,11 @@ TEST_IN_SCOPE(prints)
     shows(wb_Bilinear(3, 3, 2, .no_bias = true), "Bilinear(3 => 2; bias=false)");
     shows(wb_Maxout(wb_Dense(2, 2), wb_relu), "Maxout(Dense(2 => 2), relu)");
     shows(wb_PixelShuffle(2), "PixelShuffle(2)");
+    shows(wb_Upsample(.scale = {2}), "Upsample(nearest, scale=2)");
+    shows(wb_Upsample(.sizes = {4, 5}, .mode = WB_UPSAMPLE_LINEAR, .no_align_corners = true),
+          "Upsample(linear, sizes=(4, 5), align_corners=false)");
+    shows(wb_AdaptiveMaxPool({3}), "AdaptiveMaxPool(3)");
+    shows(wb_AdaptiveMeanPool({3, 2}, .fixed = true), "AdaptiveMeanPool((3, 2), fixed=true)");
     shows(wb_trainmode(wb_AlphaDropout(0.5)), "AlphaDropout(0.5, active=true)");
     shows(wb_DepthwiseConv(2, 4, {3}), "Conv((3, 3), 2 => 4, groups=2)");
     shows(wb_Embedding(4, 2, .padding_index = 0), "Embedding(4 => 2; padding_index=0)");
@@ -213,6 +237,25 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_call(wb_Maxout(wb_relu), x, x), WB_ERROR_ARGUMENT, "Maxout", "one", "2");
     REFUSED(wb_pixel_shuffle(wb_zeros(1, 6, 2, 2), 2), WB_ERROR_SHAPE, "pixel_shuffle", "2",
             "[1,6,2,2] f32");
+    wb_tensor *image = wb_zeros(1, 2, 3, 4), *empty = wb_zeros(1, 2, 0);
+    REFUSED(wb_Upsample(), WB_ERROR_ARGUMENT, "Upsample", ".scale", ".sizes");
+    REFUSED(wb_upsample(image, .scale = {2}, .sizes = {4}), WB_ERROR_ARGUMENT, "upsample", ".scale",
+            ".sizes");
+    REFUSED(wb_upsample(image, .scale = {0}), WB_ERROR_ARGUMENT, "upsample", ".scale", "0");
+    REFUSED(wb_upsample(image, .scale = {1, 2, 3}), WB_ERROR_ARGUMENT, "upsample", ".scale", "3",
+            "2", "[1,2,3,4] f32");
+    REFUSED(wb_upsample(x, .scale = {2}), WB_ERROR_SHAPE, "upsample", "[2,5] f32");
+    REFUSED(wb_upsample(empty, .scale = {2}), WB_ERROR_SHAPE, "upsample", "[1,2,0] f32");
+    REFUSED(wb_upsample(image, .scale = {2}, .mode = 2), WB_ERROR_ARGUMENT, "upsample", ".mode",
+            "2");
+    REFUSED(wb_upsample(image, .scale = {2}, .no_align_corners = true), WB_ERROR_ARGUMENT,
+            "upsample", ".no_align_corners");
+    REFUSED(wb_upsample(wb_astype(image, WB_I32), .scale = {2}, .mode = WB_UPSAMPLE_LINEAR),
+            WB_ERROR_DTYPE, "upsample", "[1,2,3,4] i32");
+    REFUSED(wb_AdaptiveMaxPool({0}), WB_ERROR_ARGUMENT, "AdaptiveMaxPool", ".out", "0");
+    REFUSED(wb_call(wb_AdaptiveMeanPool({4}, .fixed = true), image), WB_ERROR_SHAPE,
+            "AdaptiveMeanPool", "4", "2", "[1,2,3,4] f32");
+    REFUSED(wb_call(wb_AdaptiveMeanPool({4}), x), WB_ERROR_SHAPE, "AdaptiveMeanPool", "[2,5] f32");
     REFUSED(wb_PixelShuffle(0), WB_ERROR_ARGUMENT, "PixelShuffle", "0");
     REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
     REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
