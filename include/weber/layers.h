@@ -15,9 +15,9 @@ extern "C" {
  * A layer with parameters converts an input of another dtype to the dtype of its parameters.  If
  * that input is floating, the layer warns, once in a process.  Embedding takes integers only.
  *
- * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
- * means {k, k}.  In C these sizes are given by position only.  A call without braces, such as
- * wb_MaxPool(3, 2), does not compile. */
+ * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  In
+ * layers of two and three axes {k} means {k, k}.  In C these sizes are given by position only.  A
+ * call without braces, such as wb_MaxPool(3, 2), does not compile. */
 
 /** Options of wb_Dense. */
 typedef struct wb_Dense_options {
@@ -35,33 +35,39 @@ typedef struct wb_Dense_options {
  * Error: the last axis of x has another size than `in`. */
 WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
 
-/** Options of wb_Conv, wb_CrossCor and wb_ConvTranspose. */
+/** Options of wb_Conv, wb_Conv1d, wb_CrossCor, wb_DepthwiseConv, wb_ConvTranspose and
+ * wb_ConvTranspose1d.  A list has one number for all axes of space, or one for each. */
 typedef struct wb_Conv_options {
     WB_OPTIONS_HEAD(wb_Conv_options)
-    wb_ints stride WB_IS({1});              /* {s} or {h, w} */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
-    wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
+    wb_ints stride WB_IS({1});
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
+    int64_t pad_mode WB_IS(WB_PAD_CONSTANT); /* a wb_pad_mode: what x is padded with */
+    wb_ints dilation WB_IS({1});
     int64_t groups WB_IS(1);                /* divides `in` and `out` */
-    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose only */
+    wb_ints outpad WB_IS({0});              /* of wb_ConvTranspose only */
     bool same WB_IS(false);                 /* computes .pad: see wb_Conv, wb_ConvTranspose */
-    bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
+    bool flip WB_IS(false);                 /* the kernel is flipped along all axes, as in Flux */
     bool no_bias WB_IS(false);
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_ints kernel WB_REQUIRED;             /* {k} or {h, w} */
+    wb_ints kernel WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
     const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the kernel here */
     wb_function activation WB_IS(NULL);
     WB_NO_MORE
 } wb_Conv_options;
 /** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
- * H' is that of wb_conv.  .same pads so that a stride of 1 keeps the size.  If an axis needs odd
- * padding, the extra row is below and the extra column to the right.  wb_CrossCor is another name
- * of this layer.  Errors: both .same and .pad are given; .outpad is given; .groups does not divide
- * `in` and `out`. */
+ * A kernel {kd, kh, kw} makes a layer for x [N, in, D, H, W]; {k} means {k, k}.  H' is that of
+ * wb_conv.  .same pads so that a stride of 1 keeps the size.  If an axis needs odd padding, the
+ * extra row is below and the extra column to the right.  .pad_mode pads with elements of x, as
+ * wb_pad does, by the numbers of .pad or .same.  wb_CrossCor is another name of this layer.
+ * Errors: both .same and .pad are given; .outpad is given; .groups does not divide `in` and
+ * `out`. */
 WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
+/** wb_Conv for x [N, in, L]: wb_Conv1d(in, out, {k}, activation), weight [out, in/groups, k]. */
+WB_API wb_layer *wb_Conv1d_with(const wb_Conv_options *o);
 
 /** A convolution of each channel by itself, wb_Conv with .groups = in: wb_DepthwiseConv(in, out,
  * {kh, kw}, activation).  weight [out, 1, kh, kw].  Errors: `out` is no multiple of `in`; .groups
@@ -70,25 +76,34 @@ WB_API wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o);
 
 /** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
  *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
- * H' is that of wb_conv_transpose.  .same pads so that H' = H stride, if the kernel is at least as
- * large as the stride.  Errors: both .same and .pad are given; .outpad is not below the stride;
- * .groups does not divide `in` and `out`. */
+ * A kernel {kd, kh, kw} makes a layer for x [N, in, D, H, W].  H' is that of wb_conv_transpose.
+ * .same pads so that H' = H stride, if the kernel is at least as large as the stride.  Errors: both
+ * .same and .pad are given; .outpad is not below the stride; .groups does not divide `in` and
+ * `out`; .pad_mode is given. */
 WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
+/** wb_ConvTranspose for x [N, in, L]: wb_ConvTranspose1d(in, out, {k}). */
+WB_API wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o);
 
-/** Options of wb_MaxPool and wb_MeanPool. */
+/** Options of wb_MaxPool, wb_MeanPool, wb_MaxPool1d and wb_MeanPool1d.  A list has one number for
+ * all axes of space, or one for each. */
 typedef struct wb_Pool_options {
     WB_OPTIONS_HEAD(wb_Pool_options)
-    wb_ints stride WB_IS({});               /* {s} or {h, w}; default: the window */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
+    wb_ints stride WB_IS({});               /* default: the window */
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
     WB_BY_PLACE
-    wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
+    wb_ints window WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
     const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the window here */
     WB_NO_MORE
 } wb_Pool_options;
-/** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}). */
+/** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}).  A window {d, h, w}
+ * makes a layer for x [N, C, D, H, W]; {k} means {k, k}. */
 WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
 /** wb_meanpool as a layer, with the options of wb_MaxPool. */
 WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
+/** wb_MaxPool for x [N, C, L]: wb_MaxPool1d({k}). */
+WB_API wb_layer *wb_MaxPool1d_with(const wb_Pool_options *o);
+/** wb_MeanPool for x [N, C, L]: wb_MeanPool1d({k}). */
+WB_API wb_layer *wb_MeanPool1d_with(const wb_Pool_options *o);
 /** Options of wb_AdaptiveMaxPool and wb_AdaptiveMeanPool. */
 typedef struct wb_AdaptivePool_options {
     WB_OPTIONS_HEAD(wb_AdaptivePool_options)
@@ -425,6 +440,10 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
                    .sizes_ = (wb_ints)__VA_ARGS__))
 #define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
 #define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
+#define wb_Conv1d(...) WB_CONVOLVE_(wb_Conv1d_with, __VA_ARGS__)
+#define wb_ConvTranspose1d(...) WB_CONVOLVE_(wb_ConvTranspose1d_with, __VA_ARGS__)
+#define wb_MaxPool1d(...) WB_SIZED_(wb_MaxPool1d_with, wb_Pool_options, __VA_ARGS__)
+#define wb_MeanPool1d(...) WB_SIZED_(wb_MeanPool1d_with, wb_Pool_options, __VA_ARGS__)
 #define wb_CrossCor(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
 #define wb_DepthwiseConv(...) WB_CONVOLVE_(wb_DepthwiseConv_with, __VA_ARGS__)
 #define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)

@@ -24,6 +24,8 @@ inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = null
         return with(&o);                                                              \
     }
 WB_CONVOLUTION_(wb_Conv, wb_Conv_with)
+WB_CONVOLUTION_(wb_Conv1d, wb_Conv1d_with)
+WB_CONVOLUTION_(wb_ConvTranspose1d, wb_ConvTranspose1d_with)
 WB_CONVOLUTION_(wb_CrossCor, wb_Conv_with)
 WB_CONVOLUTION_(wb_DepthwiseConv, wb_DepthwiseConv_with)
 WB_CONVOLUTION_(wb_ConvTranspose, wb_ConvTranspose_with)
@@ -47,6 +49,8 @@ inline wb_layer *wb_AdaptiveMeanPool(wb_ints out, wb_AdaptivePool_options o = {}
     }
 WB_POOL_(wb_MaxPool)
 WB_POOL_(wb_MeanPool)
+WB_POOL_(wb_MaxPool1d)
+WB_POOL_(wb_MeanPool1d)
 #undef WB_POOL_
 
 inline wb_layer *wb_Dropout(double p, wb_Dropout_options o = {})

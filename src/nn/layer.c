@@ -5,7 +5,8 @@
 #include <string.h>
 
 #define LAYERS(X)                                                                               \
-    X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool)                  \
+    X(dense) X(conv) X(conv1d) X(conv_transpose) X(conv_transpose1d) X(maxpool) X(maxpool1d)    \
+    X(meanpool) X(meanpool1d) X(globalmaxpool)                                                  \
     X(globalmeanpool) X(flatten)                                                                \
     X(dropout) X(alphadropout) X(batchnorm) X(instancenorm) X(groupnorm) X(layernorm)           \
     X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \

@@ -122,4 +122,39 @@ case("adaptive_max_3d", lambda p, x: F.adaptive_max_pool3d(x[0], (2, 3, 4)), not
 case("adaptive_fixed", lambda p, x: F.avg_pool2d(x[0], (3, 2), stride=(2, 2)), nothing,
      lambda: [draw(2, 3, 7, 4)])
 
+
+
+def weights(*shape, bias=4):
+    return lambda: {"weight": draw(*shape), "bias": draw(bias)}
+
+
+case("conv1d", lambda p, x: F.conv1d(x[0], p["weight"], p["bias"]), weights(4, 3, 3),
+     lambda: [draw(2, 3, 6)])
+case("conv1d_options", lambda p, x: torch.relu(
+    F.conv1d(F.pad(x[0], (2, 1)), p["weight"], p["bias"], stride=2, dilation=2, groups=2)),
+     weights(4, 2, 3), lambda: [draw(2, 4, 9)])
+case("conv3d", lambda p, x: F.conv3d(x[0], p["weight"], p["bias"]), weights(4, 3, 2, 3, 2),
+     lambda: [draw(2, 3, 4, 5, 3)])
+case("conv3d_options", lambda p, x: F.conv3d(
+    x[0], p["weight"], p["bias"], stride=(2, 1, 3), padding=(1, 2, 0), dilation=(2, 1, 2),
+    groups=2), weights(4, 2, 3, 2, 2), lambda: [draw(2, 4, 6, 3, 7)])
+case("conv_transpose1d", lambda p, x: F.conv_transpose1d(
+    x[0], p["weight"], p["bias"], stride=3, padding=1, output_padding=2, groups=2),
+     weights(4, 2, 3), lambda: [draw(2, 4, 5)])
+case("conv_transpose3d", lambda p, x: F.conv_transpose3d(
+    x[0], p["weight"], p["bias"], stride=(2, 1, 3), padding=(1, 0, 1), output_padding=(1, 0, 2),
+    dilation=(2, 1, 1), groups=2), weights(4, 2, 3, 2, 2), lambda: [draw(2, 4, 3, 3, 2)])
+for name, mode in (("reflect", "reflect"), ("replicate", "replicate"), ("circular", "circular")):
+    case("conv_" + name, lambda p, x, mode=mode: F.conv2d(
+        F.pad(x[0], (1, 0, 2, 1), mode=mode), p["weight"], p["bias"]), weights(4, 2, 3, 2),
+         lambda: [draw(1, 2, 4, 3)])
+case("maxpool1d", lambda p, x: F.max_pool1d(x[0], 3, stride=2, padding=1), nothing,
+     lambda: [draw(2, 2, 7)])
+case("meanpool1d", lambda p, x: F.avg_pool1d(x[0], 3, stride=2, padding=1), nothing,
+     lambda: [draw(2, 2, 7)])
+case("maxpool3d", lambda p, x: F.max_pool3d(x[0], (3, 2, 2), stride=(1, 2, 1), padding=(1, 0, 1)),
+     nothing, lambda: [draw(2, 2, 4, 5, 3)])
+case("meanpool3d", lambda p, x: F.avg_pool3d(x[0], (3, 2, 2), stride=(1, 2, 1), padding=(1, 0, 1)),
+     nothing, lambda: [draw(2, 2, 4, 5, 3)])
+
 golden.write("layers.safetensors", "make_golden_layers.py")

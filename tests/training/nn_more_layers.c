@@ -47,7 +47,28 @@
     X(adaptive_max_1d, wb_AdaptiveMaxPool({3}), false)                                         \
     X(adaptive_max_2d, wb_AdaptiveMaxPool({3, 2}), false)                                      \
     X(adaptive_max_3d, wb_AdaptiveMaxPool({2, 3, 4}), false)                                   \
-    X(adaptive_fixed, wb_AdaptiveMeanPool({3, 2}, .fixed = true), false)
+    X(adaptive_fixed, wb_AdaptiveMeanPool({3, 2}, .fixed = true), false)                       \
+    X(conv1d, wb_Conv1d(3, 4, {3}), false)                                                     \
+    X(conv1d_options, wb_Conv1d(4, 4, {3}, wb_relu, .stride = {2}, .pad = {2, 1},              \
+                                .dilation = {2}, .groups = 2), false)                          \
+    X(conv3d, wb_Conv(3, 4, {2, 3, 2}), false)                                                 \
+    X(conv3d_options, wb_Conv(4, 4, {3, 2, 2}, .stride = {2, 1, 3}, .pad = {1, 2, 0},          \
+                              .dilation = {2, 1, 2}, .groups = 2), false)                      \
+    X(conv_transpose1d, wb_ConvTranspose1d(4, 4, {3}, .stride = {3}, .pad = {1},               \
+                                           .outpad = {2}, .groups = 2), false)                 \
+    X(conv_transpose3d, wb_ConvTranspose(4, 4, {3, 2, 2}, .stride = {2, 1, 3},                 \
+                                         .pad = {1, 0, 1}, .outpad = {1, 0, 2},                \
+                                         .dilation = {2, 1, 1}, .groups = 2), false)           \
+    X(conv_reflect, wb_Conv(2, 4, {3, 2}, .pad = {2, 1, 1, 0},                                 \
+                            .pad_mode = WB_PAD_REFLECT), false)                                \
+    X(conv_replicate, wb_Conv(2, 4, {3, 2}, .pad = {2, 1, 1, 0},                               \
+                              .pad_mode = WB_PAD_REPLICATE), false)                            \
+    X(conv_circular, wb_Conv(2, 4, {3, 2}, .pad = {2, 1, 1, 0},                                \
+                             .pad_mode = WB_PAD_CIRCULAR), false)                              \
+    X(maxpool1d, wb_MaxPool1d({3}, .stride = {2}, .pad = {1}), false)                          \
+    X(meanpool1d, wb_MeanPool1d({3}, .stride = {2}, .pad = {1}), false)                        \
+    X(maxpool3d, wb_MaxPool({3, 2, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 1}), false)          \
+    X(meanpool3d, wb_MeanPool({3, 2, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 1}), false)
 
 #define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
 CASES(CASE)
@@ -119,6 +140,14 @@ TEST_IN_SCOPE(prints)
     shows(wb_AdaptiveMaxPool({3}), "AdaptiveMaxPool(3)");
     shows(wb_AdaptiveMeanPool({3, 2}, .fixed = true), "AdaptiveMeanPool((3, 2), fixed=true)");
     shows(wb_trainmode(wb_AlphaDropout(0.5)), "AlphaDropout(0.5, active=true)");
+    shows(wb_Conv1d(2, 3, {4}, wb_relu, .pad = {1, 2}, .stride = {2}),
+          "Conv1d((4,), 2 => 3, relu, pad=(1, 2), stride=2)");
+    shows(wb_ConvTranspose1d(2, 3, {4}, .same = true), "ConvTranspose1d((4,), 2 => 3, pad=same)");
+    shows(wb_Conv(2, 3, {1, 2, 3}, .pad = {1, 0, 2}, .pad_mode = WB_PAD_CIRCULAR),
+          "Conv((1, 2, 3), 2 => 3, pad=(1, 0, 2), pad_mode=circular)");
+    shows(wb_MaxPool({1, 2, 3}, .pad = {0, 0, 1, 0, 2, 1}),
+          "MaxPool((1, 2, 3), pad=(0, 0, 1, 0, 2, 1))");
+    shows(wb_MeanPool1d({3}, .stride = {2}), "MeanPool1d((3,), stride=2)");
     shows(wb_DepthwiseConv(2, 4, {3}), "Conv((3, 3), 2 => 4, groups=2)");
     shows(wb_Embedding(4, 2, .padding_index = 0), "Embedding(4 => 2; padding_index=0)");
     shows(wb_Embedding(4, 2, .padding_index = -1), "Embedding(4 => 2; padding_index=3)");
@@ -256,6 +285,33 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_call(wb_AdaptiveMeanPool({4}, .fixed = true), image), WB_ERROR_SHAPE,
             "AdaptiveMeanPool", "4", "2", "[1,2,3,4] f32");
     REFUSED(wb_call(wb_AdaptiveMeanPool({4}), x), WB_ERROR_SHAPE, "AdaptiveMeanPool", "[2,5] f32");
+    wb_tensor *line = wb_zeros(1, 2, 5), *solid = wb_zeros(1, 2, 3, 4, 5);
+    REFUSED(wb_Conv1d(2, 3, {1, 2}), WB_ERROR_ARGUMENT, "Conv1d", "kernel", "2", "1");
+    REFUSED(wb_call(wb_Conv1d(2, 3, {2}), image), WB_ERROR_SHAPE, "Conv1d", "[N,2,L]",
+            "[1,2,3,4] f32");
+    REFUSED(wb_call(wb_Conv(2, 3, {2, 2, 2}), image), WB_ERROR_SHAPE, "Conv", "[N,2,D,H,W]",
+            "[1,2,3,4] f32");
+    REFUSED(wb_call(wb_Conv(2, 3, {4, 2, 2}), solid), WB_ERROR_SHAPE, "conv", "4",
+            "[1,2,3,4,5] f32");
+    REFUSED(wb_Conv(2, 3, {2, 2, 2}, .pad = {1, 1}), WB_ERROR_ARGUMENT, "Conv", ".pad", "2", "3");
+    REFUSED(wb_Conv(2, 3, {2}, .pad_mode = 9), WB_ERROR_ARGUMENT, "Conv", ".pad_mode", "9");
+    REFUSED(wb_ConvTranspose(2, 3, {2}, .pad_mode = WB_PAD_REFLECT), WB_ERROR_ARGUMENT,
+            "ConvTranspose", ".pad_mode");
+    REFUSED(wb_call(wb_Conv(2, 3, {2}, .pad = {4}, .pad_mode = WB_PAD_REFLECT), image),
+            WB_ERROR_SHAPE, "pad", "WB_PAD_REFLECT", "[1,2,3,4] f32");
+    REFUSED(wb_conv(solid, wb_zeros(2, 2, 2, 2), WB_NONE), WB_ERROR_SHAPE, "conv", "5",
+            "[1,2,3,4,5] f32", "[2,2,2,2] f32");
+    REFUSED(wb_conv(solid, wb_zeros(2, 3, 1, 1, 1), WB_NONE), WB_ERROR_SHAPE, "conv", "channels",
+            "[1,2,3,4,5] f32", "[2,3,1,1,1] f32");
+    REFUSED(wb_conv(solid, wb_zeros(2, 2, 1, 1, 1), WB_NONE, .stride = {0, 1, 1}),
+            WB_ERROR_ARGUMENT, "conv", "stride", "0");
+    REFUSED(wb_conv(line, wb_zeros(2, 2, 1), WB_NONE, .outpad = {1}), WB_ERROR_ARGUMENT, "conv",
+            ".outpad");
+    REFUSED(wb_conv(line, wb_zeros(2, 2, 6), WB_NONE), WB_ERROR_SHAPE, "conv");
+    REFUSED(wb_maxpool(line, .window = {0}), WB_ERROR_ARGUMENT, "maxpool", "0");
+    REFUSED(wb_maxpool(line, .window = {2}, .stride = {0}), WB_ERROR_ARGUMENT, "maxpool", "0");
+    REFUSED(wb_call(wb_MaxPool1d({2}), image), WB_ERROR_SHAPE, "MaxPool1d", "[N,C,L]",
+            "[1,2,3,4] f32");
     REFUSED(wb_PixelShuffle(0), WB_ERROR_ARGUMENT, "PixelShuffle", "0");
     REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
     REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",

@@ -185,7 +185,7 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     if (!wb__is_branch(object)) {
         wb__name_row *row = add_row(w->out, name, path, object);
         const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
-        if (row && flip && *flip && row->x->ndim == 4) row->kind = WB__NAME_FLIPPED;
+        if (row && flip && *flip && row->x->ndim >= 3) row->kind = WB__NAME_FLIPPED;
         return row ? 0 : WB_ERROR_MEMORY;
     }
     const wb__branch *node = object;
