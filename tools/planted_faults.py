@@ -120,6 +120,7 @@ TABLE = [
     ("a convolution of three axes ignores the dilation of the depth", "src/engine/ops/space.c", "const int64_t start = p * s->dilation[0];", "const int64_t start = p;", ["nn_more_layers"]),
     ("a transposed convolution of three axes adds at undilated positions", "src/engine/ops/space.c", "const int64_t before = p * s->dilation[0];", "const int64_t before = p;", ["nn_more_layers"]),
     ("a Conv pads with zeros whatever .pad_mode is", "src/nn/conv.c", ".mode = (wb_pad_mode)o->pad_mode}", ".mode = WB_PAD_CONSTANT}", ["nn_more_layers"]),
+    ("a pool by a norm forgets the number of elements", "src/nn/unfold.c", "wb_pow(wb_mul(y, wb_scalar(n)), wb_scalar(1 / p))", "wb_pow(y, wb_scalar(n > 0 ? 1 / p : 0))", ["nn_more_layers"]),
     ("the results of a function of the program are dropped", "src/nn/functions.c", "    wb__this_thread()->program_calls++;\n", "", [LOOPS, SCOPES]),
     ("the end of a step forgets the tensors that the next step uses", "src/engine/automatic.c", "if (reads[i] && !is_made(x) && is_held(x))",
      "if (!reads[i] && !is_made(x) && is_held(x))", [LOOPS, SCOPES]),

@@ -51,6 +51,16 @@ WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *di
 /** Normal with standard deviation sqrt(2 / fan_in), from the seed of wb_seed; `dtype` is floating.
  * (He et al. 2015) */
 WB_API wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** The standard normal distribution restricted to [-2, 2], by the inverse of its distribution
+ * function, from the seed of wb_seed; `dtype` is floating. */
+WB_API wb_tensor *wb_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** wb_truncated_normal times sqrt(1 / fan_in), so truncated at two standard deviations.  (LeCun et
+ * al. 1998) */
+WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** The identity: of [out, in] the matrix with 1 on its diagonal, of a kernel [out, in, k...] a 1 at
+ * the centre, k / 2 rounded down, where the indices of out and in are equal; else zeros, also for a
+ * vector.  `dtype` is floating. */
+WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Zeros, of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Ones, of any dtype. */

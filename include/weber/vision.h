@@ -50,6 +50,38 @@ WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
 #define wb_upsample(x, ...) wb_upsample_with((x), WB_GET_(wb_upsample_options, __VA_ARGS__))
 #endif
 
+/** Options of wb_unfold and wb_fold.  A list has one number for both axes, or one for each. */
+typedef struct wb_unfold_options {
+    WB_OPTIONS_HEAD(wb_unfold_options)
+    wb_ints window WB_REQUIRED;
+    wb_ints stride WB_IS({1});
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right} */
+    wb_ints dilation WB_IS({1});
+    wb_ints sizes WB_IS({});                /* of wb_fold only: {H, W} of its result */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_unfold_options;
+/** The windows of x as columns: wb_unfold(x, .window = {kh, kw}), [N, C, H, W] -> [N, C kh kw, L].
+ * Floating.  Column l is the window at position l of the H' W' positions of wb_conv, row by row;
+ * its element (c kh + p) kw + q is the element p, q of channel c.  The layout is PyTorch's.
+ * Errors: those of wb_conv; .sizes is given. */
+WB_API wb_tensor *wb_unfold_with(wb_tensor *x, const wb_unfold_options *o);
+/** The sum of windows at their positions, the gradient of wb_unfold: wb_fold(x, .window = {kh, kw},
+ * .sizes = {H, W}), [N, C kh kw, L] -> [N, C, H, W].  Error: x has another shape than wb_unfold of
+ * [N, C, H, W]. */
+WB_API wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *o);
+/** (sum of x^p over each window)^(1/p), with the options of wb_meanpool: wb_lpnormpool(x, 2.0,
+ * .window = {2}).  x is floating and not negative, unless p is an even integer: a root of a
+ * negative sum is NaN.  The gradient of a sum of 0 is infinite or NaN.  Errors: p is not positive; those of
+ * wb_meanpool. */
+WB_API wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o);
+#ifndef __cplusplus
+#define wb_unfold(x, ...) wb_unfold_with((x), WB_GET_(wb_unfold_options, __VA_ARGS__))
+#define wb_fold(x, ...) wb_fold_with((x), WB_GET_(wb_unfold_options, __VA_ARGS__))
+#define wb_lpnormpool(x, p, ...) \
+    wb_lpnormpool_with((x), (p), WB_GET_(wb_pool_options, __VA_ARGS__))
+#endif
+
 #ifdef __cplusplus
 }
 #endif

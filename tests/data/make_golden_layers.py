@@ -156,5 +156,11 @@ case("maxpool3d", lambda p, x: F.max_pool3d(x[0], (3, 2, 2), stride=(1, 2, 1), p
      nothing, lambda: [draw(2, 2, 4, 5, 3)])
 case("meanpool3d", lambda p, x: F.avg_pool3d(x[0], (3, 2, 2), stride=(1, 2, 1), padding=(1, 0, 1)),
      nothing, lambda: [draw(2, 2, 4, 5, 3)])
+case("unfold", lambda p, x: F.unfold(x[0], (3, 2), dilation=(1, 2), padding=(1, 0), stride=(2, 1)),
+     nothing, lambda: [draw(2, 3, 6, 5)])
+case("fold", lambda p, x: F.fold(x[0], (6, 5), (3, 2), dilation=(1, 2), padding=(1, 0),
+                                 stride=(2, 1)), nothing, lambda: [draw(2, 12, 9)])
+case("lpnormpool", lambda p, x: F.lp_pool2d(x[0], 3, (2, 3), stride=(1, 2)), nothing,
+     lambda: [draw(2, 2, 5, 7).abs() + 0.25])
 
 golden.write("layers.safetensors", "make_golden_layers.py")

@@ -5,6 +5,20 @@
 
 #include <unistd.h>
 
+static wb_tensor *unfolded(wb_tensor *x)
+{
+    return wb_unfold(x, .window = {3, 2}, .dilation = {1, 2}, .pad = {1, 0}, .stride = {2, 1});
+}
+static wb_tensor *folded(wb_tensor *x)
+{
+    return wb_fold(x, .window = {3, 2}, .dilation = {1, 2}, .pad = {1, 0}, .stride = {2, 1},
+                   .sizes = {6, 5});
+}
+static wb_tensor *normed(wb_tensor *x)
+{
+    return wb_lpnormpool(x, 3, .window = {2, 3}, .stride = {1, 2});
+}
+
 /* X(name in layers.safetensors, layer, whether in train mode) */
 #define CASES(X)                                                                               \
     X(groupnorm, wb_GroupNorm(6, 2, wb_relu, .eps = 1e-3), false)                              \
@@ -68,7 +82,10 @@
     X(maxpool1d, wb_MaxPool1d({3}, .stride = {2}, .pad = {1}), false)                          \
     X(meanpool1d, wb_MeanPool1d({3}, .stride = {2}, .pad = {1}), false)                        \
     X(maxpool3d, wb_MaxPool({3, 2, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 1}), false)          \
-    X(meanpool3d, wb_MeanPool({3, 2, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 1}), false)
+    X(meanpool3d, wb_MeanPool({3, 2, 2}, .stride = {1, 2, 1}, .pad = {1, 0, 1}), false)        \
+    X(unfold, wb_function_layer("unfolded", unfolded), false)                                  \
+    X(fold, wb_function_layer("folded", folded), false)                                        \
+    X(lpnormpool, wb_function_layer("normed", normed), false)
 
 #define CASE(name, layer, train) TEST(name) { check_in(#name, layer, train); }
 CASES(CASE)
@@ -218,6 +235,24 @@ TEST_IN_SCOPE(alpha_dropout)
     REFUSED(wb_AlphaDropout(), WB_ERROR_ARGUMENT, "AlphaDropout", "probability");
 }
 
+/* Within two standard deviations, whose standard deviation is 0.8796; a kernel at its centre. */
+TEST_IN_SCOPE(initialisers)
+{
+    enum { N = 20000 };
+    wb_seed(5);
+    wb_tensor *x = wb_truncated_normal(WB_F32, 1, (int64_t[]){N});
+    MADE(x);
+    assert_true(wb_item(wb_max(wb_abs(x))) <= 2 && wb_item(wb_max(x)) > 1.9);
+    assert_true(fabs(wb_item(wb_mean(x))) < 0.02);
+    assert_true(fabs(sqrt(wb_item(wb_variance(x))) - 0.8796) < 0.01);
+    x = wb_lecun_normal(WB_F32, 2, (int64_t[]){N / 16, 16});
+    assert_true(fabs(sqrt(wb_item(wb_variance(x))) - 0.8796 / 4) < 0.01);
+    x = wb_identity_init(WB_F32, 4, (int64_t[]){2, 3, 3, 2});
+    MADE(x);
+    assert_true(wb_item(wb_sum(x)) == 2 && wb_at(x, 0, 0, 1, 1) == 1 && wb_at(x, 1, 1, 1, 1) == 1);
+    assert_true(wb_item(wb_sum(wb_identity_init(WB_F16, 1, (int64_t[]){3}))) == 0);
+}
+
 TEST_IN_SCOPE(padding_row_begins_with_zeros)
 {
     for (int64_t index = 0; index < 4; index++) {
@@ -312,6 +347,11 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_maxpool(line, .window = {2}, .stride = {0}), WB_ERROR_ARGUMENT, "maxpool", "0");
     REFUSED(wb_call(wb_MaxPool1d({2}), image), WB_ERROR_SHAPE, "MaxPool1d", "[N,C,L]",
             "[1,2,3,4] f32");
+    REFUSED(wb_unfold(x, .window = {2}), WB_ERROR_SHAPE, "unfold", "[2,5] f32");
+    REFUSED(wb_unfold(image, .window = {0}), WB_ERROR_ARGUMENT, "unfold", "0");
+    REFUSED(wb_fold(line, .window = {2}, .sizes = {3}), WB_ERROR_SHAPE, "fold", "3", "4",
+            "[1,2,5] f32");
+    REFUSED(wb_lpnormpool(image, 0, .window = {2}), WB_ERROR_ARGUMENT, "lpnormpool", "p", "0");
     REFUSED(wb_PixelShuffle(0), WB_ERROR_ARGUMENT, "PixelShuffle", "0");
     REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
     REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
