@@ -72,8 +72,8 @@ WB_API wb_tensor *wb_unfold_with(wb_tensor *x, const wb_unfold_options *o);
 WB_API wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *o);
 /** (sum of x^p over each window)^(1/p), with the options of wb_meanpool: wb_lpnormpool(x, 2.0,
  * .window = {2}).  x is floating and not negative, unless p is an even integer: a root of a
- * negative sum is NaN.  The gradient of a sum of 0 is infinite or NaN.  Errors: p is not positive; those of
- * wb_meanpool. */
+ * negative sum is NaN.  The gradient of a sum of 0 is infinite or NaN.  Errors: p is not
+ * positive; those of wb_meanpool. */
 WB_API wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o);
 #ifndef __cplusplus
 #define wb_unfold(x, ...) wb_unfold_with((x), WB_GET_(wb_unfold_options, __VA_ARGS__))
