@@ -4,16 +4,17 @@
  *
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
- *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors
- *   4  weber/nn.h       layers, initialisers, models; it includes weber/losses.h, losses;
- *                      weber/structs.h has structs of the program as layers and trees
+ *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors,
+ *                       weber/vision.h those on images
+ *   4  weber/nn.h       models; it includes weber/layers.h and weber/losses.h; weber/structs.h has
+ *                       structs of the program as layers and trees
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
  *   8  weber/device.h   devices: finding and choosing them, moving objects between them
  *   9  weber/distributed.h   training by several processes
- *      weber/cxx.h      the same functions for C++17
+ *      weber/cxx.h      the same functions for C++17; it includes weber/cxx_layers.h
  *
  * Names
  *   wb_matmul(...)               a function

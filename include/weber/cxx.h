@@ -114,92 +114,7 @@ inline wb_tensor *wb_call(wb_layer *layer, wb_tensor *x, wb_tensor *y, T *...mor
     return wb_call_array(layer, 2 + int(sizeof...(more)), all);
 }
 
-inline wb_layer *wb_Dense(int64_t in, int64_t out, wb_function activation = nullptr,
-                          wb_Dense_options o = {})
-{
-    o.in = in;
-    o.out = out;
-    if (activation) o.activation = activation;
-    return wb_Dense_with(&o);
-}
-
-#define WB_CONVOLUTION_(name, with)                                                             \
-    inline wb_layer *name(int64_t in, int64_t out, wb_ints kernel,                              \
-                          wb_function activation = nullptr, wb_Conv_options o = {})             \
-    {                                                                                           \
-        o.in = in;                                                                              \
-        o.out = out;                                                                            \
-        o.kernel = kernel;                                                                      \
-        if (activation) o.activation = activation;                                              \
-        return with(&o);                                                              \
-    }
-WB_CONVOLUTION_(wb_Conv, wb_Conv_with)
-WB_CONVOLUTION_(wb_CrossCor, wb_Conv_with)
-WB_CONVOLUTION_(wb_ConvTranspose, wb_ConvTranspose_with)
-#undef WB_CONVOLUTION_
-
-#define WB_POOL_(name)                                                      \
-    inline wb_layer *name(wb_ints window, wb_Pool_options o = {})           \
-    {                                                                       \
-        o.window = window;                                                  \
-        return name##_with(&o);                                   \
-    }
-WB_POOL_(wb_MaxPool)
-WB_POOL_(wb_MeanPool)
-#undef WB_POOL_
-
-inline wb_layer *wb_Dropout(double p, wb_Dropout_options o = {})
-{
-    o.p = p;
-    return wb_Dropout_with(&o);
-}
-inline wb_layer *wb_BatchNorm(int64_t channels, wb_function activation = nullptr,
-                              wb_BatchNorm_options o = {})
-{
-    o.channels = channels;
-    if (activation) o.activation = activation;
-    return wb_BatchNorm_with(&o);
-}
-inline wb_layer *wb_LayerNorm(wb_ints shape, wb_function activation = nullptr,
-                              wb_LayerNorm_options o = {})
-{
-    o.shape = shape;
-    if (activation) o.activation = activation;
-    return wb_LayerNorm_with(&o);
-}
-inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_Embedding_options o = {})
-{
-    o.n = n;
-    o.dim = dim;
-    return wb_Embedding_with(&o);
-}
-inline wb_layer *wb_MultiHeadAttention(int64_t dim, wb_MultiHeadAttention_options o = {})
-{
-    o.dim = dim;
-    return wb_MultiHeadAttention_with(&o);
-}
-template <class I>
-inline wb_if_integer_<I, wb_layer *> wb_MultiHeadAttention(int64_t dim, I heads,
-                                                           wb_MultiHeadAttention_options o = {})
-{
-    o.heads = int64_t(heads);
-    return wb_MultiHeadAttention(dim, o);
-}
-
-#define WB_RECURRENT_(name)                                                             \
-    inline wb_layer *name(int64_t in, int64_t out, wb_Recurrent_options o = {})         \
-    {                                                                                   \
-        o.in = in;                                                                      \
-        o.out = out;                                                                    \
-        return name##_with(&o);                                               \
-    }
-WB_RECURRENT_(wb_RNN)
-WB_RECURRENT_(wb_LSTM)
-WB_RECURRENT_(wb_GRU)
-WB_RECURRENT_(wb_RNNCell)
-WB_RECURRENT_(wb_LSTMCell)
-WB_RECURRENT_(wb_GRUCell)
-#undef WB_RECURRENT_
+#include "weber/cxx_layers.h"
 
 /* wb_Chain and wb_Parallel take layers and functions of one tensor, as in C. */
 inline wb_layer *wb_as_layer_(wb_layer *layer) { return layer; }
@@ -220,6 +135,11 @@ template <class... L> inline wb_layer *wb_PairwiseFusion(wb_connection connectio
 {
     wb_layer *const all[] = {wb_as_layer_(layers)...};
     return wb_PairwiseFusion_array(connection, int(sizeof...(layers)), all);
+}
+template <class... L> inline wb_layer *wb_Maxout(L... layers)
+{
+    wb_layer *const all[] = {wb_as_layer_(layers)...};
+    return wb_Maxout_array(int(sizeof...(layers)), all);
 }
 inline wb_layer *wb_SkipConnection(wb_function f, wb_connection connection)
 {

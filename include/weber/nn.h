@@ -1,9 +1,11 @@
-/* Weber, chapter 4: layers, initialisers, models.  losses.h has the losses. */
+/* Weber, chapter 4: calls of layers, initialisers, containers, models.  layers.h has the layers,
+ * losses.h the losses. */
 #ifndef WEBER_NN_H
 #define WEBER_NN_H
 
 #include "weber/indexing.h"
 #include "weber/losses.h"
+#include "weber/vision.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -55,6 +57,15 @@ WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *di
 /** Normal with standard deviation sqrt(2 / fan_in), from the seed of wb_seed; `dtype` is floating.
  * (He et al. 2015) */
 WB_API wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** wb_truncated_normal_array(0, 1, -2, 2, ...): standard normal, limited to [-2, 2]. */
+WB_API wb_tensor *wb_init_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** Normal with standard deviation sqrt(1 / fan_in), limited to [-2, 2] as in Flux, from the seed of
+ * wb_seed; `dtype` is floating.  (LeCun et al. 1998) */
+WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** The identity: of [out, in] the matrix with 1 on its diagonal, of a kernel [out, in, k...] a 1 at
+ * the centre, k / 2 rounded down, where the indices of out and in are equal; else zeros, also for a
+ * vector.  `dtype` is floating. */
+WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Zeros, of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Ones, of any dtype. */
@@ -64,226 +75,7 @@ WB_API wb_tensor *wb_init_normal(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Uniform on [0, 1): wb_rand_array. */
 WB_API wb_tensor *wb_init_uniform(wb_dtype dtype, int ndim, const int64_t *dims);
 
-/* ---- layers ---------------------------------------------------------------------------------- */
-
-/* Options that several layers have: .dtype is the dtype of the parameters (floating), .init creates
- * the weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
- * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
- *
- * A layer with parameters converts an input of another dtype to the dtype of its parameters.  If
- * that input is floating, the layer warns, once in a process.  Embedding takes integers only.
- *
- * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  {k}
- * means {k, k}.  In C these sizes are given by position only.  A call without braces, such as
- * wb_MaxPool(3, 2), does not compile. */
-
-/** Options of wb_Dense. */
-typedef struct wb_Dense_options {
-    WB_OPTIONS_HEAD(wb_Dense_options)
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Dense_options;
-/** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
- *   x [..., in]   y [..., out]   weight [out, in]   bias [out]
- * Error: the last axis of x has another size than `in`. */
-WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
-
-/** Options of wb_Conv, wb_CrossCor and wb_ConvTranspose. */
-typedef struct wb_Conv_options {
-    WB_OPTIONS_HEAD(wb_Conv_options)
-    wb_ints stride WB_IS({1});              /* {s} or {h, w} */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
-    wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
-    int64_t groups WB_IS(1);                /* divides `in` and `out` */
-    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_ConvTranspose only */
-    bool same WB_IS(false);                 /* computes .pad: see wb_Conv, wb_ConvTranspose */
-    bool flip WB_IS(false);                 /* the kernel is flipped along both axes, as in Flux */
-    bool no_bias WB_IS(false);
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_ints kernel WB_REQUIRED;             /* {k} or {h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the kernel here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_Conv_options;
-/** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
- *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
- * H' is that of wb_conv.  .same pads so that a stride of 1 keeps the size.  If an axis needs odd
- * padding, the extra row is below and the extra column to the right.  wb_CrossCor is another name
- * of this layer.  Errors: both .same and .pad are given; .outpad is given; .groups does not divide
- * `in` and `out`. */
-WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
-
-/** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
- *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
- * H' is that of wb_conv_transpose.  .same pads so that H' = H stride, if the kernel is at least as
- * large as the stride.  Errors: both .same and .pad are given; .outpad is not below the stride;
- * .groups does not divide `in` and `out`. */
-WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
-
-/** Options of wb_MaxPool and wb_MeanPool. */
-typedef struct wb_Pool_options {
-    WB_OPTIONS_HEAD(wb_Pool_options)
-    wb_ints stride WB_IS({});               /* {s} or {h, w}; default: the window */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
-    WB_BY_PLACE
-    wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the window here */
-    WB_NO_MORE
-} wb_Pool_options;
-/** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}). */
-WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
-/** wb_meanpool as a layer, with the options of wb_MaxPool. */
-WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
-/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of
- * wb_max. */
-WB_API wb_layer *wb_GlobalMaxPool(void);
-/** The mean of each channel of a floating x, [N, C, H, W] -> [N, C, 1, 1]. */
-WB_API wb_layer *wb_GlobalMeanPool(void);
-/** wb_flatten as a layer, [N, ...] -> [N, features]. */
-WB_API wb_layer *wb_Flatten(void);
-
-/** Options of wb_Dropout. */
-typedef struct wb_Dropout_options {
-    WB_OPTIONS_HEAD(wb_Dropout_options)
-    /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
-     * channels of [N, C, H, W].  By default each element is drawn independently. */
-    wb_ints axes WB_IS({});
-    WB_BY_PLACE
-    double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
-    WB_NO_MORE
-} wb_Dropout_options;
-/** wb_dropout(x, p) in train mode (wb_trainmode), x itself in test mode.  Error: p is outside
- * [0, 1]. */
-WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
-
-/** Options of wb_BatchNorm. */
-typedef struct wb_BatchNorm_options {
-    WB_OPTIONS_HEAD(wb_BatchNorm_options)
-    bool no_affine WB_IS(false);            /* without scale and bias */
-    bool no_track_stats WB_IS(false);       /* without mean and var; see wb_BatchNorm */
-    double eps WB_IS(1e-5);
-    double momentum WB_IS(0.1);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t channels WB_REQUIRED;
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_BatchNorm_options;
-/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and variance for each
- * index of axis 1: wb_BatchNorm(channels, activation).  (Ioffe & Szegedy 2015)
- *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
- * Train mode normalises with the batch's mean and biased variance, and updates the running
- * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
- * unbiased one.  Test mode normalises with the running statistics; with .no_track_stats it
- * normalises as in train mode.  Errors: train mode with one value for each channel; momentum
- * outside [0, 1]; eps negative. */
-WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
-
-/** Options of wb_LayerNorm. */
-typedef struct wb_LayerNorm_options {
-    WB_OPTIONS_HEAD(wb_LayerNorm_options)
-    bool no_affine WB_IS(false);            /* without scale and bias */
-    double eps WB_IS(1e-5);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
-    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
-    wb_function activation WB_IS(NULL);
-    WB_NO_MORE
-} wb_LayerNorm_options;
-/** y = activation(wb_normalise(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
- * n numbers of `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of
- * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
-WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
-
-/** Options of wb_Embedding. */
-typedef struct wb_Embedding_options {
-    WB_OPTIONS_HEAD(wb_Embedding_options)
-    wb_initialiser init WB_IS(wb_init_normal);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t n WB_REQUIRED, dim WB_REQUIRED;
-    WB_NO_MORE
-} wb_Embedding_options;
-/** Rows of `weight` by index, wb_take(weight, x): wb_Embedding(n, dim).
- *   x [...] integer   y [..., dim]   weight [n, dim]
- * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros. */
-WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
-
-/** Options of wb_MultiHeadAttention. */
-typedef struct wb_MultiHeadAttention_options {
-    WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
-    bool causal WB_IS(false);               /* a query sees no later key */
-    bool bias WB_IS(false);                 /* the projections have biases, as PyTorch's have */
-    double dropout WB_IS(0);                /* of attention weights, in train mode; below 1 */
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    WB_BY_PLACE
-    int64_t dim WB_REQUIRED;
-    int64_t heads WB_IS(8);
-    WB_NO_MORE
-} wb_MultiHeadAttention_options;
-/** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
- * wb_call(layer, x) is self-attention, the same as wb_call(layer, x, x, x).  In wb_call(layer, q,
- * k, v), q is [N, Tq, dim], k and v are [N, Tk, dim], and the result is [N, Tq, dim].  The
- * projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes wb_attention
- * of dim / heads features.  Error: `heads` does not divide `dim`. */
-WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
-
-/** Options of recurrent layers and cells. */
-typedef struct wb_Recurrent_options {
-    WB_OPTIONS_HEAD(wb_Recurrent_options)
-    bool no_bias WB_IS(false);
-    bool last WB_IS(false);                 /* only the last step's output; not for cells */
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
-    bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
-    WB_NO_MORE
-} wb_Recurrent_options;
-/** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
- *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
- *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
- * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
- * The first state is 0 or, with .initial_state, a parameter [out].  Error: a call with T = 0. */
-WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
-/** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
- *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias
- *   c' = sigmoid(f) c + sigmoid(i) tanh(g)   h' = sigmoid(o) tanh(c')
- * Shapes as wb_RNN.  Error: .activation is given. */
-WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
-/** A GRU: wb_GRU(in, out).  Both sums in the first line are split into three vectors.
- *   [ar, az, an] = weight_input·x + bias   [br, bz, bn] = weight_hidden·h + bias_hidden
- *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + r bn)   h' = (1 - z) n + z h
- * Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has that bias.  Shapes as wb_RNN.  Error:
- * .activation is given. */
-WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
-/** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  Without
- * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
-WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
-/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
- * h and c.  A state that is not given is 0 or, with .initial_state, the parameter initial_hidden
- * (h) or initial_cell (c). */
-WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
- * .initial_state, the parameter initial_hidden. */
-WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
-/** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
- * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
- * counts as not given (see wb_RNNCell).  Returns 0 or an error code, and then `states` is
- * unchanged. */
-WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
+/* ---- containers and functions ---------------------------------------------------------------- */
 
 /** Layers one after the other: wb_Chain(wb_Dense(10, 5, wb_relu), wb_Dense(5, 2), wb_softmax).  If
  * a layer gives several tensors, they are the inputs of the next layer.  The macro takes layers
@@ -327,38 +119,6 @@ WB_API int wb_name_function(const char *name, wb_function f);
 WB_API int wb_name_connection(const char *name, wb_connection f);
 
 #ifndef __cplusplus
-#define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
-/* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
- * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}. */
-#define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
-#define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
-#define WB_SIZED_2(f, T, ...) \
-    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), .sizes_ = (wb_ints)__VA_ARGS__))
-#define WB_CONVOLVE_(f, in, out, ...) \
-    WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
-#define WB_CONVOLVE_1(f, ...) WB_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
-#define WB_CONVOLVE_2(f, in, out, ...)                                              \
-    f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,        \
-                   .sizes_ = (wb_ints)__VA_ARGS__))
-#define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
-#define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
-#define wb_CrossCor(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
-#define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)
-#define wb_MaxPool(...) WB_SIZED_(wb_MaxPool_with, wb_Pool_options, __VA_ARGS__)
-#define wb_MeanPool(...) WB_SIZED_(wb_MeanPool_with, wb_Pool_options, __VA_ARGS__)
-#define wb_Dropout(...) WB_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
-#define wb_BatchNorm(...) WB_OPTIONS_(wb_BatchNorm_with, wb_BatchNorm_options, __VA_ARGS__)
-#define wb_LayerNorm(...) WB_SIZED_(wb_LayerNorm_with, wb_LayerNorm_options, __VA_ARGS__)
-#define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
-#define wb_MultiHeadAttention(...) \
-    WB_OPTIONS_(wb_MultiHeadAttention_with, wb_MultiHeadAttention_options, __VA_ARGS__)
-#define wb_RNN(...) WB_OPTIONS_(wb_RNN_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_LSTM(...) WB_OPTIONS_(wb_LSTM_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRU(...) WB_OPTIONS_(wb_GRU_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_RNNCell(...) WB_OPTIONS_(wb_RNNCell_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_LSTMCell(...) WB_OPTIONS_(wb_LSTMCell_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRUCell(...) WB_OPTIONS_(wb_GRUCell_with, wb_Recurrent_options, __VA_ARGS__)
-
 #define WB_LAYER_(x) WB_ONCE_(WB_LAYER_OF_, x, )
 #define WB_LAYER_OF_(x, _)                                                                  \
     _Generic(x, wb_layer *: wb_as_layer_, void *: wb_as_layer_,                             \
@@ -438,4 +198,7 @@ WB_API int wb_tie(wb_layer *layer, const char *path, const char *same_as);
 #ifdef __cplusplus
 }
 #endif
+
+#include "weber/layers.h"
+
 #endif

@@ -416,49 +416,54 @@ WB_API wb_tensor *wb_einsum_array(const char *text, int n, wb_tensor *const *ope
  * have the same dtype. */
 WB_API wb_tensor *wb_linear(wb_tensor *x, wb_tensor *w, wb_tensor *b);
 
-/** Options of wb_conv and wb_conv_transpose. */
+/** Options of wb_conv and wb_conv_transpose.  A list has one number for all axes of space, or one
+ * for each. */
 typedef struct wb_conv_options {
     WB_OPTIONS_HEAD(wb_conv_options)
-    wb_ints stride WB_IS({1});              /* {s} or {h, w} */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
-    wb_ints dilation WB_IS({1});            /* {d} or {h, w} */
+    wb_ints stride WB_IS({1});
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
+    wb_ints dilation WB_IS({1});
     int64_t groups WB_IS(1);                /* divides the numbers of channels C and K */
-    wb_ints outpad WB_IS({0});              /* {p} or {h, w}; of wb_conv_transpose only */
+    wb_ints outpad WB_IS({0});              /* of wb_conv_transpose only */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_conv_options;
-/** Cross-correlation over the last two axes: wb_conv(x, w, b, .pad = {1}).
+/** Cross-correlation over the axes of space: wb_conv(x, w, b, .pad = {1}).
  *   x [N, C, H, W]   w [K, C/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H + top + bottom - (kh - 1) dilation - 1) / stride + 1, rounded down
  *   y[n,k,i,j] = b[k] + sum over c, p, q of w[k,c,p,q] x[n, c, i stride + p dilation - top, ...]
  * W' and the last index of x are computed in the same way, from kw, left, right, j and q.  x is 0
  * outside its bounds.  The formula is for one group; with more, c runs over the input channels of
- * the group of output channel k.  Errors: the kernel is larger than the padded x; .groups does not
- * divide C and K; .outpad is given. */
+ * the group of output channel k.  With x [N, C, L], w [K, C/groups, k] and with x [N, C, D, H, W],
+ * w [K, C/groups, kd, kh, kw] the formula has one or three axes.  Errors: the kernel is larger than
+ * the padded x; .groups does not divide C and K; .outpad is given. */
 WB_API wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
 
 /** Transposed convolution: the gradient of wb_conv with respect to its x, plus b.
  *   x [N, C, H, W]   w [C, K/groups, kh, kw]   b [K] or WB_NONE   y [N, K, H', W']
  *   H' = (H - 1) stride - top - bottom + (kh - 1) dilation + 1 + outpad
+ * x and w may have one or three axes of space, as in wb_conv.
  * wb_conv has the same output size for several input sizes; .outpad selects one of these.  .outpad
  * adds rows below and columns to the right, fewer than the stride.  Errors: H' or W' is below 1;
  * .groups does not divide C. */
 WB_API wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
                                          const wb_conv_options *o);
 
-/** Options of wb_maxpool and wb_meanpool. */
+/** Options of wb_maxpool and wb_meanpool.  A list has one number for all axes of space, or one for
+ * each. */
 typedef struct wb_pool_options {
     WB_OPTIONS_HEAD(wb_pool_options)
-    wb_ints window WB_REQUIRED;             /* {k} or {h, w} */
-    wb_ints stride WB_IS({});               /* {s} or {h, w}; default: the window */
-    wb_ints pad WB_IS({0});                 /* {p}, {h, w} or {top, bottom, left, right} */
+    wb_ints window WB_REQUIRED;
+    wb_ints stride WB_IS({});               /* default: the window */
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_pool_options;
 /** The greatest element of each window, [N, C, H, W] -> [N, C, H', W']: wb_maxpool(x, .window =
- * {2}).  H' is that of wb_conv, with the height of the window as kh.  Padding is never the
- * greatest; NaN counts as the greatest.  Among equal elements the first gets the gradient.  Errors:
- * padding that is not smaller than the window; a window that is larger than the padded x. */
+ * {2}); also of [N, C, L] and [N, C, D, H, W].  H' is that of wb_conv, with the height of the
+ * window as kh.  Padding is never the greatest; NaN counts as the greatest.  Among equal elements
+ * the first gets the gradient.  Errors: padding that is not smaller than the window; a window that
+ * is larger than the padded x. */
 WB_API wb_tensor *wb_maxpool_with(wb_tensor *x, const wb_pool_options *o);
 /** The mean of each window, with the shapes and errors of wb_maxpool; padding counts as zeros. */
 WB_API wb_tensor *wb_meanpool_with(wb_tensor *x, const wb_pool_options *o);

@@ -1,4 +1,4 @@
-/* Conv is the cross-correlation over the last two axes, or with .flip the true convolution.
+/* Conv is the cross-correlation over the axes of space, or with .flip the true convolution.
  * ConvTranspose is the adjoint of Conv. */
 #include "nn/window.h"
 
@@ -6,32 +6,41 @@
 
 #define OPTIONS(X)                                                                              \
     X(wb_Conv_options, in, INT, 1) X(wb_Conv_options, out, INT, 1)                              \
-    X(wb_Conv_options, kernel, INTS, 2) X(wb_Conv_options, activation, FUNCTION, 1)              \
-    X(wb_Conv_options, stride, INTS, 2) X(wb_Conv_options, pad, INTS, 4)                          \
-    X(wb_Conv_options, dilation, INTS, 2) X(wb_Conv_options, groups, INT, 1)                     \
+    X(wb_Conv_options, kernel, INTS, 0) X(wb_Conv_options, activation, FUNCTION, 1)              \
+    X(wb_Conv_options, stride, INTS, 0) X(wb_Conv_options, pad, INTS, 0)                          \
+    X(wb_Conv_options, dilation, INTS, 0) X(wb_Conv_options, groups, INT, 1)                     \
     X(wb_Conv_options, same, BOOL, 1) X(wb_Conv_options, flip, BOOL, 1)                         \
     X(wb_Conv_options, no_bias, BOOL, 1) X(wb_Conv_options, init, INITIALISER, 1)               \
     X(wb_Conv_options, dtype, DTYPE, 1)
-static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+static const wb__option option_table[] = {
+    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, pad_mode, INT, 1)};
 static const wb__option transpose_table[] = {
-    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 2)};
-extern const wb__layer_type wb__conv_type, wb__conv_transpose_type;
+    OPTIONS(WB__OPTION_ROW) WB__OPTION_ROW(wb_Conv_options, outpad, INTS, 0)};
+extern const wb__layer_type wb__conv_type, wb__conv_transpose_type, wb__conv1d_type,
+    wb__conv_transpose1d_type;
+
+static bool transposes(const wb__layer_type *type)
+{
+    return type == &wb__conv_transpose_type || type == &wb__conv_transpose1d_type;
+}
 
 /* With .same the total padding of an axis is the extent of the dilated kernel minus 1. For a
  * ConvTranspose the total is the extent minus the stride, but at least 0. If the total is odd, the
  * end of the axis gets one more row or column of padding than the start. */
-void wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
+int wb__padding(const wb__layer_type *type, const void *options, int64_t *pad)
 {
     const int64_t *list = wb__layer_option(type, options, "pad");
-    memcpy(pad, list + 1, 4 * sizeof *pad);
-    const bool transpose = type == &wb__conv_transpose_type;
-    const wb_Conv_options *o = type == &wb__conv_type || transpose ? options : NULL;
-    for (int a = 0; o && o->same && a < 2; a++) {
+    memcpy(pad, list + 1, (size_t)list[0] * sizeof *pad);
+    const bool transpose = transposes(type);
+    const bool conv = transpose || type == &wb__conv_type || type == &wb__conv1d_type;
+    const wb_Conv_options *o = conv ? options : NULL;
+    for (int a = 0; o && o->same && a < o->kernel[0]; a++) {
         const int64_t reach = (o->kernel[1 + a] - 1) * o->dilation[1 + a];
         const int64_t total = transpose ? WB__MAX(reach + 1 - o->stride[1 + a], 0) : reach;
         pad[2 * a] = total / 2;
         pad[2 * a + 1] = total - total / 2;
     }
+    return (int)list[0] / 2;
 }
 
 typedef wb_tensor *operation(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *s);
@@ -40,19 +49,23 @@ static wb_tensor *call_with(wb_layer *l, int n, wb_tensor *const *inputs, operat
 {
     const wb_Conv_options *o = l->options;
     wb_tensor *x = inputs[0], *weight = wb__layer_child(l, 0);
-    if (!wb__one_input(l, n)) return NULL;
-    if (x->ndim != 4 || x->dims[1] != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,%lld,H,W], got %s", l->type->name,
-                             (long long)o->in, wb_describe(x));
-    int64_t pad[4];
+    const int axes = (int)o->kernel[0];
+    if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->kernel, o->in)) return NULL;
+    int64_t pad[6];
     wb__padding(l->type, o, pad);
     wb_conv_options s = {.size = sizeof s, .groups = o->groups};
-    wb_ints_set(s.stride, 2, o->stride + 1);
-    wb_ints_set(s.dilation, 2, o->dilation + 1);
-    wb_ints_set(s.outpad, 2, o->outpad + 1);
-    wb_ints_set(s.pad, 4, pad);
     x = wb__layer_input(l, x, weight);
-    if (o->flip) weight = wb_flip(wb_flip(weight, 2), 3);
+    if (o->pad_mode != WB_PAD_CONSTANT) {
+        const wb_pad_options mode = {.size = sizeof mode, .mode = (wb_pad_mode)o->pad_mode};
+        for (int a = 0; x && a < axes; a++)
+            x = wb_pad_with(x, 2 + a, pad[2 * a], pad[2 * a + 1], &mode);
+        memset(pad, 0, sizeof pad);
+    }
+    wb_ints_set(s.stride, axes, o->stride + 1);
+    wb_ints_set(s.dilation, axes, o->dilation + 1);
+    wb_ints_set(s.outpad, axes, o->outpad + 1);
+    wb_ints_set(s.pad, 2 * axes, pad);
+    for (int a = 0; o->flip && weight && a < axes; a++) weight = wb_flip(weight, 2 + a);
     return wb__activate(o->activation, f(x, weight, wb__layer_child(l, 1), &s));
 }
 
@@ -66,43 +79,52 @@ static wb_tensor *call_transpose(wb_layer *l, int n, wb_tensor *const *inputs)
     return call_with(l, n, inputs, wb_conv_transpose_with);
 }
 
+static const char *const pad_modes[] = {
+    [WB_PAD_CONSTANT] = "zeros", [WB_PAD_REFLECT] = "reflect", [WB_PAD_REPLICATE] = "replicate",
+    [WB_PAD_SYMMETRIC] = "symmetric", [WB_PAD_CIRCULAR] = "circular"};
+
 static void print(const wb_layer *l, wb__text *t)
 {
     const wb_Conv_options *o = l->options;
-    wb__text_add(t, "%s((%lld, %lld), %lld => %lld", l->type->name, (long long)o->kernel[1],
-                 (long long)o->kernel[2], (long long)o->in, (long long)o->out);
+    wb__text_add(t, "%s(", l->type->name);
+    wb__print_window(o->kernel, t);
+    wb__text_add(t, ", %lld => %lld", (long long)o->in, (long long)o->out);
     wb__print_activation(o->activation, t);
     if (o->same) wb__text_add(t, ", pad=same");
-    else wb__print_pad(o->pad + 1, t);
-    wb__print_pair(", stride=", o->stride + 1, 1, t);
-    wb__print_pair(", dilation=", o->dilation + 1, 1, t);
-    if (o->outpad[1] || o->outpad[2])
-        wb__text_add(t, ", outpad=(%lld, %lld)", (long long)o->outpad[1],
-                     (long long)o->outpad[2]);
+    else wb__print_pad(o->pad, t);
+    if (o->pad_mode) wb__text_add(t, ", pad_mode=%s", pad_modes[o->pad_mode]);
+    wb__print_axes(", stride=", o->stride, 1, t);
+    wb__print_axes(", dilation=", o->dilation, 1, t);
+    wb__print_axes(", outpad=", o->outpad, 0, t);
     if (o->groups != 1) wb__text_add(t, ", groups=%lld", (long long)o->groups);
     if (o->flip) wb__text_add(t, ", flip=true");
     wb__text_add(t, o->no_bias ? ", bias=false)" : ")");
 }
 
-WB__PLAIN_LAYER(conv, "Conv", wb_Conv_options, option_table, wb_Conv_with,
-                .call = call, .print = print);
+#define CONV(id, Name, table, caller)                                                           \
+    WB__PLAIN_LAYER(id, #Name, wb_Conv_options, table, wb_##Name##_with,                        \
+                    .call = caller, .print = print);
+CONV(conv, Conv, option_table, call)
+CONV(conv1d, Conv1d, option_table, call)
+CONV(conv_transpose, ConvTranspose, transpose_table, call_transpose)
+CONV(conv_transpose1d, ConvTranspose1d, transpose_table, call_transpose)
 
-WB__PLAIN_LAYER(conv_transpose, "ConvTranspose", wb_Conv_options, transpose_table,
-                wb_ConvTranspose_with, .call = call_transpose, .print = print);
-
-static bool check(const char *what, wb_Conv_options *o, const wb__given *g)
+static bool check(const char *what, wb_Conv_options *o, const wb__given *g, bool one)
 {
     o->groups = wb__int_option(g, "groups", -1, o->groups, 1);
-    if (!wb__pair(what, g, "kernel", 2, o->kernel, 0) ||
-        !wb__pair(what, g, "stride", -1, o->stride, 1) ||
-        !wb__pair(what, g, "dilation", -1, o->dilation, 1) ||
-        !wb__sliding_pair(what, g, "outpad", -1, o->outpad, 0, 0) ||
-        !wb__pad(what, g, o->pad))
+    const int axes = wb__window_axes(what, g, "kernel", 2, o->kernel, one);
+    if (!axes || !wb__axes(what, g, "stride", o->stride, axes, 1) ||
+        !wb__axes(what, g, "dilation", o->dilation, axes, 1) ||
+        !wb__sliding_axes(what, g, "outpad", -1, o->outpad, axes, 0) ||
+        !wb__pad(what, g, o->pad, axes))
         return false;
-    const int64_t *pad = o->pad + 1;
-    if (o->same && (pad[0] || pad[1] || pad[2] || pad[3]))
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad exclude each other",
-                        what),
+    bool padded = false;
+    for (int i = 1; i <= o->pad[0]; i++) padded = padded || o->pad[i];
+    if (o->same && padded)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .same and .pad exclude each other", what), false;
+    if (o->pad_mode < 0 || o->pad_mode >= (int64_t)WB__COUNT(pad_modes))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad_mode is %lld; it is WB_PAD_CONSTANT, "
+                        "WB_PAD_REFLECT, ...", what, (long long)o->pad_mode),
                false;
     if (o->in < 1 || o->out < 1)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", what,
@@ -115,44 +137,77 @@ static bool check(const char *what, wb_Conv_options *o, const wb__given *g)
     return wb__layer_dtype(what, &o->dtype);
 }
 
-/* Makes a layer whose weight is [first, second / groups, kernel height, kernel width]. */
+/* Makes a layer whose weight is [first, second / groups, kernel...]. */
 static wb_layer *layer_of(const wb__layer_type *type, const wb_Conv_options *o, int64_t first,
                           int64_t second)
 {
     wb_initialiser init = o->init ? o->init : wb_glorot_uniform;
-    int64_t dims[4] = {first, second / o->groups, o->kernel[1], o->kernel[2]};
+    int64_t dims[5] = {first, second / o->groups};
+    const int axes = (int)o->kernel[0];
+    memcpy(dims + 2, o->kernel + 1, (size_t)axes * sizeof *dims);
     wb_layer *l = wb__layer_new(type, o, 2);
-    return wb__layer_put_parameter(l, 0, "weight", true, init, o->dtype, 4, dims) &&
+    return wb__layer_put_parameter(l, 0, "weight", true, init, o->dtype, 2 + axes, dims) &&
                    wb__layer_put_parameter(l, 1, "bias", !o->no_bias, wb_init_zeros, o->dtype, 1,
                                            &o->out)
                ? l : NULL;
 }
 
-static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given)
+static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_options *given,
+                         bool depthwise, bool one)
 {
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given, "groups", &g)) return false;
     wb__sizes_take(o->kernel, &o->sizes_);
-    return check(what, o, &g);
+    if (depthwise && wb__int_option(&g, "groups", -1, o->groups, 1) != 1)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: each channel is a group: .groups is not an option",
+                        what),
+               false;
+    if (depthwise) o->groups = o->in;
+    return check(what, o, &g, one);
 }
 
-wb_layer *wb_Conv_with(const wb_Conv_options *given)
+static wb_layer *conv_layer(const wb__layer_type *type, const wb_Conv_options *given,
+                            bool depthwise)
 {
     wb_Conv_options o;
-    if (!read_options("Conv", &o, given)) return NULL;
-    if (o.outpad[1] || o.outpad[2])
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Conv: only ConvTranspose has .outpad");
-    return layer_of(&wb__conv_type, &o, o.out, o.in);
+    const char *what = depthwise ? "DepthwiseConv" : type->name;
+    if (!read_options(what, &o, given, depthwise, type == &wb__conv1d_type)) return NULL;
+    for (int a = 1; a <= o.outpad[0]; a++)
+        if (o.outpad[a])
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only ConvTranspose has .outpad", what);
+    return layer_of(type, &o, o.out, o.in);
 }
 
-wb_layer *wb_ConvTranspose_with(const wb_Conv_options *given)
+wb_layer *wb_Conv_with(const wb_Conv_options *o) { return conv_layer(&wb__conv_type, o, false); }
+wb_layer *wb_Conv1d_with(const wb_Conv_options *o)
+{
+    return conv_layer(&wb__conv1d_type, o, false);
+}
+wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o)
+{
+    return conv_layer(&wb__conv_type, o, true);
+}
+
+static wb_layer *transpose_layer(const wb__layer_type *type, const wb_Conv_options *given)
 {
     wb_Conv_options o;
-    if (!read_options("ConvTranspose", &o, given)) return NULL;
-    for (int a = 0; a < 2; a++)
-        if (o.outpad[1 + a] < 0 || o.outpad[1 + a] >= o.stride[1 + a])
-            return wb__fail_null(WB_ERROR_ARGUMENT, "ConvTranspose: .outpad is {%lld, %lld}; it is "
-                                 "at least 0 and less than the stride", (long long)o.outpad[1],
-                                 (long long)o.outpad[2]);
-    return layer_of(&wb__conv_transpose_type, &o, o.in, o.out);
+    const char *what = type->name;
+    if (!read_options(what, &o, given, false, type == &wb__conv_transpose1d_type)) return NULL;
+    if (o.pad_mode)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only Conv has .pad_mode", what);
+    for (int a = 1; a <= o.outpad[0]; a++)
+        if (o.outpad[a] < 0 || o.outpad[a] >= o.stride[a])
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .outpad is {%lld, %lld}; it is at least 0 "
+                                 "and less than the stride", what, (long long)o.outpad[1],
+                                 (long long)o.outpad[o.outpad[0]]);
+    return layer_of(type, &o, o.in, o.out);
+}
+
+wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o)
+{
+    return transpose_layer(&wb__conv_transpose_type, o);
+}
+wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o)
+{
+    return transpose_layer(&wb__conv_transpose1d_type, o);
 }

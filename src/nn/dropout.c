@@ -1,5 +1,7 @@
-/* Dropout: in train mode, sets random elements (or whole slices) to zero. */
+/* Dropout and AlphaDropout: in train mode, replace random elements (or whole slices). */
 #include "nn/layer.h"
+
+#include <math.h>
 
 #define OPTIONS(X) X(wb_Dropout_options, p, REAL, 1) X(wb_Dropout_options, axes, INTS, 0)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
@@ -31,6 +33,13 @@ static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
     return o->axes[0] ? drop_slices(x, o) : wb_dropout(x, o->p);
 }
 
+static void print_mode(const wb_layer *l, wb__text *t)
+{
+    if (l->mode != WB__MODE_AUTO)
+        wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
+    wb__text_add(t, ")");
+}
+
 static void print(const wb_layer *l, wb__text *t)
 {
     const wb_Dropout_options *o = l->options;
@@ -39,23 +48,27 @@ static void print(const wb_layer *l, wb__text *t)
     for (int i = 0; o->axes[0] > 1 && i < o->axes[0]; i++)
         wb__text_add(t, i ? ", %d" : ", axes=(%d", (int)o->axes[1 + i]);
     if (o->axes[0] > 1) wb__text_add(t, ")");
-    if (l->mode != WB__MODE_AUTO)
-        wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
-    wb__text_add(t, ")");
+    print_mode(l, t);
 }
 
 WB__PLAIN_LAYER(dropout, "Dropout", wb_Dropout_options, option_table, wb_Dropout_with,
                 .call = call, .print = print);
+
+static bool valid_p(const char *what, const wb__given *g, double p)
+{
+    if (g->known && p == 0 && !wb__is_given(g, "p", 0))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: no probability is given", what), false;
+    if (!(p >= 0 && p <= 1))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: p is %g; it must be in [0, 1]", what, p), false;
+    return true;
+}
 
 wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
 {
     wb_Dropout_options o;
     wb__given g;
     if (!wb__read_options("Dropout", &o, sizeof o, given, "p", &g)) return NULL;
-    if (g.known && o.p == 0 && !wb__is_given(&g, "p", 0))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: no probability is given");
-    if (!(o.p >= 0 && o.p <= 1))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "Dropout: p is %g; it must be in [0, 1]", o.p);
+    if (!valid_p("Dropout", &g, o.p)) return NULL;
     if (!wb__ints_read("Dropout", &g, "axes", -1, o.axes, WB_MAX_DIMS)) return NULL;
     for (int i = 1; i <= o.axes[0]; i++)
         if (o.axes[i] < -WB_MAX_DIMS || o.axes[i] >= WB_MAX_DIMS)
@@ -63,4 +76,48 @@ wb_layer *wb_Dropout_with(const wb_Dropout_options *given)
                                  "Dropout: .axes has %lld; an axis is in [-8, 7]",
                                  (long long)o.axes[i]);
     return wb__layer_new(&wb__dropout_type, &o, 0);
+}
+
+/* ---- AlphaDropout ---------------------------------------------------------------------------- */
+
+#define ALPHA_OPTIONS(X) X(wb_AlphaDropout_options, p, REAL, 1)
+static const wb__option alpha_table[] = {ALPHA_OPTIONS(WB__OPTION_ROW)};
+
+/* The limit of selu at -infinity.  With the factor and the shift a dropped x has this value before
+ * both, and the result has the mean and variance of a standard normal x. */
+static const double LIMIT = -1.7580993408473766;
+
+static wb_tensor *alpha_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const double p = ((const wb_AlphaDropout_options *)l->options)->p;
+    wb_tensor *x = inputs[0];
+    if (!wb__one_input(l, n) || !wb__floating("AlphaDropout", x)) return NULL;
+    bool automatic, train = wb__train_mode(l, &automatic);
+    if (p == 0) return x;
+    if (!train) return automatic ? wb__mark_automatic(x, "AlphaDropout") : x;
+    if (p == 1) return wb_mul(x, wb_scalar(0));
+    const double factor = 1 / sqrt((1 - p) * (1 + p * LIMIT * LIMIT));
+    const wb_dtype draws = x->dtype == WB_F64 ? WB_F64 : WB_F32;
+    wb_tensor *keep = wb_ge(wb__uniform_beside(x, draws, x->ndim, x->dims), wb_scalar(p));
+    return wb_add(wb_mul(wb_where(keep, x, wb_scalar(LIMIT)), wb_scalar(factor)),
+                  wb_scalar(-factor * LIMIT * p));
+}
+
+static void alpha_print(const wb_layer *l, wb__text *t)
+{
+    wb__text_add(t, "AlphaDropout(%g", ((const wb_AlphaDropout_options *)l->options)->p);
+    print_mode(l, t);
+}
+
+WB__PLAIN_LAYER(alphadropout, "AlphaDropout", wb_AlphaDropout_options, alpha_table,
+                wb_AlphaDropout_with, .call = alpha_call, .print = alpha_print);
+
+wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *given)
+{
+    wb_AlphaDropout_options o;
+    wb__given g;
+    if (!wb__read_options("AlphaDropout", &o, sizeof o, given, "p", &g) ||
+        !valid_p("AlphaDropout", &g, o.p))
+        return NULL;
+    return wb__layer_new(&wb__alphadropout_type, &o, 0);
 }

@@ -40,6 +40,36 @@ INITIALISER(glorot_normal, normal, sqrt(2 / (in + out)))
 INITIALISER(kaiming_uniform, uniform, sqrt(2) * sqrt(3 / in))
 INITIALISER(kaiming_normal, normal, sqrt(2) / sqrt(in))
 
+/* Returns a tensor of `dtype` with n values in double precision, which it frees. */
+static wb_tensor *from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    wb_tensor *x = values ? wb_from(values, WB_F64, ndim, dims) : NULL;
+    wb__free(values);
+    return x ? wb__as(x, dtype) : NULL;
+}
+
+static wb_tensor *truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
+{
+    return wb_truncated_normal_array(0, sigma, -2, 2, dtype, ndim, dims);
+}
+INITIALISER(init_truncated_normal, truncated, 1)
+INITIALISER(lecun_normal, truncated, 1 / sqrt(in))
+
+wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    int64_t size, kernel = 1, centre = 0;
+    if (!wb__check_dims("identity_init", ndim, dims, &size)) return NULL;
+    if (ndim < 2) return wb_init_zeros(dtype, ndim, dims);
+    for (int i = 2; i < ndim; i++) {
+        centre = centre * dims[i] + WB__MAX(dims[i] - 1, 0) / 2;
+        kernel *= dims[i];
+    }
+    double *values = wb__alloc_zero(WB__MAX((size_t)size, 1), sizeof *values);
+    for (int64_t i = 0; values && kernel && i < dims[0] && i < dims[1]; i++)
+        values[(i * dims[1] + i) * kernel + centre] = 1;
+    return from_doubles(values, dtype, ndim, dims);
+}
+
 wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return wb_full_array(0, dtype, ndim, dims);

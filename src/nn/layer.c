@@ -5,11 +5,14 @@
 #include <string.h>
 
 #define LAYERS(X)                                                                               \
-    X(dense) X(conv) X(conv_transpose) X(maxpool) X(meanpool) X(globalmaxpool)                  \
+    X(dense) X(conv) X(conv1d) X(conv_transpose) X(conv_transpose1d) X(maxpool) X(maxpool1d)    \
+    X(meanpool) X(meanpool1d) X(globalmaxpool)                                                  \
     X(globalmeanpool) X(flatten)                                                                \
-    X(dropout) X(batchnorm) X(layernorm) X(embedding) X(attention)                              \
+    X(dropout) X(alphadropout) X(batchnorm) X(instancenorm) X(groupnorm) X(layernorm)           \
+    X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \
+    X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
-    X(chain) X(skip) X(parallel) X(fusion) X(function)
+    X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
 LAYERS(EXTERN)

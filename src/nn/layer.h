@@ -52,7 +52,8 @@ typedef struct {
     /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
      * are one tensor in_proj_bias. */
     bool joined;
-    bool counts_batches;        /* PyTorch has num_batches_tracked, unless .no_track_stats */
+    bool counts_batches;        /* PyTorch has num_batches_tracked, unless .no_track_stats, or
+                                   .track_stats is false */
     bool inner_activation;      /* in PyTorch the layer itself applies the activation */
     bool numbered;              /* PyTorch numbers the inner layers and counts activations too */
 } wb__torch_kind;

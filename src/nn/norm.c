@@ -1,4 +1,4 @@
-/* BatchNorm and LayerNorm. */
+/* BatchNorm, InstanceNorm, GroupNorm, LayerNorm and RMSNorm. */
 #include "nn/layer.h"
 
 #include <math.h>
@@ -12,7 +12,8 @@
     X(wb_BatchNorm_options, dtype, DTYPE, 1)
 static const wb__option batch_table[] = {BATCH_OPTIONS(WB__OPTION_ROW)};
 
-enum { SCALE, BIAS, MEAN, VAR };        /* indices of children; a LayerNorm has the first two */
+enum { SCALE, BIAS, MEAN, VAR };        /* indices of children; GroupNorm and LayerNorm have the
+                                           first two, RMSNorm has SCALE */
 
 static bool put_affine(wb_layer *l, bool has, wb_dtype dtype, int ndim, const int64_t *dims)
 {
@@ -46,6 +47,46 @@ static int move(wb_tensor *running, wb_tensor *value, double momentum, double fa
     return moved ? wb_assign(running, moved) : (int)wb_error_code();
 }
 
+static bool valid_eps(const char *what, double eps, double by_default)
+{
+    if (wb__real(eps, by_default) >= 0 && !isinf(eps)) return true;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: eps is %g; it cannot be negative", what, eps), false;
+}
+
+static bool valid_channels(const char *what, int64_t channels)
+{
+    if (channels >= 1) return true;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: channels are positive, got %lld", what,
+                    (long long)channels),
+           false;
+}
+
+static bool valid_momentum(const char *what, double momentum)
+{
+    if (wb__real(momentum, 0.1) >= 0 && momentum <= 1) return true;
+    return wb__fail(WB_ERROR_ARGUMENT, "%s: momentum is %g; it must be in [0, 1]", what, momentum),
+           false;
+}
+
+/* Whether axis 1 of x has `channels` elements. */
+static bool has_channels(const char *what, const wb_tensor *x, int64_t channels)
+{
+    if (x->ndim >= 2 && x->dims[1] == channels) return true;
+    return wb__fail(WB_ERROR_SHAPE, "%s: expects %lld channels in dimension 1, got %s", what,
+                    (long long)channels, wb_describe(x)),
+           false;
+}
+
+static bool put_statistics(wb_layer *l, bool has, wb_dtype dtype, int64_t channels)
+{
+    const char *what = l->type->name;
+    wb_tensor *mean =
+        has ? wb__statistic(what, "mean", wb_init_zeros, dtype, channels) : WB_NONE;
+    if (!wb__layer_put(l, MEAN, "mean", mean)) return false;
+    return wb__layer_put(l, VAR, "var",
+                         has ? wb__statistic(what, "var", wb_init_ones, dtype, channels) : WB_NONE);
+}
+
 static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 {
     const wb_BatchNorm_options *o = l->options;
@@ -71,13 +112,12 @@ static wb_tensor *batch_train(wb_layer *l, wb_tensor *x, unsigned axes)
 
 /* Normalises x with the running statistics. The result is x·factor + shift, where factor and shift
  * have one element per channel, [C]. */
-static wb_tensor *batch_test(wb_layer *l, wb_tensor *x)
+static wb_tensor *with_statistics(wb_layer *l, wb_tensor *x, double eps)
 {
-    const wb_BatchNorm_options *o = l->options;
     const wb_dtype dtype = (wb_dtype)x->dtype, t = wb__computed_in(dtype);
     wb_tensor *scale = wb__layer_child(l, SCALE), *bias = wb__layer_child(l, BIAS);
     wb_tensor *factor = wb_rsqrt(
-        wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(wb__real(o->eps, 1e-5))));
+        wb_add(wb__as(wb__layer_child(l, VAR), t), wb__number_of(eps)));
     if (!wb_is_none(scale)) factor = wb_mul(wb__as(scale, t), factor);
     wb_tensor *shift = wb_mul(wb__as(wb__layer_child(l, MEAN), t), factor);
     shift = wb_is_none(bias) ? wb_neg(shift) : wb_sub(wb__as(bias, t), shift);
@@ -97,10 +137,7 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     const wb_BatchNorm_options *o = l->options;
     wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->no_affine ? MEAN : SCALE);
     if (!wb__one_input(l, n)) return NULL;
-    if (x->ndim < 2 || x->dims[1] != o->channels)
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "BatchNorm: expects %lld channels in dimension 1, got %s",
-                             (long long)o->channels, wb_describe(x));
+    if (!has_channels("BatchNorm", x, o->channels)) return NULL;
     if (!wb_is_none(parameter) && !only_statistics(o, x)) x = wb__layer_input(l, x, parameter);
     if (!x) return NULL;
     unsigned axes = ((1u << x->ndim) - 1) & ~2u;
@@ -108,7 +145,7 @@ static wb_tensor *batch_call(wb_layer *l, int n, wb_tensor *const *inputs)
     wb_tensor *y = train ? batch_train(l, x, axes)
                    : o->no_track_stats ? affine(wb__normalise(x, axes, wb__real(o->eps, 1e-5)),
                                                 wb__layer_child(l, SCALE), wb__layer_child(l, BIAS))
-                                       : batch_test(l, x);
+                                       : with_statistics(l, x, wb__real(o->eps, 1e-5));
     if (automatic && !o->no_track_stats) y = wb__mark_automatic(y, "BatchNorm");
     return wb__activate(o->activation, y);
 }
@@ -140,25 +177,149 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
     if (!wb__read_options("BatchNorm", &o, sizeof o, given, "eps momentum", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
     o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
-    if (o.channels < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: channels are positive, got %lld",
-                             (long long)o.channels);
-    if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: eps is %g; it cannot be negative",
-                             o.eps);
-    if (!(wb__real(o.momentum, 0.1) >= 0 && o.momentum <= 1))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "BatchNorm: momentum is %g; it must be in [0, 1]",
-                             o.momentum);
-    if (!wb__layer_dtype("BatchNorm", &o.dtype)) return NULL;
+    if (!valid_channels("BatchNorm", o.channels) || !valid_eps("BatchNorm", o.eps, 1e-5) ||
+        !valid_momentum("BatchNorm", o.momentum) || !wb__layer_dtype("BatchNorm", &o.dtype))
+        return NULL;
     wb_layer *l = wb__layer_new(&wb__batchnorm_type, &o, 4);
-    if (!put_affine(l, !o.no_affine, o.dtype, 1, &o.channels)) return NULL;
-    bool none = o.no_track_stats;
-    wb_tensor *mean =
-        none ? WB_NONE : wb__statistic("BatchNorm", "mean", wb_init_zeros, o.dtype, o.channels);
-    if (!wb__layer_put(l, MEAN, "mean", mean)) return NULL;
-    wb_tensor *var =
-        none ? WB_NONE : wb__statistic("BatchNorm", "var", wb_init_ones, o.dtype, o.channels);
-    return wb__layer_put(l, VAR, "var", var) ? l : NULL;
+    return put_affine(l, !o.no_affine, o.dtype, 1, &o.channels) &&
+                   put_statistics(l, !o.no_track_stats, o.dtype, o.channels)
+               ? l : NULL;
+}
+
+/* ---- InstanceNorm ---------------------------------------------------------------------------- */
+
+#define INSTANCE_OPTIONS(X)                                                                     \
+    X(wb_InstanceNorm_options, channels, INT, 1)                                                \
+    X(wb_InstanceNorm_options, activation, FUNCTION, 1)                                         \
+    X(wb_InstanceNorm_options, affine, BOOL, 1) X(wb_InstanceNorm_options, track_stats, BOOL, 1) \
+    X(wb_InstanceNorm_options, eps, REAL, 1) X(wb_InstanceNorm_options, momentum, REAL, 1)      \
+    X(wb_InstanceNorm_options, dtype, DTYPE, 1)
+static const wb__option instance_table[] = {INSTANCE_OPTIONS(WB__OPTION_ROW)};
+
+/* Updates the running statistics with the means, over the samples, of the mean and the unbiased
+ * variance of each channel of a sample. `each` is the number of values of such a channel. */
+static bool track(wb_layer *l, wb_tensor *x, unsigned axes, int64_t each)
+{
+    const wb_InstanceNorm_options *o = l->options;
+    const double momentum = wb__real(o->momentum, 0.1);
+    wb_tensor *still = wb__wide(wb_stop_gradient(x));
+    wb_tensor *centred = wb_sub(still, wb__mean(still, axes, true));
+    wb_tensor *mean = wb__mean(still, axes | 1u, false);
+    wb_tensor *var = wb__mean(wb_square(centred), axes | 1u, false);
+    return mean && var && !move(wb__layer_child(l, MEAN), mean, momentum, 1) &&
+           !move(wb__layer_child(l, VAR), var, momentum, (double)each / (double)(each - 1));
+}
+
+static wb_tensor *instance_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_InstanceNorm_options *o = l->options;
+    wb_tensor *x = inputs[0], *parameter = wb__layer_child(l, o->affine ? SCALE : MEAN), *y;
+    const double eps = wb__real(o->eps, 1e-5);
+    if (!wb__one_input(l, n) || !has_channels("InstanceNorm", x, o->channels)) return NULL;
+    if (!wb_is_none(parameter) && (o->affine || !wb__dtype_float((wb_dtype)x->dtype)))
+        x = wb__layer_input(l, x, parameter);
+    if (!x || !wb__floating("InstanceNorm", x)) return NULL;
+    const unsigned axes = ((1u << x->ndim) - 1) & ~3u;
+    int64_t each = 1;
+    for (int i = 2; i < x->ndim; i++) each *= x->dims[i];
+    bool automatic, train = wb__train_mode(l, &automatic);
+    if (!train && o->track_stats) {
+        y = with_statistics(l, x, eps);
+    } else if (each < 2) {
+        return wb__fail_null(WB_ERROR_SHAPE, "InstanceNorm: needs more than one value for each "
+                             "channel of a sample, got %s", wb_describe(x));
+    } else {
+        y = affine(wb__normalise(x, axes, eps), wb__layer_child(l, SCALE),
+                   wb__layer_child(l, BIAS));
+        if (o->track_stats && !track(l, x, axes, each)) return NULL;
+    }
+    if (automatic && o->track_stats) y = wb__mark_automatic(y, "InstanceNorm");
+    return wb__activate(o->activation, y);
+}
+
+static void instance_print(const wb_layer *l, wb__text *t)
+{
+    const wb_InstanceNorm_options *o = l->options;
+    wb__text_add(t, "InstanceNorm(%lld", (long long)o->channels);
+    wb__print_activation(o->activation, t);
+    if (!o->affine) wb__text_add(t, ", affine=false");
+    if (l->mode != WB__MODE_AUTO)
+        wb__text_add(t, ", active=%s", l->mode == WB__MODE_TRAIN ? "true" : "false");
+    wb__text_add(t, ")");
+}
+
+WB__PLAIN_LAYER(instancenorm, "InstanceNorm", wb_InstanceNorm_options, instance_table,
+                wb_InstanceNorm_with, .call = instance_call, .print = instance_print,
+                .torch = &torch_batch);
+
+wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *given)
+{
+    const char *what = "InstanceNorm";
+    wb_InstanceNorm_options o;
+    wb__given g;
+    if (!wb__read_options(what, &o, sizeof o, given, "eps momentum", &g)) return NULL;
+    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    o.momentum = wb__real_option(&g, "momentum", -1, o.momentum);
+    if (!valid_channels(what, o.channels) || !valid_eps(what, o.eps, 1e-5) ||
+        !valid_momentum(what, o.momentum) || !wb__layer_dtype(what, &o.dtype))
+        return NULL;
+    wb_layer *l = wb__layer_new(&wb__instancenorm_type, &o, 4);
+    return put_affine(l, o.affine, o.dtype, 1, &o.channels) &&
+                   put_statistics(l, o.track_stats, o.dtype, o.channels)
+               ? l : NULL;
+}
+
+/* ---- GroupNorm ------------------------------------------------------------------------------- */
+
+#define GROUP_OPTIONS(X)                                                                        \
+    X(wb_GroupNorm_options, channels, INT, 1) X(wb_GroupNorm_options, groups, INT, 1)           \
+    X(wb_GroupNorm_options, activation, FUNCTION, 1) X(wb_GroupNorm_options, no_affine, BOOL, 1) \
+    X(wb_GroupNorm_options, eps, REAL, 1) X(wb_GroupNorm_options, dtype, DTYPE, 1)
+static const wb__option group_table[] = {GROUP_OPTIONS(WB__OPTION_ROW)};
+
+static wb_tensor *group_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_GroupNorm_options *o = l->options;
+    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, SCALE);
+    if (!wb__one_input(l, n) || !has_channels("GroupNorm", x, o->channels)) return NULL;
+    if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
+    if (!x || !wb__floating("GroupNorm", x)) return NULL;
+    int64_t each = o->channels / o->groups;
+    for (int i = 2; i < x->ndim; i++) each *= x->dims[i];
+    wb_tensor *y = wb_reshape_array(x, 3, (int64_t[]){x->dims[0], o->groups, each});
+    y = wb__normalise(y, 1u << 2, wb__real(o->eps, 1e-5));
+    if (!y) return NULL;
+    y = affine(wb_reshape_array(y, x->ndim, x->dims), scale, wb__layer_child(l, BIAS));
+    return wb__activate(o->activation, y);
+}
+
+static void group_print(const wb_layer *l, wb__text *t)
+{
+    const wb_GroupNorm_options *o = l->options;
+    wb__text_add(t, "GroupNorm(%lld, %lld", (long long)o->channels, (long long)o->groups);
+    wb__print_activation(o->activation, t);
+    wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
+}
+
+static const wb__torch_kind torch_scaled = {.children = torch_rows, .n_children = 1};
+
+WB__PLAIN_LAYER(groupnorm, "GroupNorm", wb_GroupNorm_options, group_table, wb_GroupNorm_with,
+                .call = group_call, .print = group_print, .torch = &torch_scaled);
+
+wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
+{
+    wb_GroupNorm_options o;
+    wb__given g;
+    if (!wb__read_options("GroupNorm", &o, sizeof o, given, "eps", &g)) return NULL;
+    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    if (!valid_channels("GroupNorm", o.channels)) return NULL;
+    if (o.groups < 1 || o.channels % o.groups)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "GroupNorm: %lld groups do not divide %lld "
+                             "channels", (long long)o.groups, (long long)o.channels);
+    if (!valid_eps("GroupNorm", o.eps, 1e-5) || !wb__layer_dtype("GroupNorm", &o.dtype))
+        return NULL;
+    wb_layer *l = wb__layer_new(&wb__groupnorm_type, &o, 2);
+    return put_affine(l, !o.no_affine, o.dtype, 1, &o.channels) ? l : NULL;
 }
 
 /* ---- LayerNorm ------------------------------------------------------------------------------- */
@@ -169,10 +330,39 @@ wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *given)
     X(wb_LayerNorm_options, dtype, DTYPE, 1)
 static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
-static void print_shape(const wb_LayerNorm_options *o, wb__text *t)
+static void print_shape(const int64_t *shape, wb__text *t)
 {
-    for (int i = 0; i < o->shape[0]; i++)
-        wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[1 + i]);
+    for (int i = 0; i < shape[0]; i++)
+        wb__text_add(t, i ? ", %lld" : "%lld", (long long)shape[1 + i]);
+}
+
+/* Whether the last sizes of x are `shape`. */
+static bool has_shape(const char *what, const wb_tensor *x, const int64_t *shape)
+{
+    const int axes = (int)shape[0];
+    bool fits = x->ndim >= axes;
+    for (int i = 0; fits && i < axes; i++) fits = x->dims[x->ndim - axes + i] == shape[1 + i];
+    if (fits) return true;
+    wb__text t = {0};
+    print_shape(shape, &t);
+    wb__fail(WB_ERROR_SHAPE, "%s: expects the last sizes to be %s, got %s", what,
+             t.text ? t.text : "", wb_describe(x));
+    wb__free(wb__text_take(&t));
+    return false;
+}
+
+/* Reads the option .shape and checks its sizes. */
+static bool read_shape(const char *what, const wb__given *g, int64_t *shape,
+                       const int64_t **passed)
+{
+    wb__sizes_take(shape, passed);
+    if (!wb__ints_read(what, g, "shape", 0, shape, 4)) return false;
+    for (int i = 0; i < shape[0] || i < 1; i++)
+        if (shape[1 + i] < 1)
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld", what,
+                            (long long)shape[1 + i]),
+                   false;
+    return true;
 }
 
 static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -180,17 +370,9 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     const wb_LayerNorm_options *o = l->options;
     wb_tensor *x = inputs[0];
     const int axes = (int)o->shape[0];
-    if (!wb__one_input(l, n) || !wb__floating("LayerNorm", x)) return NULL;
-    bool fits = x->ndim >= axes;
-    for (int i = 0; fits && i < axes; i++) fits = x->dims[x->ndim - axes + i] == o->shape[1 + i];
-    if (!fits) {
-        wb__text t = {0};
-        print_shape(o, &t);
-        wb__fail(WB_ERROR_SHAPE, "LayerNorm: expects the last sizes to be %s, got %s",
-                 t.text ? t.text : "", wb_describe(x));
-        wb__free(wb__text_take(&t));
+    if (!wb__one_input(l, n) || !wb__floating("LayerNorm", x) ||
+        !has_shape("LayerNorm", x, o->shape))
         return NULL;
-    }
     wb_tensor *scale = wb__layer_child(l, 0);
     if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
     const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
@@ -203,15 +385,13 @@ static void layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
     wb__text_add(t, "LayerNorm(");
-    print_shape(o, t);
+    print_shape(o->shape, t);
     wb__print_activation(o->activation, t);
     wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
 }
 
-static const wb__torch_kind torch_layer = {.children = torch_rows, .n_children = 1};
-
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
-                .call = layer_call, .print = layer_print, .torch = &torch_layer);
+                .call = layer_call, .print = layer_print, .torch = &torch_scaled);
 
 wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
 {
@@ -219,17 +399,68 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
     wb__given g;
     if (!wb__read_options("LayerNorm", &o, sizeof o, given, "eps", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    wb__sizes_take(o.shape, &o.sizes_);
-    if (!wb__ints_read("LayerNorm", &g, "shape", 0, o.shape, 4)) return NULL;
-    const int n = (int)o.shape[0];
-    for (int i = 0; i < n || i < 1; i++)
-        if (o.shape[1 + i] < 1)
-            return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: sizes are positive, got %lld",
-                                 (long long)o.shape[1 + i]);
-    if (!(wb__real(o.eps, 1e-5) >= 0) || isinf(o.eps))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "LayerNorm: eps is %g; it cannot be negative",
-                             o.eps);
-    if (!wb__layer_dtype("LayerNorm", &o.dtype)) return NULL;
+    if (!read_shape("LayerNorm", &g, o.shape, &o.sizes_) || !valid_eps("LayerNorm", o.eps, 1e-5) ||
+        !wb__layer_dtype("LayerNorm", &o.dtype))
+        return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
-    return put_affine(l, !o.no_affine, o.dtype, n, o.shape + 1) ? l : NULL;
+    return put_affine(l, !o.no_affine, o.dtype, (int)o.shape[0], o.shape + 1) ? l : NULL;
+}
+
+/* ---- RMSNorm --------------------------------------------------------------------------------- */
+
+#define RMS_OPTIONS(X)                                                                          \
+    X(wb_RMSNorm_options, shape, INTS, 4) X(wb_RMSNorm_options, activation, FUNCTION, 1)        \
+    X(wb_RMSNorm_options, no_affine, BOOL, 1) X(wb_RMSNorm_options, eps, REAL, 1)               \
+    X(wb_RMSNorm_options, dtype, DTYPE, 1)
+static const wb__option rms_table[] = {RMS_OPTIONS(WB__OPTION_ROW)};
+
+/* The distance from 1 to the next number of the dtype. */
+static double epsilon_of(wb_dtype dtype)
+{
+    return dtype == WB_F64 ? 0x1p-52 : dtype == WB_F16 ? 0x1p-10 : dtype == WB_BF16 ? 0x1p-7
+                                                                                   : 0x1p-23;
+}
+
+static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
+{
+    const wb_RMSNorm_options *o = l->options;
+    wb_tensor *x = inputs[0], *scale = wb__layer_child(l, SCALE);
+    const int axes = (int)o->shape[0];
+    if (!wb__one_input(l, n) || !wb__floating("RMSNorm", x) || !has_shape("RMSNorm", x, o->shape))
+        return NULL;
+    if (!wb_is_none(scale)) x = wb__layer_input(l, x, scale);
+    const wb_dtype dtype = (wb_dtype)x->dtype;
+    const double eps = wb__real(o->eps, epsilon_of(dtype));
+    const unsigned last = ((1u << axes) - 1) << (x->ndim - axes);
+    wb_tensor *wide = wb__wide(x);
+    wb_tensor *power = wb_add(wb__mean(wb_square(wide), last, true), wb__number_of(eps));
+    wb_tensor *y = wb__as(wb_mul(wide, wb_rsqrt(power)), dtype);
+    return wb__activate(o->activation, wb_is_none(scale) ? y : wb_mul(y, scale));
+}
+
+static void rms_print(const wb_layer *l, wb__text *t)
+{
+    const wb_RMSNorm_options *o = l->options;
+    wb__text_add(t, "RMSNorm(");
+    print_shape(o->shape, t);
+    wb__print_activation(o->activation, t);
+    wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
+}
+
+WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_with,
+                .call = rms_call, .print = rms_print, .torch = &torch_scaled);
+
+wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
+{
+    wb_RMSNorm_options o;
+    wb__given g;
+    if (!wb__read_options("RMSNorm", &o, sizeof o, given, "eps", &g)) return NULL;
+    o.eps = wb__real_option(&g, "eps", -1, o.eps);
+    if (!read_shape("RMSNorm", &g, o.shape, &o.sizes_) || !valid_eps("RMSNorm", o.eps, 1e-5) ||
+        !wb__layer_dtype("RMSNorm", &o.dtype))
+        return NULL;
+    wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);
+    return wb__layer_put_parameter(l, SCALE, "scale", !o.no_affine, wb_init_ones, o.dtype,
+                                   (int)o.shape[0], o.shape + 1)
+               ? l : NULL;
 }

@@ -5,50 +5,99 @@
 
 static bool positive(const char *what, const char *option, const int64_t *list)
 {
-    if (list[1] > 0 && list[2] > 0) return true;
-    wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is {%lld, %lld}; sizes are positive", what, option,
-             (long long)list[1], (long long)list[2]);
-    return false;
+    for (int i = 1; i <= list[0]; i++) {
+        if (list[i] > 0) continue;
+        wb__text t = {0};
+        for (int j = 1; j <= list[0]; j++)
+            wb__text_add(&t, j > 1 ? ", %lld" : "%lld", (long long)list[j]);
+        char *numbers = wb__text_take(&t);
+        wb__fail(WB_ERROR_ARGUMENT, "%s: .%s is {%s}; sizes are positive", what, option,
+                 numbers ? numbers : "");
+        wb__free(numbers);
+        return false;
+    }
+    return true;
 }
 
-bool wb__pair(const char *what, const wb__given *given, const char *option, int position,
-              int64_t *list, int64_t by_default)
+bool wb__axes(const char *what, const wb__given *given, const char *option, int64_t *list, int axes,
+              int64_t by_default)
 {
-    return wb__sliding_pair(what, given, option, position, list, by_default, by_default) &&
+    return wb__sliding_axes(what, given, option, -1, list, axes, by_default) &&
            positive(what, option, list);
 }
 
-bool wb__pad(const char *what, const wb__given *given, int64_t *list)
+int wb__window_axes(const char *what, const wb__given *given, const char *option, int position,
+                    int64_t *list, bool one)
 {
-    if (!wb__sliding_pad(what, given, list)) return false;
-    for (int i = 0; i < 4; i++)
-        if (list[1 + i] < 0)
+    if (!wb__ints_read(what, given, option, position, list, one ? 1 : 3)) return 0;
+    if (!list[0]) list[0] = 1;                      /* a size of 0, which is refused below */
+    if (!one && list[0] == 1) list[2] = list[1], list[0] = 2;
+    return positive(what, option, list) ? (int)list[0] : 0;
+}
+
+bool wb__pad(const char *what, const wb__given *given, int64_t *list, int axes)
+{
+    if (!wb__sliding_pad(what, given, list, axes)) return false;
+    for (int i = 1; i <= list[0]; i++)
+        if (list[i] < 0)
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has %lld; it must not be negative", what,
-                            (long long)list[1 + i]),
+                            (long long)list[i]),
                    false;
     return true;
 }
 
-void wb__print_pair(const char *label, const int64_t *pair, int64_t unless, wb__text *t)
+bool wb__window_fits(const char *what, const wb_tensor *x, const int64_t *list, int64_t channels)
 {
-    if (pair[0] == unless && pair[1] == unless) return;
-    if (pair[0] == pair[1]) wb__text_add(t, "%s%lld", label, (long long)pair[0]);
-    else wb__text_add(t, "%s(%lld, %lld)", label, (long long)pair[0], (long long)pair[1]);
+    static const char *const axes[] = {"L", "H,W", "D,H,W"};
+    if (x->ndim == list[0] + 2 && (channels < 0 || x->dims[1] == channels)) return true;
+    if (channels < 0)
+        return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,C,%s], got %s", what, axes[list[0] - 1],
+                        wb_describe(x)),
+               false;
+    return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,%lld,%s], got %s", what, (long long)channels,
+                    axes[list[0] - 1], wb_describe(x)),
+           false;
 }
 
-void wb__print_pad(const int64_t *p, wb__text *t)
+void wb__print_window(const int64_t *list, wb__text *t)
 {
-    if (p[0] == p[1] && p[2] == p[3]) wb__print_pair(", pad=", (int64_t[]){p[0], p[2]}, 0, t);
-    else
-        wb__text_add(t, ", pad=(%lld, %lld, %lld, %lld)", (long long)p[0], (long long)p[1],
-                     (long long)p[2], (long long)p[3]);
+    for (int i = 0; i < list[0]; i++)
+        wb__text_add(t, i ? ", %lld" : "(%lld", (long long)list[1 + i]);
+    wb__text_add(t, list[0] == 1 ? ",)" : ")");
+}
+
+static bool all_equal(const int64_t *list, int step)
+{
+    for (int i = 1 + step; i <= list[0]; i++)
+        if (list[i] != list[i - step]) return false;
+    return true;
+}
+
+void wb__print_axes(const char *label, const int64_t *list, int64_t unless, wb__text *t)
+{
+    const bool equal = all_equal(list, 1);
+    if (!list[0] || (equal && list[1] == unless)) return;
+    wb__text_add(t, "%s", label);
+    if (equal) wb__text_add(t, "%lld", (long long)list[1]);
+    else wb__print_window(list, t);
+}
+
+void wb__print_pad(const int64_t *pad, wb__text *t)
+{
+    int64_t one[4] = {pad[0] / 2};
+    bool both = true;
+    for (int i = 0; i < one[0]; i++) {
+        one[1 + i] = pad[1 + 2 * i];
+        both = both && pad[2 + 2 * i] == one[1 + i];
+    }
+    wb__print_axes(", pad=", both ? one : pad, 0, t);
 }
 
 /* ---- MaxPool, MeanPool ----------------------------------------------------------------------- */
 
 #define OPTIONS(X) \
-    X(wb_Pool_options, window, INTS, 2) \
-    X(wb_Pool_options, stride, INTS, 2) X(wb_Pool_options, pad, INTS, 4)
+    X(wb_Pool_options, window, INTS, 0) \
+    X(wb_Pool_options, stride, INTS, 0) X(wb_Pool_options, pad, INTS, 0)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 typedef wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *);
@@ -56,14 +105,11 @@ typedef wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *);
 static wb_tensor *call_pool(wb_layer *l, int n, wb_tensor *x, pool f)
 {
     const wb_Pool_options *o = l->options;
-    if (!wb__one_input(l, n)) return NULL;
-    if (x->ndim != 4)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,C,H,W], got %s", l->type->name,
-                             wb_describe(x));
+    if (!wb__one_input(l, n) || !wb__window_fits(l->type->name, x, o->window, -1)) return NULL;
     wb_pool_options s = {.size = sizeof s};
-    wb_ints_set(s.window, 2, o->window + 1);
-    wb_ints_set(s.stride, 2, o->stride + 1);
-    wb_ints_set(s.pad, 4, o->pad + 1);
+    wb_ints_set(s.window, (int)o->window[0], o->window + 1);
+    wb_ints_set(s.stride, (int)o->stride[0], o->stride + 1);
+    wb_ints_set(s.pad, (int)o->pad[0], o->pad + 1);
     return f(x, &s);
 }
 
@@ -79,41 +125,46 @@ static wb_tensor *call_mean(wb_layer *l, int n, wb_tensor *const *x)
 static void print(const wb_layer *l, wb__text *t)
 {
     const wb_Pool_options *o = l->options;
-    wb__text_add(t, "%s((%lld, %lld)", l->type->name, (long long)o->window[1],
-                 (long long)o->window[2]);
-    wb__print_pad(o->pad + 1, t);
-    if (memcmp(o->stride + 1, o->window + 1, 2 * sizeof *o->stride))
-        wb__print_pair(", stride=", o->stride + 1, 0, t);
+    wb__text_add(t, "%s(", l->type->name);
+    wb__print_window(o->window, t);
+    wb__print_pad(o->pad, t);
+    if (memcmp(o->stride, o->window, (size_t)(1 + o->window[0]) * sizeof *o->stride))
+        wb__print_axes(", stride=", o->stride, 0, t);
     wb__text_add(t, ")");
 }
 
+#define POOL(id, Name, caller)                                                                  \
+    WB__PLAIN_LAYER(id, #Name, wb_Pool_options, option_table, wb_##Name##_with,                 \
+                    .call = caller, .print = print);
+POOL(maxpool, MaxPool, call_max)
+POOL(meanpool, MeanPool, call_mean)
+POOL(maxpool1d, MaxPool1d, call_max)
+POOL(meanpool1d, MeanPool1d, call_mean)
 
-WB__PLAIN_LAYER(maxpool, "MaxPool", wb_Pool_options, option_table, wb_MaxPool_with,
-                .call = call_max, .print = print);
-WB__PLAIN_LAYER(meanpool, "MeanPool", wb_Pool_options, option_table, wb_MeanPool_with,
-                .call = call_mean, .print = print);
-
-static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *given)
+static wb_layer *pool_layer(const wb__layer_type *type, const wb_Pool_options *given, bool one)
 {
     wb_Pool_options o;
     wb__given g;
     if (!wb__read_options(type->name, &o, sizeof o, given, "", &g)) return NULL;
     wb__sizes_take(o.window, &o.sizes_);
-    if (!wb__pair(type->name, &g, "window", 0, o.window, 0) ||
-        !wb__sliding_pair(type->name, &g, "stride", -1, o.stride, o.window[1], o.window[2]) ||
-        !positive(type->name, "stride", o.stride) || !wb__pad(type->name, &g, o.pad))
+    const int axes = wb__window_axes(type->name, &g, "window", 0, o.window, one);
+    if (!axes || !wb__sliding_axes(type->name, &g, "stride", -1, o.stride, axes, INT64_MIN) ||
+        !wb__pad(type->name, &g, o.pad, axes))
         return NULL;
-    return wb__layer_new(type, &o, 0);
+    for (int i = 1; i <= axes; i++)
+        if (o.stride[i] == INT64_MIN) o.stride[i] = o.window[i];
+    return positive(type->name, "stride", o.stride) ? wb__layer_new(type, &o, 0) : NULL;
 }
 
-wb_layer *wb_MaxPool_with(const wb_Pool_options *o)
-{
-    return pool_layer(&wb__maxpool_type, o);
-}
-wb_layer *wb_MeanPool_with(const wb_Pool_options *o)
-{
-    return pool_layer(&wb__meanpool_type, o);
-}
+#define MAKER(id, Name, one)                                                                    \
+    wb_layer *wb_##Name##_with(const wb_Pool_options *o)                                        \
+    {                                                                                           \
+        return pool_layer(&wb__##id##_type, o, one);                                            \
+    }
+MAKER(maxpool, MaxPool, false)
+MAKER(meanpool, MeanPool, false)
+MAKER(maxpool1d, MaxPool1d, true)
+MAKER(meanpool1d, MeanPool1d, true)
 
 /* ---- global pools and Flatten ---------------------------------------------------------------- */
 

@@ -157,7 +157,7 @@ TEST(wrong_descriptions)
                   "Dense", "option", "\"width\"");
     REFUSED_MODEL(MODEL("{\"layer\":\"Dense\",\"options\":[]}"), WB_ERROR_FORMAT, "option",
                   "options", "Dense");
-    REFUSED_MODEL(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":[1]}}"), WB_ERROR_FORMAT,
+    REFUSED_MODEL(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":[\"1\"]}}"), WB_ERROR_FORMAT,
                   "option", "\"kernel\"", "Conv");
     REFUSED_MODEL(MODEL("{\"layer\":\"Conv\",\"options\":{\"kernel\":{\"a\":1,\"b\":1}}}"),
                   WB_ERROR_FORMAT, "option", "\"kernel\"", "Conv");

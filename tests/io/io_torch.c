@@ -72,12 +72,22 @@ TEST(every_kind)
               "bias [3] f64");
     BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2}, .groups = 2), "weight [4,3,3,2] f32", "bias [6] f32");
     BOTH_WAYS(wb_ConvTranspose(2, 3, {3, 2}, .flip = true), "weight [2,3,3,2] f32", "bias [3] f32");
+    BOTH_WAYS(wb_Conv1d(4, 6, {3}, .flip = true), "weight [6,4,3] f32", "bias [6] f32");
+    BOTH_WAYS(wb_Conv(4, 6, {3, 2, 1}, .flip = true), "weight [6,4,3,2,1] f32", "bias [6] f32");
     BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32",
               "running_var [3] f32", "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",
               "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_track_stats = true), "weight [3] f32", "bias [3] f32");
     BOTH_WAYS(wb_LayerNorm({2, 3}), "weight [2,3] f32", "bias [2,3] f32");
+    BOTH_WAYS(wb_GroupNorm(4, 2), "weight [4] f32", "bias [4] f32");
+    BOTH_WAYS(wb_InstanceNorm(3, .affine = true), "weight [3] f32", "bias [3] f32");
+    BOTH_WAYS(wb_InstanceNorm(3, .track_stats = true), "running_mean [3] f32",
+              "running_var [3] f32", "num_batches_tracked [] i64");
+    BOTH_WAYS(wb_RMSNorm({2, 3}), "weight [2,3] f32");
+    BOTH_WAYS(wb_Bilinear(3, 4, 2), "weight [2,3,4] f32", "bias [2] f32");
+    BOTH_WAYS(wb_DepthwiseConv(3, 6, {2}), "weight [6,1,2,2] f32", "bias [6] f32");
+    BOTH_WAYS(wb_EmbeddingBag(5, 3), "weight [5,3] f32");
     BOTH_WAYS(wb_Embedding(5, 3), "weight [5,3] f32");
     BOTH_WAYS(wb_RNN(4, 3), "weight_ih_l0 [3,4] f32", "weight_hh_l0 [3,3] f32",
               "bias_ih_l0 [3] f32", "bias_hh_l0 [3] f32");

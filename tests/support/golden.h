@@ -1,4 +1,5 @@
-/* Results of PyTorch: tests/data/nn.safetensors, written by make_golden.py. */
+/* Results of PyTorch: tests/data/nn.safetensors, written by make_golden.py, or another file, which
+ * the test defines as GOLDEN_FILE before it includes this header. */
 #ifndef GOLDEN_H
 #define GOLDEN_H
 
@@ -7,7 +8,9 @@
 #include "io/safetensors/safetensors.h"
 #include "nn/layer.h"
 
+#ifndef GOLDEN_FILE
 #define GOLDEN_FILE WB_TEST_DATA "/nn.safetensors"
+#endif
 #define NAME(...) name_of(__VA_ARGS__)
 
 static wb__table golden;

@@ -20,7 +20,7 @@ static bool attributes(const char *what, wb_tensor *x, wb_tensor *w, wb_tensor *
     if (!wb__sliding_pair(what, &g, "stride", -1, s->stride, 1, 1) ||
         !wb__sliding_pair(what, &g, "dilation", -1, s->dilation, 1, 1) ||
         !wb__sliding_pair(what, &g, "outpad", -1, s->outpad, 0, 0) ||
-        !wb__sliding_pad(what, &g, s->pad))
+        !wb__sliding_pad(what, &g, s->pad, 2))
         return false;
     memcpy(a->stride, s->stride + 1, sizeof a->stride);
     memcpy(a->dilation, s->dilation + 1, sizeof a->dilation);
@@ -55,6 +55,7 @@ wb_tensor *wb_conv_with(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_
 {
     wb__conv_attr a;
     int64_t outpad[2];
+    if (x && wb__operand("conv", x) && wb__in_space(x)) return wb__conv_in_space(x, w, b, o);
     if (!attributes("conv", x, w, b, o, &a, outpad) || !no_outpad("conv", outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "conv: %s · %s: want [N,C,H,W] · [K,C/groups,kh,kw]",
@@ -110,6 +111,8 @@ wb_tensor *wb_conv_transpose_with(wb_tensor *x, wb_tensor *w, wb_tensor *b,
     const char *what = "conv_transpose";
     wb__conv_attr a;
     int64_t outpad[2], out[2], size;
+    if (x && wb__operand(what, x) && wb__in_space(x))
+        return wb__conv_transpose_in_space(x, w, b, o);
     if (!attributes(what, x, w, b, o, &a, outpad)) return NULL;
     if (x->ndim != 4 || w->ndim != 4)
         return wb__fail_null(WB_ERROR_SHAPE, "%s: %s · %s: want [N,C,H,W] · [C,K/groups,kh,kw]",

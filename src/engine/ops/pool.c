@@ -8,6 +8,9 @@
 static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_options *o)
 {
     if (!wb__floating(what, x)) return NULL;
+    if (wb__in_space(x))
+        return wb__pool_in_space(what, op == WB__OP_maxpool ? wb_maxpool_with : wb_meanpool_with, x,
+                                 o);
     wb_pool_options s;
     wb__given g;
     if (!wb__read_options(what, &s, sizeof s, o, "", &g)) return NULL;
@@ -15,13 +18,14 @@ static wb_tensor *pool(const char *what, wb__op op, wb_tensor *x, const wb_pool_
     const int64_t *window = (s.window + 1);
     if (!wb__sliding_pair(what, &g, "window", -1, s.window, 0, 0) ||
         !wb__sliding_pair(what, &g, "stride", -1, s.stride, window[0], window[1]) ||
-        !wb__sliding_pad(what, &g, s.pad))
+        !wb__sliding_pad(what, &g, s.pad, 2))
         return NULL;
     memcpy(a.window, window, sizeof a.window);
     memcpy(a.stride, s.stride + 1, sizeof a.stride);
     memcpy(a.pad, s.pad + 1, sizeof a.pad);
     if (x->ndim != 4)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,H,W]", what, wb_describe(x));
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %s: wants [N,C,L], [N,C,H,W] or [N,C,D,H,W]",
+                             what, wb_describe(x));
     if (!wb__sliding_size(what, x, a.window, a.stride, a.pad, NULL, a.size)) return NULL;
     for (int i = 0; i < 4; i++)
         if (a.pad[i] >= a.window[i / 2])

@@ -48,6 +48,20 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *k,
     return true;
 }
 
+bool wb__sliding_axes(const char *what, const wb__given *given, const char *option, int position,
+                      int64_t *list, int axes, int64_t by_default)
+{
+    if (!wb__ints_read(what, given, option, position, list, axes)) return false;
+    if (list[0] > 1 && list[0] != axes)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %d numbers; it has one, or one for each of "
+                        "%d axes", what, option, (int)list[0], axes),
+               false;
+    for (int i = 1; i <= axes; i++)
+        if (list[0] < i) list[i] = list[0] ? list[1] : by_default;
+    list[0] = axes;
+    return true;
+}
+
 bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int64_t first, int64_t second)
 {
@@ -58,16 +72,18 @@ bool wb__sliding_pair(const char *what, const wb__given *given, const char *opti
     return true;
 }
 
-bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list)
+bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list, int axes)
 {
-    if (!wb__ints_read(what, given, "pad", -1, list, 4)) return false;
-    const int64_t *v = (list + 1), n = list[0];
-    const int64_t sides[4] = {v[0], n == 4 ? v[1] : v[0], n == 1 ? v[0] : n == 2 ? v[1] : v[2],
-                              n == 1 ? v[0] : n == 2 ? v[1] : v[3]};
-    memcpy((list + 1), sides, sizeof sides);
-    list[0] = 4;
-    if (n != 3) return true;
-    return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has 3 numbers; it has one for all sides, two for "
-                    "rows and columns, or four: top, bottom, left, right", what),
-           false;
+    if (!wb__ints_read(what, given, "pad", -1, list, 2 * axes)) return false;
+    const int64_t n = list[0];
+    int64_t sides[6];
+    if (n > 1 && n != axes && n != 2 * axes)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .pad has %d numbers; it has one for all sides, one "
+                        "for each of %d axes, or two, start and end, for each", what, (int)n, axes),
+               false;
+    for (int i = 0; i < 2 * axes; i++)
+        sides[i] = !n ? 0 : n == 2 * axes ? list[1 + i] : list[n == 1 ? 1 : 1 + i / 2];
+    memcpy(list + 1, sides, 2 * (size_t)axes * sizeof *sides);
+    list[0] = 2 * axes;
+    return true;
 }

@@ -3,6 +3,7 @@
 #define WB__SLIDING_H
 
 #include "base/options.h"
+#include "engine/tensor.h"
 
 /* Whether window, stride and dilation are at least 1, pad is at least 0, and none is above
  * INT32_MAX.  A NULL dilation means 1.  Else sets the error. */
@@ -19,9 +20,23 @@ bool wb__sliding_size(const char *what, const wb_tensor *x, const int64_t *windo
  * by position; -1: by name only. */
 bool wb__sliding_pair(const char *what, const wb__given *given, const char *option, int position,
                       int64_t *list, int64_t first, int64_t second);
-/* Reads the option `pad`.  Sets list[0] = 4, and list[1] to list[4] to top, bottom, left and right.
- * {p} means {p, p, p, p}; {h, w} means {h, h, w, w}.  False, with the error set, if it has 3 or
- * more than 4 numbers. */
-bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list);
+/* As wb__sliding_pair, for 1 to 3 axes that have one default.  Sets list[0] = axes. */
+bool wb__sliding_axes(const char *what, const wb__given *given, const char *option, int position,
+                      int64_t *list, int axes, int64_t by_default);
+/* Reads the option `pad` for 1 to 3 axes.  Sets list[0] to 2 axes, followed by the start and the
+ * end of each axis.  {p} means p at all sides; with one number for each axis start and end are
+ * equal.  False, with the error set, if it has another length. */
+bool wb__sliding_pad(const char *what, const wb__given *given, int64_t *list, int axes);
+
+/* wb_conv, wb_conv_transpose and wb_maxpool or wb_meanpool of x with 1 or 3 axes of space, composed
+ * of those with 2.  `pool` is one of the last two. */
+wb_tensor *wb__conv_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b, const wb_conv_options *o);
+wb_tensor *wb__conv_transpose_in_space(wb_tensor *x, wb_tensor *w, wb_tensor *b,
+                                       const wb_conv_options *o);
+wb_tensor *wb__pool_in_space(const char *what,
+                             wb_tensor *(*pool)(wb_tensor *, const wb_pool_options *),
+                             wb_tensor *x, const wb_pool_options *o);
+/* Whether x has 1 or 3 axes of space. */
+static inline bool wb__in_space(const wb_tensor *x) { return x->ndim == 3 || x->ndim == 5; }
 
 #endif

@@ -206,18 +206,19 @@ static int put_columns(const reordering *o, const char *from)
     return status;
 }
 
-/* Flipping a kernel along both axes reverses the order of its elements. */
+/* Flipping a kernel along all its axes reverses the order of its elements. */
 static int put_flipped(const reordering *o, const char *from)
 {
     const wb_tensor *x = o->value->x;
-    const int64_t matrix = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
-    char *to = wb__alloc((size_t)matrix * o->each);
+    int64_t kernel = 1;
+    for (int i = 2; i < x->ndim; i++) kernel *= x->dims[i];
+    char *to = wb__alloc((size_t)kernel * o->each);
     int status = to ? 0 : WB_ERROR_MEMORY;
-    for (int64_t first = 0; !status && first < x->size; first += matrix) {
-        for (int64_t i = 0; i < matrix; i++)
-            memcpy(to + (size_t)i * o->each, from + (size_t)(first + matrix - 1 - i) * o->each,
+    for (int64_t first = 0; !status && first < x->size; first += kernel) {
+        for (int64_t i = 0; i < kernel; i++)
+            memcpy(to + (size_t)i * o->each, from + (size_t)(first + kernel - 1 - i) * o->each,
                    o->each);
-        status = wb__writer_put(o->w, to, matrix * (int64_t)o->each);
+        status = wb__writer_put(o->w, to, kernel * (int64_t)o->each);
     }
     wb__free(to);
     return status;

@@ -31,7 +31,7 @@ wb__doc *wb__doc_text(wb__doc_arena *r, const char *text);
 wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
 /* The order in which the elements of a tensor are written. WB__ROWS: row-major. WB__FLIPPED:
- * row-major, with each kernel (the last two axes) flipped along both axes. WB__COLUMNS:
+ * row-major, with each kernel (the axes 2 and up) flipped along all its axes. WB__COLUMNS:
  * column-major, for matrices. */
 typedef enum { WB__ROWS, WB__FLIPPED, WB__COLUMNS, WB__ORDERS } wb__order;
 /* Makes a binary of the elements of an evaluated tensor, which must live until the document is

@@ -208,9 +208,10 @@ static wb__julia cell(const record *r)
 
 static wb__julia padding(const record *r)
 {
-    int64_t p[4];
-    wb__padding(r->type, r->options, p);
-    return wb__julia_ints(&r->s->arena, 4, (int64_t[]){p[2], p[3], p[0], p[1]});
+    int64_t p[6], sides[6];
+    const int axes = wb__padding(r->type, r->options, p);
+    for (int i = 0; i < axes; i++) memcpy(sides + 2 * i, p + 2 * (axes - 1 - i), 2 * sizeof *p);
+    return wb__julia_ints(&r->s->arena, 2 * axes, sides);
 }
 
 static int reversed(const int64_t *shape, int64_t *size)

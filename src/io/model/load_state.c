@@ -335,11 +335,12 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     return to;
 }
 
-/* Flips each kernel [kh,kw] along both axes. */
+/* Flips each kernel, the elements of the axes 2 and up, along all its axes. */
 static void flip_kernels(uint8_t *to, const uint8_t *from, const wb_tensor *x)
 {
     const size_t each = wb__dtype_size((wb_dtype)x->dtype);
-    const int64_t plane = x->dims[x->ndim - 2] * x->dims[x->ndim - 1];
+    int64_t plane = 1;
+    for (int i = 2; i < x->ndim; i++) plane *= x->dims[i];
     for (int64_t first = 0; first < x->size; first += plane)
         for (int64_t i = 0; i < plane; i++)
             memcpy(to + (size_t)(first + i) * each,

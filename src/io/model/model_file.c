@@ -77,7 +77,11 @@ int wb__saving_add_model(wb__saving *l, const char *prefix, void *model)
 static wb_tensor *composed(const wb__name_row *l)
 {
     switch (l->kind) {
-    case WB__NAME_FLIPPED: return wb_flip(wb_flip(l->x, 2), 3);
+    case WB__NAME_FLIPPED: {
+        wb_tensor *x = l->x;
+        for (int a = 2; x && a < l->x->ndim; a++) x = wb_flip(x, a);
+        return x;
+    }
     case WB__NAME_ADDED: return wb_full_array(0, (wb_dtype)l->x->dtype, l->x->ndim, l->x->dims);
     case WB__NAME_COUNT: return wb_full_array(0, WB_I64, 0, NULL);
     case WB__NAME_COPY: break;

@@ -15,7 +15,7 @@
 
 typedef enum {
     WB__NAME_COPY,
-    WB__NAME_FLIPPED,            /* kernels, which the file has flipped along the last two axes */
+    WB__NAME_FLIPPED,            /* kernels, which the file has flipped along the axes of space */
     /* a second bias, in the row behind the first: loading adds it to the first, saving writes 0 */
     WB__NAME_ADDED,
     /* an i64 counter that the model lacks: x is NULL, loading does not need it, saving writes 0 */

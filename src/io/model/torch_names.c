@@ -168,7 +168,9 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
 static int visit_count(walk *w, const wb_layer *l, const char *name)
 {
     const bool *untracked = l ? wb__layer_option(l->type, l->options, "no_track_stats") : NULL;
-    if (!kind_of(l)->counts_batches || (untracked && *untracked)) return 0;
+    const bool *tracked = l ? wb__layer_option(l->type, l->options, "track_stats") : NULL;
+    if (!kind_of(l)->counts_batches || (untracked && *untracked) || (tracked && !*tracked))
+        return 0;
     char *count = join(name, "num_batches_tracked");
     wb__name_row *row = count ? add_row(w->out, count, "", NULL) : NULL;
     if (row) row->kind = WB__NAME_COUNT;
@@ -183,7 +185,7 @@ static int visit(walk *w, const wb_layer *owner, void *object, const char *name,
     if (!wb__is_branch(object)) {
         wb__name_row *row = add_row(w->out, name, path, object);
         const bool *flip = owner ? wb__layer_option(owner->type, owner->options, "flip") : NULL;
-        if (row && flip && *flip && row->x->ndim == 4) row->kind = WB__NAME_FLIPPED;
+        if (row && flip && *flip && row->x->ndim >= 3) row->kind = WB__NAME_FLIPPED;
         return row ? 0 : WB_ERROR_MEMORY;
     }
     const wb__branch *node = object;

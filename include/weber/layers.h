@@ -1,0 +1,487 @@
+/* Weber, chapter 4: layers and their options.  nn.h includes this header. */
+#ifndef WEBER_LAYERS_H
+#define WEBER_LAYERS_H
+
+#include "weber/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Options that several layers have: .dtype is the dtype of the parameters (floating), .init creates
+ * the weight, .activation is applied to the result (NULL: none).  Biases start as zeros, scales as
+ * ones.  Sizes are positive; else NULL is returned.  A container holds references to its layers.
+ *
+ * A layer with parameters converts an input of another dtype to the dtype of its parameters.  If
+ * that input is floating, the layer warns, once in a process.  Embedding takes integers only.
+ *
+ * Sizes of windows and kernels are in braces: wb_Conv(1, 6, {5, 5}, wb_relu), wb_MaxPool({2}).  In
+ * layers of two and three axes {k} means {k, k}.  In C these sizes are given by position only.  A
+ * call without braces, such as wb_MaxPool(3, 2), does not compile. */
+
+/** Options of wb_Dense. */
+typedef struct wb_Dense_options {
+    WB_OPTIONS_HEAD(wb_Dense_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Dense_options;
+/** y = activation(x·weightᵀ + bias): wb_Dense(in, out, activation).
+ *   x [..., in]   y [..., out]   weight [out, in]   bias [out]
+ * Error: the last axis of x has another size than `in`. */
+WB_API wb_layer *wb_Dense_with(const wb_Dense_options *o);
+
+/** Options of wb_Conv, wb_Conv1d, wb_CrossCor, wb_DepthwiseConv, wb_ConvTranspose and
+ * wb_ConvTranspose1d.  A list has one number for all axes of space, or one for each. */
+typedef struct wb_Conv_options {
+    WB_OPTIONS_HEAD(wb_Conv_options)
+    wb_ints stride WB_IS({1});
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
+    int64_t pad_mode WB_IS(WB_PAD_CONSTANT); /* a wb_pad_mode: what x is padded with */
+    wb_ints dilation WB_IS({1});
+    int64_t groups WB_IS(1);                /* divides `in` and `out` */
+    wb_ints outpad WB_IS({0});              /* of wb_ConvTranspose only */
+    bool same WB_IS(false);                 /* computes .pad: see wb_Conv, wb_ConvTranspose */
+    bool flip WB_IS(false);                 /* the kernel is flipped along all axes, as in Flux */
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_ints kernel WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the kernel here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Conv_options;
+/** y = activation(wb_conv(x, weight, bias)): wb_Conv(in, out, {kh, kw}, activation).
+ *   x [N, in, H, W]   y [N, out, H', W']   weight [out, in/groups, kh, kw]   bias [out]
+ * A kernel {kd, kh, kw} makes a layer for x [N, in, D, H, W]; {k} means {k, k}.  H' is that of
+ * wb_conv.  .same pads so that a stride of 1 keeps the size.  If an axis needs odd padding, the
+ * extra row is below and the extra column to the right.  .pad_mode pads with elements of x, as
+ * wb_pad does, by the numbers of .pad or .same.  wb_CrossCor is another name of this layer.
+ * Errors: both .same and .pad are given; .outpad is given; .groups does not divide `in` and
+ * `out`. */
+WB_API wb_layer *wb_Conv_with(const wb_Conv_options *o);
+/** wb_Conv for x [N, in, L]: wb_Conv1d(in, out, {k}, activation), weight [out, in/groups, k]. */
+WB_API wb_layer *wb_Conv1d_with(const wb_Conv_options *o);
+
+/** A convolution of each channel by itself, wb_Conv with .groups = in: wb_DepthwiseConv(in, out,
+ * {kh, kw}, activation).  weight [out, 1, kh, kw].  Errors: `out` is no multiple of `in`; .groups
+ * is given. */
+WB_API wb_layer *wb_DepthwiseConv_with(const wb_Conv_options *o);
+
+/** y = activation(wb_conv_transpose(x, weight, bias)): wb_ConvTranspose(in, out, {kh, kw}).
+ *   x [N, in, H, W]   y [N, out, H', W']   weight [in, out/groups, kh, kw]   bias [out]
+ * A kernel {kd, kh, kw} makes a layer for x [N, in, D, H, W].  H' is that of wb_conv_transpose.
+ * .same pads so that H' = H stride, if the kernel is at least as large as the stride.  Errors: both
+ * .same and .pad are given; .outpad is not below the stride; .groups does not divide `in` and
+ * `out`; .pad_mode is given. */
+WB_API wb_layer *wb_ConvTranspose_with(const wb_Conv_options *o);
+/** wb_ConvTranspose for x [N, in, L]: wb_ConvTranspose1d(in, out, {k}). */
+WB_API wb_layer *wb_ConvTranspose1d_with(const wb_Conv_options *o);
+
+/** Options of wb_MaxPool, wb_MeanPool, wb_MaxPool1d and wb_MeanPool1d.  A list has one number for
+ * all axes of space, or one for each. */
+typedef struct wb_Pool_options {
+    WB_OPTIONS_HEAD(wb_Pool_options)
+    wb_ints stride WB_IS({});               /* default: the window */
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right}: two for each axis */
+    WB_BY_PLACE
+    wb_ints window WB_REQUIRED;             /* {k}, {h, w} or {d, h, w} */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the window here */
+    WB_NO_MORE
+} wb_Pool_options;
+/** wb_maxpool as a layer: wb_MaxPool({2}), wb_MaxPool({3, 3}, .stride = {2}).  A window {d, h, w}
+ * makes a layer for x [N, C, D, H, W]; {k} means {k, k}. */
+WB_API wb_layer *wb_MaxPool_with(const wb_Pool_options *o);
+/** wb_meanpool as a layer, with the options of wb_MaxPool. */
+WB_API wb_layer *wb_MeanPool_with(const wb_Pool_options *o);
+/** wb_MaxPool for x [N, C, L]: wb_MaxPool1d({k}). */
+WB_API wb_layer *wb_MaxPool1d_with(const wb_Pool_options *o);
+/** wb_MeanPool for x [N, C, L]: wb_MeanPool1d({k}). */
+WB_API wb_layer *wb_MeanPool1d_with(const wb_Pool_options *o);
+/** Options of wb_AdaptiveMaxPool and wb_AdaptiveMeanPool. */
+typedef struct wb_AdaptivePool_options {
+    WB_OPTIONS_HEAD(wb_AdaptivePool_options)
+    bool fixed WB_IS(false);                /* windows of one size, as in Flux */
+    WB_BY_PLACE
+    wb_ints out WB_REQUIRED;                /* {n}, or the new size of each axis of space */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass `out` here */
+    WB_NO_MORE
+} wb_AdaptivePool_options;
+/** The greatest element of each of m windows along each axis of space: wb_AdaptiveMaxPool({1, 1}),
+ * [N, C, L], [N, C, H, W] or [N, C, D, H, W], floating.  Window i of an axis of n elements has the
+ * elements floor(i n / m) to ceil((i + 1) n / m) - 1, as in PyTorch.  With .fixed it has the
+ * n - (m - 1) s elements from i s on, with s = floor(n / m), as in Flux.  The gradient is that of
+ * wb_max along each axis.  Errors: another number of axes; an axis of size 0; with .fixed, m is
+ * above n. */
+WB_API wb_layer *wb_AdaptiveMaxPool_with(const wb_AdaptivePool_options *o);
+/** The means of the windows of wb_AdaptiveMaxPool: wb_AdaptiveMeanPool({7, 7}).  An element that is
+ * NaN or infinite makes all results along its axes NaN. */
+WB_API wb_layer *wb_AdaptiveMeanPool_with(const wb_AdaptivePool_options *o);
+/** The greatest element of each channel, [N, C, H, W] -> [N, C, 1, 1], with the gradient of
+ * wb_max. */
+WB_API wb_layer *wb_GlobalMaxPool(void);
+/** The mean of each channel of a floating x, [N, C, H, W] -> [N, C, 1, 1]. */
+WB_API wb_layer *wb_GlobalMeanPool(void);
+/** wb_flatten as a layer, [N, ...] -> [N, features]. */
+WB_API wb_layer *wb_Flatten(void);
+
+/** Options of wb_Dropout. */
+typedef struct wb_Dropout_options {
+    WB_OPTIONS_HEAD(wb_Dropout_options)
+    /* Elements with the same indices along these axes are dropped together: {0, 1} drops whole
+     * channels of [N, C, H, W].  By default each element is drawn independently. */
+    wb_ints axes WB_IS({});
+    WB_BY_PLACE
+    double p WB_REQUIRED;                   /* the probability of 0, in [0, 1] */
+    WB_NO_MORE
+} wb_Dropout_options;
+/** wb_dropout(x, p) in train mode (wb_trainmode), x itself in test mode.  Error: p is outside
+ * [0, 1]. */
+WB_API wb_layer *wb_Dropout_with(const wb_Dropout_options *o);
+
+/** Options of wb_AlphaDropout. */
+typedef struct wb_AlphaDropout_options {
+    WB_OPTIONS_HEAD(wb_AlphaDropout_options)
+    WB_BY_PLACE
+    double p WB_REQUIRED;                   /* the probability of a drop, in [0, 1] */
+    WB_NO_MORE
+} wb_AlphaDropout_options;
+/** Dropout behind wb_selu, which keeps mean 0 and variance 1: wb_AlphaDropout(p).  (Klambauer et
+ * al. 2017)
+ *   y = a (x or, with probability p, A) + b   A = -1.7580993408473766
+ *   a = 1 / sqrt((1 - p) (1 + p A²))   b = -a p A
+ * In test mode, and with p = 0, the result is x itself; p = 1 gives zeros.  x is floating.  Error:
+ * p is outside [0, 1]. */
+WB_API wb_layer *wb_AlphaDropout_with(const wb_AlphaDropout_options *o);
+
+/** Options of wb_BatchNorm. */
+typedef struct wb_BatchNorm_options {
+    WB_OPTIONS_HEAD(wb_BatchNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    bool no_track_stats WB_IS(false);       /* without mean and var; see wb_BatchNorm */
+    double eps WB_IS(1e-5);
+    double momentum WB_IS(0.1);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t channels WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_BatchNorm_options;
+/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and variance for each
+ * index of axis 1: wb_BatchNorm(channels, activation).  (Ioffe & Szegedy 2015)
+ *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
+ * Train mode normalises with the batch's mean and biased variance, and updates the running
+ * statistics: running = (1 - momentum) running + momentum new, where the new variance is the
+ * unbiased one.  Test mode normalises with the running statistics; with .no_track_stats it
+ * normalises as in train mode.  Errors: train mode with one value for each channel; momentum
+ * outside [0, 1]; eps negative. */
+WB_API wb_layer *wb_BatchNorm_with(const wb_BatchNorm_options *o);
+
+/** Options of wb_InstanceNorm. */
+typedef struct wb_InstanceNorm_options {
+    WB_OPTIONS_HEAD(wb_InstanceNorm_options)
+    bool affine WB_IS(false);               /* with scale and bias */
+    bool track_stats WB_IS(false);          /* with mean and var */
+    double eps WB_IS(1e-5);
+    double momentum WB_IS(0.1);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t channels WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_InstanceNorm_options;
+/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
+ * for each channel of each sample: wb_InstanceNorm(channels, activation).  (Ulyanov et al. 2016)
+ *   x [N, channels, ...]   y as x   scale, bias, mean, var [channels]
+ * With .track_stats, train mode updates the running statistics as wb_BatchNorm does, with the means
+ * over the samples of their means and unbiased variances, and test mode normalises with the running
+ * statistics.  Errors: one value for each channel of a sample; those of wb_BatchNorm. */
+WB_API wb_layer *wb_InstanceNorm_with(const wb_InstanceNorm_options *o);
+
+/** Options of wb_GroupNorm. */
+typedef struct wb_GroupNorm_options {
+    WB_OPTIONS_HEAD(wb_GroupNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    double eps WB_IS(1e-5);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t channels WB_REQUIRED, groups WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_GroupNorm_options;
+/** y = activation((x - mean) / sqrt(var + eps) · scale + bias), with one mean and biased variance
+ * for each group of channels of each sample: wb_GroupNorm(channels, groups).  (Wu & He 2018)
+ *   x [N, channels, ...]   y as x   scale, bias [channels]
+ * Errors: `groups` does not divide `channels`; eps is negative. */
+WB_API wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *o);
+
+/** Options of wb_LayerNorm. */
+typedef struct wb_LayerNorm_options {
+    WB_OPTIONS_HEAD(wb_LayerNorm_options)
+    bool no_affine WB_IS(false);            /* without scale and bias */
+    double eps WB_IS(1e-5);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_LayerNorm_options;
+/** y = activation(wb_normalise(x, n, eps) · scale + bias) over the last n axes, whose sizes are the
+ * n numbers of `shape`: wb_LayerNorm({features}).  scale, bias [shape].  Errors: the last sizes of
+ * x are not `shape`; eps is negative.  (Ba, Kiros & Hinton 2016) */
+WB_API wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *o);
+
+/** Options of wb_RMSNorm. */
+typedef struct wb_RMSNorm_options {
+    WB_OPTIONS_HEAD(wb_RMSNorm_options)
+    bool no_affine WB_IS(false);            /* without scale */
+    double eps WB_IS(WB_DEFAULT);           /* default: the machine epsilon of x's dtype */
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_RMSNorm_options;
+/** y = activation(x / sqrt(mean(x²) + eps) · scale), with the mean over the last axes, whose sizes
+ * are `shape`: wb_RMSNorm({features}).  scale [shape].  The mean of f16 and bf16 is computed in
+ * f32.  The default of eps is that of PyTorch: 2^-23 for f32, 2^-52 for f64, 2^-10 for f16, 2^-7
+ * for bf16.
+ * Errors: the last sizes of x are not `shape`; eps is negative.  (Zhang & Sennrich 2019) */
+WB_API wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *o);
+
+/** Options of wb_Scale. */
+typedef struct wb_Scale_options {
+    WB_OPTIONS_HEAD(wb_Scale_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_init_ones);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    wb_ints shape WB_REQUIRED;              /* {features} or {H, W}, at most 4 sizes */
+    const int64_t *sizes_ WB_IS(NULL);      /* the macros pass the shape here */
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Scale_options;
+/** y = activation(scale x + bias), elementwise: wb_Scale({features}, activation).
+ *   x broadcasts with [shape]   scale, bias [shape], aligned at the last axis of x */
+WB_API wb_layer *wb_Scale_with(const wb_Scale_options *o);
+
+/** Options of wb_Bilinear. */
+typedef struct wb_Bilinear_options {
+    WB_OPTIONS_HEAD(wb_Bilinear_options)
+    bool no_bias WB_IS(false);
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t in1 WB_REQUIRED, in2 WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);
+    WB_NO_MORE
+} wb_Bilinear_options;
+/** z_k = activation(sum over i, j of weight[k,i,j] x_i y_j + bias_k): wb_Bilinear(in1, in2, out),
+ * called with wb_call(layer, x, y); wb_call(layer, x) uses x as y too.
+ *   x [..., in1]   y [..., in2]   z [..., out]   weight [out, in1, in2]   bias [out]
+ * Errors: other last sizes; other sizes of x and y that differ. */
+WB_API wb_layer *wb_Bilinear_with(const wb_Bilinear_options *o);
+
+/** Options of wb_PixelShuffle. */
+typedef struct wb_PixelShuffle_options {
+    WB_OPTIONS_HEAD(wb_PixelShuffle_options)
+    WB_BY_PLACE
+    int64_t r WB_REQUIRED;                  /* the factor of each size */
+    WB_NO_MORE
+} wb_PixelShuffle_options;
+/** wb_pixel_shuffle as a layer: wb_PixelShuffle(r). */
+WB_API wb_layer *wb_PixelShuffle_with(const wb_PixelShuffle_options *o);
+
+/** Options of wb_Upsample.  One of .scale and .sizes is given. */
+typedef struct wb_Upsample_options {
+    WB_OPTIONS_HEAD(wb_Upsample_options)
+    wb_ints scale WB_IS({});                /* {s}, or a factor for each axis of space */
+    wb_ints sizes WB_IS({});                /* {n}, or the new size of each axis of space */
+    int64_t mode WB_IS(WB_UPSAMPLE_NEAREST);
+    bool no_align_corners WB_IS(false);     /* as of wb_upsample */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_Upsample_options;
+/** wb_upsample as a layer: wb_Upsample(.scale = {2}, .mode = WB_UPSAMPLE_LINEAR). */
+WB_API wb_layer *wb_Upsample_with(const wb_Upsample_options *o);
+
+/** The elementwise maximum of the results of all layers, called with one input:
+ * wb_Maxout(wb_Dense(4, 3), wb_Dense(4, 3)).  Among equal elements the first layer's gets the
+ * gradient.  Parameters are named "layers.0.weight".  Errors: no layers; results that do not
+ * broadcast.  (Goodfellow et al. 2013) */
+WB_API wb_layer *wb_Maxout_array(int n, wb_layer *const *layers);
+
+/** Options of wb_Embedding. */
+typedef struct wb_Embedding_options {
+    WB_OPTIONS_HEAD(wb_Embedding_options)
+    int64_t padding_index WB_IS(INT64_MIN); /* a negative one counts from n; default: none */
+    wb_initialiser init WB_IS(wb_init_normal);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t n WB_REQUIRED, dim WB_REQUIRED;
+    WB_NO_MORE
+} wb_Embedding_options;
+/** Rows of `weight` by index, wb_take(weight, x): wb_Embedding(n, dim).
+ *   x [...] integer   y [..., dim]   weight [n, dim]
+ * The initial weight is standard normal.  An index outside 0 .. n-1 gives zeros.  The row
+ * .padding_index is initially zero and has no gradient.  Error: .padding_index is outside
+ * -n .. n-1. */
+WB_API wb_layer *wb_Embedding_with(const wb_Embedding_options *o);
+
+/** How wb_EmbeddingBag reduces the rows of a bag. */
+enum { WB_BAG_MEAN, WB_BAG_SUM, WB_BAG_MAX };
+/** Options of wb_EmbeddingBag. */
+typedef struct wb_EmbeddingBag_options {
+    WB_OPTIONS_HEAD(wb_EmbeddingBag_options)
+    int64_t mode WB_IS(WB_BAG_MEAN);        /* WB_BAG_MEAN, WB_BAG_SUM or WB_BAG_MAX */
+    wb_initialiser init WB_IS(wb_init_normal);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t n WB_REQUIRED, dim WB_REQUIRED;
+    WB_NO_MORE
+} wb_EmbeddingBag_options;
+/** The mean, sum or maximum of the rows of each bag of indices: wb_EmbeddingBag(n, dim).
+ *   wb_call(layer, x)            x [bags, k] integer   y [bags, dim]   weight [n, dim]
+ *   wb_call(layer, x, offsets)   x [k], offsets [bags] integer
+ * With offsets, bag b has the indices x[offsets[b]] to x[offsets[b+1] - 1]; the last bag ends with
+ * x.  Offsets ascend from 0.  A bag without indices gives zeros.  An index outside 0 .. n-1 counts
+ * as a row of zeros.  If several rows have the maximum, each has an equal share of the gradient.
+ * Error: x [bags, 0]. */
+WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
+
+/** Options of wb_MultiHeadAttention. */
+typedef struct wb_MultiHeadAttention_options {
+    WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
+    bool causal WB_IS(false);               /* a query sees no later key */
+    bool bias WB_IS(false);                 /* the projections have biases, as PyTorch's have */
+    double dropout WB_IS(0);                /* of attention weights, in train mode; below 1 */
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    WB_BY_PLACE
+    int64_t dim WB_REQUIRED;
+    int64_t heads WB_IS(8);
+    WB_NO_MORE
+} wb_MultiHeadAttention_options;
+/** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
+ * wb_call(layer, x) is self-attention, the same as wb_call(layer, x, x, x).  In wb_call(layer, q,
+ * k, v), q is [N, Tq, dim], k and v are [N, Tk, dim], and the result is [N, Tq, dim].  The
+ * projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes wb_attention
+ * of dim / heads features.  Error: `heads` does not divide `dim`. */
+WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
+
+/** Options of recurrent layers and cells. */
+typedef struct wb_Recurrent_options {
+    WB_OPTIONS_HEAD(wb_Recurrent_options)
+    bool no_bias WB_IS(false);
+    bool last WB_IS(false);                 /* only the last step's output; not for cells */
+    wb_initialiser init WB_IS(wb_glorot_uniform);
+    wb_dtype dtype WB_IS(WB_F32);
+    bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
+    bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
+    WB_BY_PLACE
+    int64_t in WB_REQUIRED, out WB_REQUIRED;
+    wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
+    WB_NO_MORE
+} wb_Recurrent_options;
+/** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
+ *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
+ *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
+ * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
+ * The first state is 0 or, with .initial_state, a parameter [out].  Error: a call with T = 0. */
+WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
+/** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
+ *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias
+ *   c' = sigmoid(f) c + sigmoid(i) tanh(g)   h' = sigmoid(o) tanh(c')
+ * Shapes as wb_RNN.  Error: .activation is given. */
+WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
+/** A GRU: wb_GRU(in, out).  Both sums in the first line are split into three vectors.
+ *   [ar, az, an] = weight_input·x + bias   [br, bz, bn] = weight_hidden·h + bias_hidden
+ *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + r bn)   h' = (1 - z) n + z h
+ * Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has that bias.  Shapes as wb_RNN.  Error:
+ * .activation is given. */
+WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
+/** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  Without
+ * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
+WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
+/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
+ * h and c.  A state that is not given is 0 or, with .initial_state, the parameter initial_hidden
+ * (h) or initial_cell (c). */
+WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
+/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
+ * .initial_state, the parameter initial_hidden. */
+WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
+/** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
+ * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
+ * counts as not given (see wb_RNNCell).  Returns 0 or an error code, and then `states` is
+ * unchanged. */
+WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
+
+#ifndef __cplusplus
+#define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
+/* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
+ * {3, 3} is two arguments.  After the cast the compiler reads one list: (wb_ints){3, 3}. */
+#define WB_SIZED_(f, T, ...) WB_PASTE_(WB_SIZED_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, T, __VA_ARGS__)
+#define WB_SIZED_1(f, T, ...) WB_OPTIONS_(f, T, __VA_ARGS__)
+#define WB_SIZED_2(f, T, ...) \
+    f(WB_GET_WITH_(T, WB_TEXT_(__VA_ARGS__), .sizes_ = (wb_ints)__VA_ARGS__))
+#define WB_CONVOLVE_(f, in, out, ...) \
+    WB_PASTE_(WB_CONVOLVE_, WB_ONE_OR_MORE_(__VA_ARGS__))(f, in, out, __VA_ARGS__)
+#define WB_CONVOLVE_1(f, ...) WB_OPTIONS_(f, wb_Conv_options, __VA_ARGS__)
+#define WB_CONVOLVE_2(f, in, out, ...)                                              \
+    f(WB_GET_WITH_(wb_Conv_options, WB_TEXT_(in, out, __VA_ARGS__), in, out,        \
+                   .sizes_ = (wb_ints)__VA_ARGS__))
+#define wb_Dense(...) WB_OPTIONS_(wb_Dense_with, wb_Dense_options, __VA_ARGS__)
+#define wb_Conv(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
+#define wb_Conv1d(...) WB_CONVOLVE_(wb_Conv1d_with, __VA_ARGS__)
+#define wb_ConvTranspose1d(...) WB_CONVOLVE_(wb_ConvTranspose1d_with, __VA_ARGS__)
+#define wb_MaxPool1d(...) WB_SIZED_(wb_MaxPool1d_with, wb_Pool_options, __VA_ARGS__)
+#define wb_MeanPool1d(...) WB_SIZED_(wb_MeanPool1d_with, wb_Pool_options, __VA_ARGS__)
+#define wb_CrossCor(...) WB_CONVOLVE_(wb_Conv_with, __VA_ARGS__)
+#define wb_DepthwiseConv(...) WB_CONVOLVE_(wb_DepthwiseConv_with, __VA_ARGS__)
+#define wb_ConvTranspose(...) WB_CONVOLVE_(wb_ConvTranspose_with, __VA_ARGS__)
+#define wb_MaxPool(...) WB_SIZED_(wb_MaxPool_with, wb_Pool_options, __VA_ARGS__)
+#define wb_MeanPool(...) WB_SIZED_(wb_MeanPool_with, wb_Pool_options, __VA_ARGS__)
+#define wb_AdaptiveMaxPool(...) \
+    WB_SIZED_(wb_AdaptiveMaxPool_with, wb_AdaptivePool_options, __VA_ARGS__)
+#define wb_AdaptiveMeanPool(...) \
+    WB_SIZED_(wb_AdaptiveMeanPool_with, wb_AdaptivePool_options, __VA_ARGS__)
+#define wb_Dropout(...) WB_OPTIONS_(wb_Dropout_with, wb_Dropout_options, __VA_ARGS__)
+#define wb_AlphaDropout(...) \
+    WB_OPTIONS_(wb_AlphaDropout_with, wb_AlphaDropout_options, __VA_ARGS__)
+#define wb_BatchNorm(...) WB_OPTIONS_(wb_BatchNorm_with, wb_BatchNorm_options, __VA_ARGS__)
+#define wb_InstanceNorm(...) \
+    WB_OPTIONS_(wb_InstanceNorm_with, wb_InstanceNorm_options, __VA_ARGS__)
+#define wb_GroupNorm(...) WB_OPTIONS_(wb_GroupNorm_with, wb_GroupNorm_options, __VA_ARGS__)
+#define wb_LayerNorm(...) WB_SIZED_(wb_LayerNorm_with, wb_LayerNorm_options, __VA_ARGS__)
+#define wb_RMSNorm(...) WB_SIZED_(wb_RMSNorm_with, wb_RMSNorm_options, __VA_ARGS__)
+#define wb_Scale(...) WB_SIZED_(wb_Scale_with, wb_Scale_options, __VA_ARGS__)
+#define wb_Bilinear(...) WB_OPTIONS_(wb_Bilinear_with, wb_Bilinear_options, __VA_ARGS__)
+#define wb_PixelShuffle(...) \
+    WB_OPTIONS_(wb_PixelShuffle_with, wb_PixelShuffle_options, __VA_ARGS__)
+#define wb_Upsample(...) WB_OPTIONS_(wb_Upsample_with, wb_Upsample_options, __VA_ARGS__)
+#define wb_Maxout(...) wb_Maxout_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
+#define wb_EmbeddingBag(...) \
+    WB_OPTIONS_(wb_EmbeddingBag_with, wb_EmbeddingBag_options, __VA_ARGS__)
+#define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
+#define wb_MultiHeadAttention(...) \
+    WB_OPTIONS_(wb_MultiHeadAttention_with, wb_MultiHeadAttention_options, __VA_ARGS__)
+#define wb_RNN(...) WB_OPTIONS_(wb_RNN_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_LSTM(...) WB_OPTIONS_(wb_LSTM_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_GRU(...) WB_OPTIONS_(wb_GRU_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_RNNCell(...) WB_OPTIONS_(wb_RNNCell_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_LSTMCell(...) WB_OPTIONS_(wb_LSTMCell_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_GRUCell(...) WB_OPTIONS_(wb_GRUCell_with, wb_Recurrent_options, __VA_ARGS__)
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif

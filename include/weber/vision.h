@@ -1,0 +1,88 @@
+/* Weber, chapter 3, third part: operations on images and other signals in space.  nn.h includes
+ * this header.
+ *
+ * x is [N, C, L], [N, C, H, W] or [N, C, D, H, W]: axes 2 and up are the axes of space.  Dtypes,
+ * gradients, errors and owners are those of ops.h. */
+#ifndef WEBER_VISION_H
+#define WEBER_VISION_H
+
+#include "weber/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Channels become elements of space, [N, C r², H, W] -> [N, C, r H, r W]; with d axes of space r^d
+ * channels become one.  Any dtype.
+ *   y[n, c, i r + p, j r + q] = x[n, (c r + p) r + q, i, j]
+ * Error: the channels are no multiple of r^d.  (Shi et al. 2016) */
+WB_API wb_tensor *wb_pixel_shuffle(wb_tensor *x, int64_t r);
+
+/** How wb_upsample computes new elements. */
+typedef enum {
+    WB_UPSAMPLE_NEAREST = 0,
+    WB_UPSAMPLE_LINEAR          /* along each axis: linear, bilinear or trilinear, by the number of
+                                   axes of space */
+} wb_upsample_mode;
+/** Options of wb_upsample.  One of .scale and .sizes is given. */
+typedef struct wb_upsample_options {
+    WB_OPTIONS_HEAD(wb_upsample_options)
+    wb_ints scale WB_IS({});                /* {s}, or a factor for each axis of space */
+    wb_ints sizes WB_IS({});                /* {n}, or the new size of each axis of space */
+    wb_upsample_mode mode WB_IS(WB_UPSAMPLE_NEAREST);
+    bool no_align_corners WB_IS(false);     /* of WB_UPSAMPLE_LINEAR: see wb_upsample */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_upsample_options;
+/** x with other sizes of the axes of space: wb_upsample(x, .scale = {2}), wb_upsample(x, .sizes =
+ * {64, 64}, .mode = WB_UPSAMPLE_LINEAR).  For an axis with n elements that gets m, element i of the
+ * result has the position p among the elements of x:
+ *   WB_UPSAMPLE_NEAREST   floor(i n / m); the element at p.  Any dtype
+ *   WB_UPSAMPLE_LINEAR    i (n - 1) / (m - 1): the corners of both are aligned, as in Flux and with
+ *                         align_corners=True in PyTorch; the linear interpolation at p.  Floating
+ *   with .no_align_corners   (i + 1/2) n / m - 1/2, but at least 0 and at most n - 1, which is the
+ *                         default of PyTorch
+ * f16 and bf16 are summed in f32.  An element that is NaN or infinite makes all elements along the
+ * interpolated axes NaN.  Errors: both .scale and .sizes, or none; numbers below 1; another number
+ * of axes; an axis of size 0; .no_align_corners with WB_UPSAMPLE_NEAREST. */
+WB_API wb_tensor *wb_upsample_with(wb_tensor *x, const wb_upsample_options *o);
+#ifndef __cplusplus
+#define wb_upsample(x, ...) wb_upsample_with((x), WB_GET_(wb_upsample_options, __VA_ARGS__))
+#endif
+
+/** Options of wb_unfold and wb_fold.  A list has one number for both axes, or one for each. */
+typedef struct wb_unfold_options {
+    WB_OPTIONS_HEAD(wb_unfold_options)
+    wb_ints window WB_REQUIRED;
+    wb_ints stride WB_IS({1});
+    wb_ints pad WB_IS({0});                 /* also {top, bottom, left, right} */
+    wb_ints dilation WB_IS({1});
+    wb_ints sizes WB_IS({});                /* of wb_fold only: {H, W} of its result */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_unfold_options;
+/** The windows of x as columns: wb_unfold(x, .window = {kh, kw}), [N, C, H, W] -> [N, C kh kw, L].
+ * Floating.  Column l is the window at position l of the H' W' positions of wb_conv, row by row;
+ * its element (c kh + p) kw + q is the element p, q of channel c.  The layout is PyTorch's.
+ * Errors: those of wb_conv; .sizes is given. */
+WB_API wb_tensor *wb_unfold_with(wb_tensor *x, const wb_unfold_options *o);
+/** The sum of windows at their positions, the gradient of wb_unfold: wb_fold(x, .window = {kh, kw},
+ * .sizes = {H, W}), [N, C kh kw, L] -> [N, C, H, W].  Error: x has another shape than wb_unfold of
+ * [N, C, H, W]. */
+WB_API wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *o);
+/** (sum of x^p over each window)^(1/p), with the options of wb_meanpool: wb_lpnormpool(x, 2.0,
+ * .window = {2}).  x is floating and not negative, unless p is an even integer: a root of a
+ * negative sum is NaN.  The gradient of a sum of 0 is infinite or NaN.  Errors: p is not
+ * positive; those of wb_meanpool. */
+WB_API wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_options *o);
+#ifndef __cplusplus
+#define wb_unfold(x, ...) wb_unfold_with((x), WB_GET_(wb_unfold_options, __VA_ARGS__))
+#define wb_fold(x, ...) wb_fold_with((x), WB_GET_(wb_unfold_options, __VA_ARGS__))
+#define wb_lpnormpool(x, p, ...) \
+    wb_lpnormpool_with((x), (p), WB_GET_(wb_pool_options, __VA_ARGS__))
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
