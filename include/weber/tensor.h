@@ -273,8 +273,9 @@ WB_API wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x);
 WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 
 /** Computes the gradients of wb_custom_gradient: sets dx[i], for each x[i], to the gradient with
- * respect to x[i], of x[i]'s shape and dtype, given the gradient g of y.  A dx[i] that stays NULL
- * counts as 0.  The gradients are made of operations, which may use g, y and x.  Returns 0;
+ * respect to x[i], of x[i]'s shape and dtype, given the gradient g of y.  Before the
+ * call dx[i] is NULL, or WB_NONE if that gradient is not needed.  A dx[i] that stays so counts as
+ * 0.  The gradients are made of operations, which may use g, y and x.  Returns 0;
  * another value is failure. */
 typedef int (*wb_gradient_function)(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
                                     wb_tensor **dx, void *ctx);

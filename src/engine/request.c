@@ -66,7 +66,7 @@ static bool encode(wb__request *r, wb_tensor *x, int at)
 {
     bool leaf = wb__known(x);
     uint32_t n_in = leaf ? 0 : x->n_in;
-    int n_attr = leaf ? 0 : x->n_attr;
+    int n_attr = leaf || x->op == WB__OP_custom ? 0 : x->n_attr;    /* a plan has no gradients */
     if (!wb__reserve(&r->words, &r->words_capacity, r->n_words + 4 + x->ndim + (int)n_in + n_attr,
                      sizeof *r->words))
         return false;
@@ -136,6 +136,25 @@ static bool find_targets(wb__request *r)
     return true;
 }
 
+/* Adds the thread's pending writes, and what they depend on.  The order begins with the last write:
+ * an optimiser updates the first layer first, and the backward pass begins with the last layer.  So
+ * the gradient of each weight follows that of its layer's output, and the memory of both is free
+ * early.  False: out of memory. */
+static bool add_writes(wb__request *r, const wb__thread *t)
+{
+    if (!wb__reserve(&r->writes, &r->writes_capacity, t->n_pending, sizeof *r->writes))
+        return false;
+    for (int i = t->n_pending - 1; i >= 0; i--) {
+        wb_tensor *a = t->pending[i];
+        if (a->variable && a->device == r->device && !wb__order_add_unevaluated(&r->order, a))
+            return false;
+    }
+    for (int i = 0; i < t->n_pending; i++)
+        if (t->pending[i]->variable && t->pending[i]->device == r->device)
+            r->writes[r->n_writes++] = t->pending[i];
+    return true;
+}
+
 int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *const *tensors,
                      bool with_pending)
 {
@@ -158,14 +177,7 @@ int wb__request_fill(wb__request *r, const wb_device *device, int n, wb_tensor *
     for (int i = 0; i < r->order.n; i++)
         if (r->order.node[i]->flags & WB__GONE) return wb__gone(r->order.node[i]);
     r->refused = false;
-    for (int i = 0; with_pending && i < t->n_pending; i++) {
-        wb_tensor *a = t->pending[i];
-        if (!a->variable || a->device != device) continue;
-        if (!wb__order_add_unevaluated(&r->order, a) ||
-            !wb__reserve(&r->writes, &r->writes_capacity, r->n_writes + 1, sizeof *r->writes))
-            return WB_ERROR_MEMORY;
-        r->writes[r->n_writes++] = a;
-    }
+    if (with_pending && !add_writes(r, t)) return WB_ERROR_MEMORY;
     if (!wb__reserve(&r->leaf_of, &r->leaf_of_capacity, r->order.n + 1, sizeof *r->leaf_of))
         return WB_ERROR_MEMORY;
     for (int i = 0; i < r->order.n; i++) {

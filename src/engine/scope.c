@@ -325,6 +325,7 @@ static void drop_holders(int n, void **objects)
 static void drop_references(int n, void **objects, survivors *list)
 {
     drop_holders(n, objects);
+    if (wb__this_thread()->recording) wb__recording_forget(wb__this_thread()->recording);
     drop_repeats(n, objects);
     for (int i = n - 1; i >= 0; i--) {
         wb_tensor *x = objects[i];

@@ -203,6 +203,7 @@ static void drop_inputs(wb_tensor *x)
         if (!t->cutting) wb__unconsumed_add(t, in);
     }
     x->n_in = 0;
+    if (wb__unlikely(x->op == WB__OP_custom)) wb__custom_end(x);
 }
 
 static void forget_variable(wb_tensor *v)

@@ -384,6 +384,13 @@ int wb__keep_version(wb_tensor *variable);
 void wb__engine_thread_end(void);       /* frees this thread's working memory */
 void wb__engine_shutdown(void);         /* also frees the plans */
 
+/* wb_custom_gradient_array without checks.  end(ctx) is called when no gradient can be taken any
+ * more; NULL: nothing is called.  On failure end is not called. */
+wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
+                               void (*end)(void *ctx), int n, wb_tensor *const *x);
+/* Called when a node `custom` loses its inputs. */
+void wb__custom_end(wb_tensor *node);
+
 /* Adds a pending write of the value to the variable, without checks of shape.  Returns the new
  * version; NULL: failed. */
 wb_tensor *wb__assign(wb_tensor *variable, wb_tensor *value);

@@ -88,6 +88,7 @@ static wb__branch *layer_like(wb__branch *of)
     wb_layer *l = new_layer(from->type, from->options);
     if (!l) return NULL;
     l->mode = wb__setting_read(from, &from->mode);
+    l->recomputed = wb__setting_read(from, &from->recomputed);
     if (wb__branch_init_like(&l->node, of)) return &l->node;
     wb_object_free(l);
     return NULL;
@@ -174,6 +175,27 @@ wb_tensor *wb__statistic(const char *what, const char *name, wb_initialiser init
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
+/* Calls the function of the layer's type. */
+static int call_type(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    if (layer->type->call_many) return layer->type->call_many(layer, n, inputs, outputs);
+    outputs[0] = layer->type->call(layer, n, inputs);
+    return outputs[0] ? 1 : -1;
+}
+
+/* Calls a layer of wb_checkpoint_layer. */
+static int call_recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    const wb__rng_state before = wb__rng_get_state();
+    const int n_out = call_type(layer, n, inputs, outputs);
+    if (n_out > 1)
+        wb__fail(WB_ERROR_UNSUPPORTED, "%s: gives %d tensors; a layer of wb_checkpoint_layer gives "
+                 "one", layer->type->name, n_out);
+    if (n_out != 1) return -1;
+    outputs[0] = wb__recomputed(layer, n, inputs, outputs[0], before);
+    return outputs[0] ? 1 : -1;
+}
+
 int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor **outputs)
 {
     if (!layer && wb__null("call", "layer")) return -1;
@@ -186,9 +208,9 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     wb__branch_used(&layer->node);
     const unsigned failures = wb__failures();
     const wb__frame f = wb__frame_begin();
-    int n_out = 1;
-    if (type->call_many) n_out = type->call_many(layer, n, inputs, outputs);
-    else if (!(outputs[0] = type->call(layer, n, inputs))) n_out = -1;
+    const bool again = wb__setting_read(layer, &layer->recomputed) &&
+                       wb__this_thread()->training > 0;
+    const int n_out = (again ? call_recomputed : call_type)(layer, n, inputs, outputs);
     wb__frame_end_many(f, WB__MAX(n_out, 0), (void *const *)outputs);
     if (wb__likely(n_out > 0)) return n_out;
     if (!wb_error_code())

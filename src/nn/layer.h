@@ -3,6 +3,7 @@
 #ifndef WB__LAYER_H
 #define WB__LAYER_H
 
+#include "base/numbers/philox.h"
 #include "base/options.h"
 #include "tree/tree.h"
 
@@ -99,6 +100,7 @@ struct wb_layer {
     wb__branch node;     /* children: parameters (variables, or WB_NONE) and inner layers */
     const wb__layer_type *type;
     wb__setting mode;                   /* WB__MODE_... */
+    wb__setting recomputed;             /* whether wb_checkpoint_layer was called; 0 or 1 */
     void *options;                      /* type->options_size bytes, defaults filled in */
 };
 
@@ -169,6 +171,12 @@ bool wb__layer_dtype(const char *what, wb_dtype *dtype);
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter);
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
+
+/* For a layer of wb_checkpoint_layer (recompute.c).  Returns y, the output of `layer` for these
+ * inputs, with a gradient that computes the layer again.  `before` is the state of the random
+ * numbers before the call.  NULL with the error set. */
+wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,
+                          wb__rng_state before);
 
 /* Whether the layer is in train mode. Sets *automatic to true if the layer is in test mode only
  * because wb_withgradient is not running, else to false. */

@@ -108,7 +108,7 @@ TEST_IN_SCOPE(trains_ties_and_moves)
     assert_int_equal(wb_set(m, "layers.1.inner.bias", wb_full(0.125, 3)), 0);
     wb_tensor *x = wb_randn(8, 2), *y = wb_randn(8, 3);
     wb_tree *grads;
-    wb_tensor *loss = wb_withgradient(squares, m, ((wb_batch){.x = x, .y = y, .n = 8}), &grads);
+    wb_tensor *loss = wb_withgradient(squares, m, wb_batch_of(x, y), &grads);
     assert_non_null(loss);
     assert_ptr_equal(wb_get(m, "layers.1.gain"), wb_get(m, "layers.2.gain"));
     /* the gradient of the shared gain against a difference */
@@ -134,10 +134,10 @@ TEST_IN_SCOPE(statistics_and_modes)
     wb_tensor *x = wb_ones(1, 2);
     wb_call(m, x);
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 0);
-    assert_non_null(wb_withgradient(squares, m, ((wb_batch){.x = x, .y = x, .n = 1}), NULL));
+    assert_non_null(wb_withgradient(squares, m, wb_batch_of(x, x), NULL));
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
     wb_testmode(m);
-    assert_non_null(wb_withgradient(squares, m, ((wb_batch){.x = x, .y = x, .n = 1}), NULL));
+    assert_non_null(wb_withgradient(squares, m, wb_batch_of(x, x), NULL));
     assert_true(wb_item(wb_get(m, "layers.1.calls")) == 1);
     wb_trainmode(m);
     wb_call(m, x);

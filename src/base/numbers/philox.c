@@ -58,6 +58,13 @@ void wb__rng_set_state(wb__rng_state state)
     mine.seedings++;
 }
 
+wb__rng_state wb__rng_exchange(wb__rng_state state)
+{
+    const wb__rng_state old = wb__rng_get_state();
+    mine.state = state;
+    return old;
+}
+
 uint64_t wb__rng_seedings(void) { return mine.seedings; }
 
 wb__rng_state wb__rng_get_state(void)

@@ -125,6 +125,21 @@ void wb__recording_begin(wb__recording *r, wb_scope *scope)
     wb__setting_counted(NULL, &wb__retyped);
 }
 
+void wb__recording_forget(wb__recording *r)
+{
+    if (r->scope) return;               /* the function is still running */
+    for (bool again = true; again;) {   /* a tree that is freed frees trees inside it */
+        again = false;
+        for (int i = r->n_noted - 1; i >= 0; i--) {
+            void *object = r->noted[i].object;
+            if (!object || wb__refs(object) > 1) continue;
+            r->noted[i] = r->noted[--r->n_noted];
+            wb__unref(object);
+            again = true;
+        }
+    }
+}
+
 int wb__recording_close(wb__recording *r, int n, wb_tensor *const *survivors)
 {
     int first = 0;

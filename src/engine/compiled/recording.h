@@ -90,6 +90,10 @@ typedef struct wb__recording {
 void wb__recording_begin(wb__recording *r, wb_scope *scope);
 /* Makes the recording fail with this thread's error.  Only the first failure counts. */
 void wb__recording_fail(wb__recording *r, int code);
+/* Called when the scope of the recording closes, after it has dropped its references to trees and
+ * layers.  Forgets the settings of objects that only the recording refers to, such as the tree of a
+ * gradient: nothing can change them.  Does nothing for scopes that the function opened. */
+void wb__recording_forget(wb__recording *r);
 /* Called when a scope closes during a recording, instead of evaluating the n tensors that outlive
  * the scope, `survivors`.  Does nothing for scopes that the function opened.  When the scope of the
  * recording itself closes, a survivor that is not evaluated makes the recording fail.  Returns 0 or

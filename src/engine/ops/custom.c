@@ -2,9 +2,33 @@
  * computes a value on the CPU. */
 #include "engine/ops/op.h"
 
-enum { FUNCTION, CTX, ATTRS };          /* order of the attributes, as in ops.def */
+/* Order of the attributes, as in ops.def.  `host` has the first two. */
+enum { FUNCTION, CTX, END, ATTRS };
 
 /* ---- gradients ------------------------------------------------------------------------------- */
+
+wb_tensor *wb__custom_gradient(wb_tensor *y, wb_gradient_function f, void *ctx,
+                               void (*end)(void *ctx), int n, wb_tensor *const *x)
+{
+    wb_tensor **in = wb__alloc((size_t)(n + 1) * sizeof *in);
+    if (!in) return NULL;
+    in[0] = y;
+    for (int i = 0; i < n; i++) in[i + 1] = x[i];
+    const int64_t attr[ATTRS] = {[FUNCTION] = (int64_t)(uintptr_t)f,
+                                 [CTX] = (int64_t)(uintptr_t)ctx,
+                                 [END] = (int64_t)(uintptr_t)end};
+    wb_tensor *z = wb__node(WB__OP_custom, (wb_dtype)y->dtype, y->ndim, y->dims, n + 1, in, ATTRS,
+                            attr);
+    wb__free(in);
+    return z;
+}
+
+void wb__custom_end(wb_tensor *node)
+{
+    void (*end)(void *) = (void (*)(void *))(uintptr_t)node->attr[END];
+    node->attr[END] = 0;
+    if (end) end((void *)(uintptr_t)node->attr[CTX]);
+}
 
 wb_tensor *wb_custom_gradient_array(wb_tensor *y, wb_gradient_function f, void *ctx, int n,
                                     wb_tensor *const *x)
@@ -14,16 +38,7 @@ wb_tensor *wb_custom_gradient_array(wb_tensor *y, wb_gradient_function f, void *
     if (n < 1 || !x) return wb__fail_null(WB_ERROR_ARGUMENT, "custom_gradient: no x");
     for (int i = 0; i < n; i++)
         if (!wb__floating("custom_gradient", x[i])) return NULL;
-    wb_tensor **in = wb__alloc((size_t)(n + 1) * sizeof *in);
-    if (!in) return NULL;
-    in[0] = y;
-    for (int i = 0; i < n; i++) in[i + 1] = x[i];
-    const int64_t attr[ATTRS] = {[FUNCTION] = (int64_t)(uintptr_t)f,
-                                 [CTX] = (int64_t)(uintptr_t)ctx};
-    wb_tensor *z = wb__node(WB__OP_custom, (wb_dtype)y->dtype, y->ndim, y->dims, n + 1, in, ATTRS,
-                            attr);
-    wb__free(in);
-    return z;
+    return wb__custom_gradient(y, f, ctx, NULL, n, x);
 }
 
 /* Returns dx, the gradient with respect to x that the program computed, if it fits. */
@@ -43,7 +58,8 @@ GRADIENT(custom)
     const int n = (int)node->n_in - 1;
     wb_tensor **dx = wb__alloc_zero((size_t)n, sizeof *dx);
     if (!dx) return;
-    wb__this_thread()->program_calls++;
+    for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
+    if (!node->attr[END]) wb__this_thread()->program_calls++;   /* not the library's function */
     const int status = f(g, node, n, (wb_tensor *const *)node->in + 1, dx,
                          (void *)(uintptr_t)node->attr[CTX]);
     if (status && !wb_error_code())
@@ -77,9 +93,9 @@ wb_tensor *wb_host_operation(wb_host_function f, void *ctx, wb_dtype dtype, int 
                                  "the function runs on the CPU: wb_cpu(x) moves it", i,
                                  wb_describe(inputs[i]), d->backend->tag, d->ordinal);
     }
-    const int64_t attr[ATTRS] = {[FUNCTION] = (int64_t)(uintptr_t)f,
-                                 [CTX] = (int64_t)(uintptr_t)ctx};
-    return wb__node(WB__OP_host, dtype, ndim, dims, n, inputs, ATTRS, attr);
+    const int64_t attr[END] = {[FUNCTION] = (int64_t)(uintptr_t)f,
+                               [CTX] = (int64_t)(uintptr_t)ctx};
+    return wb__node(WB__OP_host, dtype, ndim, dims, n, inputs, END, attr);
 }
 
 GRADIENT(host)

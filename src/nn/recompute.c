@@ -1,0 +1,151 @@
+/* Gradient checkpointing (wb_checkpoint_layer). The output of the layer gets a gradient of its own,
+ * which calls the layer again and takes the gradient of that. The values inside the first call are
+ * then needed by nothing but the output, and a plan frees their memory early.
+ *
+ * The second call has the inputs, the random numbers and the mode of the first. Its updates of
+ * running statistics are cancelled. Its inputs depend on the gradient of the output, so that the
+ * plan does not compute it before, and does not merge it with the first call. */
+#include "nn/layer.h"
+
+#include <string.h>
+
+typedef struct {
+    wb_layer *layer;                    /* reference */
+    int n;                              /* number of inputs; the parameters are behind them in x */
+    wb__rng_state before;
+} again;
+
+static void end(void *ctx)
+{
+    again *a = ctx;
+    wb__unref(a->layer);
+    wb__free(a);
+}
+
+/* Returns a number of dtype bool that is true, and is known after g. */
+static wb_tensor *true_after(wb_tensor *g)
+{
+    wb_tensor *first = wb_reshape(g, -1);
+    first = first ? wb_reshape_array(wb_slice(first, 0, 0, 1), 0, NULL) : NULL;
+    wb_tensor *same = first ? wb_eq(first, first) : NULL;
+    return same ? wb_or(same, wb_not(same)) : NULL;
+}
+
+/* Sets `inputs` to the first n elements of x, as tensors that are known after g. */
+static bool delay(wb_tensor *g, int n, wb_tensor *const *x, wb_tensor **inputs)
+{
+    wb_tensor *after = g->size ? true_after(g) : NULL;
+    if (g->size && !after) return false;
+    for (int i = 0; i < n; i++) {
+        inputs[i] = after ? wb_where(after, x[i], wb__literal(0, (wb_dtype)x[i]->dtype)) : x[i];
+        if (!inputs[i]) return false;
+    }
+    return true;
+}
+
+/* The layer's output for the delayed inputs. */
+static wb_tensor *call_again(again *a, wb_tensor *const *inputs)
+{
+    wb__thread *t = wb__this_thread();
+    wb_tensor *outputs[WB__OUTPUTS];
+    const wb__rng_state now = wb__rng_exchange(a->before);
+    const int first = wb__pending_count();
+    t->training++;
+    wb__setting recomputed = a->layer->recomputed;
+    a->layer->recomputed = 0;           /* the gradient of this call is the ordinary one */
+    const int n_out = wb__call_layer(a->layer, a->n, inputs, outputs);
+    a->layer->recomputed = recomputed;
+    t->training--;
+    wb__forget_pending(first);
+    wb__rng_exchange(now);
+    return n_out == 1 ? outputs[0] : NULL;
+}
+
+/* Whether the parameters behind the first n elements of x have the values of the first call.
+ * Otherwise sets the error. */
+static bool unchanged(const again *a, int n, wb_tensor *const *x)
+{
+    for (int i = a->n; i < n; i++) {
+        const wb_tensor *v = x[i]->variable;
+        if (!v || wb__bind((wb_tensor *)(uintptr_t)v) == x[i]) continue;
+        wb__fail(WB_ERROR_VERSION, "checkpoint_layer: %s of a %s has been overwritten since the layer "
+                 "was called: take the gradient before the update, or call the model again",
+                 v->name ? v->name : "a parameter", a->layer->type->name);
+        return false;
+    }
+    return true;
+}
+
+/* Sets dx[i], where it is NULL, to the gradient with respect to x[i]: `wrt` has the delayed inputs
+ * and the parameters.  Returns 0 or an error code. */
+static int gradients(again *a, wb_tensor *g, int n, wb_tensor **wrt, wb_tensor **grads,
+                     wb_tensor **dx)
+{
+    wb_tensor *out = call_again(a, wrt);
+    wb_tensor *loss = out ? wb_sum_with(wb_mul(out, wb_stop_gradient(g)), NULL) : NULL;
+    if (!loss) return wb__error_or(WB_ERROR_MEMORY);
+    int wanted = 0;
+    for (int i = 0; i < n; i++)
+        if (!dx[i]) wrt[wanted++] = wrt[i];
+    const int status = wb__gradients(loss, wanted, wrt, grads);
+    for (int i = 0, k = 0; !status && i < n; i++)
+        if (!dx[i]) dx[i] = grads[k++];
+    return status;
+}
+
+static int gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
+                    void *ctx)
+{
+    (void)y;
+    again *a = ctx;
+    wb_tensor **both = wb__alloc_zero(2 * (size_t)n, sizeof *both);
+    if (!both) return WB_ERROR_MEMORY;
+    memcpy(both, x, (size_t)n * sizeof *both);
+    int status = unchanged(a, n, x) && delay(g, a->n, x, both)
+                     ? gradients(a, g, n, both, both + n, dx)
+                     : wb__error_or(WB_ERROR_MEMORY);
+    wb__free(both);
+    return status;
+}
+
+typedef struct { int n, capacity; wb_tensor **x; } tensor_list;
+
+static int add_parameter(const wb__leaf *leaf, void *ctx)
+{
+    tensor_list *l = ctx;
+    if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
+    l->x[l->n++] = leaf->x;
+    return 0;
+}
+
+wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,
+                          wb__rng_state before)
+{
+    if (!wb__dtype_float((wb_dtype)y->dtype)) return y;
+    tensor_list l = {0};
+    again *a = NULL;
+    wb_tensor *z = NULL;
+    if (!wb__reserve(&l.x, &l.capacity, n, sizeof *l.x)) return NULL;
+    memcpy(l.x, inputs, (size_t)n * sizeof *l.x);
+    l.n = n;
+    if (!wb__walk("checkpoint_layer", layer, NULL, WB__TRAINABLE | WB__DISTINCT, add_parameter, &l))
+        a = wb__alloc_zero(1, sizeof *a);
+    if (a) {
+        *a = (again){.layer = wb__ref(layer), .n = n, .before = before};
+        z = wb__custom_gradient(y, gradient, a, end, l.n, l.x);
+        if (!z) end(a);
+    }
+    wb__free(l.x);
+    return z;
+}
+
+wb_layer *wb_checkpoint_layer(wb_layer *layer, bool on)
+{
+    if (WB__NULL(layer) || !wb__alive("checkpoint_layer", layer)) return NULL;
+    if (!wb__is(layer, &wb__layer_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "checkpoint_layer: a %s is not a layer",
+                             wb__kind(layer));
+    wb_layer *inner = wb__layer_unnamed(layer, NULL);
+    wb__setting_set(inner, &inner->recomputed, on);
+    return layer;
+}

@@ -1,0 +1,156 @@
+/* wb_checkpoint_layer: values inside layers are computed again in the backward pass. */
+#include "test.h"
+
+#include "weber.h"
+
+enum { WIDTH = 64, ROWS = 256, BLOCKS = 6 };
+
+static wb_layer *block(void)
+{
+    return wb_Chain(wb_Dense(WIDTH, 4 * WIDTH, wb_gelu), wb_Dropout(0.25),
+                    wb_Dense(4 * WIDTH, WIDTH, wb_tanh), wb_BatchNorm(WIDTH));
+}
+
+static wb_layer *model(bool checkpointed)
+{
+    wb_layer *blocks[BLOCKS];
+    wb_seed(1);
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = wb_SkipConnection(block(), wb_add);
+        if (checkpointed) assert_ptr_equal(wb_checkpoint_layer(blocks[i], true), blocks[i]);
+    }
+    return wb_Chain_array(BLOCKS, blocks);
+}
+
+static wb_tensor *squares(wb_layer *m, wb_batch b, void *ctx)
+{
+    return wb_mse(wb_call(m, b.x), b.y);
+}
+
+static int same(wb_tensor *x, const char *path, void *ctx)
+{
+    wb_tensor *y = wb_get(ctx, path);
+    assert_non_null(y);
+    const double apart = wb_item(wb_max(wb_abs(wb_sub(x, y))));
+    const double size = wb_item(wb_max(wb_abs(y)));
+    if (!(apart <= 1e-5 * (1 + size))) fail_msg("%s: %g apart, of %g", path, apart, size);
+    return 0;
+}
+
+/* The same losses, gradients, running statistics and random numbers as without. */
+TEST_IN_SCOPE(same_results)
+{
+    wb_layer *m[2] = {model(false), model(true)};
+    wb_tensor *x = wb_randn(ROWS, WIDTH), *y = wb_randn(ROWS, WIDTH), *loss[2], *next[2];
+    wb_tree *grads[2];
+    for (int k = 0; k < 2; k++) {
+        wb_seed(2);
+        loss[k] = wb_withgradient(squares, m[k], wb_batch_of(x, y), &grads[k]);
+        if (!loss[k]) fail_msg("%s", wb_error());
+        next[k] = wb_rand(3);
+        assert_int_equal(wb_eval(loss[k]), 0);
+    }
+    assert_true(wb_item(loss[0]) == wb_item(loss[1]));
+    assert_true(wb_item(wb_sum(wb_abs(wb_sub(next[0], next[1])))) == 0);
+    assert_int_equal(wb_each_tensor(grads[0], same, grads[1]), 0);
+    assert_int_equal(wb_each_tensor(m[0], same, m[1]), 0);
+    /* the input's gradient, and a second call that is not checkpointed */
+    wb_tensor *in = wb_variable(x);
+    wb_trainmode(m[1]);
+    wb_seed(3);
+    wb_tensor *inner = wb_gradient(wb_sum(wb_square(wb_call(m[1], in))), in);
+    assert_non_null(inner);
+}
+
+static wb_memory memory_of(bool checkpointed)
+{
+    wb_layer *m = model(checkpointed);
+    wb_tensor *x = wb_zeros(ROWS, WIDTH);
+    wb_tree *grads;
+    wb_memory memory;
+    wb_tensor *loss =
+        wb_withgradient(squares, m, wb_batch_of(x, x), &grads);
+    wb_opt_state *state = wb_setup(wb_Descent(0.1), m);
+    assert_int_equal(wb_update(state, m, grads), 0);
+    assert_int_equal(wb_memory_estimate(1, &loss, &memory), 0);
+    return memory;
+}
+
+/* With six blocks, the plan keeps one block's values and the blocks' outputs. */
+TEST_IN_SCOPE(less_memory)
+{
+    const wb_memory all = memory_of(false), less = memory_of(true);
+    if (!(less.arena < 0.55 * (double)all.arena))
+        fail_msg("%lld bytes with checkpoints, %lld without", (long long)less.arena,
+                 (long long)all.arena);
+    assert_true(less.kernels > all.kernels);
+}
+
+TEST_IN_SCOPE(training_and_compiled_steps)
+{
+    wb_layer *m[2] = {model(false), model(true)};
+    wb_seed(4);
+    wb_tensor *x = wb_randn(ROWS, WIDTH), *y = wb_randn(ROWS, WIDTH);
+    double loss[2];
+    for (int k = 0; k < 2; k++) {
+        wb_opt_state *state = wb_setup(wb_Adam(0.001), m[k]);
+        wb_loader *data = wb_dataloader(wb_dataset_of(x, y), 64);
+        wb_seed(5);
+        assert_int_equal(wb_train(squares, m[k], data, state, .epochs = 3), 0);
+        wb_testmode(m[k]);
+        loss[k] = wb_item(wb_mse(wb_call(m[k], x), y));
+    }
+    assert_true(fabs(loss[0] - loss[1]) < 1e-4 * loss[0]);
+}
+
+/* A step that wb_compile replays draws other random numbers each time, the same in both calls. */
+static int compiled_step(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    wb_tree *grads;
+    out[0] = wb_withgradient(squares, ctx, wb_batch_of(in[0], in[1]), &grads);
+    out[1] = out[0] ? wb_get(grads, "layers.0.layers.layers.0.weight") : NULL;
+    return out[1] ? 2 : -1;
+}
+
+TEST_IN_SCOPE(replays)
+{
+    wb_layer *m[2] = {model(false), model(true)};
+    wb_tensor *in[2] = {wb_randn(ROWS, WIDTH), wb_randn(ROWS, WIDTH)};
+    assert_int_equal(wb_eval(in[0], in[1]), 0);
+    wb_tensor *out[2][3][2];
+    for (int k = 0; k < 2; k++) {
+        wb_compiled *c = wb_compile(compiled_step, m[k]);
+        wb_seed(6);
+        for (int i = 0; i < 3; i++)
+            if (wb_call_compiled(c, 2, in, 2, out[k][i])) fail_msg("%s", wb_error());
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_true(wb_item(out[0][i][0]) == wb_item(out[1][i][0]));
+        const double apart = wb_item(wb_max(wb_abs(wb_sub(out[0][i][1], out[1][i][1]))));
+        assert_true(apart < 1e-6);
+    }
+    assert_true(wb_item(out[1][0][0]) != wb_item(out[1][1][0]));
+}
+
+static wb_tensor *summed(wb_layer *m, wb_batch b, void *ctx) { return wb_sum(wb_call(m, b.x)); }
+
+TEST_IN_SCOPE(wrong_uses)
+{
+    wb_layer *d = wb_checkpoint_layer(wb_Dense(2, 2), true);
+    wb_tensor *x = wb_ones(3, 2);
+    wb_tree *grads;
+    wb_layer *two = wb_checkpoint_layer(wb_Parallel(wb_separate, d, d), true);
+    REFUSED(wb_withgradient(summed, two, wb_batch_of(x, WB_NONE), &grads), WB_ERROR_UNSUPPORTED,
+            "Parallel", "2", "wb_checkpoint_layer");
+    REFUSED(wb_checkpoint_layer((wb_layer *)x, true), WB_ERROR_ARGUMENT, "checkpoint_layer",
+            "tensor", "layer");
+    /* a copy keeps the setting; an embedding's integers have no gradient */
+    wb_layer *m = wb_checkpoint_layer(wb_Chain(wb_Embedding(5, 2), wb_Dense(2, 2)), true);
+    wb_tensor *ids = wb_from(((int32_t[]){1, 3, 3}), WB_I32, 1, (int64_t[]){3});
+    assert_non_null(wb_withgradient(summed, m, wb_batch_of(ids, WB_NONE), &grads));
+    assert_true(wb_at(wb_get(grads, "layers.0.weight"), 3, 0) ==
+                2 * wb_at(wb_get(grads, "layers.0.weight"), 1, 0));
+    assert_true(wb_at(wb_get(grads, "layers.0.weight"), 0, 0) == 0);
+}
+
+int main(void) { return run_all_cases(); }
