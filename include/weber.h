@@ -7,7 +7,7 @@
  *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors,
  *                       weber/vision.h those on images
  *   4  weber/nn.h       models; it includes weber/layers.h and weber/losses.h; weber/structs.h has
- *                       structs of the program as layers and trees
+ *                       structs of the program as layers and trees, weber/models.h tools
  *   5  weber/data.h     datasets and loaders
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate
@@ -54,6 +54,7 @@
 #include "weber/ops.h"
 #include "weber/nn.h"
 #include "weber/structs.h"
+#include "weber/models.h"
 #include "weber/data.h"
 #include "weber/train.h"
 #include "weber/files.h"

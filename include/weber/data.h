@@ -111,7 +111,8 @@ typedef struct {
     const char *const *names;
 } wb_batch;
 /** A batch of x and y (WB_NONE: no y), whose n is the size of x's first axis, for
- * wb_withgradient(loss, model, wb_batch_of(x, y), &grads).  If x is NULL, x of the result is NULL. */
+ * wb_withgradient(loss, model, wb_batch_of(x, y), &grads).  If x is NULL, x of the result is NULL.
+ * */
 WB_API wb_batch wb_batch_of(wb_tensor *x, wb_tensor *y);
 /** The tensor of a batch by its name in the tree of wb_dataset_of_tree, such as "mask" or "2".  "x"
  * and "y" are the first and the second, unless other tensors have these names.  NULL, with the

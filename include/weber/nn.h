@@ -147,13 +147,13 @@ WB_API wb_layer *wb_testmode(wb_layer *layer);
 /** Sets automatic mode (wb_trainmode) for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
 
-/** Gradient checkpointing: with `on`, the values inside the layer are computed again in the backward
- * pass instead of being kept, which needs less memory and more time; wb_memory_estimate returns the
- * memory.  Of a Chain of k equal blocks, each of which is set so, the values of one block and the k
- * outputs are kept.  The results are those without it: the second call has the same random numbers
- * and changes no running statistics.  Returns the layer.  It acts inside wb_withgradient and
- * wb_train.  Copies of the layer (wb_to, wb_fmap) keep the setting; files do not.  Error of a call:
- * the layer gives several tensors. */
+/** Gradient checkpointing: with `on`, the values inside the layer are computed again in the
+ * backward pass instead of being kept, which needs less memory and more time; wb_memory_estimate
+ * returns the memory.  Of a Chain of k equal blocks, each of which is set so, the values of one
+ * block and the k outputs are kept.  The results are those without it: the second call has the
+ * same random numbers and changes no running statistics.  Returns the layer.  It acts inside
+ * wb_withgradient and wb_train.  Copies of the layer (wb_to, wb_fmap) keep the setting; files do
+ * not.  Error of a call: the layer gives several tensors. */
 WB_API wb_layer *wb_checkpoint_layer(wb_layer *layer, bool on);
 
 /* ---- models ---------------------------------------------------------------------------------- */

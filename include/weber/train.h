@@ -5,7 +5,7 @@
 
 #include "weber/data.h"
 #include "weber/schedules.h"
-#include "weber/structs.h"
+#include "weber/models.h"
 
 #ifdef __cplusplus
 #include <math.h>

@@ -1,5 +1,6 @@
 /* The plan cache, the arenas (memory for the intermediates of a run), and the running of plans. */
 #include "backend/collective.h"
+#include "engine/profile.h"
 #include "engine/request.h"
 
 #include <math.h>
@@ -270,7 +271,8 @@ static bool pays_as_graph(const wb__plan *p, wb__phase_kind kind)
     const int final = p->n_final_launches;
     const int n = kind == WB__PHASE_WHOLE ? p->n_launches
                 : kind == WB__PHASE_WRITES ? final : p->n_launches - final;
-    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->by_host && !wb__debug("sync");
+    return p->device->backend->graph && p->runs > 1 && n > 2 && !p->by_host &&
+           !wb__debug("sync") && !wb__profiling;
 }
 
 /* Returns the graph of a phase, and builds it when first needed.  NULL: the kernels are launched
@@ -351,8 +353,10 @@ static int run_phase(wb__plan *p, wb__phase_kind kind, void **buffers, const siz
             status = failed(p, status, i > p->n_compute, i > p->n_compute);
             break;
         }
-        status = backend->launch(p->device, p->kernels[i], buffers, offsets, buffers[p->arena],
-                                 (size_t)p->arena_bytes, numbers);
+        status = wb__unlikely(wb__profiling)
+                     ? wb__profile_launch(p, i, buffers, offsets, numbers)
+                     : backend->launch(p->device, p->kernels[i], buffers, offsets,
+                                       buffers[p->arena], (size_t)p->arena_bytes, numbers);
         if (status) status = failed(p, status, i >= p->n_compute, i > p->n_compute);
         else i++;
     }

@@ -172,6 +172,12 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
+/* An observer of this thread's calls of layers (summary.c), or NULL. */
+typedef struct wb__observer wb__observer;
+extern _Thread_local wb__observer *wb__layer_observer;
+void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs, int n_out,
+                      wb_tensor **outputs);
+
 /* For a layer of wb_checkpoint_layer (recompute.c).  Returns y, the output of `layer` for these
  * inputs, with a gradient that computes the layer again.  `before` is the state of the random
  * numbers before the call.  NULL with the error set. */

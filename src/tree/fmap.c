@@ -7,6 +7,7 @@
 typedef struct {
     wb_leaf_function f;
     void *ctx;
+    bool plain;                             /* results for variables stay as they are */
     wb__pointer_map seen;
     wb__text path;
 } mapping;
@@ -45,7 +46,7 @@ static wb_tensor *map_tensor(mapping *m, wb_tensor *x, bool in_layer)
     if (!y || wb_is_none(y) || !wb__is(y, &wb__tensor_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "fmap: the function gave no tensor for \"%s\"",
                              wb__path(&m->path));
-    return in_layer && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
+    return in_layer && !m->plain && x->op == WB__OP_variable ? wb__variable_replacing(y, x) : y;
 }
 
 static void *map(mapping *m, void *object, bool in_layer)
@@ -63,13 +64,22 @@ static void *map(mapping *m, void *object, bool in_layer)
     return *seen = made;
 }
 
-void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
+static void *map_all(mapping m, void *object)
 {
-    mapping m = {.f = f, .ctx = ctx};
     void *made = map(&m, object, false);
     wb__free(m.path.text);
     wb__pointer_map_free(&m.seen);
     return made;
+}
+
+void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
+{
+    return map_all((mapping){.f = f, .ctx = ctx}, object);
+}
+
+void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx)
+{
+    return map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
 }
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)

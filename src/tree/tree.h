@@ -121,6 +121,8 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ct
  * called once for a tied tensor. In a layer, the result for a variable is made a variable. NULL
  * with the error set. */
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
+/* As wb__fmap, but the result for a variable in a layer need not be a variable. */
+void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx);
 
 /* Returns a variable that replaces the tensor `of`. The variable is x if x is a variable, else a
  * new variable with x's value. If `of` is not NULL, the variable gets the flags wb__kept_flags(of).

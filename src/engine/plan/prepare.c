@@ -2,6 +2,8 @@
  * backend accepted and then declines, so that the next attempt avoids them. */
 #include "engine/plan/stages.h"
 
+#include "engine/profile.h"
+
 #include <string.h>
 
 /* Logs which implementation runs a library operation and, if no vendor's library does, the
@@ -101,7 +103,7 @@ static bool keep_waits(const wb__programs *s, wb__plan *p)
 /* Prepares all steps even after one was declined, so that one attempt finds all declined steps. */
 static bool prepare(const wb__attempt *a, const wb__programs *s, wb__plan *p)
 {
-    const bool printing = wb__debug("plan");
+    const bool printing = wb__debug("plan") || wb__profiling;
     p->kernels = wb__alloc_zero((size_t)s->n + 1, sizeof *p->kernels);
     p->text = printing ? wb__alloc_zero((size_t)s->n + 1, sizeof *p->text) : NULL;
     if (!p->kernels || (printing && !p->text)) return false;

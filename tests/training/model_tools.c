@@ -1,0 +1,167 @@
+/* Tools for models: clones, flat parameters, visits, activations, shapes, summaries, profiles. */
+#include "test.h"
+
+#include "weber.h"
+
+#include "folder.h"
+
+static wb_layer *model(void)
+{
+    wb_layer *d = wb_Dense(3, 3, wb_tanh);
+    wb_layer *m = wb_Chain(wb_Dense(2, 3, wb_relu), d, wb_BatchNorm(3), d, wb_Dropout(0.5),
+                           wb_named("head", wb_Dense(3, 1)));
+    if (wb_tie(m, "layers.3.weight", "layers.1.weight")) fail_msg("%s", wb_error());
+    return m;
+}
+
+static void close_to(wb_tensor *x, wb_tensor *y)
+{
+    const double apart = wb_item(wb_max(wb_abs(wb_sub(x, y))));
+    if (!(apart < 1e-6)) fail_msg("%g apart; %s", apart, wb_error());
+}
+
+TEST_IN_SCOPE(clones)
+{
+    wb_layer *m = wb_testmode(model()), *c = wb_clone(m);
+    wb_tensor *x = wb_randn(4, 2), *before = wb_call(m, x);
+    assert_int_equal(wb_eval(before), 0);
+    assert_ptr_not_equal(wb_get(c, "layers.0.weight"), wb_get(m, "layers.0.weight"));
+    assert_ptr_equal(wb_get(c, "layers.3.weight"), wb_get(c, "layers.1.weight"));
+    wb_assign(wb_get(m, "layers.0.weight"), wb_zeros(3, 2));
+    wb_assign(wb_get(m, "layers.2.mean"), wb_ones(3));
+    close_to(wb_call(c, x), before);
+    wb_tree *t = wb_clone(wb_tuple(m, x));
+    assert_ptr_equal(wb_get(t, "1"), x);
+    REFUSED(wb_object_clone(x), WB_ERROR_ARGUMENT, "clone", "tensor", "layer");
+}
+
+TEST_IN_SCOPE(flat)
+{
+    wb_layer *m = wb_testmode(model());
+    wb_tensor *x = wb_randn(4, 2), *flat = wb_destructure(m);
+    assert_int_equal(wb_size(flat), wb_parameter_count(m));
+    assert_true(wb_at(flat, 5) == wb_at(wb_get(m, "layers.0.weight"), 2, 1));
+    wb_layer *same = wb_restructure(m, flat);
+    close_to(wb_call(same, x), wb_call(m, x));
+    assert_ptr_equal(wb_get(same, "layers.3.weight"), wb_get(same, "layers.1.weight"));
+    /* gradients with respect to the vector are those of the parameters */
+    wb_tensor *v = wb_variable(flat);
+    wb_tensor *g = wb_gradient(wb_sum(wb_square(wb_call(wb_restructure(m, v), x))), v);
+    wb_tree *want = wb_gradient(wb_sum(wb_square(wb_call(m, x))), m);
+    close_to(wb_slice(g, 0, 0, 6), wb_reshape(wb_get(want, "layers.0.weight"), -1));
+    close_to(wb_slice(g, 0, 9, 18), wb_reshape(wb_get(want, "layers.1.weight"), -1));
+    /* the gradient of the vector with respect to a parameter */
+    wb_tensor *w = wb_get(m, "layers.head.weight");
+    close_to(wb_gradient(wb_sum(wb_square(wb_destructure(m))), w), wb_mul(w, 2));
+    REFUSED(wb_restructure(m, wb_zeros(5)), WB_ERROR_SHAPE, "restructure", "[5] f32", "31");
+    REFUSED(wb_destructure(wb_Flatten()), WB_ERROR_ARGUMENT, "destructure", "trainable");
+    wb_layer *wide = wb_Dense(2, 1, .dtype = WB_F64);
+    wb_tensor *mixed = wb_destructure(wb_tuple(wb_Dense(1, 1), wide));
+    assert_true(wb_dtype_of(mixed) == WB_F32 && wb_size(mixed) == 5);
+}
+
+typedef struct { char text[300]; int stop; } list;
+static int add(wb_layer *layer, const char *path, void *ctx)
+{
+    list *l = ctx;
+    const size_t n = strlen(l->text);
+    snprintf(l->text + n, sizeof l->text - n, "%s%s", n ? " " : "", *path ? path : ".");
+    return --l->stop == 0 ? 9 : 0;
+}
+
+TEST_IN_SCOPE(visits)
+{
+    wb_layer *m = wb_Chain(wb_Dense(2, 2), wb_SkipConnection(wb_Chain(wb_relu), wb_add));
+    list l = {.stop = -1};
+    assert_int_equal(wb_each_layer(m, add, &l), 0);
+    assert_string_equal(l.text, ". layers.0 layers.1 layers.1.layers layers.1.layers.layers.0");
+    l = (list){.stop = 2};
+    assert_int_equal(wb_each_layer(wb_tuple(m, m), add, &l), 9);
+    assert_string_equal(l.text, "0 0.layers.0");
+    assert_int_equal(wb_layer_count(m), 2);
+    assert_int_equal(wb_layer_count(wb_Dense(1, 1)), 0);
+    assert_int_equal(wb_each_layer(wb_ones(1), add, &l), WB_ERROR_ARGUMENT);
+    assert_int_equal(wb_layer_count((wb_layer *)wb_ones(1)), -1);
+}
+
+TEST_IN_SCOPE(outputs_of_layers)
+{
+    wb_layer *m = wb_Chain(wb_Dense(2, 3), wb_relu, wb_Dense(3, 1));
+    wb_tensor *x = wb_randn(4, 2), *y[3];
+    assert_int_equal(wb_activations(m, x, 3, y), 0);
+    close_to(y[0], wb_call(wb_layer_at(m, "layers.0"), x));
+    close_to(y[1], wb_relu(y[0]));
+    close_to(y[2], wb_call(m, x));
+    assert_int_equal(wb_activations(m, x, 2, y), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "activations", "2", "3");
+    assert_int_equal(wb_activations(m, wb_ones(1, 3), 3, y), WB_ERROR_SHAPE);
+    FAILED(WB_ERROR_SHAPE, "layers.0", "Dense");
+    assert_null(y[0]);
+    assert_int_equal(wb_activations(wb_Dense(2, 1), x, 1, y), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "activations", "Dense", "Chain");
+}
+
+TEST_IN_SCOPE(shapes)
+{
+    wb_layer *m = wb_trainmode(wb_Chain(wb_Conv(1, 6, {5, 5}, wb_relu), wb_BatchNorm(6),
+                                        wb_MaxPool({2}), wb_Flatten(), wb_Dropout(0.5)));
+    int64_t out[WB_MAX_DIMS];
+    wb_seed(3);
+    const wb_engine_stats before = wb_stats();
+    assert_int_equal(wb_output_size(m, WB_F32, 4, (int64_t[]){8, 1, 28, 28}, out), 2);
+    assert_true(out[0] == 8 && out[1] == 6 * 12 * 12);
+    assert_int_equal(wb_stats().steps, before.steps);
+    assert_true(wb_item(wb_sum(wb_get(m, "layers.1.mean"))) == 0);
+    const double drawn = wb_item(wb_rand(1));
+    wb_seed(3);
+    assert_true(wb_item(wb_rand(1)) == drawn);
+    assert_int_equal(wb_output_size(wb_Embedding(9, 4), WB_I32, 2, (int64_t[]){2, 3}, out), 3);
+    assert_true(out[2] == 4);
+    assert_int_equal(wb_output_size(m, WB_F32, 2, (int64_t[]){8, 28}, out), -1);
+    FAILED(WB_ERROR_SHAPE, "layers.0", "Conv");
+}
+
+TEST_IN_SCOPE(summaries)
+{
+    wb_layer *d = wb_Dense(64, 64);
+    wb_layer *m = wb_Chain(wb_Conv(1, 4, {3, 3}), wb_Flatten(), wb_Dense(144, 64), d, d);
+    wb_tensor *x = wb_randn(2, 1, 8, 8);
+    char *text = wb_summary_format(m, 1, &x);
+    if (!text) fail_msg("%s", wb_error());
+    assert_int_equal(lines_of(text), 7);
+    /* 2 x 4 x 6 x 6 results of 9 products and a bias; 2 x 64 of 144 */
+    assert_true(HAS_LINE(text, "layers.0", "[2,4,6,6] f32", "40", "0.005"));
+    assert_true(HAS_LINE(text, "layers.2", "Dense(144", "[2,64] f32", "9280", "0.037"));
+    assert_true(HAS_LINE(text, "layers.3", "4160", "0.017"));
+    assert_true(HAS_LINE(text, "all", "13480"));
+    wb_free_text(text);
+    wb_tensor *wrong = wb_ones(1, 3);
+    REFUSED(wb_summary_format(m, 1, &wrong), WB_ERROR_SHAPE, "layers.0", "Conv");
+}
+
+TEST_IN_SCOPE(profiles)
+{
+    wb_layer *m = wb_Chain(wb_Dense(64, 64, wb_tanh), wb_Dense(64, 1));
+    REFUSED(wb_profile_end(NULL), WB_ERROR_ARGUMENT, "profile_end", "wb_profile_begin");
+    assert_int_equal(wb_profile_begin(), 0);
+    assert_int_equal(wb_profile_begin(), WB_ERROR_ARGUMENT);
+    wb_tensor *x = wb_randn(128, 64);
+    for (int i = 0; i < 3; i++) assert_non_null(wb_data(wb_call(m, x)));
+    const char *path = in_folder("trace.json");
+    char *text = wb_profile_end(path);
+    if (!text) fail_msg("%s", wb_error());
+    assert_true(HAS_LINE(text, "matmul", "[128,64]", "3"));
+    assert_true(HAS_LINE(text, "all", "100.0%"));
+    wb_free_text(text);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    static char trace[1 << 16];
+    trace[fread(trace, 1, sizeof trace - 1, f)] = 0;
+    fclose(f);
+    assert_true(strstr(trace, "{\"traceEvents\":[{\"name\":") == trace && strstr(trace, "\"ph\":\"X\""));
+    assert_int_equal(wb_profile_begin(), 0);
+    assert_non_null(wb_data(wb_call(m, x)));
+    REFUSED(wb_profile_end("/no/such/folder/trace.json"), WB_ERROR_FILE, "/no/such/folder");
+}
+
+int main(void) { return run_cases(make_folder, remove_folder); }
