@@ -4,7 +4,9 @@
 #define WEBER_NN_H
 
 #include "weber/indexing.h"
+#include "weber/linalg.h"
 #include "weber/losses.h"
+#include "weber/signal.h"
 #include "weber/vision.h"
 
 #ifdef __cplusplus
