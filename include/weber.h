@@ -5,7 +5,8 @@
  *   1  weber/base.h     dtypes, options, errors, scopes, the log, memory, threads
  *   2  weber/tensor.h   tensors: creating and reading them, evaluation, gradients, trees
  *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors,
- *                       weber/vision.h those on images
+ *                       weber/vision.h those on images,
+ *                       weber/signal.h those on sound, weber/linalg.h linear algebra
  *   4  weber/nn.h       models; it includes weber/layers.h and weber/losses.h; weber/structs.h has
  *                       structs of the program as layers and trees, weber/models.h tools
  *   5  weber/data.h     datasets and loaders

@@ -322,18 +322,26 @@ def converted(folder, weber):
     made.rmdir()
 
 
+def pt_files():
+    """Files of torch.save, and their pickles alone, which no checksum guards."""
+    for path in sorted((Path(__file__).resolve().parents[1] / "tests/data").glob("*.pt")):
+        yield path.stem, path.read_bytes()
+        with zipfile.ZipFile(path) as z:
+            yield path.stem + "-pickle", z.read(path.stem + "/data.pkl")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--weber", type=Path)
     options = parser.parse_args()
-    for target in ("bson", "safetensors", "npy", "npz", "idx", *TEXTS):
+    for target in ("bson", "safetensors", "npy", "npz", "idx", "pt", *TEXTS):
         shutil.rmtree(options.folder / target, ignore_errors=True)
     for name, fields in bson_files():
         add(options.folder, "bson", name, document(fields))
     for target, files in (("safetensors", safetensors_files), ("npy", npy_files),
-                          ("npz", npz_files), ("idx", idx_files)):
+                          ("npz", npz_files), ("idx", idx_files), ("pt", pt_files)):
         for name, data in files():
             add(options.folder, target, name, data)
     for target, files in TEXTS.items():

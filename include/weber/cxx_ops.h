@@ -1,8 +1,11 @@
-/* Weber for C++17: the forms of weber/ops.h and weber/indexing.h.  cxx.h includes this header. */
+/* Weber for C++17: the forms of weber/ops.h, weber/indexing.h, weber/vision.h and
+ * weber/signal.h.  cxx.h includes this header. */
 #ifndef WEBER_CXX_OPS_H
 #define WEBER_CXX_OPS_H
 
 #include "weber/indexing.h"
+#include "weber/signal.h"
+#include "weber/vision.h"
 
 #include <type_traits>
 
@@ -222,6 +225,33 @@ inline wb_tensor *wb_lpnormpool(wb_tensor *x, double p, wb_pool_options o)
 inline wb_tensor *wb_upsample(wb_tensor *x, wb_upsample_options o)
 {
     return wb_upsample_with(x, &o);
+}
+inline wb_tensor *wb_grid_sample(wb_tensor *x, wb_tensor *grid, wb_sample_options o = {})
+{
+    return wb_grid_sample_with(x, grid, &o);
+}
+inline wb_tensor *wb_imrotate(wb_tensor *x, double angle, wb_sample_options o = {})
+{
+    return wb_imrotate_with(x, angle, &o);
+}
+inline wb_tensor *wb_hann_window(int64_t n, wb_dtype dtype, wb_window_options o = {})
+{
+    return wb_hann_window_with(n, dtype, &o);
+}
+inline wb_tensor *wb_hamming_window(int64_t n, wb_dtype dtype, wb_window_options o = {})
+{
+    return wb_hamming_window_with(n, dtype, &o);
+}
+inline wb_tensor *wb_stft(wb_tensor *x, wb_stft_options o) { return wb_stft_with(x, &o); }
+inline wb_tensor *wb_istft(wb_tensor *y, wb_stft_options o) { return wb_istft_with(y, &o); }
+inline wb_tensor *wb_spectrogram(wb_tensor *x, wb_stft_options o)
+{
+    return wb_spectrogram_with(x, &o);
+}
+inline wb_tensor *wb_melscale_filterbanks(int64_t n_freqs, int64_t n_mels, int64_t sample_rate,
+                                          wb_mel_options o = {})
+{
+    return wb_melscale_filterbanks_with(n_freqs, n_mels, sample_rate, &o);
 }
 
 #endif

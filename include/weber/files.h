@@ -157,11 +157,17 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** All tensors of a safetensors, BSON, NPZ, NPY or IDX file as a tree, by their names in the file,
- * which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the default
- * device.  wb_save writes such a tree.  Errors: tensors that cannot be read, such as tensors of a
- * dtype that the library does not have (the message lists them); a file that cannot be read or is
- * damaged. */
+/** All tensors of a safetensors, BSON, NPZ, NPY, IDX or PT file as a tree, by their names in the
+ * file, which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the
+ * default device.  wb_save writes such a tree.
+ *
+ * A PT file is one of torch.save, of PyTorch 1.6 or newer, with tensors in dicts, lists and tuples,
+ * such as a state_dict; keys and indices make the names ("model.0.weight"), and other values are
+ * left out.  Nothing in the file is executed: a class or function other than those of tensors is an
+ * error that names it.
+ *
+ * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have
+ * (the message lists them); a file that cannot be read or is damaged. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran

@@ -4,7 +4,9 @@
 #define WEBER_NN_H
 
 #include "weber/indexing.h"
+#include "weber/linalg.h"
 #include "weber/losses.h"
+#include "weber/signal.h"
 #include "weber/vision.h"
 
 #ifdef __cplusplus
@@ -66,6 +68,19 @@ WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims)
  * the centre, k / 2 rounded down, where the indices of out and in are equal; else zeros, also for a
  * vector.  `dtype` is floating. */
 WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
+/** Orthonormal rows of the matrix [out, in k...], or columns if that has more rows, at random, from
+ * the seed of wb_seed: the factor q of a matrix of normal numbers, where r has a positive diagonal.
+ * `dtype` is floating.  (Saxe et al. 2014)  Errors: one dimension; inside wb_compile.
+ *
+ * An initialiser with a gain is a function of the program: return wb_mul(wb_orthogonal(dtype, ndim,
+ * dims), 1.41). */
+WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** Normal numbers with the standard deviation std (0.01 in Flux and PyTorch) in a matrix [out, in],
+ * of which ceil(sparsity out) in each column are 0, at random places, from the seed of wb_seed.
+ * `dtype` is floating.  It is called by an initialiser of the program.  (Martens 2010)  Errors:
+ * another number of dimensions; sparsity is not from 0 to 1. */
+WB_API wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,
+                                 const int64_t *dims);
 /** Zeros, of any dtype. */
 WB_API wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Ones, of any dtype. */

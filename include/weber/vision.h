@@ -82,6 +82,46 @@ WB_API wb_tensor *wb_lpnormpool_with(wb_tensor *x, double p, const wb_pool_optio
     wb_lpnormpool_with((x), (p), WB_GET_(wb_pool_options, __VA_ARGS__))
 #endif
 
+/** Options of wb_grid_sample and wb_imrotate. */
+typedef struct wb_sample_options {
+    WB_OPTIONS_HEAD(wb_sample_options)
+    bool nearest WB_IS(false);              /* the nearest element, not the interpolation of four */
+    bool border WB_IS(false);               /* of wb_grid_sample: positions outside move to the
+                                               border; else elements outside are 0 */
+    bool no_align_corners WB_IS(false);     /* of wb_grid_sample: see there */
+    double row WB_IS(WB_DEFAULT);           /* of wb_imrotate: the point that stays, as indices; */
+    double column WB_IS(WB_DEFAULT);        /* default: H / 2 and W / 2, rounded down */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_sample_options;
+/** x at positions between its elements.   x [N, C, H, W]   grid [N, H', W', 2]   y [N, C, H', W']
+ * The last axis of grid has a position (p, q) along W and along H.  -1 and 1 are the centres of the
+ * first and the last element, as in NNlib and with align_corners=True in PyTorch; with
+ * .no_align_corners, PyTorch's default, they are the outer edges of these:
+ *   column = (p + 1)(W - 1) / 2, or ((p + 1) W - 1) / 2;   row from q and H likewise
+ * y is the bilinear interpolation of the four elements around (row, column), or the element at the
+ * rounded position (halves to even).  Floating, one dtype; f16 and bf16 are computed in f32.
+ * Gradients: of x, and, unless .nearest, of grid; where .border moves a position, grid has none.  A
+ * position that is NaN gives NaN, with .nearest 0.  Errors: shapes or dtypes that do not fit; x
+ * has no rows or no columns; .row or .column. */
+WB_API wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sample_options *o);
+/** x, [N, C, H, W], floating, rotated by `angle` radians around a point (r, c), .row and .column:
+ *   y[i, j] = x at the row sin(angle)(j - c) + cos(angle)(i - r) + r
+ *             and the column cos(angle)(j - c) - sin(angle)(i - r) + c
+ * The value there is interpolated as in wb_grid_sample.  It is 0 outside 0 .. H-1 or 0 .. W-1, with
+ * .nearest outside after rounding.  (imrotate of NNlib, which also makes elements 0 whose position
+ * is exactly on the last row or column)  Quarter turns are exact.  Errors: another shape; the
+ * angle, .row or .column is not finite; .border or .no_align_corners. */
+WB_API wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options *o);
+#ifndef __cplusplus
+#define wb_grid_sample(...) WB_GRID_SAMPLE_(__VA_ARGS__, )
+#define WB_GRID_SAMPLE_(x, grid, ...) \
+    wb_grid_sample_with((x), (grid), WB_GET_(wb_sample_options, __VA_ARGS__))
+#define wb_imrotate(...) WB_IMROTATE_(__VA_ARGS__, )
+#define WB_IMROTATE_(x, angle, ...) \
+    wb_imrotate_with((x), (angle), WB_GET_(wb_sample_options, __VA_ARGS__))
+#endif
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,8 +44,8 @@ static int find_formats(conversion *c)
     c->to = wb__format_named(c->out);
     if (!c->from)
         wb__fail(WB_ERROR_FORMAT,
-                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", c->in);
-    else if (!c->to || c->to == WB__FORMAT_IDX)
+                 "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT", c->in);
+    else if (!c->to || c->to == WB__FORMAT_IDX || c->to == WB__FORMAT_PT)
         wb__fail(WB_ERROR_ARGUMENT,
                  "%s: its ending must be one of .safetensors, .bson, .npz or .npy",
                  c->out);

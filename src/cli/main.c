@@ -9,7 +9,7 @@
 
 static int help(FILE *to, int status)
 {
-    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX,\n"
+    fputs("weber show FILE               what is in a file: safetensors, BSON, NPZ, NPY, IDX, PT,\n"
           "                              checkpoints\n"
           "weber convert IN OUT          from one of these formats to another, by OUT's ending; a\n"
           "                              model stays a model in .safetensors and .bson, else its\n"

@@ -254,13 +254,14 @@ int wb__cli_show(const char *path)
     if (!m) return wb__cli_print_error();
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* its reader reports what is wrong */
-    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX)
+    if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX ||
+        format == WB__FORMAT_PT)
         return show_arrays(path, format, m);
     const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);
     if (format == WB__FORMAT_BSON) return status;
     if (format == WB__FORMAT_SAFETENSORS) return show_safetensors(path);
     wb__fail(WB_ERROR_FORMAT,
-             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX", path);
+             "%s: unknown format; known are safetensors, BSON, NPZ, NPY, IDX, PT", path);
     return wb__cli_print_error();
 }

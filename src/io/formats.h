@@ -6,7 +6,8 @@
  *   BSON         wb__flux_load      wb__flux_table     wb__flux_save
  *   NPZ          -                  wb__npz_table      wb__npz_save
  *   NPY          -                  wb__npz_table      - (wb_save_npy saves one tensor)
- *   IDX          -                  wb__idx_table      - */
+ *   IDX          -                  wb__idx_table      -
+ *   PT           -                  wb__pt_table       - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 
@@ -20,13 +21,14 @@ typedef enum {
     WB__FORMAT_NPZ,
     WB__FORMAT_NPY,
     WB__FORMAT_IDX,
+    WB__FORMAT_PT,
     WB__FORMATS
 } wb__format;
 
 /* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
 wb__format wb__format_of(const wb__mapping *m);
-/* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy or .idx;
- * WB__FORMAT_UNKNOWN: another end. */
+/* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy, .idx,
+ * .pt or .pth; WB__FORMAT_UNKNOWN: another end. */
 wb__format wb__format_named(const char *path);
 /* The name for messages, such as "safetensors". */
 const char *wb__format_name(wb__format f);

@@ -70,6 +70,69 @@ wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
     return from_doubles(values, dtype, ndim, dims);
 }
 
+static double dot(const double *x, const double *y, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * y[i];
+    return sum;
+}
+
+/* Makes n rows of `length` numbers orthonormal, each by the rows before it, twice: once leaves
+ * rounding errors where a row is nearly in the space of those. */
+static void orthonormalise(double *rows, int64_t n, int64_t length)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double *x = rows + i * length;
+        for (int turn = 0; turn < 2; turn++)
+            for (int64_t j = 0; j < i; j++) {
+                const double *y = rows + j * length, along = dot(x, y, length);
+                for (int64_t k = 0; k < length; k++) x[k] -= along * y[k];
+            }
+        const double norm = sqrt(dot(x, x, length));
+        for (int64_t k = 0; k < length; k++) x[k] /= norm;
+    }
+}
+
+wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    int64_t size;
+    if (!wb__check_dims("orthogonal", ndim, dims, &size)) return NULL;
+    if (ndim < 2)
+        return wb__fail_null(WB_ERROR_SHAPE, "orthogonal: %d dimensions; it has at least 2", ndim);
+    const int64_t out = dims[0], in = out ? size / out : 0, n = WB__MIN(out, in);
+    const int64_t length = WB__MAX(out, in);
+    const wb__frame f = wb__frame_begin();
+    wb_tensor *drawn = wb_randn_array(WB_F32, 1, &size);
+    float *numbers = wb__alloc((size_t)(size + 1) * sizeof *numbers);
+    double *rows = wb__alloc((size_t)(size + 1) * sizeof *rows);
+    wb_tensor *x = NULL;
+    if (drawn && numbers && rows && !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers)) {
+        for (int64_t i = 0; i < size; i++) rows[i] = (double)numbers[i];
+        orthonormalise(rows, n, length);
+        x = wb_from(rows, WB_F64, 2, (int64_t[]){n, length});
+        if (x && out > in) x = wb_transpose(x);
+        x = x ? wb__as(wb_reshape_array(x, ndim, dims), dtype) : NULL;
+    }
+    wb__free(numbers);
+    wb__free(rows);
+    return wb__frame_end(f, x);
+}
+
+wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,
+                          const int64_t *dims)
+{
+    int64_t size;
+    if (!wb__check_dims("sparse_init", ndim, dims, &size)) return NULL;
+    if (ndim != 2 || !(sparsity >= 0 && sparsity <= 1))
+        return wb__fail_null(ndim == 2 ? WB_ERROR_ARGUMENT : WB_ERROR_SHAPE, "sparse_init: %d "
+                             "dimensions, sparsity %g; it has 2, and from 0 to 1", ndim, sparsity);
+    const wb__frame f = wb__frame_begin();
+    const double zeros = ceil(sparsity * (double)dims[0]);
+    wb_tensor *place = wb_argsort(wb_argsort(wb_rand_array(WB_F32, 2, dims), 0), 0);
+    wb_tensor *x = normal(dtype, ndim, dims, std);
+    return wb__frame_end(f, wb_where(wb_lt(place, wb_scalar(zeros)), wb_scalar(0), x));
+}
+
 wb_tensor *wb_init_zeros(wb_dtype dtype, int ndim, const int64_t *dims)
 {
     return wb_full_array(0, dtype, ndim, dims);

@@ -12,9 +12,9 @@ typedef struct {
     const char *name;
     wb_tensor *(*f)(wb_tensor *x);
     const double *x;            /* the operand, of the shape `dims`; a 0 ends the shape */
-    int64_t dims[4];
+    int64_t dims[5];
     int kinds;                  /* SMOOTH: has a gradient.  FLOATS, INTEGERS: dtypes of x */
-    int64_t shape[5];           /* of the result; a 0 ends it */
+    int64_t shape[6];           /* of the result; a 0 ends it */
     double value[LITERAL_MOST];
 } literal;
 

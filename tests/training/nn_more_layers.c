@@ -252,6 +252,25 @@ TEST_IN_SCOPE(initialisers)
     MADE(x);
     assert_true(wb_item(wb_sum(x)) == 2 && wb_at(x, 0, 0, 1, 0) == 1 && wb_at(x, 1, 1, 1, 0) == 1);
     assert_true(wb_item(wb_sum(wb_identity_init(WB_F16, 1, (int64_t[]){3}))) == 0);
+    for (int turn = 0; turn < 2; turn++) {      /* rows, then columns are orthonormal */
+        x = wb_orthogonal(WB_F32, 3, (int64_t[]){turn ? 20 : 6, 3, 4});
+        MADE(x);
+        x = wb_reshape(x, -1, 12);
+        if (turn) x = wb_transpose(x);
+        wb_tensor *one = wb_matmul(x, wb_transpose(x));
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_eye(turn ? 12 : 6, WB_F32))))) < 1e-6);
+        assert_true(fabs(wb_item(wb_sum(x))) > 1e-3);
+    }
+    x = wb_sparse_init(0.55, 0.5, WB_F32, 2, (int64_t[]){10, 2000});
+    MADE(x);
+    wb_tensor *zero = wb_astype(wb_eq(x, wb_scalar(0)), WB_F32), *each = wb_sum(zero, .axes = {0});
+    assert_true(wb_item(wb_min(each)) == 6 && wb_item(wb_max(each)) == 6);
+    wb_tensor *rows = wb_mean(zero, .axes = {1});       /* at random places */
+    assert_true(wb_item(wb_min(rows)) > 0.55 && wb_item(wb_max(rows)) < 0.65);
+    assert_true(fabs(sqrt(wb_item(wb_mean(wb_square(x))) / 0.4) - 0.5) < 0.02);
+    REFUSED(wb_orthogonal(WB_F32, 1, (int64_t[]){3}), WB_ERROR_SHAPE, "orthogonal", "1");
+    REFUSED(wb_sparse_init(1.5, 1, WB_F32, 2, (int64_t[]){3, 3}), WB_ERROR_ARGUMENT, "sparse_init",
+            "1.5");
 }
 
 TEST_IN_SCOPE(padding_row_begins_with_zeros)

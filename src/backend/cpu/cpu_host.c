@@ -19,8 +19,10 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
         const wb__view *v = &k->views[i];
         arrays[i] = (wb_host_array){wb__cpu_at(v, buffers), v->dtype, v->ndim, v->dims};
     }
+    const unsigned failures = wb__failures();
     const int status = k->f(k->n, arrays, &arrays[k->n], k->ctx);
     if (!status) return 0;
+    if (wb__failures() != failures) return wb_error_code();     /* a function of the library */
     return wb__fail(WB_ERROR_ARGUMENT, "host_operation: the function returned %d", status);
 }
 

@@ -1,0 +1,374 @@
+/* The opcodes of a pickle of tensors.  All values stay until the end, so they may refer to each
+ * other; a list or dict may contain itself. */
+#include "io/torch/pickle.h"
+
+#include <string.h>
+
+enum { MOST = 1 << 24 };                /* values */
+
+typedef struct {
+    const char *path;
+    const uint8_t *data;
+    int64_t bytes, at;
+    wb__pickle *p;
+    int *stack, *memo;                  /* values by number */
+    int n_stack, stack_capacity, n_memo;
+} reader;
+
+static int broken(const reader *r, const char *reason)
+{
+    return wb__fail(WB_ERROR_FORMAT, "%s: data.pkl: byte %lld: %s", r->path, (long long)r->at,
+                    reason);
+}
+
+static bool grow(int **list, int *capacity, int n)
+{
+    if (n < *capacity) return true;
+    const int more = *capacity ? 2 * *capacity : 16;
+    int *bigger = wb__realloc(*list, (size_t)more * sizeof **list);
+    if (!bigger) return false;
+    *list = bigger;
+    *capacity = more;
+    return true;
+}
+
+static wb__pickle_value *value(const reader *r, int i) { return &r->p->values[i]; }
+
+/* Pushes a new value.  NULL: failed. */
+static wb__pickle_value *push_new(reader *r, wb__pickle_kind kind)
+{
+    wb__pickle *p = r->p;
+    if (p->n == p->capacity) {
+        const int more = p->capacity ? 2 * p->capacity : 64;
+        if (more > MOST) return broken(r, "it has too many values"), NULL;
+        wb__pickle_value *bigger = wb__realloc(p->values, (size_t)more * sizeof *bigger);
+        if (!bigger) return NULL;
+        p->values = bigger;
+        p->capacity = more;
+    }
+    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return NULL;
+    p->values[p->n] = (wb__pickle_value){.kind = kind};
+    r->stack[r->n_stack++] = p->n;
+    return &p->values[p->n++];
+}
+
+static int push(reader *r, wb__pickle_kind kind) { return push_new(r, kind) ? 0 : wb_error_code(); }
+
+static int push_number(reader *r, int64_t number)
+{
+    wb__pickle_value *v = push_new(r, WB__PICKLE_NUMBER);
+    if (!v) return wb_error_code();
+    v->number = number;
+    return 0;
+}
+
+static int append(reader *r, int list, int item)
+{
+    wb__pickle_value *v = value(r, list);
+    if (!grow(&v->items, &v->capacity, v->n)) return wb_error_code();
+    v->items[v->n++] = item;
+    return 0;
+}
+
+/* Sets *to to an unsigned number of n bytes. */
+static int take(reader *r, int n, uint64_t *to)
+{
+    *to = 0;
+    if (n > r->bytes - r->at) return broken(r, "it ends too early");
+    for (int i = 0; i < n; i++) *to |= (uint64_t)r->data[r->at++] << (8 * i);
+    return 0;
+}
+
+/* Takes the last value from the stack.  -1: failed. */
+static int pop(reader *r)
+{
+    if (r->n_stack && value(r, r->stack[r->n_stack - 1])->kind != WB__PICKLE_MARK)
+        return r->stack[--r->n_stack];
+    return broken(r, "an opcode has no operand"), -1;
+}
+
+/* Returns the place of the last mark on the stack.  -1: failed. */
+static int mark(reader *r)
+{
+    for (int i = r->n_stack - 1; i >= 0; i--)
+        if (value(r, r->stack[i])->kind == WB__PICKLE_MARK) return i;
+    return broken(r, "an opcode has no mark"), -1;
+}
+
+/* Makes a tuple of the values of the stack from `first`, and removes the mark before them. */
+static int tuple(reader *r, int first, bool marked)
+{
+    if (first < 0) return broken(r, "an opcode has no operands");
+    const int n = r->n_stack - first;
+    if (push(r, WB__PICKLE_LIST)) return wb_error_code();
+    const int made = r->stack[--r->n_stack];
+    for (int i = 0; i < n; i++)
+        if (append(r, made, r->stack[first + i])) return wb_error_code();
+    r->n_stack = first - marked;
+    r->stack[r->n_stack++] = made;
+    return 0;
+}
+
+/* Moves the values behind the mark into the list or dict before it. */
+static int extend(reader *r, wb__pickle_kind kind)
+{
+    const int at = mark(r);
+    if (at < 0) return wb_error_code();
+    const int n = r->n_stack - at - 1;
+    if (!at || value(r, r->stack[at - 1])->kind != kind || (kind == WB__PICKLE_DICT && n % 2))
+        return broken(r, "items are appended to a value that takes none");
+    for (int i = 0; i < n; i++)
+        if (append(r, r->stack[at - 1], r->stack[at + 1 + i])) return wb_error_code();
+    r->n_stack = at;
+    return 0;
+}
+
+static int extend_by(reader *r, wb__pickle_kind kind, int n)
+{
+    if (r->n_stack <= n || value(r, r->stack[r->n_stack - n - 1])->kind != kind)
+        return broken(r, "an item is appended to a value that takes none");
+    const int to = r->stack[r->n_stack - n - 1];
+    for (int i = 0; i < n; i++)
+        if (append(r, to, r->stack[r->n_stack - n + i])) return wb_error_code();
+    r->n_stack -= n;
+    return 0;
+}
+
+static int text(reader *r, int bytes)
+{
+    uint64_t length;
+    if (take(r, bytes, &length)) return wb_error_code();
+    if (length > (uint64_t)(r->bytes - r->at) || length > 1 << 20)
+        return broken(r, "a text is longer than the file, or than 1 MiB");
+    wb__pickle_value *v = push_new(r, WB__PICKLE_TEXT);
+    if (!v) return wb_error_code();
+    v->text = (const char *)r->data + r->at;
+    v->length = (int)length;
+    r->at += (int64_t)length;
+    return 0;
+}
+
+/* ---- globals --------------------------------------------------------------------------------- */
+
+static const char rebuild[] = "torch._utils\n_rebuild_tensor_v2";
+static const char parameter[] = "torch._utils\n_rebuild_parameter";
+static const char ordered[] = "collections\nOrderedDict";
+
+bool wb__pickle_is(const wb__pickle_value *v, const char *text)
+{
+    return v->text && v->length == (int)strlen(text) && !memcmp(v->text, text, (size_t)v->length);
+}
+
+static bool is_storage_class(const wb__pickle_value *v)
+{
+    const char *const head = "torch\n", *const tail = "Storage";
+    return v->kind == WB__PICKLE_GLOBAL && v->length > (int)strlen(head) + (int)strlen(tail) &&
+           !memcmp(v->text, head, strlen(head)) &&
+           !memcmp(v->text + v->length - strlen(tail), tail, strlen(tail));
+}
+
+/* "module\nname\n" */
+static int global(reader *r)
+{
+    const char *from = (const char *)r->data + r->at;
+    int64_t length = 0;
+    for (int lines = 0; lines < 2; length++) {
+        if (length >= r->bytes - r->at || length > 1000) return broken(r, "a name does not end");
+        lines += from[length] == '\n';
+    }
+    wb__pickle_value *v = push_new(r, WB__PICKLE_GLOBAL);
+    if (!v) return wb_error_code();
+    v->text = from;
+    v->length = (int)length - 1;
+    r->at += length;
+    if (wb__pickle_is(v, rebuild) || wb__pickle_is(v, parameter) || wb__pickle_is(v, ordered) ||
+        is_storage_class(v))
+        return 0;
+    const int module = (int)strcspn(from, "\n");
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: it has a %.*s.%.*s, and only tensors in dicts, "
+                    "lists and tuples are read: save model.state_dict()", r->path, module, from,
+                    v->length - module - 1, from + module + 1);
+}
+
+/* ("storage", class, key, location, elements) becomes a storage. */
+static int storage(reader *r)
+{
+    const int id = pop(r);
+    if (id < 0) return wb_error_code();
+    const wb__pickle_value *t = value(r, id);
+    const int *i = t->items;
+    if (t->kind != WB__PICKLE_LIST || t->n != 5 || !wb__pickle_is(value(r, i[0]), "storage") ||
+        !is_storage_class(value(r, i[1])) || value(r, i[2])->kind != WB__PICKLE_TEXT ||
+        value(r, i[4])->kind != WB__PICKLE_NUMBER)
+        return broken(r, "this is no storage of a tensor");
+    const int key = i[2], class = i[1];
+    const int64_t elements = value(r, i[4])->number;
+    wb__pickle_value *v = push_new(r, WB__PICKLE_STORAGE);
+    if (!v) return wb_error_code();
+    v->number = elements;
+    const int made = r->stack[r->n_stack - 1];
+    return append(r, made, key) || append(r, made, class) ? wb_error_code() : 0;
+}
+
+/* (storage, offset, sizes, strides, ...) becomes a tensor. */
+static int tensor(reader *r, int arguments)
+{
+    const wb__pickle_value *t = value(r, arguments);
+    if (t->n < 4 || value(r, t->items[0])->kind != WB__PICKLE_STORAGE ||
+        value(r, t->items[1])->kind != WB__PICKLE_NUMBER ||
+        value(r, t->items[2])->kind != WB__PICKLE_LIST ||
+        value(r, t->items[3])->kind != WB__PICKLE_LIST ||
+        value(r, t->items[2])->n != value(r, t->items[3])->n)
+        return broken(r, "these are no arguments of a tensor");
+    const int parts[3] = {t->items[0], t->items[2], t->items[3]};
+    const int64_t offset = value(r, t->items[1])->number;
+    wb__pickle_value *v = push_new(r, WB__PICKLE_TENSOR);
+    if (!v) return wb_error_code();
+    v->number = offset;
+    const int made = r->stack[r->n_stack - 1];
+    for (int i = 0; i < 3; i++)
+        if (append(r, made, parts[i])) return wb_error_code();
+    return 0;
+}
+
+static int reduce(reader *r)
+{
+    const int arguments = pop(r), function = arguments < 0 ? -1 : pop(r);
+    if (function < 0) return wb_error_code();
+    const wb__pickle_value *f = value(r, function), *t = value(r, arguments);
+    if (f->kind != WB__PICKLE_GLOBAL || t->kind != WB__PICKLE_LIST)
+        return broken(r, "a value that is no function is called");
+    if (wb__pickle_is(f, ordered) && !t->n) return push(r, WB__PICKLE_DICT);
+    if (wb__pickle_is(f, rebuild)) return tensor(r, arguments);
+    if (!wb__pickle_is(f, parameter) || !t->n || value(r, t->items[0])->kind != WB__PICKLE_TENSOR)
+        return broken(r, "a function is called with other arguments than PyTorch's");
+    r->stack[r->n_stack++] = t->items[0];           /* in the place of the function */
+    return 0;
+}
+
+/* ---- opcodes --------------------------------------------------------------------------------- */
+
+static int remember(reader *r, int bytes)
+{
+    uint64_t i;
+    if (take(r, bytes, &i)) return wb_error_code();
+    /* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
+    if (!r->n_stack || i > (uint64_t)r->bytes) return broken(r, "an entry of the memo is wrong");
+    if ((int64_t)i >= r->n_memo) {
+        const int more = (int)i + (int)i / 2 + 64;
+        int *bigger = wb__realloc(r->memo, (size_t)more * sizeof *bigger);
+        if (!bigger) return wb_error_code();
+        r->memo = bigger;
+        while (r->n_memo < more) r->memo[r->n_memo++] = -1;
+    }
+    r->memo[i] = r->stack[r->n_stack - 1];
+    return 0;
+}
+
+static int recall(reader *r, int bytes)
+{
+    uint64_t i;
+    if (take(r, bytes, &i)) return wb_error_code();
+    if (i >= (uint64_t)r->n_memo || r->memo[i] < 0) return broken(r, "the memo has no such entry");
+    if (!grow(&r->stack, &r->stack_capacity, r->n_stack)) return wb_error_code();
+    r->stack[r->n_stack++] = r->memo[i];
+    return 0;
+}
+
+static int integer(reader *r, int bytes)
+{
+    uint64_t n;
+    if (take(r, bytes, &n)) return wb_error_code();
+    return push_number(r, bytes == 4 ? (int64_t)(int32_t)(uint32_t)n : (int64_t)n);
+}
+
+/* The first byte is the number of bytes of the integer behind it. */
+static int long_integer(reader *r)
+{
+    uint64_t length, n;
+    if (take(r, 1, &length)) return wb_error_code();
+    if (length > 8) return broken(r, "an integer has more than 64 bits");
+    if (take(r, (int)length, &n)) return wb_error_code();
+    if (length && length < 8 && n >> (8 * length - 1)) n |= UINT64_MAX << (8 * length);
+    return push_number(r, (int64_t)n);
+}
+
+static int skip(reader *r, int bytes)
+{
+    uint64_t unused;
+    return take(r, bytes, &unused);
+}
+
+/* The state of a dict, which is its attribute _metadata, is dropped. */
+static int build(reader *r)
+{
+    if (pop(r) < 0) return wb_error_code();
+    if (r->n_stack && value(r, r->stack[r->n_stack - 1])->kind == WB__PICKLE_DICT) return 0;
+    return broken(r, "a value that is no dict has a state");
+}
+
+static int step(reader *r, int opcode)
+{
+    int at;
+    switch (opcode) {
+    case 0x80: return skip(r, 1);                                   /* the protocol */
+    case '(': return push(r, WB__PICKLE_MARK);
+    case '}': return push(r, WB__PICKLE_DICT);
+    case ']':
+    case ')': return push(r, WB__PICKLE_LIST);
+    case 'N': return push(r, WB__PICKLE_NONE);
+    case 0x88: return push_number(r, 1);
+    case 0x89: return push_number(r, 0);
+    case 'J': return integer(r, 4);
+    case 'K': return integer(r, 1);
+    case 'M': return integer(r, 2);
+    case 0x8a: return long_integer(r);
+    case 'G': return skip(r, 8) ? (int)wb_error_code() : push(r, WB__PICKLE_NONE);  /* a float */
+    case 'X': return text(r, 4);
+    case 0x8c: return text(r, 1);
+    case 'c': return global(r);
+    case 'Q': return storage(r);
+    case 'R': return reduce(r);
+    case 'b': return build(r);
+    case 'q': return remember(r, 1);
+    case 'r': return remember(r, 4);
+    case 'h': return recall(r, 1);
+    case 'j': return recall(r, 4);
+    case 't': return (at = mark(r)) < 0 ? (int)wb_error_code() : tuple(r, at + 1, true);
+    case 0x85:
+    case 0x86:
+    case 0x87: return tuple(r, r->n_stack - (opcode - 0x84), false);
+    case 'a': return extend_by(r, WB__PICKLE_LIST, 1);
+    case 's': return extend_by(r, WB__PICKLE_DICT, 2);
+    case 'e': return extend(r, WB__PICKLE_LIST);
+    case 'u': return extend(r, WB__PICKLE_DICT);
+    default: break;
+    }
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: data.pkl: byte %lld: opcode 0x%02x, which files of "
+                    "tensors do not have", r->path, (long long)r->at - 1, (unsigned)opcode);
+}
+
+int wb__pickle_read(const char *path, const uint8_t *data, int64_t bytes, wb__pickle *out)
+{
+    reader r = {.path = path, .data = data, .bytes = bytes, .p = out};
+    int status = 0;
+    bool done = false;
+    *out = (wb__pickle){0};
+    while (!status && !done) {
+        uint64_t opcode;
+        status = take(&r, 1, &opcode);
+        done = !status && opcode == '.';
+        if (!status && !done) status = step(&r, (int)opcode);
+    }
+    if (!status) out->root = pop(&r);
+    wb__free(r.stack);
+    wb__free(r.memo);
+    return status ? status : out->root < 0 ? (int)wb_error_code() : 0;
+}
+
+void wb__pickle_free(wb__pickle *p)
+{
+    for (int i = 0; i < p->n; i++) wb__free(p->values[i].items);
+    wb__free(p->values);
+    *p = (wb__pickle){0};
+}
