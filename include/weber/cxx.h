@@ -187,6 +187,16 @@ inline wb_tensor *wb_label_smoothing(wb_tensor *y, double alpha,
     return wb_label_smoothing_with(y, alpha, &o);
 }
 
+template <class T> inline T *wb_clone(T *x) { return static_cast<T *>(wb_object_clone(x)); }
+template <class T> inline T *wb_restructure(T *model, wb_tensor *flat)
+{
+    return static_cast<T *>(wb_object_restructure(model, flat));
+}
+template <class... T> inline void wb_summary(wb_layer *layer, T *...inputs)
+{
+    wb_tensor *const all[] = {inputs...};
+    wb_summary_array(layer, int(sizeof...(inputs)), all);
+}
 inline wb_layer *wb_fmap(wb_leaf_function f, wb_layer *x, void *ctx)
 {
     return wb_fmap_layer(f, x, ctx);

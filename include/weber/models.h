@@ -51,12 +51,8 @@ WB_API int wb_output_size(wb_layer *layer, wb_dtype dtype, int ndim, const int64
  * called twice has two rows, and its parameters count once.  The layer is called three times, with
  * inputs that are evaluated.  The caller frees the text with wb_free_text.  NULL: a call failed. */
 WB_API char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs);
-#ifndef __cplusplus
-/** Prints wb_summary_format to standard output; on failure prints nothing, and wb_error has the
- * reason: wb_summary(model, x). */
-#define wb_summary(layer, ...) wb_summary_array((layer), WB_TENSORS_(__VA_ARGS__))
-#endif
-/** wb_summary with an array of n inputs. */
+/** Prints wb_summary_format to standard output: wb_summary(model, x).  On failure it prints nothing,
+ * and wb_error has the reason. */
 WB_API void wb_summary_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 
 /** Begins to measure every kernel of the evaluations of the process.  While it lasts, kernels run
@@ -72,17 +68,8 @@ WB_API char *wb_profile_end(const char *trace);
 
 #ifdef __cplusplus
 }
-template <class T> inline T *wb_clone(T *x) { return static_cast<T *>(wb_object_clone(x)); }
-template <class T> inline T *wb_restructure(T *model, wb_tensor *flat)
-{
-    return static_cast<T *>(wb_object_restructure(model, flat));
-}
-template <class... T> inline void wb_summary(wb_layer *layer, T *...inputs)
-{
-    wb_tensor *const all[] = {inputs...};
-    wb_summary_array(layer, int(sizeof...(inputs)), all);
-}
 #else
+#define wb_summary(layer, ...) wb_summary_array((layer), WB_TENSORS_(__VA_ARGS__))
 #define wb_clone(x) WB_ONCE_(WB_CLONE_, x, )
 #define WB_CLONE_(x, _) (__typeof__(x))wb_object_clone(WB_MODEL_(x))
 #define wb_restructure(model, flat) WB_ONCE_(WB_RESTRUCTURE_, model, (flat))
@@ -91,4 +78,5 @@ template <class... T> inline void wb_summary(wb_layer *layer, T *...inputs)
     _Generic(x, wb_layer *: wb_any_, wb_tree *: wb_any_, default: wb_this_takes_a_layer_or_tree)(x)
 void *wb_this_takes_a_layer_or_tree(wb_layer_or_tree_expected);
 #endif
+
 #endif

@@ -440,5 +440,5 @@ wb_tensor *wb_batch_get(wb_batch batch, const char *name)
 
 wb_batch wb_batch_of(wb_tensor *x, wb_tensor *y)
 {
-    return (wb_batch){.x = y ? x : NULL, .y = y, .n = WB__MAX(wb_ndim(x) > 0 ? wb_dim(x, 0) : 0, 0)};
+    return (wb_batch){.x = y ? x : NULL, .y = y, .n = wb_ndim(x) > 0 ? wb_dim(x, 0) : 0};
 }

@@ -21,8 +21,8 @@ int wb_profile_begin(void)
     wb__profiling = true;
     pthread_mutex_unlock(&lock);
     if (already)
-        return wb__fail(WB_ERROR_ARGUMENT, "profile_begin: a profile has begun: wb_profile_end ends "
-                        "it");
+        return wb__fail(WB_ERROR_ARGUMENT, "profile_begin: a profile has begun: wb_profile_end "
+                        "ends it");
     wb__cache_clear();                  /* plans that are made now have descriptions */
     return 0;
 }

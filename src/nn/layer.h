@@ -175,8 +175,8 @@ bool wb__one_input(const wb_layer *l, int n);
 /* An observer of this thread's calls of layers (summary.c), or NULL. */
 typedef struct wb__observer wb__observer;
 extern _Thread_local wb__observer *wb__layer_observer;
-void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs, int n_out,
-                      wb_tensor **outputs);
+void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
+                      int n_out, wb_tensor **outputs);
 
 /* For a layer of wb_checkpoint_layer (recompute.c).  Returns y, the output of `layer` for these
  * inputs, with a gradient that computes the layer again.  `before` is the state of the random

@@ -68,8 +68,8 @@ static bool unchanged(const again *a, int n, wb_tensor *const *x)
     for (int i = a->n; i < n; i++) {
         const wb_tensor *v = x[i]->variable;
         if (!v || wb__bind((wb_tensor *)(uintptr_t)v) == x[i]) continue;
-        wb__fail(WB_ERROR_VERSION, "checkpoint_layer: %s of a %s has been overwritten since the layer "
-                 "was called: take the gradient before the update, or call the model again",
+        wb__fail(WB_ERROR_VERSION, "checkpoint_layer: %s of a %s has been overwritten since the "
+                 "layer was called: take the gradient before the update, or call the model again",
                  v->name ? v->name : "a parameter", a->layer->type->name);
         return false;
     }

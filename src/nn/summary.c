@@ -62,8 +62,8 @@ static bool has_inner(const wb_layer *l)
     return false;
 }
 
-void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs, int n_out,
-                      wb_tensor **outputs)
+void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
+                      int n_out, wb_tensor **outputs)
 {
     if (has_inner(l) || o->status) return;
     call c = {.layer = l};

@@ -96,8 +96,8 @@ void *wb_object_restructure(void *model, wb_tensor *flat)
         int64_t *at = wb__alloc_zero((size_t)p.n + 1, sizeof *at);
         for (int i = 0; at && i < p.n; i++) at[i + 1] = at[i] + p.x[i]->size;
         if (at && (flat->ndim != 1 || flat->size != at[p.n]))
-            wb__fail(WB_ERROR_SHAPE, "restructure: the vector is %s, and the model has %lld parameters",
-                     wb_describe(flat), (long long)at[p.n]);
+            wb__fail(WB_ERROR_SHAPE, "restructure: the vector is %s, and the model has %lld "
+                     "parameters", wb_describe(flat), (long long)at[p.n]);
         else if (at)
             made = wb__fmap_plain(model, part_of, &(placing){&p, at, flat});
         wb__free(at);

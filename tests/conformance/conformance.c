@@ -558,8 +558,7 @@ TEST(every_row_is_covered)
         "meanpool_grad softmax logsoftmax normalise "
         "attention attention_dq attention_dk attention_dv attention_lse " /* conformance_product */
         "average adam_step " /* optim_rules */
-        "constant variable assign stop automatic " /* engine_semantics; next: engine_custom */
-        "host custom "
+        "constant variable assign stop automatic host custom " /* engine_semantics, _custom */
         "moved collective cumsum"; /* device_move; dist/ranks; here, after "sum" (see one_of) */
 #define WB_LIBRARY(name, step, variant, composed, gradient) WB_OTHER(name, LIBRARY, gradient)
 #define WB_COMPOSITE(name, composed, gradient) WB_OTHER(name, COMPOSITE, gradient)

@@ -435,8 +435,7 @@ TEST_IN_SCOPE(a_loss_that_is_not_finite)
     wb_layer *m = model_of(3);
     WORKS(wb_distributed_synchronise(m));
     wb_opt_state *s = wb_setup(wb_DistributedOptimiser(wb_Adam()), m);
-    const wb_batch b = {.x = wb_full(rank == size - 1 ? NAN : 1, 4, 8), .y = wb_zeros(4, 2),
-                        .n = 4};
+    const wb_batch b = wb_batch_of(wb_full(rank == size - 1 ? NAN : 1, 4, 8), wb_zeros(4, 2));
     wb_tree *grads;
     wb_tensor *loss = wb_withgradient(mse_loss, m, b, &grads);
     wb_tensor *before = wb_mul(wb_get(m, "layers.0.weight"), wb_scalar(1));
