@@ -72,7 +72,8 @@ MEMORY_FILES = ("src/base/alloc.c", "src/base/thread_text.c",
 END_FILES = ("src/backend/nccl/ranks.c",)
 EXITS = re.compile(r"(?<![\w.>])(exit|abort|_exit|quick_exit|assert)\s*\(")
 PRINTS = re.compile(r"(?<![\w.>])(printf|puts|putchar|vprintf|perror)\s*\(")
-PRINT_FILES = ("src/tree/show", "src/device/show")      # wb_show and wb_show_devices print
+# wb_show, wb_show_devices and wb_summary print
+PRINT_FILES = ("src/tree/show", "src/device/show", "src/nn/summary")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
