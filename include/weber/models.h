@@ -51,8 +51,8 @@ WB_API int wb_output_size(wb_layer *layer, wb_dtype dtype, int ndim, const int64
  * called twice has two rows, and its parameters count once.  The layer is called three times, with
  * inputs that are evaluated.  The caller frees the text with wb_free_text.  NULL: a call failed. */
 WB_API char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs);
-/** Prints wb_summary_format to standard output: wb_summary(model, x).  On failure it prints nothing,
- * and wb_error has the reason. */
+/** Prints wb_summary_format to standard output: wb_summary(model, x).  On failure it prints
+ * nothing, and wb_error has the reason. */
 WB_API void wb_summary_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 
 /** Begins to measure every kernel of the evaluations of the process.  While it lasts, kernels run
