@@ -94,6 +94,7 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 {
     d = translate(d, n, index);
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
+    if (d->n_parts) return wb__parts_fill(d, n, index, to, parallel);
     for (int k = 0; k < d->n_fields; k++) {
         size_t bytes = (size_t)d->field[k].bytes;
         if (!d->field[k].present || !bytes) continue;
@@ -146,6 +147,7 @@ static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
 {
     const wb_dataset *root = translate(d, n, index);
+    if (root->kind == WB__DATA_WINDOW) return wb__windows_gather(root, n, index, batch);
     wb_tensor *rows = NULL;
     int64_t run = 1;
     while (run < n && index[run] == index[0] + run) run++;

@@ -1,0 +1,173 @@
+/* Weber, chapter 5, second part: observations of a dataset by index, folds, samples, windows.
+ *
+ * Each function returns a dataset that holds references to the datasets that it is made from, and
+ * copies no observation.  Random numbers are drawn from the seed of wb_seed. */
+#ifndef WEBER_OBSERVATIONS_H
+#define WEBER_OBSERVATIONS_H
+
+#include "weber/data.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- by index -------------------------------------------------------------------------------- */
+
+/** Observation i of the result is observation indices[i] of d.  An index may occur several times.
+ * The indices are copied.  Errors: an index outside 0 .. n-1; a dataset of 2^32 observations or
+ * more. */
+WB_API wb_dataset *wb_obsview(wb_dataset *d, int64_t n, const int64_t *indices);
+/** All observations in random order. */
+WB_API wb_dataset *wb_shuffleobs(wb_dataset *d);
+/** n observations, each drawn at random from all: an observation may occur several times. */
+WB_API wb_dataset *wb_randobs(wb_dataset *d, int64_t n);
+/** The observations of d[0], then those of d[1], ...: wb_joinobs(a, b, c).  All have the same
+ * names, dtypes and shapes, and are on one device; on a device other than the CPU the observations
+ * are copied.  Errors: other fields; a dataset of wb_mapobs (join first, and map the result). */
+WB_API wb_dataset *wb_joinobs_array(int n, wb_dataset *const *d);
+#ifndef __cplusplus
+#define wb_joinobs(...)                                                              \
+    wb_joinobs_array((int)(sizeof((wb_dataset *[]){__VA_ARGS__}) / sizeof(wb_dataset *)), \
+                     (wb_dataset *[]){__VA_ARGS__})
+#endif
+
+/** Looks at one observation: a batch with n = 1, whose tensors are on the CPU, [1, ...], and valid
+ * during the call; `index` is the number of the observation.  Returns 1 to keep it, 0 to leave it
+ * out, and a negative number on failure. */
+typedef int (*wb_obs_test)(wb_batch observation, void *ctx);
+/** The observations that f keeps: wb_filterobs(d, f, NULL).  f is called once for each observation,
+ * in order, in this call.  Error: f fails. */
+WB_API wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx);
+
+/** Sets *label to the group of one observation, which is as for wb_obs_test.  Returns 0, or an
+ * error code. */
+typedef int (*wb_obs_group)(wb_batch observation, int64_t *label, void *ctx);
+/** Divides the observations into groups with equal labels: f makes the label; without f (NULL) the
+ * integer y is the label.  The groups are in ascending order of their labels, the observations of a
+ * group in the order of d.
+ *
+ * Sets parts[k] to group k and labels[k] to its label, and returns the number of groups; `labels`
+ * may be NULL.  -1 with the error set: there are more than `most` groups; f fails; y is not one
+ * integer for each observation. */
+WB_API int64_t wb_groupobs(wb_dataset *d, wb_obs_group f, void *ctx, int64_t most, int64_t *labels,
+                           wb_dataset **parts);
+/** How often each label occurs, i64 [groups], in ascending order of the labels.  Sets *values to
+ * the labels, [groups] with the dtype of `labels`, unless `values` is NULL.  `labels` is [n] or
+ * [n,1].  Errors: another shape; NaN. */
+WB_API wb_tensor *wb_group_counts(wb_tensor *labels, wb_tensor **values);
+/** The indices of the elements of `labels`, [n] or [n,1], that are equal to `label`, i64, in
+ * ascending order.  Errors: as wb_group_counts. */
+WB_API wb_tensor *wb_group_indices(wb_tensor *labels, double label);
+
+/* ---- splits and folds ------------------------------------------------------------------------ */
+
+enum { WB_SPLIT_PARTS = 16 };
+/** Options of wb_splitobs_parts. */
+typedef struct wb_splitobs_parts_options {
+    WB_OPTIONS_HEAD(wb_splitobs_parts_options)
+    bool counts WB_IS(false);               /* at[k] is a number of observations */
+    bool shuffle WB_IS(false);
+    bool stratified WB_IS(false);           /* each label has the same share in all parts */
+    wb_tensor *labels WB_IS(NULL);          /* of .stratified, which it implies; default: y */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_splitobs_parts_options;
+/** Splits a dataset into n + 1 parts, n at most 15: part k gets the fraction at[k] of the
+ * observations, the last part the rest:
+ *
+ *     wb_dataset *part[3];
+ *     wb_splitobs_parts(d, 2, ((double[]){0.5, 0.3}), part, .shuffle = true);
+ *
+ * Of r observations that the parts before k left, part k gets r · (at[k] n / r), rounded half to
+ * even.  With .stratified the observations of each label are split by themselves, and parts have
+ * the order of d unless .shuffle is given.  Labels are one number for each observation, [n] or
+ * [n,1]: wb_onecold makes them from one-hot rows.  Returns 0 or an error code, and then all parts
+ * are NULL.  Errors: fractions that are negative or add up to more than 1; labels of another shape,
+ * or NaN. */
+WB_API int wb_splitobs_parts_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
+                                  const wb_splitobs_parts_options *o);
+
+/** Options of wb_kfolds. */
+typedef struct wb_kfolds_options {
+    WB_OPTIONS_HEAD(wb_kfolds_options)
+    bool stratified WB_IS(false);           /* each label has the same share in all folds */
+    wb_tensor *labels WB_IS(NULL);          /* of .stratified, which it implies; default: y */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_kfolds_options;
+/** Fold i of k for cross-validation, i from 0: wb_kfolds(d, 5, i, &train, &validation).  The
+ * observations are divided into k consecutive folds; the first n mod k of them have one observation
+ * more.  `validation` is fold i, `train` all others, both in the order of d.  For random folds pass
+ * one wb_shuffleobs(d) to all calls.
+ *
+ * With .stratified the observations of each label are divided by themselves; each label occurs at
+ * least k times.  Returns 0 or an error code, and then both are NULL.  Errors: k below 2 or above
+ * n; i outside 0 .. k-1; labels as for wb_splitobs_parts. */
+WB_API int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                          wb_dataset **validation, const wb_kfolds_options *o);
+/** Fold i of floor(n / p) folds, so that each leaves out p observations or a few more: wb_kfolds
+ * with k = floor(n / p).  Error: p below 1 or above n / 2. */
+WB_API int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train,
+                        wb_dataset **validation);
+
+/** Options of wb_timeseries_kfolds. */
+typedef struct wb_timeseries_kfolds_options {
+    WB_OPTIONS_HEAD(wb_timeseries_kfolds_options)
+    int64_t gap WB_IS(0);                   /* observations between train and validation */
+    int64_t max_train_size WB_IS(0);        /* the last ones only; 0: all */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_timeseries_kfolds_options;
+/** Fold i of k of a series in the order of time, i from 0.  The last k · floor(n / (k+1))
+ * observations are k consecutive folds of the same size; `validation` is fold i, and `train` the
+ * observations before it, without the last .gap of them.  Returns 0 or an error code, and then both
+ * are NULL.  Errors: k below 2 or not below n; nothing is left to train on. */
+WB_API int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                                     wb_dataset **validation,
+                                     const wb_timeseries_kfolds_options *o);
+
+/* ---- samples with equal classes -------------------------------------------------------------- */
+
+/** Options of wb_oversample and wb_undersample. */
+typedef struct wb_resample_options {
+    WB_OPTIONS_HEAD(wb_resample_options)
+    wb_tensor *labels WB_IS(NULL);          /* one number for each observation; default: y */
+    double fraction WB_IS(1);               /* of wb_oversample */
+    bool no_shuffle WB_IS(false);           /* the order of d; repeated ones at the end, by label */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_resample_options;
+/** All observations, and repeated ones of the labels that occur too rarely, so that each label
+ * occurs at least fraction · m times, rounded half to even; m is the count of the most frequent
+ * label.  All observations of a label are repeated as often as they fit, the rest is drawn at
+ * random, each at most once more.  The result is in random order.  Errors: labels as for
+ * wb_splitobs_parts; a negative fraction. */
+WB_API wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *o);
+/** Observations drawn at random without repetition, so that each label occurs as often as the
+ * rarest label of d.  The result is in random order.  Errors: as wb_oversample. */
+WB_API wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *o);
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/** Windows over a series: observation i of the result is observations i·stride .. i·stride+size-1
+ * of d, so a field [...] becomes [size, ...], and there are floor((n - size) / stride) + 1 windows.
+ * Errors: size below 1 or above n; stride below 1; a dataset of wb_mapobs (map the result). */
+WB_API wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride);
+
+#ifndef __cplusplus
+#define wb_splitobs_parts(...) WB_SPLITOBS_PARTS_(__VA_ARGS__, )
+#define WB_SPLITOBS_PARTS_(d, n, at, parts, ...) \
+    wb_splitobs_parts_with((d), (n), (at), (parts), WB_GET_(wb_splitobs_parts_options, __VA_ARGS__))
+#define wb_kfolds(...) WB_FOLDS_(wb_kfolds, __VA_ARGS__, )
+#define wb_timeseries_kfolds(...) WB_FOLDS_(wb_timeseries_kfolds, __VA_ARGS__, )
+#define WB_FOLDS_(f, d, k, i, train, validation, ...) \
+    f##_with((d), (k), (i), (train), (validation), WB_GET_(f##_options, __VA_ARGS__))
+#define wb_oversample(...) WB_RESAMPLE_(wb_oversample_with, __VA_ARGS__, )
+#define wb_undersample(...) WB_RESAMPLE_(wb_undersample_with, __VA_ARGS__, )
+#define WB_RESAMPLE_(f, d, ...) f((d), WB_GET_(wb_resample_options, __VA_ARGS__))
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+#endif
