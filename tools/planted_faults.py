@@ -454,6 +454,7 @@ TABLE = [
     ("the first folds are not longer than the others", "src/data/folds.c", "*start + n / k + (i < n % k);", "*start + n / k;", ["data_views"]),
     ("windows begin one after the other", "src/data/parts.c", "rows[i * root->window + j] = index[i] * root->stride + j;", "rows[i * root->window + j] = index[i] + j;", ["data_views"]),
     ("joined datasets begin with their second observation", "src/data/parts.c", "if (root->first[middle] <= i) low = middle;", "if (root->first[middle] < i) low = middle;", ["data_views"]),
+    ("a mapped file is read from its first byte", "src/data/mapped.c", "r->file.offset + first * r->row;", "first * r->row;", ["io_raw"]),
     ("negative labels are sorted like positive ones", "src/data/groups.c", "bits[i] = -(bits[i] & INT64_MAX);", "bits[i] &= INT64_MAX;", ["data_views"]),
     ("training continues in a loader that was stopped", "src/train/train.c", "        if (ended) break;",
      "if (running < 0) break;", ["train_loop"]),

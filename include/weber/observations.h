@@ -154,6 +154,26 @@ WB_API wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options 
  * Errors: size below 1 or above n; stride below 1; a dataset of wb_mapobs (map the result). */
 WB_API wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride);
 
+/* ---- files larger than memory ---------------------------------------------------------------- */
+
+/** One field of the observations in a file without a header: `ndim` dimensions of one observation,
+ * row-major, in the byte order of this machine; the first one begins at byte `offset`, a multiple
+ * of the size of an element. */
+typedef struct {
+    size_t size;                            /* sizeof(wb_raw_file) */
+    const char *path;
+    int64_t offset;
+    wb_dtype dtype;                         /* 0 means f32 */
+    int ndim;
+    int64_t dims[WB_MAX_DIMS];
+} wb_raw_file;
+/** A dataset of the observations in a file, or in two files (y may be NULL), on the CPU.  The files
+ * are mapped: a batch reads the pages of its observations, and a file may be larger than memory and
+ * larger than a tensor.  The files must not change while the dataset exists.  Errors: .size is 0; a
+ * file that is missing or cannot be mapped; bytes behind the last whole observation; numbers of
+ * observations that differ. */
+WB_API wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y);
+
 #ifndef __cplusplus
 #define wb_splitobs_parts(...) WB_SPLITOBS_PARTS_(__VA_ARGS__, )
 #define WB_SPLITOBS_PARTS_(d, n, at, parts, ...) \

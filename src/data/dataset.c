@@ -216,27 +216,50 @@ wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
     return d;
 }
 
+/* Names the fields of a source, unless they are x and y. */
+static bool name_source(wb_dataset *d, const wb_dataset_source *s)
+{
+    static const char *const plain[WB__FIELDS] = {"x", "y", "2", "3", "4", "5", "6", "7"};
+    if (!s->n_more && !s->names) return true;
+    for (int k = 0; s->names && k < d->n_fields; k++)
+        if (!s->names[k])
+            return wb__fail(WB_ERROR_ARGUMENT, "dataset_from: field %d has no name", k), false;
+    d->names = copy_names(d->n_fields, s->names ? s->names : plain);
+    return d->names != NULL;
+}
+
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
     wb_dataset_source s;
     if (!wb__read_struct("dataset_from", &s, sizeof s, given)) return NULL;
-    if (!s.get || s.n < 0)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_from: %s, %lld observations",
-                             s.get ? "a function" : "no function", (long long)s.n);
+    if (!s.get == !s.get_all || s.n < 0 || s.n_more < 0 || s.n_more > WB_BATCH_MORE ||
+        (s.n_more && !s.get_all))
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "dataset_from: %s, %lld observations, %d further fields: one of .get "
+                             "and .get_all is given, .get_all with further fields",
+                             s.get ? s.get_all ? "two functions" : ".get"
+                                   : s.get_all ? ".get_all" : "no function",
+                             (long long)s.n, s.n_more);
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_SOURCE;
     d->device = &wb__cpu;
     d->n = s.n;
-    d->n_fields = 2;
+    d->n_fields = 2 + s.n_more;
     d->get = s.get;
+    d->get_all = s.get_all;
     d->ctx = s.ctx;
     d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
     d->field[Y] =
         (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
     memcpy(d->field[X].dims, s.x_dims, sizeof s.x_dims);
     memcpy(d->field[Y].dims, s.y_dims, sizeof s.y_dims);
-    if (!wb__dataset_measure(d, "dataset_from")) return d;
+    for (int k = 0; k < s.n_more; k++) {
+        d->field[2 + k] = (wb__field){
+            true, s.more_dtype[k] ? s.more_dtype[k] : WB_F32, s.more_ndim[k], {0}, 0};
+        memcpy(d->field[2 + k].dims, s.more_dims[k], sizeof s.more_dims[k]);
+    }
+    if (name_source(d, &s) && !wb__dataset_measure(d, "dataset_from")) return d;
     wb_object_free(d);
     return NULL;
 }

@@ -53,7 +53,8 @@ struct wb_dataset {
     const wb_device *device;            /* roots: device of the arrays; the CPU for a source */
     wb_tensor *tensor[WB__FIELDS];      /* arrays (references) */
     const char *data[WB__FIELDS];       /* elements of arrays in host memory */
-    int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source */
+    int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source; or get_all */
+    int (*get_all)(int64_t i, void *const *fields, void *ctx);
     /* join: the observations of parts[k] begin at observation first[k]; first[n_parts] is n.
      * window: observation i has `window` observations of parts[0], from observation i * stride.
      * Parts have no maps.  The references belong to this dataset. */

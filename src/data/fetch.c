@@ -45,11 +45,12 @@ static void call_one(void *ctx, int64_t i)
     calls *c = ctx;
     const wb_dataset *d = c->root;
     if (c->failed) return;
-    void *at[2];
-    for (int xy = X; xy <= Y; xy++)
-        at[xy] = d->field[xy].present ? (char *)c->to[xy] + i * d->field[xy].bytes : NULL;
+    void *at[WB__FIELDS] = {NULL};
+    for (int k = 0; k < d->n_fields; k++)
+        at[k] = d->field[k].present ? (char *)c->to[k] + i * d->field[k].bytes : NULL;
     wb_clear_error();
-    int code = d->get(c->index[i], at[X], at[Y], d->ctx);
+    int code = d->get_all ? d->get_all(c->index[i], at, d->ctx)
+                          : d->get(c->index[i], at[X], at[Y], d->ctx);
     if (!code) return;
     pthread_mutex_lock(&c->lock);
     if (!c->failed || i < c->first) {

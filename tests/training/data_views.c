@@ -127,6 +127,7 @@ TEST_IN_SCOPE(groups)
     EXPECT(part[2], 0, 2, 5);
     assert_int_equal(wb_groupobs(d, parity, NULL, 2, label, part), 2);
     EXPECT(part[1], 3);
+    EXPECT(part[0], 0, 1, 2, 4, 5);
     assert_int_equal(wb_groupobs(d, NULL, NULL, 2, NULL, part), -1);
     FAILED(WB_ERROR_ARGUMENT, "3 groups", "2");
     wb_tensor *x = wb_dataset_x(d), *values;
@@ -287,6 +288,48 @@ static int squares(int64_t i, void *x, void *y, void *ctx)
     *(int32_t *)y = (int32_t)(i * i);
     calls++;
     return 0;
+}
+
+static int three(int64_t i, void *const *fields, void *ctx)
+{
+    (void)ctx;
+    squares(i, fields[0], fields[1], NULL);
+    ((double *)fields[2])[0] = 0.5 * (double)i;
+    return i < 8 ? 0 : -1;
+}
+
+TEST_IN_SCOPE(sources_with_more_fields)
+{
+    static const char *const names[] = {"pair", "square", "half"};
+    wb_dataset_source s = {.size = sizeof s, .n = 8, .x_ndim = 1, .x_dims = {2}, .y_dtype = WB_I32,
+                           .n_more = 1, .more_dtype = {WB_F64}, .get_all = three};
+    wb_dataset *d = wb_dataset_from(&s);
+    assert_true(wb_at(wb_dataset_get(wb_subset(d, 3, 8), "2"), 2) == 2.5);
+    s.names = names;
+    d = wb_dataset_from(&s);
+    int64_t batches = 0;
+    WB_EACH_BATCH(b, wb_dataloader(d, -1)) {
+        assert_int_equal(b.n, 8);
+        assert_true(wb_at(wb_batch_get(b, "half"), 7) == 3.5);
+        assert_true(wb_at(wb_batch_get(b, "square"), 7) == 49 && wb_at(b.more[0], 1) == 0.5);
+        batches++;
+    }
+    assert_int_equal(batches, 1);
+    assert_null(wb_dataloader(d, -2));
+    s.get = squares;
+    assert_null(wb_dataset_from(&s));
+    FAILED(WB_ERROR_ARGUMENT, "two functions");
+    s.get_all = NULL;
+    assert_null(wb_dataset_from(&s));
+    s.get = NULL;
+    assert_null(wb_dataset_from(&s));
+    s = (wb_dataset_source){.size = sizeof s, .n = 9, .x_ndim = 1, .x_dims = {2},
+                            .y_dtype = WB_I32, .n_more = 1, .get_all = three};
+    wb_clear_error();
+    assert_null(wb_dataset_x(wb_dataset_from(&s)));
+    s.n_more = 7;
+    assert_null(wb_dataset_from(&s));
+    FAILED(WB_ERROR_ARGUMENT, "7 further fields");
 }
 
 TEST_IN_SCOPE(joined)
