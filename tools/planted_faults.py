@@ -455,6 +455,7 @@ TABLE = [
     ("windows begin one after the other", "src/data/parts.c", "rows[i * root->window + j] = index[i] * root->stride + j;", "rows[i * root->window + j] = index[i] + j;", ["data_views"]),
     ("joined datasets begin with their second observation", "src/data/parts.c", "if (root->first[middle] <= i) low = middle;", "if (root->first[middle] < i) low = middle;", ["data_views"]),
     ("a mapped file is read from its first byte", "src/data/mapped.c", "r->file.offset + first * r->row;", "first * r->row;", ["io_raw"]),
+    ("the lengths of padded sequences are all the greatest", "src/data/sequences.c", "length[i] = (int32_t)size;\n        longest", "length[i] = 3;\n        longest", ["data_sequences"]),
     ("negative labels are sorted like positive ones", "src/data/groups.c", "bits[i] = -(bits[i] & INT64_MAX);", "bits[i] &= INT64_MAX;", ["data_views"]),
     ("training continues in a loader that was stopped", "src/train/train.c", "        if (ended) break;",
      "if (running < 0) break;", ["train_loop"]),

@@ -152,8 +152,8 @@ typedef struct wb_dataloader_options {
 /** A loader of the batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  It holds a
  * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
  * the number of the epoch.  With .drop_last a dataset shorter than one batch gives no batches; this
- * logs a warning, and wb_train fails.  Errors: a batchsize of 0 or below -1; .ahead outside 0 .. 1024; a
- * shuffle of 2^32 observations or more.
+ * logs a warning, and wb_train fails.  Errors: a batchsize of 0 or below -1; .ahead outside
+ * 0 .. 1024; a shuffle of 2^32 observations or more.
  *
  * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
  * batches are uploaded in the background, after wb_mapobs and .collate. */

@@ -154,6 +154,48 @@ WB_API wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options 
  * Errors: size below 1 or above n; stride below 1; a dataset of wb_mapobs (map the result). */
 WB_API wb_dataset *wb_slidingwindow(wb_dataset *d, int64_t size, int64_t stride);
 
+/* ---- sequences and labels -------------------------------------------------------------------- */
+
+/** n sequences [L_i, ...] of different lengths as one batch [n, L, ...]; L is the greatest length,
+ * and shorter sequences have `pad` at their ends: wb_batch_sequence(n, x, 0, &lengths).  Sets
+ * *lengths to the lengths, i32 [n], unless `lengths` is NULL.  Any dtype; a gradient is that of the
+ * elements.  Errors: n below 1; sequences without an axis, or with other sizes or dtypes; a `pad`
+ * that the dtype does not hold. */
+WB_API wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor **lengths);
+/** x with `value` behind it along an axis, until the axis has n elements; x itself if it has n or
+ * more.  Errors: as wb_pad. */
+WB_API wb_tensor *wb_rpad_constant(wb_tensor *x, int axis, int64_t n, double value);
+/** (x - min) / (max - min + eps) along an axis, in [0, 1].  MLUtils.jl has eps = 1e-5.  Floating
+ * dtypes.  Errors: no such axis; eps is negative. */
+WB_API wb_tensor *wb_rescale(wb_tensor *x, int axis, double eps);
+/** Sets parts[0], ... to at most n slices along an axis of size s: slices of ceil(s / n) elements,
+ * of which the last may have fewer.  Returns the number of slices, which is below n if fewer
+ * suffice: 10 elements in 6 parts are 5 slices of 2.  -1 with the error set: n below 1; an axis of
+ * size 0. */
+WB_API int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts);
+/** Sets parts[0 .. s-1] to the slices of x along an axis of size s, without this axis.  Returns s;
+ * -1 with the error set: s is above `most`. */
+WB_API int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts);
+
+/** The class of each of n words, i32 [n]: its place in the list of labels.  Integers are the
+ * compact form of one-hot rows: wb_onehotbatch(classes, n_labels) makes the rows; their product
+ * with w is wb_take(w, classes).  Words that are no label have the class of the label `other`;
+ * without it (NULL) they are an error.  Errors: a word or label that is NULL; `other` is none. */
+WB_API wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels,
+                                  const char *const *labels, const char *other);
+/** The class of each element of x: its place in the list of numbers; i32 with the shape of x.
+ * `other` is the class of elements that are no label, from 0; -1: these are an error.  The values
+ * of x are read in this call.  wb_take(labels, wb_onecold(scores)) leads back to labels.  Errors:
+ * `other` outside -1 .. n_labels-1. */
+WB_API wb_tensor *wb_number_classes(wb_tensor *x, int64_t n_labels, const double *labels,
+                                    int64_t other);
+
+/** A dataset of the images and labels in n files of CIFAR-10's binary format, plain or gzip: x f32
+ * [N,3,32,32] in [0, 1], y i32 [N], in the order of the files, on the CPU.  An image is 3073 bytes:
+ * its label, 0 to 9, and its red, green and blue rows.  Errors: a file that cannot be read, or is
+ * no whole number of images; a label above 9. */
+WB_API wb_dataset *wb_load_cifar10(int n, const char *const *paths);
+
 /* ---- files larger than memory ---------------------------------------------------------------- */
 
 /** One field of the observations in a file without a header: `ndim` dimensions of one observation,

@@ -60,7 +60,7 @@ wb__mapping *wb__map_raw(const char *path)
     if (!m) return NULL;
     m->path = wb__strdup(path);
     if (m->path && !wb__io_must_fail() && map_plain(m, true)) return m;
-    if (m->path) wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or cannot be mapped", path);
+    if (m->path) wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
     wb__unmap(m);
     return NULL;
 }

@@ -147,13 +147,14 @@ int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset
     double at[WB_SPLIT_PARTS];
     wb_splitobs_parts_options o;
     wb__given g;
-    for (int k = 0; parts && k <= n && k < WB_SPLIT_PARTS; k++) parts[k] = NULL;
+    const bool fits = n >= 1 && n < WB_SPLIT_PARTS && sizes && parts;
+    for (int k = 0; fits && k <= n; k++) parts[k] = NULL;
     if (!wb__read_options("splitobs_parts", &o, sizeof o, given, "", &g) ||
         !wb__is_dataset(d, "splitobs_parts"))
         return wb__error_or(WB_ERROR_ARGUMENT);
-    if (n < 1 || n >= WB_SPLIT_PARTS || !sizes || !parts)
+    if (!fits)
         return wb__fail(WB_ERROR_ARGUMENT,
-                        "splitobs_parts: %d sizes; there are 1 to %d, and a place for one more part",
+                        "splitobs_parts: %d sizes; there are 1 to %d, and a place for one more",
                         n, WB_SPLIT_PARTS - 1);
     for (int k = 0; k < n; k++)
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];

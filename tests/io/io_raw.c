@@ -69,6 +69,39 @@ TEST_IN_SCOPE(a_file_larger_than_a_part)
     assert_true(wb_at(last, 1, mib - 1) == 0);
 }
 
+TEST_IN_SCOPE(cifar10)
+{
+    enum { IMAGE = 3073 };
+    static uint8_t two[2 * IMAGE], bad[IMAGE];
+    two[0] = 7;
+    two[1] = 255;                                   /* red, row 0, column 0 */
+    two[IMAGE] = 9;
+    two[IMAGE + 1 + 1024 + 32 + 2] = 51;            /* green, row 1, column 2 */
+    two[2 * IMAGE - 1] = 102;                       /* blue, the last one */
+    bad[0] = 10;
+    write_bytes("two", two, sizeof two, 0, sizeof two);
+    write_bytes("bad", bad, sizeof bad, 0, sizeof bad);
+    write_bytes("short", two, IMAGE + 5, 0, IMAGE + 5);
+    const char *paths[] = {in_folder("two"), in_folder("two")};
+    wb_dataset *d = wb_load_cifar10(2, paths);
+    assert_int_equal(wb_dataset_length(d), 4);
+    wb_tensor *x = wb_dataset_x(d), *y = wb_dataset_y(d);
+    assert_string_equal(wb_describe(x), "[4,3,32,32] f32");
+    assert_true(wb_at(x, 0, 0, 0, 0) == 1 && wb_at(y, 2) == 7 && wb_at(y, 3) == 9);
+    assert_float_equal(wb_at(x, 3, 1, 1, 2), 0.2, 1e-7);
+    assert_float_equal(wb_at(x, 1, 2, 31, 31), 0.4, 1e-7);
+    assert_true(wb_item(wb_sum(wb_astype(wb_gt(x, 0), WB_F32))) == 6);
+    paths[1] = in_folder("bad");
+    assert_null(wb_load_cifar10(2, paths));
+    FAILED(WB_ERROR_FORMAT, "bad", "label 10");
+    paths[0] = in_folder("short");
+    assert_null(wb_load_cifar10(1, paths));
+    FAILED(WB_ERROR_FORMAT, "short", "3078");
+    paths[0] = in_folder("missing");
+    assert_null(wb_load_cifar10(1, paths));
+    assert_null(wb_load_cifar10(0, paths));
+}
+
 TEST_IN_SCOPE(every_allocation_may_fail)
 {
     write_bytes("few", "\1\2\3", 3, 0, 3);

@@ -324,7 +324,8 @@ TEST_IN_SCOPE(sources_with_more_fields)
     s.get = NULL;
     assert_null(wb_dataset_from(&s));
     s = (wb_dataset_source){.size = sizeof s, .n = 9, .x_ndim = 1, .x_dims = {2},
-                            .y_dtype = WB_I32, .n_more = 1, .get_all = three};
+                            .y_dtype = WB_I32, .n_more = 1, .more_dtype = {WB_F64},
+                            .get_all = three};
     wb_clear_error();
     assert_null(wb_dataset_x(wb_dataset_from(&s)));
     s.n_more = 7;
