@@ -13,6 +13,7 @@
 #ifndef WEBER_CXX_H
 #define WEBER_CXX_H
 
+#include "weber/cxx_observations.h"
 #include "weber/cxx_ops.h"
 #include "weber/distributed.h"
 #include "weber/files.h"

@@ -22,6 +22,7 @@ WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
  * wb_dataset_of; a tree with no tensor, with more than 8, or with a layer. */
 WB_API wb_dataset *wb_dataset_of_tree(wb_tree *arrays);
 
+enum { WB_BATCH_MORE = 6 };             /* tensors of a batch beside x and y */
 /** Describes a dataset whose observations a function of the program fills in. */
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
@@ -33,10 +34,20 @@ typedef struct {
      * ends the epoch with an error.  Several threads may call it at the same time. */
     int (*get)(int64_t i, void *x, void *y, void *ctx);
     void *ctx;
+    /* Further fields: `n_more` tensors of more_ndim[k] dimensions and dtype more_dtype[k].  `names`
+     * has the names of all fields, x and y included; NULL: "x", "y", "2", "3", ...  A source with
+     * further fields has get_all in place of `get`: fields[0] is x, fields[1] is y. */
+    int n_more;
+    wb_dtype more_dtype[WB_BATCH_MORE];
+    int more_ndim[WB_BATCH_MORE];
+    int64_t more_dims[WB_BATCH_MORE][WB_MAX_DIMS];
+    const char *const *names;
+    int (*get_all)(int64_t i, void *const *fields, void *ctx);
 } wb_dataset_source;
-/** A dataset whose observations `source->get` fills in, on the CPU.  The struct is copied; `ctx`
- * must live as long as the dataset and the loaders of it.  Errors: .size is 0, no function, a
- * negative n, a shape or dtype that no tensor has. */
+/** A dataset whose observations `source->get` or `get_all` fills in, on the CPU.  The struct is
+ * copied; `ctx` must live as long as the dataset and the loaders of it.  Errors: .size is 0, not
+ * one function, a negative n, a shape or dtype that no tensor has; further fields without get_all,
+ * or a name that is NULL. */
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
 /** A dataset of images and labels in two IDX files, the format of MNIST, plain or gzip.  Images u8
@@ -96,7 +107,6 @@ WB_API wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop);
 
 /* ---- loaders --------------------------------------------------------------------------------- */
 
-enum { WB_BATCH_MORE = 6 };
 /** A batch: x and y of n observations, with the batch axis in front; y is WB_NONE if there is none.
  * `index` is the batch's number in its epoch, from 0.  A copy of the struct does not keep its
  * tensors alive: they belong to the scope that wb_loader_next opens.
@@ -139,15 +149,15 @@ typedef struct wb_dataloader_options {
     /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */
     void *collate_ctx WB_IS(NULL);
     WB_BY_PLACE
-    int64_t batchsize WB_IS(1);
+    int64_t batchsize WB_IS(1);             /* -1: all observations */
     bool shuffle WB_IS(false);              /* another order in each epoch */
     WB_NO_MORE
 } wb_dataloader_options;
 /** A loader of the batches of a dataset: wb_dataloader(d, 32, .shuffle = true).  It holds a
  * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
  * the number of the epoch.  With .drop_last a dataset shorter than one batch gives no batches; this
- * logs a warning, and wb_train fails.  Errors: a batchsize below 1; .ahead outside 0 .. 1024; a
- * shuffle of 2^32 observations or more.
+ * logs a warning, and wb_train fails.  Errors: a batchsize of 0 or below -1; .ahead outside
+ * 0 .. 1024; a shuffle of 2^32 observations or more.
  *
  * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
  * batches are uploaded in the background, after wb_mapobs and .collate. */

@@ -12,22 +12,23 @@
 
 #define AHEAD_MOST ((int64_t)1 << 30)
 
-/* Maps a plain file that is not compressed.  Returns false, without an error, if it cannot be
+/* Maps a plain file that is not compressed, or, if `raw` is set, any file of one byte at least.
+ * Returns false, without an error, if it cannot be
  * mapped.  stat comes before open, so that a pipe is never opened here: closing the pipe again
  * could end the process that writes to it. */
-static bool map_plain(wb__mapping *m)
+static bool map_plain(wb__mapping *m, bool raw)
 {
     struct stat about;
     if (stat(m->path, &about) || !S_ISREG(about.st_mode)) return false;
     int file = open(m->path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
-    bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 1;
+    bool plain = fstat(file, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > !raw;
     void *map = MAP_FAILED;
     if (plain) map = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, file, 0);
     close(file);
     if (map == MAP_FAILED) return false;
     const uint8_t *data = map;
-    if (data[0] == 0x1f && data[1] == 0x8b) {
+    if (!raw && data[0] == 0x1f && data[1] == 0x8b) {
         munmap(map, (size_t)about.st_size);
         return false;
     }
@@ -43,11 +44,23 @@ wb__mapping *wb__map_begin(const char *path)
     wb__mapping *m = wb__alloc_zero(1, sizeof *m);
     if (!m) return NULL;
     m->path = wb__strdup(path);
-    if (m->path && !wb__io_must_fail() && map_plain(m)) return m;
+    if (m->path && !wb__io_must_fail() && map_plain(m, false)) return m;
     if (m->path && (m->rest = wb__reader_open(path))) {
         m->unpacked = wb__reader_unpacks(m->rest);
         return m;
     }
+    wb__unmap(m);
+    return NULL;
+}
+
+wb__mapping *wb__map_raw(const char *path)
+{
+    if (!path) return wb__fail_null(WB_ERROR_ARGUMENT, "a file to map has no name");
+    wb__mapping *m = wb__alloc_zero(1, sizeof *m);
+    if (!m) return NULL;
+    m->path = wb__strdup(path);
+    if (m->path && !wb__io_must_fail() && map_plain(m, true)) return m;
+    if (m->path) wb__fail(WB_ERROR_FILE, "%s: the file is missing, empty or not mappable", path);
     wb__unmap(m);
     return NULL;
 }

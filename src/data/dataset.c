@@ -19,6 +19,9 @@ static void destroy(void *object)
     wb_dataset *d = object;
     wb__unref(d->under);
     for (int k = 0; k < d->n_fields; k++) wb__unref(d->tensor[k]);
+    for (int k = 0; k < d->n_parts; k++) wb__unref(d->parts[k]);
+    wb__free(d->parts);
+    wb__free(d->first);
     wb__free(d->names);
     wb__free(d->order);
     wb__object_end(d, sizeof *d);
@@ -59,8 +62,7 @@ static char *format(void *object)
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
                                      .to = wb__dataset_to, .device_of = wb__dataset_device};
 
-/* Whether d is a dataset. Otherwise sets the error; if d is NULL, an earlier error is kept. */
-static bool is_dataset(const wb_dataset *d, const char *what)
+bool wb__is_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");
     if (wb__is(d, &wb__dataset_class)) return true;
@@ -214,33 +216,80 @@ wb_dataset *wb_dataset_of_tree(wb_tree *arrays)
     return d;
 }
 
+/* Names the fields of a source, unless they are x and y. */
+static bool name_source(wb_dataset *d, const wb_dataset_source *s)
+{
+    static const char *const plain[WB__FIELDS] = {"x", "y", "2", "3", "4", "5", "6", "7"};
+    if (!s->n_more && !s->names) return true;
+    for (int k = 0; s->names && k < d->n_fields; k++)
+        if (!s->names[k])
+            return wb__fail(WB_ERROR_ARGUMENT, "dataset_from: field %d has no name", k), false;
+    d->names = copy_names(d->n_fields, s->names ? s->names : plain);
+    return d->names != NULL;
+}
+
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
     wb_dataset_source s;
     if (!wb__read_struct("dataset_from", &s, sizeof s, given)) return NULL;
-    if (!s.get || s.n < 0)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "dataset_from: %s, %lld observations",
-                             s.get ? "a function" : "no function", (long long)s.n);
+    if (!s.get == !s.get_all || s.n < 0 || s.n_more < 0 || s.n_more > WB_BATCH_MORE ||
+        (s.n_more && !s.get_all))
+        return wb__fail_null(WB_ERROR_ARGUMENT,
+                             "dataset_from: %s, %lld observations, %d further fields: one of .get "
+                             "and .get_all is given, .get_all with further fields",
+                             s.get ? s.get_all ? "two functions" : ".get"
+                                   : s.get_all ? ".get_all" : "no function",
+                             (long long)s.n, s.n_more);
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
     d->kind = WB__DATA_SOURCE;
     d->device = &wb__cpu;
     d->n = s.n;
-    d->n_fields = 2;
+    d->n_fields = 2 + s.n_more;
     d->get = s.get;
+    d->get_all = s.get_all;
     d->ctx = s.ctx;
     d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
     d->field[Y] =
         (wb__field){s.y_dtype || s.y_ndim, s.y_dtype ? s.y_dtype : WB_F32, s.y_ndim, {0}, 0};
     memcpy(d->field[X].dims, s.x_dims, sizeof s.x_dims);
     memcpy(d->field[Y].dims, s.y_dims, sizeof s.y_dims);
-    for (int xy = X; xy <= Y; xy++) {
-        d->field[xy].bytes = field_bytes("dataset_from", xy == X ? "x" : "y", &d->field[xy]);
-        if (d->field[xy].bytes >= 0) continue;
-        wb_object_free(d);
-        return NULL;
+    for (int k = 0; k < s.n_more; k++) {
+        d->field[2 + k] = (wb__field){
+            true, s.more_dtype[k] ? s.more_dtype[k] : WB_F32, s.more_ndim[k], {0}, 0};
+        memcpy(d->field[2 + k].dims, s.more_dims[k], sizeof s.more_dims[k]);
     }
-    return d;
+    if (name_source(d, &s) && !wb__dataset_measure(d, "dataset_from")) return d;
+    wb_object_free(d);
+    return NULL;
+}
+
+int wb__dataset_measure(wb_dataset *root, const char *what)
+{
+    for (int k = 0; k < root->n_fields; k++) {
+        if (k > Y && !root->field[k].present) continue;
+        root->field[k].bytes = field_bytes(what, field_name(root, k), &root->field[k]);
+        if (root->field[k].bytes < 0) return wb_error_code();
+    }
+    return 0;
+}
+
+wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_parts)
+{
+    wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
+    if (!d) return NULL;
+    d->kind = kind;
+    d->device = root->device;
+    d->n_fields = root->n_fields;
+    memcpy(d->field, root->field, sizeof d->field);
+    d->parts = wb__alloc_zero((size_t)n_parts, sizeof *d->parts);
+    d->first = wb__alloc_zero((size_t)n_parts + 1, sizeof *d->first);
+    int names = 0;
+    while (root->names && names < WB__FIELDS && root->names[names]) names++;
+    if (d->parts && d->first && (!root->names || (d->names = copy_names(names, root->names))))
+        return d;
+    wb_object_free(d);
+    return NULL;
 }
 
 /* ---- views and maps -------------------------------------------------------------------------- */
@@ -255,6 +304,14 @@ wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n)
     return d;
 }
 
+wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order)
+{
+    wb_dataset *view = order ? wb__dataset_over(under, WB__DATA_VIEW, n) : NULL;
+    if (view) view->order = order;
+    else wb__free(order);
+    return view;
+}
+
 wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed)
 {
     wb_dataset *share = wb__dataset_over(d, WB__DATA_SHARE, (d->n + ranks - 1) / ranks);
@@ -267,7 +324,7 @@ wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed)
 
 wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
 {
-    if (!is_dataset(d, "subset")) return NULL;
+    if (!wb__is_dataset(d, "subset")) return NULL;
     if (start < 0 || stop < start || stop > d->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "subset: %lld .. %lld of %lld observations",
                              (long long)start, (long long)stop, (long long)d->n);
@@ -276,12 +333,12 @@ wb_dataset *wb_subset(wb_dataset *d, int64_t start, int64_t stop)
     return view;
 }
 
-static uint32_t *random_order(int64_t n)
+uint32_t *wb__random_order(const char *what, int64_t n)
 {
     if (n > most_shuffled)
         return wb__fail_null(WB_ERROR_UNSUPPORTED,
-                             "splitobs: %lld observations are too many to shuffle", (long long)n);
-    uint32_t *order = wb__alloc((size_t)n * sizeof *order);
+                             "%s: %lld observations are too many to shuffle", what, (long long)n);
+    uint32_t *order = wb__alloc((size_t)n * sizeof *order + 1);
     uint64_t key, counter;
     wb__rng_take(1, &key, &counter);
     if (order) wb__shuffle(order, n, key, counter);
@@ -292,7 +349,7 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
 {
     if (first) *first = NULL;
     if (second) *second = NULL;
-    if (!is_dataset(d, "splitobs"))
+    if (!wb__is_dataset(d, "splitobs"))
         return wb__error_or(WB_ERROR_ARGUMENT);
     if (!first || !second || !(at >= 0 && at <= 1))
         return wb__fail(WB_ERROR_ARGUMENT,
@@ -300,13 +357,8 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
                         at);
     int64_t n = (int64_t)nearbyint((double)d->n * at);
     if (shuffle) {
-        uint32_t *order = random_order(d->n);
-        wb_dataset *mixed = order ? wb__dataset_over(d, WB__DATA_VIEW, d->n) : NULL;
-        if (!mixed) {
-            wb__free(order);
-            return wb_error_code();
-        }
-        mixed->order = order;
+        wb_dataset *mixed = wb__dataset_ordered(d, d->n, wb__random_order("splitobs", d->n));
+        if (!mixed) return wb_error_code();
         d = mixed;
     }
     wb_dataset *a = wb_subset(d, 0, n), *b = a ? wb_subset(d, n, d->n) : NULL;
@@ -318,7 +370,7 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
 
 wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
 {
-    if (!is_dataset(d, "mapobs")) return NULL;
+    if (!wb__is_dataset(d, "mapobs")) return NULL;
     if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "mapobs: no function");
     wb_dataset *mapped = wb__dataset_over(d, WB__DATA_MAP, d->n);
     if (!mapped) return NULL;
@@ -331,7 +383,7 @@ wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
 
 int64_t wb_dataset_length(const wb_dataset *d)
 {
-    return is_dataset(d, "dataset_length") ? d->n : -1;
+    return wb__is_dataset(d, "dataset_length") ? d->n : -1;
 }
 
 /* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
@@ -391,11 +443,11 @@ static wb_tensor *whole(wb_dataset *d, int k, const char *what)
 
 wb_tensor *wb_dataset_x(wb_dataset *d)
 {
-    return is_dataset(d, "dataset_x") ? whole(d, X, "dataset_x") : NULL;
+    return wb__is_dataset(d, "dataset_x") ? whole(d, X, "dataset_x") : NULL;
 }
 wb_tensor *wb_dataset_y(wb_dataset *d)
 {
-    return is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
+    return wb__is_dataset(d, "dataset_y") ? whole(d, Y, "dataset_y") : NULL;
 }
 
 /* Returns the field of this name, of n fields; -1 with the error set. */
@@ -424,7 +476,7 @@ static int n_names(const char *const *names)
 
 wb_tensor *wb_dataset_get(wb_dataset *d, const char *name)
 {
-    if (!is_dataset(d, "dataset_get")) return NULL;
+    if (!wb__is_dataset(d, "dataset_get")) return NULL;
     const wb_dataset *root = wb__dataset_root(d);
     const int k = field_named("dataset_get", n_names(root->names), root->names, name);
     return k < 0 ? NULL : whole(d, k, "dataset_get");

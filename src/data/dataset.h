@@ -1,16 +1,20 @@
 /* Datasets as the loader uses them. A dataset is a chain of objects linked by `under`. The lowest
- * object is the root, which holds arrays or a function of the program (a source). Above the root
- * are views, which select or reorder observations, and maps, which change each batch.
+ * object is the root, which holds arrays, a function of the program (a source), or datasets (its
+ * parts), which it joins or slides a window over. Above the root are views, which select or reorder
+ * observations, and maps, which change each batch.
  *
  * Batches of arrays in host memory are copied into buffers (wb__dataset_fill, wb__dataset_wrap).
  * Batches of arrays on another device are gathered there (wb__dataset_gather). Files: dataset.c
  * (creation, properties), fetch.c (from observation indices to batches), move.c (wb_to), loader.c
  * (epochs), prefetcher.c (batches ahead of their use), buffers.c (memory of batches), readers.c
- * (files as datasets). */
+ * (files as datasets), parts.c (roots with parts), observations.c and folds.c (views), groups.c
+ * (equal labels). */
 #ifndef WB__DATASET_H
 #define WB__DATASET_H
 
 #include "engine/tensor.h"
+
+#include "weber/observations.h"
 
 enum { WB__FIELDS = 2 + WB_BATCH_MORE };
 
@@ -24,7 +28,8 @@ typedef struct {
 } wb__field;
 
 typedef enum {
-    WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_VIEW, WB__DATA_MAP, WB__DATA_SHARE
+    WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_JOIN, WB__DATA_WINDOW,
+    WB__DATA_VIEW, WB__DATA_MAP, WB__DATA_SHARE
 } wb__data_kind;
 
 struct wb_dataset {
@@ -48,7 +53,15 @@ struct wb_dataset {
     const wb_device *device;            /* roots: device of the arrays; the CPU for a source */
     wb_tensor *tensor[WB__FIELDS];      /* arrays (references) */
     const char *data[WB__FIELDS];       /* elements of arrays in host memory */
-    int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source */
+    int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source; or get_all */
+    int (*get_all)(int64_t i, void *const *fields, void *ctx);
+    /* join: the observations of parts[k] begin at observation first[k]; first[n_parts] is n.
+     * window: observation i has `window` observations of parts[0], from observation i * stride.
+     * Parts have no maps.  The references belong to this dataset. */
+    int n_parts;
+    wb_dataset **parts;
+    int64_t *first;
+    int64_t window, stride;
 };
 
 const wb_dataset *wb__dataset_root(const wb_dataset *d);
@@ -70,9 +83,31 @@ int wb__batch_fields(const wb_batch *batch);
 wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
                                   const char *const *names);
 
+/* Whether d is a dataset. Otherwise sets the error; if d is NULL, an earlier error is kept. */
+bool wb__is_dataset(const wb_dataset *d, const char *what);
+/* Makes a root with the fields, names and device of another root, and with room for n_parts parts,
+ * in the current scope. NULL with the error set. */
+wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_parts);
+/* Sets .bytes of the fields of a root. Returns 0 or an error code. */
+int wb__dataset_measure(wb_dataset *root, const char *what);
+
 /* Makes a view or map over `under`, in the current scope. The caller sets the fields that only
  * views or only maps have. */
 wb_dataset *wb__dataset_over(wb_dataset *under, wb__data_kind kind, int64_t n);
+
+/* Makes a view of the n observations in `order`, which it takes, also on failure.  A NULL `order`
+ * gives NULL. */
+wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order);
+/* Returns a block with a random permutation of 0 .. n-1, from the seed of wb_seed. NULL with the
+ * error set. */
+uint32_t *wb__random_order(const char *what, int64_t n);
+/* parts.c: Copies observations of a root with parts, as wb__dataset_fill. */
+int wb__parts_fill(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
+                   bool parallel);
+/* parts.c: Gathers windows of the observations on a device, as wb__dataset_gather. */
+int wb__windows_gather(const wb_dataset *root, int64_t n, const int64_t *index, wb_batch *batch);
+/* parts.c: Moves a root of windows. */
+wb_dataset *wb__windows_to(wb_dataset *root, const wb_device *d, wb_dtype dtype);
 
 /* The share of a rank; all shares have the same length. */
 wb_dataset *wb__dataset_share(wb_dataset *d, int rank, int ranks, uint64_t seed);

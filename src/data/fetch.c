@@ -45,11 +45,12 @@ static void call_one(void *ctx, int64_t i)
     calls *c = ctx;
     const wb_dataset *d = c->root;
     if (c->failed) return;
-    void *at[2];
-    for (int xy = X; xy <= Y; xy++)
-        at[xy] = d->field[xy].present ? (char *)c->to[xy] + i * d->field[xy].bytes : NULL;
+    void *at[WB__FIELDS] = {NULL};
+    for (int k = 0; k < d->n_fields; k++)
+        at[k] = d->field[k].present ? (char *)c->to[k] + i * d->field[k].bytes : NULL;
     wb_clear_error();
-    int code = d->get(c->index[i], at[X], at[Y], d->ctx);
+    int code = d->get_all ? d->get_all(c->index[i], at, d->ctx)
+                          : d->get(c->index[i], at[X], at[Y], d->ctx);
     if (!code) return;
     pthread_mutex_lock(&c->lock);
     if (!c->failed || i < c->first) {
@@ -94,6 +95,7 @@ int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const
 {
     d = translate(d, n, index);
     if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
+    if (d->n_parts) return wb__parts_fill(d, n, index, to, parallel);
     for (int k = 0; k < d->n_fields; k++) {
         size_t bytes = (size_t)d->field[k].bytes;
         if (!d->field[k].present || !bytes) continue;
@@ -146,6 +148,7 @@ static wb_tensor *take_rows(const wb_tensor *x, wb_tensor *rows)
 int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch *batch)
 {
     const wb_dataset *root = translate(d, n, index);
+    if (root->kind == WB__DATA_WINDOW) return wb__windows_gather(root, n, index, batch);
     wb_tensor *rows = NULL;
     int64_t run = 1;
     while (run < n && index[run] == index[0] + run) run++;

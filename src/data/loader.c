@@ -177,6 +177,7 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
         return NULL;
     o.batchsize = wb__int_option(&g, "batchsize", 0, o.batchsize, 1);
     o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
+    if (o.batchsize == -1) o.batchsize = WB__MAX(d->n, 1);
     if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;
     if (check(&o, d)) return NULL;
     if (o.seed == UINT64_MAX && o.shuffle)

@@ -1,5 +1,5 @@
 /* wb_to of datasets moves the arrays of the root as a whole and rebuilds views and maps over them.
- * All observations of a source are computed first. */
+ * All observations of a source and of joined datasets are computed first. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -28,11 +28,13 @@ static wb_dataset *move_root(wb_dataset *root, const wb_device *d, wb_dtype requ
 {
     wb_batch all;
     wb_tensor *x[WB__FIELDS];
-    if (root->kind == WB__DATA_SOURCE && wb__dataset_all(root, &all)) return NULL;
+    const bool computed = root->kind != WB__DATA_ARRAYS;
+    if (root->kind == WB__DATA_WINDOW) return wb__windows_to(root, d, requested);
+    if (computed && wb__dataset_all(root, &all)) return NULL;
     for (int k = 0; k < root->n_fields; k++) {
-        x[k] = root->kind == WB__DATA_SOURCE ? *wb__batch_at(&all, k)
-               : root->field[k].present      ? root->tensor[k]
-                                             : WB_NONE;
+        x[k] = computed                 ? *wb__batch_at(&all, k)
+               : root->field[k].present ? root->tensor[k]
+                                        : WB_NONE;
         if (!(x[k] = wb__tensor_to(x[k], d, requested))) return NULL;
     }
     return wb__dataset_of_arrays("dataset_of", root->n_fields, x, root->names);

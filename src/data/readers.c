@@ -68,6 +68,64 @@ wb_dataset *wb_load_idx(const char *images, const char *labels)
     return s ? close_keeping(s, idx_dataset(images, labels)) : NULL;
 }
 
+/* Adds the images of one file. Returns their number, or -1 with the error set. */
+static int64_t read_cifar(const wb__mapping *m, float *x, int32_t *y)
+{
+    enum { PIXELS = 3 * 32 * 32, IMAGE = 1 + PIXELS };
+    if (!m->bytes || m->bytes % IMAGE)
+        return wb__map_fail(m, 0, "%lld bytes are no whole number of images of %d bytes",
+                            (long long)m->bytes, IMAGE), -1;
+    const int64_t n = m->bytes / IMAGE;
+    for (int64_t i = 0; x && i < n; i++) {
+        const uint8_t *image = m->data + i * IMAGE;
+        if (image[0] > 9)
+            return wb__map_fail(m, i * IMAGE, "the label %d is above 9", image[0]), -1;
+        y[i] = image[0];
+        for (int64_t p = 0; p < PIXELS; p++) x[i * PIXELS + p] = (float)image[1 + p] / 255;
+    }
+    return n;
+}
+
+/* Reads or, if x is NULL, only counts the images of all files. Returns their number, or -1. */
+static int64_t read_cifars(int n, const char *const *paths, float *x, int32_t *y)
+{
+    int64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        wb__mapping *m = wb__map(paths[i]);
+        float *at = x ? x + total * 3072 : NULL;
+        const int64_t made = m ? read_cifar(m, at, x ? y + total : NULL) : -1;
+        wb__unmap(m);
+        if (made < 0) return -1;
+        total += made;
+    }
+    return total;
+}
+
+static wb_dataset *cifar_dataset(int n, const char *const *paths)
+{
+    const int64_t total = read_cifars(n, paths, NULL, NULL);
+    if (total < 0) return NULL;
+    float *x = wb__alloc_aligned((size_t)total * 3072 * sizeof *x);
+    int32_t *y = x ? wb__alloc_aligned((size_t)total * sizeof *y) : NULL;
+    const bool ok = y && read_cifars(n, paths, x, y) == total;
+    if (!ok) {
+        wb__free(x);
+        wb__free(y);
+        return NULL;
+    }
+    wb_tensor *images = wb__borrow_block(x, WB_F32, 4, (int64_t[]){total, 3, 32, 32});
+    wb_tensor *labels = wb__borrow_block(y, WB_I32, 1, &total);
+    return images && labels ? wb_dataset_of(images, labels) : NULL;
+}
+
+wb_dataset *wb_load_cifar10(int n, const char *const *paths)
+{
+    if (n < 1 || !paths)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "load_cifar10: %d files", n);
+    wb_scope *s = wb_scope_open();
+    return s ? close_keeping(s, cifar_dataset(n, paths)) : NULL;
+}
+
 wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options *given)
 {
     wb_load_csv_options o;

@@ -106,6 +106,8 @@ int main()
     now.batchsize = 32;
     now.ahead = 0;
     if (wb_loader_length(wb_dataloader(wb_dataset_of(x, y), now)) != 2) return 1;
+    wb_dataset *joined = wb_joinobs(wb_dataset_of(x, y), wb_dataset_of(x, y)), *train, *held;
+    if (wb_kfolds(joined, 4, 0, &train, &held) || wb_dataset_length(held) != 32) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
     if (wb_adjust_at(state, "*.bias", 0.03) || wb_average(wb_average_of(model), model, 0.5))

@@ -76,6 +76,36 @@ TEST(views_stay_views)
     }
 }
 
+static int is_even(wb_batch b, void *ctx) { (void)ctx; return b.index % 2 == 0; }
+
+TEST(joined_datasets_and_windows_stay_there)
+{
+    for (int i = 0; i < n_places; i++) {
+        wb_scope *s = wb_scope_open();
+        wb_dataset *d = numbers(9), *there = wb_to(d, places[i]);
+        wb_dataset *near = wb_joinobs(wb_subset(d, 2, 5), d);
+        wb_dataset *sets[] = {
+            wb_joinobs(wb_subset(there, 2, 5), there), wb_to(near, places[i]),
+            wb_slidingwindow(there, 3, 2), wb_to(wb_slidingwindow(d, 3, 2), places[i]),
+            wb_obsview(wb_slidingwindow(there, 3, 2), 4, (int64_t[]){0, 1, 2, 3}),
+            wb_obsview(wb_to(wb_slidingwindow(d, 3, 2), places[i]), 2, (int64_t[]){3, 0}),
+        };
+        static const double sums[] = {9 + 36, 9 + 36, 52 - 4, 52 - 4, 52 - 4, 24};
+        for (size_t k = 0; k < WB__COUNT(sums); k++) {
+            wb_tensor *y = wb_dataset_y(sets[k]);
+            assert_ptr_equal(wb_device_of(y), places[i]);
+            assert_true(wb_item(wb_sum(wb_astype(y, WB_F32))) == sums[k]);
+        }
+        assert_true(wb_at(wb_dataset_y(sets[5]), 0, 2) == 8);
+        wb_tensor *x = wb_dataset_x(sets[3]);
+        assert_true(wb_ndim(x) == 3 && wb_dim(x, 0) == 4 && wb_dim(x, 1) == 3);
+        wb_dataset *few = wb_filterobs(there, is_even, NULL);
+        assert_true(wb_at(wb_dataset_y(few), 2) == 4);
+        assert_ptr_equal(wb_device_of(few), places[i]);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
 TEST(maps_run_where_the_dataset_is)
 {
     for (int i = 0; i < n_places; i++) {

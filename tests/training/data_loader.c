@@ -431,7 +431,7 @@ TEST(exit_with_a_thread_at_work)
 TEST_IN_SCOPE(wrong_options)
 {
     wb_dataset *d = numbers(5);
-    assert_null(wb_dataloader(d, .batchsize = -1));
+    assert_null(wb_dataloader(d, .batchsize = -2));
     assert_null(wb_dataloader(d, .ahead = -2));
     assert_null(wb_dataloader_with(NULL, NULL));
     assert_null(wb_dataloader_with((void *)wb_scalar(1), NULL));

@@ -1,0 +1,370 @@
+/* Splits, folds and samples: views whose observations follow from sizes, labels and random
+ * numbers. */
+#include "data/groups.h"
+
+#include "base/options.h"
+#include "data/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A list of observations, which grows. `data` is NULL after a failure. */
+typedef struct { int64_t n, capacity; uint32_t *data; } list;
+
+static bool list_begin(list *l, int64_t capacity)
+{
+    *l = (list){0, capacity, wb__alloc((size_t)capacity * sizeof *l->data + 1)};
+    return l->data != NULL;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t p = *(const uint32_t *)a, q = *(const uint32_t *)b;
+    return p < q ? -1 : p > q;
+}
+
+static wb_dataset *list_view(wb_dataset *d, list *l, bool ascending)
+{
+    if (l->data && ascending) qsort(l->data, (size_t)l->n, sizeof *l->data, by_number);
+    wb_dataset *view = wb__dataset_ordered(d, l->n, l->data);
+    l->data = NULL;
+    return view;
+}
+
+static int too_many(const char *what, const wb_dataset *d)
+{
+    if (d->n <= UINT32_MAX) return 0;
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %lld observations are too many", what,
+                    (long long)d->n);
+}
+
+/* ---- splits ---------------------------------------------------------------------------------- */
+
+/* Sets sizes[0] .. sizes[n_at], which add up to n: at[k] of what is left, rounded half to even.
+ * Fractions of the whole are rescaled by what is left, as MLUtils.jl does. */
+static int split_sizes(int64_t n, int n_at, const double *at, int64_t *sizes)
+{
+    int64_t left = n;
+    for (int k = 0; k < n_at; k++) {
+        double f = k && left ? at[k] * (double)n / (double)left : at[k];
+        if (!left) f = 0;
+        if (!(at[k] >= 0 && f <= 1 + 1e-9))
+            return wb__fail(WB_ERROR_ARGUMENT,
+                            "splitobs: part %d is %g of %lld observations, of which %lld are left; "
+                            "the parts must be in [0, 1] and add up to 1 at most", k, at[k],
+                            (long long)n, (long long)left);
+        sizes[k] = (int64_t)nearbyint(WB__MIN(f, 1) * (double)left);
+        left -= sizes[k];
+    }
+    sizes[n_at] = left;
+    return 0;
+}
+
+/* Makes the parts from consecutive observations. */
+static int split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **parts)
+{
+    int64_t sizes[WB_SPLIT_PARTS], first = 0;
+    const int status = split_sizes(d->n, n_at, at, sizes);
+    for (int k = 0; !status && k <= n_at; first += sizes[k++])
+        if (!(parts[k] = wb_subset(d, first, first + sizes[k]))) return wb_error_code();
+    return status;
+}
+
+/* Adds to each list its part of each group. */
+static int split_groups(const wb__grouping *g, int n_at, const double *at, list *lists)
+{
+    int64_t sizes[WB_SPLIT_PARTS];
+    for (int64_t i = 0; i < g->groups; i++) {
+        const int64_t *index = g->index + g->start[i];
+        const int status = split_sizes(g->start[i + 1] - g->start[i], n_at, at, sizes);
+        if (status) return status;
+        for (int k = 0; k <= n_at; k++)
+            for (int64_t j = 0; j < sizes[k]; j++)
+                lists[k].data[lists[k].n++] = (uint32_t)*index++;
+    }
+    return 0;
+}
+
+/* Puts n indices in random order. */
+static void mix_group(int64_t *index, int64_t n)
+{
+    wb__draws draws = wb__draws_begin(n);
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t j = wb__draw_below(&draws, i + 1), other = index[j];
+        index[j] = index[i];
+        index[i] = other;
+    }
+}
+
+static void mix_list(list *l)
+{
+    wb__draws draws = wb__draws_begin(l->n);
+    for (int64_t i = l->n - 1; i > 0; i--) {
+        const int64_t j = wb__draw_below(&draws, i + 1);
+        const uint32_t other = l->data[j];
+        l->data[j] = l->data[i];
+        l->data[i] = other;
+    }
+}
+
+static int split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_at,
+                            const double *at, wb_dataset **parts)
+{
+    list lists[WB_SPLIT_PARTS] = {{0}};
+    int status = 0;
+    for (int k = 0; !status && k <= n_at; k++)
+        if (!list_begin(&lists[k], d->n)) status = WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && shuffle && i < g->groups; i++)
+        mix_group(g->index + g->start[i], g->start[i + 1] - g->start[i]);
+    if (!status) status = split_groups(g, n_at, at, lists);
+    for (int k = 0; !status && k <= n_at; k++) {
+        if (shuffle) mix_list(&lists[k]);
+        if (!(parts[k] = list_view(d, &lists[k], !shuffle))) status = wb_error_code();
+    }
+    for (int k = 0; k <= n_at; k++) wb__free(lists[k].data);
+    return status;
+}
+
+static int split_parts(wb_dataset *d, int n_at, const double *at, wb_dataset **parts,
+                       const wb_splitobs_parts_options *o)
+{
+    wb__grouping g;
+    if (!o->stratified && !o->labels) {
+        wb_dataset *from = o->shuffle ? wb_shuffleobs(d) : d;
+        return from ? split_plain(from, n_at, at, parts) : (int)wb_error_code();
+    }
+    int status = too_many("splitobs", d);
+    if (!status) status = wb__group_dataset("splitobs", d, o->labels, &g);
+    if (status) return status;
+    status = split_stratified(d, &g, o->shuffle, n_at, at, parts);
+    wb__group_free(&g);
+    return status;
+}
+
+int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset **parts,
+                           const wb_splitobs_parts_options *given)
+{
+    double at[WB_SPLIT_PARTS];
+    wb_splitobs_parts_options o;
+    wb__given g;
+    const bool fits = n >= 1 && n < WB_SPLIT_PARTS && sizes && parts;
+    for (int k = 0; fits && k <= n; k++) parts[k] = NULL;
+    if (!wb__read_options("splitobs_parts", &o, sizeof o, given, "", &g) ||
+        !wb__is_dataset(d, "splitobs_parts"))
+        return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!fits)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "splitobs_parts: %d sizes; there are 1 to %d, and a place for one more",
+                        n, WB_SPLIT_PARTS - 1);
+    for (int k = 0; k < n; k++)
+        at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
+    const int status = split_parts(d, n, at, parts, &o);
+    for (int k = 0; status && k <= n; k++) parts[k] = NULL;
+    return status;
+}
+
+/* ---- folds ----------------------------------------------------------------------------------- */
+
+/* The observations of fold i of k: from *start to before *stop. The first n mod k folds have one
+ * observation more than the others. */
+static void fold_of(int64_t n, int64_t k, int64_t i, int64_t *start, int64_t *stop)
+{
+    *start = i * (n / k) + WB__MIN(i, n % k);
+    *stop = *start + n / k + (i < n % k);
+}
+
+/* Divides the observations of each group into k folds, and makes the views of fold i. */
+static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
+                     wb_dataset **train, wb_dataset **validation)
+{
+    list rest = {0}, fold = {0};
+    if (!list_begin(&rest, d->n) || !list_begin(&fold, d->n)) {
+        wb__free(rest.data);
+        return WB_ERROR_MEMORY;
+    }
+    for (int64_t j = 0; j < g->groups; j++) {
+        int64_t start, stop;
+        const int64_t n = g->start[j + 1] - g->start[j];
+        fold_of(n, k, i, &start, &stop);
+        for (int64_t m = 0; m < n; m++) {
+            list *l = m >= start && m < stop ? &fold : &rest;
+            l->data[l->n++] = (uint32_t)g->index[g->start[j] + m];
+        }
+    }
+    wb_dataset *t = list_view(d, &rest, true), *v = list_view(d, &fold, true);
+    if (!t || !v) return wb_error_code();
+    *train = t;
+    *validation = v;
+    return 0;
+}
+
+/* One group of all n observations. */
+static int one_group(int64_t n, wb__grouping *g)
+{
+    int64_t *keys = wb__alloc_zero((size_t)n + 1, sizeof *keys);
+    return wb__group_keys(n, keys, g);
+}
+
+/* Checks the arguments of all functions that make folds, and clears the results. */
+static int check_fold(const char *what, wb_dataset *d, int64_t i, int64_t k, wb_dataset **train,
+                      wb_dataset **validation)
+{
+    if (train) *train = NULL;
+    if (validation) *validation = NULL;
+    if (!wb__is_dataset(d, what)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!train || !validation || i < 0 || i >= k)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: fold %lld of %lld%s", what, (long long)i,
+                        (long long)k, train && validation ? "" : ", and a NULL for a result");
+    return too_many(what, d);
+}
+
+static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                   wb_dataset **validation, const wb_kfolds_options *o)
+{
+    wb__grouping g;
+    const bool stratified = o && (o->stratified || o->labels);
+    int status = stratified ? wb__group_dataset(what, d, o->labels, &g) : one_group(d->n, &g);
+    if (status) return status;
+    for (int64_t j = 0; !status && stratified && j < g.groups; j++)
+        if (g.start[j + 1] - g.start[j] < k)
+            status = wb__fail(WB_ERROR_ARGUMENT,
+                              "%s: the label of observation %lld occurs %lld times; with "
+                              ".stratified each label occurs at least k = %lld times", what,
+                              (long long)g.index[g.start[j]],
+                              (long long)(g.start[j + 1] - g.start[j]), (long long)k);
+    if (!status) status = make_fold(d, &g, k, i, train, validation);
+    wb__group_free(&g);
+    return status;
+}
+
+int wb_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                   wb_dataset **validation, const wb_kfolds_options *given)
+{
+    wb_kfolds_options o;
+    wb__given g;
+    const int status = check_fold("kfolds", d, i, k, train, validation);
+    if (status) return status;
+    if (!wb__read_options("kfolds", &o, sizeof o, given, "", &g)) return wb_error_code();
+    if (k < 2 || k > d->n)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "kfolds: %lld folds of %lld observations; there are at least 2 folds, and "
+                        "at most as many as observations", (long long)k, (long long)d->n);
+    return fold_by("kfolds", d, k, i, train, validation, &o);
+}
+
+int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train, wb_dataset **validation)
+{
+    const int64_t n = d && wb__is(d, &wb__dataset_class) ? d->n : 2;
+    if (p < 1 || p > n / 2) {
+        if (train) *train = NULL;
+        if (validation) *validation = NULL;
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "leavepout: %lld of %lld observations are left out; there are at least 1, "
+                        "and at most half of them", (long long)p, (long long)n);
+    }
+    const int status = check_fold("leavepout", d, i, n / p, train, validation);
+    return status ? status : fold_by("leavepout", d, n / p, i, train, validation, NULL);
+}
+
+int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                              wb_dataset **validation, const wb_timeseries_kfolds_options *given)
+{
+    wb_timeseries_kfolds_options o;
+    wb__given g;
+    const int status = check_fold("timeseries_kfolds", d, i, k, train, validation);
+    if (status) return status;
+    if (!wb__read_options("timeseries_kfolds", &o, sizeof o, given, "", &g))
+        return wb_error_code();
+    if (k < 2 || k >= d->n || o.gap < 0 || o.max_train_size < 0)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "timeseries_kfolds: %lld folds of %lld observations, with .gap = %lld and "
+                        ".max_train_size = %lld; there are at least 2 folds and fewer than "
+                        "observations, and the options are not negative", (long long)k,
+                        (long long)d->n, (long long)o.gap, (long long)o.max_train_size);
+    const int64_t size = d->n / (k + 1), start = d->n - (k - i) * size, stop = start - o.gap;
+    if (d->n - k * size - o.gap < 1)
+        return wb__fail(WB_ERROR_ARGUMENT, "timeseries_kfolds: a .gap of %lld leaves nothing to "
+                        "train on before the first of %lld folds of %lld observations",
+                        (long long)o.gap, (long long)k, (long long)size);
+    const int64_t from = o.max_train_size ? WB__MAX(0, stop - o.max_train_size) : 0;
+    wb_dataset *t = wb_subset(d, from, stop), *v = t ? wb_subset(d, start, start + size) : NULL;
+    if (!v) return wb_error_code();
+    *train = t;
+    *validation = v;
+    return 0;
+}
+
+/* ---- classes of equal size ------------------------------------------------------------------- */
+
+/* Adds n of the observations of group k that mix_group has put in random order. */
+static void add_some(list *l, const wb__grouping *g, int64_t k, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) l->data[l->n++] = (uint32_t)g->index[g->start[k] + i];
+}
+
+static int64_t size_of(const wb__grouping *g, int64_t k) { return g->start[k + 1] - g->start[k]; }
+
+/* The view of all observations, and of so many repeated ones that each group has `most` at
+ * least. */
+static wb_dataset *repeat_groups(wb_dataset *d, wb__grouping *g, int64_t most, bool shuffle)
+{
+    list l;
+    int64_t total = d->n;
+    for (int64_t k = 0; k < g->groups; k++) total += WB__MAX(0, most - size_of(g, k));
+    if (!list_begin(&l, total)) return NULL;
+    for (int64_t i = 0; i < d->n; i++) l.data[l.n++] = (uint32_t)i;
+    for (int64_t k = 0; k < g->groups; k++) {
+        const int64_t size = size_of(g, k);
+        int64_t extra = most - size;
+        for (; extra > size; extra -= size) add_some(&l, g, k, size);
+        if (extra <= 0) continue;
+        mix_group(g->index + g->start[k], size);
+        add_some(&l, g, k, extra);
+    }
+    if (shuffle) mix_list(&l);
+    return list_view(d, &l, false);
+}
+
+static int read_resample(const char *what, wb_dataset *d, const wb_resample_options *given,
+                         wb_resample_options *o, wb__grouping *g)
+{
+    wb__given named;
+    if (!wb__is_dataset(d, what)) return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__read_options(what, o, sizeof *o, given, "fraction", &named)) return wb_error_code();
+    o->fraction = wb__real(wb__real_option(&named, "fraction", -1, o->fraction), 1);
+    if (!(o->fraction >= 0 && o->fraction <= 1e6))
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: .fraction = %g", what, o->fraction);
+    const int status = too_many(what, d);
+    return status ? status : wb__group_dataset(what, d, o->labels, g);
+}
+
+wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *given)
+{
+    wb__grouping g;
+    wb_resample_options o;
+    if (read_resample("oversample", d, given, &o, &g)) return NULL;
+    int64_t most = 0;
+    for (int64_t k = 0; k < g.groups; k++) most = WB__MAX(most, size_of(&g, k));
+    most = (int64_t)nearbyint(o.fraction * (double)most);
+    wb_dataset *view = repeat_groups(d, &g, most, !o.no_shuffle);
+    wb__group_free(&g);
+    return view;
+}
+
+wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
+{
+    list l;
+    wb__grouping g;
+    wb_resample_options o;
+    if (read_resample("undersample", d, given, &o, &g)) return NULL;
+    int64_t least = g.groups ? d->n : 0;
+    for (int64_t k = 0; k < g.groups; k++) least = WB__MIN(least, size_of(&g, k));
+    const bool ok = list_begin(&l, d->n);
+    for (int64_t k = 0; ok && k < g.groups; k++) {
+        mix_group(g.index + g.start[k], size_of(&g, k));
+        add_some(&l, &g, k, least);
+    }
+    wb__group_free(&g);
+    if (ok && !o.no_shuffle) mix_list(&l);
+    return ok ? list_view(d, &l, o.no_shuffle) : NULL;
+}

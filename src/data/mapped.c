@@ -1,0 +1,105 @@
+/* Files without a header as datasets, whose tensors are on the mapped file. A tensor has fewer than
+ * 2^32 elements, so a large file becomes several datasets, which are joined. */
+#include "data/dataset.h"
+#include "base/options.h"
+#include "io/borrow.h"
+
+#include <string.h>
+
+enum { X, Y };
+static const int64_t most_elements = (int64_t)1 << 31;
+
+typedef struct {
+    wb_raw_file file;
+    int64_t row;                        /* bytes of one observation */
+    int64_t elements, n;
+} raw;
+
+/* Reads the description and finds the number of observations. Returns 0 or an error code. */
+static int measure(const wb_raw_file *given, raw *r)
+{
+    *r = (raw){.elements = 1};
+    if (!wb__read_struct("dataset_map", &r->file, sizeof r->file, given)) return wb_error_code();
+    if (!r->file.dtype) r->file.dtype = WB_F32;
+    const int64_t size = (int64_t)wb__dtype_size(r->file.dtype);
+    bool fits = size && r->file.ndim >= 0 && r->file.ndim < WB_MAX_DIMS && r->file.offset >= 0;
+    for (int i = 0; fits && i < r->file.ndim; i++) {
+        fits = r->file.dims[i] > 0 && r->elements <= most_elements / r->file.dims[i];
+        r->elements *= fits ? r->file.dims[i] : 1;
+    }
+    if (!fits || r->file.offset % size)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "dataset_map: offset %lld, %d dimensions, dtype %s: the offset is a "
+                        "multiple of the element's size, and the dimensions are positive",
+                        (long long)r->file.offset, r->file.ndim, wb_dtype_name(r->file.dtype));
+    r->row = r->elements * size;
+    wb__mapping *m = wb__map_raw(r->file.path);
+    if (!m) return wb_error_code();
+    const int64_t bytes = m->bytes - r->file.offset;
+    r->n = bytes / r->row;
+    wb__unmap(m);
+    if (bytes >= 0 && bytes % r->row == 0) return 0;
+    return wb__fail(WB_ERROR_FORMAT,
+                    "%s: byte %lld: %lld bytes are no whole number of observations of %lld bytes",
+                    r->file.path, (long long)r->file.offset, (long long)bytes, (long long)r->row);
+}
+
+/* The tensor of observations first .. first + n - 1, which owns a mapping of the file. */
+static wb_tensor *rows_of(const raw *r, int64_t first, int64_t n)
+{
+    wb__mapping *m = wb__map_raw(r->file.path);
+    if (!m) return NULL;
+    const int64_t at = r->file.offset + first * r->row;
+    int64_t dims[WB_MAX_DIMS] = {n};
+    memcpy(dims + 1, r->file.dims, (size_t)r->file.ndim * sizeof *dims);
+    wb_tensor *x = NULL;
+    if (at + n * r->row > m->bytes)
+        wb__fail(WB_ERROR_FORMAT, "%s: the file became shorter", r->file.path);
+    else
+        x = wb_borrow((void *)(uintptr_t)(m->data + at), r->file.dtype, r->file.ndim + 1, dims,
+                      wb__free_mapping, m);
+    if (!x) wb__unmap(m);
+    return x;
+}
+
+static wb_dataset *chunk_of(const raw *r, int fields, int64_t first, int64_t n)
+{
+    wb_tensor *x = rows_of(&r[X], first, n), *y = NULL;
+    if (x) y = fields > 1 ? rows_of(&r[Y], first, n) : WB_NONE;
+    return y ? wb_dataset_of(x, y) : NULL;
+}
+
+static wb_dataset *map_all(const raw *r, int fields)
+{
+    const int64_t most = most_elements / WB__MAX(r[X].elements, fields > 1 ? r[Y].elements : 1);
+    const int64_t chunks = WB__MAX((r[X].n + most - 1) / most, 1);
+    if (chunks > 65536)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "dataset_map: %lld observations are too many",
+                             (long long)r[X].n);
+    wb_dataset **part = wb__alloc((size_t)chunks * sizeof *part), *d = NULL;
+    int made = 0;
+    for (; part && made < chunks; made++)
+        if (!(part[made] = chunk_of(r, fields, made * most, WB__MIN(most, r[X].n - made * most))))
+            break;
+    if (part && made == chunks) d = made == 1 ? part[0] : wb_joinobs_array(made, part);
+    wb__free(part);
+    return d;
+}
+
+wb_dataset *wb_dataset_map(const wb_raw_file *x, const wb_raw_file *y)
+{
+    raw r[2];
+    const int fields = y ? 2 : 1;
+    if (WB__NULL(x) || measure(x, &r[X]) || (y && measure(y, &r[Y]))) return NULL;
+    if (y && r[X].n != r[Y].n)
+        return wb__fail_null(WB_ERROR_FORMAT, "dataset_map: %s has %lld observations, but %s has "
+                             "%lld", r[X].file.path, (long long)r[X].n, r[Y].file.path,
+                             (long long)r[Y].n);
+    const wb_device *was = wb__use_device(&wb__cpu);
+    wb_scope *s = wb_scope_open();
+    wb_dataset *d = s ? map_all(r, fields) : NULL;
+    if (d) d = wb_object_keep(d);
+    if (s && wb_scope_close(s)) d = NULL;
+    wb__use_device(was);
+    return d;
+}

@@ -1,0 +1,167 @@
+/* Sequences of different lengths as one batch, slices along an axis, and classes of labels. The
+ * tensors are composed of operations; the classes are found on the host. */
+#include "data/dataset.h"
+
+#include "weber/indexing.h"
+
+#include <string.h>
+
+wb_tensor *wb_rpad_constant(wb_tensor *x, int axis, int64_t n, double value)
+{
+    if (WB__NULL(x)) return NULL;
+    const int64_t size = wb_dim(x, axis);
+    if (size < 0) return NULL;
+    return size >= n ? x : wb_pad(x, axis, 0, n - size, .value = value);
+}
+
+wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor **lengths)
+{
+    if (lengths) *lengths = NULL;
+    if (n < 1 || !x)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "batch_sequence: %d sequences", n);
+    int64_t longest = 0, count = n;
+    int32_t *length = wb__alloc((size_t)n * sizeof *length);
+    wb_tensor **padded = length ? wb__alloc((size_t)n * sizeof *padded) : NULL;
+    wb_tensor *batch = NULL;
+    bool ok = padded;
+    for (int i = 0; ok && i < n; i++) {
+        const int64_t size = x[i] ? wb_dim(x[i], 0) : -1;
+        ok = size >= 0 && size <= INT32_MAX;
+        if (!x[i]) (void)wb__null("batch_sequence", "a sequence");
+        length[i] = (int32_t)size;
+        longest = WB__MAX(longest, size);
+    }
+    for (int i = 0; ok && i < n; i++)
+        ok = (padded[i] = wb_rpad_constant(x[i], 0, longest, pad)) != NULL;
+    if (ok) batch = wb_stack_array(n, padded, 0);
+    if (batch && lengths && !(*lengths = wb_from(length, WB_I32, 1, &count))) batch = NULL;
+    wb__free(padded);
+    wb__free(length);
+    return batch;
+}
+
+wb_tensor *wb_rescale(wb_tensor *x, int axis, double eps)
+{
+    if (WB__NULL(x)) return NULL;
+    if (!(eps >= 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "rescale: eps is %g", eps);
+    wb_tensor *least = wb_min(x, .axes = {axis}, .keep = true);
+    wb_tensor *most = wb_max(x, .axes = {axis}, .keep = true);
+    return wb_div(wb_sub(x, least), wb_add(wb_sub(most, least), eps));
+}
+
+int wb_chunk(wb_tensor *x, int axis, int n, wb_tensor **parts)
+{
+    if (WB__NULL(x) || WB__NULL(parts)) return -1;
+    const int64_t size = wb_dim(x, axis);
+    if (size < 0) return -1;
+    if (n < 1 || !size)
+        return wb__fail(WB_ERROR_ARGUMENT, "chunk: %d parts of an axis of size %lld", n,
+                        (long long)size), -1;
+    const int64_t each = (size + n - 1) / n;
+    int made = 0;
+    for (int64_t at = 0; at < size; at += each) {
+        parts[made] = wb_slice(x, axis, at, WB__MIN(at + each, size));
+        if (!parts[made++]) return -1;
+    }
+    return made;
+}
+
+int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
+{
+    if (WB__NULL(x) || WB__NULL(parts)) return -1;
+    const int64_t size = wb_dim(x, axis);
+    if (size < 0) return -1;
+    if (size > most)
+        return wb__fail(WB_ERROR_ARGUMENT, "unstack: an axis of size %lld, and place for %d slices",
+                        (long long)size, most), -1;
+    for (int64_t i = 0; i < size; i++) {
+        wb_tensor *slice = wb_slice(x, axis, i, i + 1);
+        parts[i] = slice ? wb_squeeze(slice, axis) : NULL;
+        if (!parts[i]) return -1;
+    }
+    return (int)size;
+}
+
+/* ---- classes --------------------------------------------------------------------------------- */
+
+/* The place of a word in the list; -1: there is none. */
+static int64_t word_class(const char *word, int64_t n, const char *const *labels)
+{
+    for (int64_t k = 0; k < n; k++)
+        if (!strcmp(word, labels[k])) return k;
+    return -1;
+}
+
+static wb_tensor *find_words(int64_t n, const char *const *words, int64_t n_labels,
+                             const char *const *labels, int64_t other)
+{
+    int32_t *class = wb__alloc((size_t)n * sizeof *class + 1);
+    for (int64_t i = 0; class && i < n; i++) {
+        int64_t k = words[i] ? word_class(words[i], n_labels, labels) : -1;
+        if (words[i] && k < 0) k = other;
+        class[i] = (int32_t)k;
+        if (k >= 0) continue;
+        wb__free(class);
+        return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: word %lld, \"%s\", is none of the "
+                             "%lld labels", (long long)i, words[i] ? words[i] : "(NULL)",
+                             (long long)n_labels);
+    }
+    wb_tensor *found = class ? wb_from(class, WB_I32, 1, &n) : NULL;
+    wb__free(class);
+    return found;
+}
+
+wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels,
+                           const char *const *labels, const char *other)
+{
+    if (n < 0 || n_labels < 1 || n_labels > INT32_MAX || (n && !words) || !labels)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: %lld words, %lld labels",
+                             (long long)n, (long long)n_labels);
+    for (int64_t k = 0; k < n_labels; k++)
+        if (!labels[k])
+            return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: label %lld is NULL",
+                                 (long long)k);
+    const int64_t class = other ? word_class(other, n_labels, labels) : -1;
+    if (other && class < 0)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: the other label, \"%s\", is none of "
+                             "the labels", other);
+    return find_words(n, words, n_labels, labels, class);
+}
+
+/* Replaces n numbers by their classes. Returns 0 or an error code. */
+static int find_numbers(int64_t n, const double *x, int64_t n_labels, const double *labels,
+                        int64_t other, int32_t *class)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = 0;
+        while (k < n_labels && labels[k] != x[i]) k++;
+        if (k == n_labels) k = other;
+        if (k < 0)
+            return wb__fail(WB_ERROR_ARGUMENT, "number_classes: element %lld, %g, is none of the "
+                            "%lld labels", (long long)i, x[i], (long long)n_labels);
+        class[i] = (int32_t)k;
+    }
+    return 0;
+}
+
+wb_tensor *wb_number_classes(wb_tensor *x, int64_t n_labels, const double *labels, int64_t other)
+{
+    if (WB__NULL(x) || WB__NULL(labels) || wb__unrecordable("number_classes", WB__READS))
+        return NULL;
+    if (n_labels < 1 || n_labels > INT32_MAX || other < -1 || other >= n_labels)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "number_classes: %lld labels, other %lld",
+                             (long long)n_labels, (long long)other);
+    const int64_t n = wb_size(x);
+    const void *data = n < 0 ? NULL : wb_data(x);
+    double *value = data ? wb__alloc((size_t)n * sizeof *value + 1) : NULL;
+    int32_t *class = value ? wb__alloc((size_t)n * sizeof *class + 1) : NULL;
+    wb_tensor *found = NULL;
+    if (class) {
+        wb__convert(value, WB_F64, data, wb_dtype_of(x), n);
+        if (!find_numbers(n, value, n_labels, labels, other, class))
+            found = wb_from(class, WB_I32, wb_ndim(x), wb_dims(x));
+    }
+    wb__free(class);
+    wb__free(value);
+    return found;
+}
