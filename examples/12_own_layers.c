@@ -1,0 +1,88 @@
+/* Step 12: layers of the program's own. An actor-critic for a bandit of ten arms: a struct with two
+ * heads is one layer with two outputs, and a residual block is another layer inside it. The model
+ * is trained, saved, loaded and shown like any other.
+ *
+ * Prints the model, and:
+ *   the best arm is 7; the actor chooses it with probability 0.9...
+ *   the critic expects 0.9...
+ *   loaded: the same outputs */
+#include <stdio.h>
+#include <weber.h>
+
+enum { STATE = 4, ARMS = 10, BATCH = 64, BEST = 7 };
+
+/* y = x + gain · inner(x) */
+typedef struct { wb_tensor *gain; wb_layer *inner; } residual;
+static wb_tensor *call_residual(const residual *r, wb_tensor *x)
+{
+    return wb_add(x, wb_mul(r->gain, wb_call(r->inner, x)));
+}
+WB_LAYER(residual, call_residual, gain, inner)
+
+/* Two outputs: the logarithms of the arms' probabilities, and the expected reward. */
+typedef struct { wb_layer *body, *actor, *critic; double temperature; } actor_critic;
+static int call_actor_critic(const actor_critic *m, int n, wb_tensor *const *in, wb_tensor **out)
+{
+    wb_tensor *h = n == 1 ? wb_call(m->body, in[0]) : NULL;
+    out[0] = wb_logsoftmax(wb_div(wb_call(m->actor, h), m->temperature));
+    out[1] = wb_call(m->critic, h);
+    return out[0] && out[1] ? 2 : -1;
+}
+WB_LAYER(actor_critic, call_actor_critic, body, actor, critic, temperature)
+
+/* The loss of a batch of states, chosen arms and rewards: the tensors of the batch by name. */
+static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
+{
+    (void)ctx;
+    wb_tensor *out[2], *reward = wb_batch_get(batch, "reward");
+    if (wb_call_outputs(model, 1, &batch.x, 2, out)) return NULL;
+    wb_tensor *value = wb_squeeze(out[1], 1), *advantage = wb_sub(reward, wb_stop_gradient(value));
+    wb_tensor *arm = wb_unsqueeze(wb_batch_get(batch, "arm"), 1);
+    wb_tensor *chosen = wb_squeeze(wb_take_along(out[0], arm, 1), 1);
+    return wb_sub(wb_mse(value, reward), wb_mean(wb_mul(chosen, advantage)));
+}
+
+int main(void)
+{
+    wb_seed(1);
+    wb_layer *model = wb_layer_of(actor_critic,
+        .body = wb_Chain(wb_Dense(STATE, 16, wb_tanh),
+                         wb_layer_of(residual, .gain = wb_variable(wb_full(0.1, 16)),
+                                     .inner = wb_Dense(16, 16, wb_tanh))),
+        .actor = wb_Dense(16, ARMS), .critic = wb_Dense(16, 1), .temperature = 1);
+    wb_opt_state *state = wb_setup(wb_Adam(.eta = 0.01), model);
+    wb_tensor *states = wb_ones(BATCH, STATE), *out[2];
+
+    for (int step = 0; step < 300; step++) {
+        wb_scope *scope = wb_scope_open();
+        if (wb_call_outputs(model, 1, &states, 2, out)) break;
+        wb_tensor *arm = wb_multinomial(wb_exp(out[0]), 1);
+        arm = wb_squeeze(arm, 1);
+        wb_tensor *reward = wb_astype(wb_eq(arm, wb_full_array(BEST, wb_dtype_of(arm), 0, NULL)),
+                                      WB_F32);
+        if (wb_eval(arm, reward)) break;
+        wb_tree *grads;
+        wb_tree *parts = wb_named_tuple(3, (const char *[]){"state", "arm", "reward"},
+                                        (void *[]){states, arm, reward});
+        WB_EACH_BATCH(batch, wb_dataloader(wb_dataset_of_tree(parts), BATCH)) {
+            if (!wb_withgradient(loss, model, batch, &grads)) break;
+            if (wb_update(state, model, grads)) break;
+        }
+        if (wb_scope_close(scope)) break;
+    }
+    wb_tensor *one = wb_ones(1, STATE);
+    if (wb_call_outputs(model, 1, &one, 2, out)) return fprintf(stderr, "%s\n", wb_error()), 1;
+    wb_show(model);
+    printf("the best arm is %d; the actor chooses it with probability %.4f\n", BEST,
+           wb_item(wb_slice(wb_exp(out[0]), 1, BEST, BEST + 1)));
+    printf("the critic expects %.4f\n", wb_item(out[1]));
+
+    wb_tensor *again[2];
+    wb_layer *loaded = wb_save("actor_critic.safetensors", model) ? NULL
+                                                                  : wb_load("actor_critic.safetensors");
+    if (!loaded || wb_call_outputs(loaded, 1, &one, 2, again))
+        return fprintf(stderr, "%s\n", wb_error()), 1;
+    printf("loaded: %s\n", wb_item(again[1]) == wb_item(out[1]) ? "the same outputs" : "others");
+    remove("actor_critic.safetensors");
+    return 0;
+}
