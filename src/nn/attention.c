@@ -44,22 +44,30 @@ static wb_tensor *shared(const options *o, wb_tensor *x)
     return !x || o->kv_heads == o->heads ? x : wb_repeat(x, 1, o->heads / o->kv_heads);
 }
 
-/* q, k and v in heads. `mask` (bool) and `bias` (floating, added to the scores) are WB_NONE if there
- * is none. */
-typedef struct { wb_tensor *q, *k, *v, *mask, *bias; } operands;
+static wb_tensor *sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL; }
 
 /* Computes the weights, [N, heads, Tq, Tk], as operations of their own. A query whose keys are all
  * masked has weights 0. */
-static wb_tensor *weights_of(const operands *x, double dropout)
+static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
     const wb_dtype t = (wb_dtype)x->q->dtype;
-    wb_tensor *scores = wb_mul(wb__matmul(x->q, x->k, false, true),
-                               wb__literal(1 / sqrt((double)x->q->dims[3]), t));
+    wb_tensor *scores = wb__matmul(x->q, x->k, false, true);
+    if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(x->q, x->k_now)), scores);
+    scores = wb_mul(scores, wb__literal(1 / sqrt((double)x->q->dims[3]), t));
     if (!wb_is_none(x->bias)) scores = wb_add(scores, wb_astype(x->bias, t));
     if (!wb_is_none(x->mask)) scores = wb_where(x->mask, scores, wb__literal(wb__masked(t), t));
     wb_tensor *weights = wb_softmax(scores);
     if (!wb_is_none(x->mask)) weights = wb_where(x->mask, weights, wb__literal(0, t));
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
+}
+
+/* Returns the weighted sums of the values. */
+static wb_tensor *weighted(const wb__attended *x, wb_tensor *weights)
+{
+    if (!weights || wb_is_none(x->here)) return weights ? wb_matmul(weights, x->v) : NULL;
+    wb_tensor *zero = wb__literal(0, (wb_dtype)weights->dtype);
+    wb_tensor *now = sum_of(wb_where(x->here, weights, zero));
+    return wb_add(wb_matmul(wb_where(x->here, zero, weights), x->v), wb_mul(now, x->v_now));
 }
 
 /* ---- checks and masks ------------------------------------------------------------------------ */
@@ -97,10 +105,10 @@ static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor
 
 /* Puts q and k at their positions, and sets the masks. `given` is the mask of the program, or
  * NULL. */
-static bool place(const wb_layer *l, operands *x, bool self, wb_tensor *given)
+static bool place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
 {
     const options *o = l->options;
-    x->mask = x->bias = WB_NONE;
+    x->mask = x->bias = x->here = WB_NONE;
     if (o->rotary > 0) {
         const int64_t tq = x->q->dims[2], tk = x->k->dims[2];
         x->q = wb_rotary(x->q, wb_positions(tq), .base = o->rotary);
@@ -108,12 +116,16 @@ static bool place(const wb_layer *l, operands *x, bool self, wb_tensor *given)
         if (!x->q || !x->k) return false;
     }
     if (self && wb__cache_used()) {
-        if (!wb__cache_append(l, o->causal, &x->k, &x->v, &x->mask)) return false;
+        if (!wb__cache_append(l, o->causal, x)) return false;
     } else if (o->causal) {
         x->mask = wb_causal_mask(x->q->dims[2], x->k->dims[2]);
     }
     x->k = shared(o, x->k);
     x->v = shared(o, x->v);
+    if (!wb_is_none(x->here)) {
+        x->k_now = shared(o, x->k_now);
+        x->v_now = shared(o, x->v_now);
+    }
     if (!x->k || !x->v || !mask_fits(given, x->q, x->k, o->heads)) return false;
     if (given && given->dtype != WB_BOOL) x->bias = given;
     else if (given) x->mask = wb_is_none(x->mask) ? given : wb_and(x->mask, given);
@@ -132,14 +144,14 @@ static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **output
     wb_tensor *in[3] = {inputs[0], inputs[n > 1 ? 1 : 0], inputs[n > 1 ? 2 : 0]};
     if (!sizes_fit(o, in)) return -1;
     const bool self = in[1] == in[0];
-    operands x = {project(l, 0, in[0], o->heads), project(l, 1, in[1], o->kv_heads),
-                  project(l, 2, in[2], o->kv_heads), NULL, NULL};
+    wb__attended x = {.q = project(l, 0, in[0], o->heads), .k = project(l, 1, in[1], o->kv_heads),
+                      .v = project(l, 2, in[2], o->kv_heads)};
     if (!x.q || !x.k || !x.v || !place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
     bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
     wb_tensor *y, *weights = NULL;
-    if (drops || o->weights || !wb_is_none(x.bias)) {
+    if (drops || o->weights || !wb_is_none(x.bias) || !wb_is_none(x.here)) {
         weights = weights_of(&x, drops ? o->dropout : 0);
-        y = weights ? wb_matmul(weights, x.v) : NULL;
+        y = weighted(&x, weights);
     } else {
         y = wb_attention(x.q, x.k, x.v, x.mask);
     }

@@ -4,12 +4,16 @@
 
 #include "nn/layer.h"
 
+/* The operands of attention in heads: q [N, heads, Tq, d], k and v [N, heads, Tk, d]. `mask` (bool)
+ * and `bias` (floating, added to the scores) are WB_NONE if there is none. If `here`, bool [Tk], is
+ * not WB_NONE, it names one key and value of which k and v have old numbers: k_now and v_now,
+ * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them. */
+typedef struct { wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now; } wb__attended;
+
 /* Whether wb_call_cached is running on this thread. */
 bool wb__cache_used(void);
-/* Writes the new keys and values, [N, kv_heads, T, d], into the cache of wb_call_cached, and
- * replaces them by all `length` that the cache has. Sets *mask, bool [T, length], to the keys that
- * each new query sees. False with the error set. */
-bool wb__cache_append(const wb_layer *l, bool causal, wb_tensor **k, wb_tensor **v,
-                      wb_tensor **mask);
+/* Writes the keys and values of x into the cache of wb_call_cached, and replaces them by all that
+ * the cache has. Sets x->mask to the keys that each query sees. False with the error set. */
+bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x);
 
 #endif

@@ -63,7 +63,7 @@ static bool put_pair(const wb_layer *l, void *ctx)
     const wb_MultiHeadAttention_options *o = l->options;
     wb_tensor *weight = wb__layer_child(wb__layer_child(l, 1), 0);
     const wb_device *device = wb_device_of(weight);
-    int64_t dims[4] = {p->batch, o->kv_heads, p->length, o->qk_dim / o->heads};
+    int64_t dims[4] = {p->batch, p->length, o->kv_heads, o->qk_dim / o->heads};
     char name[16];
     snprintf(name, sizeof name, "%d", p->n);
     wb_tensor *k = state(device, (wb_dtype)weight->dtype, 4, dims);
@@ -111,23 +111,33 @@ wb_tensor *wb_positions(int64_t n)
     return using && x ? wb_add(x, part(using->cache, POSITION)) : x;
 }
 
-/* Returns `old`, [N, heads, length, d], with `x`, [N, heads, T, d], at the positions `at`, [T]. For
- * one step this is elementwise work, which a plan does in place. */
-static wb_tensor *written(wb_tensor *old, wb_tensor *x, wb_tensor *at)
+static wb_tensor *swapped(wb_tensor *x)
 {
-    wb_tensor *column;
-    if (x->dims[2] == 1) {
-        column = wb_reshape(wb_arange(old->dims[2], WB_I32), -1, 1);
-        return column ? wb_where(wb_eq(column, at), x, old) : NULL;
+    return x ? wb_permute_array(x, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
+}
+
+/* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, [N, length,
+ * heads, d]. Returns the new cache as [N, heads, length, d]. One step returns the old cache: its
+ * assignment is elementwise work that nothing else reads, which a plan does in place. */
+static wb_tensor *write_to(wb_tensor *cached, wb_tensor *x, wb_tensor *at)
+{
+    const bool one = x->dims[2] == 1;
+    wb_tensor *old = swapped(cached), *all, *now = swapped(x);
+    if (one) {
+        wb_tensor *rows = wb_reshape(wb_arange(cached->dims[1], WB_I32), -1, 1, 1);
+        all = wb_where(wb_eq(rows, at), now, cached);
+    } else {
+        all = wb_scatter_along(cached, wb_reshape(at, 1, -1, 1, 1), now, 1,
+                               .reduce = WB_SCATTER_SET);
     }
-    column = wb_reshape(at, 1, 1, -1, 1);
-    return column ? wb_scatter_along(old, column, x, 2, .reduce = WB_SCATTER_SET) : NULL;
+    wb_tensor *both = one ? old : swapped(all);
+    return all && both && !wb_assign(cached, all) ? both : NULL;
 }
 
 static bool pair_fits(const wb_tensor *cached, const wb_tensor *x)
 {
-    return cached->ndim == 4 && cached->dims[0] == x->dims[0] && cached->dims[1] == x->dims[1] &&
-           cached->dims[2] >= x->dims[2] && cached->dims[3] == x->dims[3] &&
+    return cached->ndim == 4 && cached->dims[0] == x->dims[0] && cached->dims[2] == x->dims[1] &&
+           cached->dims[1] >= x->dims[2] && cached->dims[3] == x->dims[3] &&
            cached->dtype == x->dtype;
 }
 
@@ -149,23 +159,25 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
                      wb_describe(pair[1]));
 }
 
-bool wb__cache_append(const wb_layer *l, bool causal, wb_tensor **k, wb_tensor **v,
-                      wb_tensor **mask)
+bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
 {
     wb_tensor *pair[2] = {NULL, NULL};
     if (!causal)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cache is for causal attention: set .causal",
                          l->type->name);
-    if (!next_pair(pair, *k, *v)) return false;
-    using->steps = (*k)->dims[2];
+    if (!next_pair(pair, x->k, x->v)) return false;
+    using->steps = x->k->dims[2];
     using->layers++;
-    wb_tensor *at = wb_positions(using->steps);
-    const int64_t length = pair[0]->dims[2];
-    *k = written(pair[0], *k, at);
-    *v = written(pair[1], *v, at);
-    if (!*k || !*v || wb_assign(pair[0], *k) || wb_assign(pair[1], *v)) return false;
-    *mask = wb_le(wb_arange(length, WB_I32), wb_reshape(at, -1, 1));
-    return *mask != NULL;
+    wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[0]->dims[1], WB_I32);
+    if (using->steps == 1) {
+        x->k_now = x->k;
+        x->v_now = x->v;
+        x->here = wb_eq(all, at);
+    }
+    x->k = write_to(pair[0], x->k, at);
+    x->v = write_to(pair[1], x->v, at);
+    x->mask = wb_le(all, wb_reshape(at, -1, 1));
+    return x->k && x->v && x->mask && x->here;
 }
 
 static bool is_cache(void *object)
