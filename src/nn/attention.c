@@ -192,13 +192,18 @@ WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, 
 static bool read_sizes(options *o)
 {
     int64_t *const sizes[] = {&o->k_in, &o->v_in, &o->qk_dim, &o->v_dim, &o->out};
-    bool positive = o->dim > 0 && o->heads > 0 && o->kv_heads >= 0;
+    bool positive = o->kv_heads >= 0;
     for (int i = 0; i < 5; i++) {
         if (!*sizes[i]) *sizes[i] = o->dim;
         positive = positive && *sizes[i] > 0;
     }
     if (!o->kv_heads) o->kv_heads = o->heads;
-    if (!positive) return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: sizes are positive");
+    if (o->dim < 1 || o->heads < 1)
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
+                         (long long)o->heads, (long long)o->dim);
+    if (!positive)
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: one of .kv_heads, .k_in, .v_in, "
+                         ".qk_dim, .v_dim and .out is negative");
     if (o->qk_dim % o->heads || o->v_dim % o->heads)
         return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
                          (long long)o->heads,
