@@ -397,9 +397,10 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
 
 /** A cache of keys and values for generation, for wb_call_cached(model, cache, x).  It has room for
  * `length` positions in `batch` sequences, in each causal MultiHeadAttention of the model, with the
- * dtype and on the device of their weights.  It is a tree of variables that are not trained: "keys"
- * and "values", each with one tensor [batch, length, kv_heads, d] for each layer, and "position",
- * i32 [1], the number of positions in the cache.  It belongs to the current scope.
+ * dtype and on the device of their weights.  It is a tree of variables that are not trained: "keys",
+ * with one tensor [batch, kv_heads, d, length] for each layer, "values", with one [batch, length,
+ * kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs to the
+ * current scope.
  *
  * A text begins anew after wb_assign(wb_get(cache, "position"), ...) of 0; another number goes back
  * to this position.  The old keys need not be cleared.  Errors: sizes below 1; no causal attention
