@@ -146,7 +146,8 @@ def main():
           f"with {len(set(line))} different characters")
     for side, times in seconds.items():
         t = statistics.median(times)
-        print(f"{side}: {a.tokens * a.batch / t:.0f} characters/s, {1e6 * t / a.tokens:.0f} us a step")
+        print(f"{side}: {a.tokens * a.batch / t:.0f} characters/s, "
+              f"{1e6 * t / a.tokens:.0f} us a step")
     print(f"ratio {statistics.median(theirs) / statistics.median(ours):.2f}")
 
 

@@ -3,8 +3,8 @@
  *
  *   generate_bench WEIGHTS.safetensors [--tokens N] [--batch N] [--repeats N]
  *
- * Prints a line of JSON: the seconds of each repeat, and the characters of the last one. generate.py
- * writes the weights, runs this program and compares it with PyTorch. */
+ * Prints a line of JSON: the seconds of each repeat, and the characters of the last one.
+ * generate.py writes the weights, runs this program and compares it with PyTorch. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,8 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--repeats")) repeats = atoll(argv[i + 1]);
     }
     if (argc < 2 || tokens < 1 || tokens > LENGTH || batch < 1 || repeats < 1)
-        return fprintf(stderr, "generate_bench WEIGHTS [--tokens N] [--batch N] [--repeats N]\n"), 2;
+        return fprintf(stderr, "generate_bench WEIGHTS [--tokens N] [--batch N] "
+                               "[--repeats N]\n"), 2;
     int32_t *line = calloc((size_t)((tokens + 1) * batch), sizeof *line);
     writer w = {gpt(), NULL};
     if (!line || wb_load_state(argv[1], w.model) ||

@@ -389,7 +389,7 @@ typedef struct wb_MultiHeadAttention_options {
  * wb_attention of qk_dim / heads features.  With .kv_heads, each head of k and v serves
  * heads / kv_heads heads of q (grouped-query attention; 1: multi-query), and k_proj gives
  * kv_heads qk_dim / heads features.  With .weights the layer gives two tensors (wb_call_outputs): y
- * and the weights [N, heads, Tq, Tk], after dropout.  .rotary counts positions as wb_positions does.
+ * and the weights [N, heads, Tq, Tk], after dropout.  .rotary counts positions as wb_positions.
  *
  * Errors: `heads` does not divide qk_dim and v_dim; .kv_heads does not divide `heads`; .rotary with
  * an odd number of features; inputs of other shapes. */
@@ -397,10 +397,10 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
 
 /** A cache of keys and values for generation, for wb_call_cached(model, cache, x).  It has room for
  * `length` positions in `batch` sequences, in each causal MultiHeadAttention of the model, with the
- * dtype and on the device of their weights.  It is a tree of variables that are not trained: "keys",
- * with one tensor [batch, kv_heads, d, length] for each layer, "values", with one [batch, length,
- * kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs to the
- * current scope.
+ * dtype and on the device of their weights.  It is a tree of variables that are not trained:
+ * "keys", with one tensor [batch, kv_heads, d, length] for each layer, "values", with one [batch,
+ * length, kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs
+ * to the current scope.
  *
  * A text begins anew after wb_assign(wb_get(cache, "position"), ...) of 0; another number goes back
  * to this position.  The old keys need not be cleared.  Errors: sizes below 1; no causal attention
@@ -438,6 +438,7 @@ typedef struct wb_Recurrent_options {
     wb_dtype dtype WB_IS(WB_F32);
     bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
     bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
+    bool return_state WB_IS(false);         /* gives the last states too; not for cells */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
     wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
@@ -447,7 +448,10 @@ typedef struct wb_Recurrent_options {
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
  * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
- * The first state is 0 or, with .initial_state, a parameter [out].  Error: a call with T = 0. */
+ * The first state is 0 or, with .initial_state, a parameter [out]; or wb_call(layer, x, h) with h
+ * [N, out], wb_call(layer, x, h, c) of an LSTM.  With .return_state the layer gives several tensors
+ * (wb_call_outputs): y and the last state h, of an LSTM h and c, which a later call takes to go on
+ * where this one ended.  Errors: a call with T = 0; states of another shape or number. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
  *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias

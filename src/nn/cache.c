@@ -160,9 +160,9 @@ static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
         return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
                          (long long)using->steps, (long long)k->dims[2]);
     if (pair_fits(pair[0], 0, k) && pair_fits(pair[1], 1, v)) return true;
-    return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache %s "
-                     "and %s", using->layers, wb_describe(k), wb_describe(v), wb_describe(pair[0]),
-                     wb_describe(pair[1]));
+    return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache "
+                     "%s and %s", using->layers, wb_describe(k), wb_describe(v),
+                     wb_describe(pair[0]), wb_describe(pair[1]));
 }
 
 bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)

@@ -31,8 +31,8 @@ static wb_tensor *rotary(wb_tensor *x, wb_tensor *positions, const wb_rotary_opt
         return wb__fail_null(WB_ERROR_DTYPE, "rotary: x is floating, got %s", wb_describe(x));
     if (x->ndim < 2 || x->dims[x->ndim - 1] % 2 || positions->ndim != 1 ||
         positions->dims[0] != x->dims[x->ndim - 2])
-        return wb__fail_null(WB_ERROR_SHAPE, "rotary: x %s and positions %s: want [...,T,D] with an "
-                             "even D, and [T]", wb_describe(x), wb_describe(positions));
+        return wb__fail_null(WB_ERROR_SHAPE, "rotary: x %s and positions %s: want [...,T,D] with "
+                             "an even D, and [T]", wb_describe(x), wb_describe(positions));
     if (!(base > 0)) return wb__fail_null(WB_ERROR_ARGUMENT, "rotary: the base is %g", base);
     wb_tensor *angle = angles(positions, x->dims[x->ndim - 1] / 2, base,
                               dtype == WB_F64 ? WB_F64 : WB_F32);

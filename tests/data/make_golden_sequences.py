@@ -65,4 +65,26 @@ case("attention_sizes", attention(2, 2, weights=True),
 case("attention_groups", attention(4, 2, causal=True, base=100.0),
      lambda: projections((8, 8), (8, 4), (8, 4), (8, 8), False), lambda: [draw(2, 5, 8)])
 
+
+# ---- recurrent layers ----------------------------------------------------------------------------
+
+def recurrent(kind):
+    """x and the states -> all outputs and the last states.  The bias is PyTorch's first."""
+    def f(p, x):
+        layer = getattr(torch.nn, kind)(x[0].shape[-1], x[1].shape[-1], batch_first=True)
+        values = {"weight_ih_l0": p["weight_input"], "weight_hh_l0": p["weight_hidden"],
+                  "bias_ih_l0": p["bias"], "bias_hh_l0": torch.zeros_like(p["bias"])}
+        states = tuple(s[None] for s in x[1:])
+        states = states if kind == "LSTM" else states[0]
+        y, last = torch.func.functional_call(layer, values, (x[0], states))
+        return row(y, *(last if kind == "LSTM" else [last]))
+    return f
+
+
+for kind, gates, states in (("RNN", 1, 1), ("LSTM", 4, 2), ("GRU", 3, 1)):
+    case(kind.lower() + "_states", recurrent(kind),
+         lambda: {"weight_input": draw(gates * 3, 2), "weight_hidden": draw(gates * 3, 3),
+                  "bias": draw(gates * 3)},
+         lambda: [draw(2, 4, 2)] + [draw(2, 3) for _ in range(states)])
+
 golden.write("sequences.safetensors", "make_golden_sequences.py with PyTorch 2.15")

@@ -9,7 +9,10 @@
                                              .v_dim = 8, .out = 3, .bias = true,               \
                                              .weights = true))                                 \
     X(attention_groups, wb_MultiHeadAttention(8, 4, .kv_heads = 2, .causal = true,             \
-                                              .rotary = 100))
+                                              .rotary = 100))                                  \
+    X(rnn_states, wb_RNN(2, 3, .return_state = true))                                          \
+    X(lstm_states, wb_LSTM(2, 3, .return_state = true))                                        \
+    X(gru_states, wb_GRU(2, 3, .return_state = true))
 
 #define CASE(name, layer) TEST(name) { check_in(#name, layer, false); }
 CASES(CASE)
@@ -19,6 +22,26 @@ static double difference(wb_tensor *x, wb_tensor *y)
     wb_tensor *most = wb_max(wb_abs(wb_sub(wb_astype(x, WB_F32), wb_astype(y, WB_F32))));
     if (!most) fail_msg("%s", wb_error());
     return wb_item(most);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* A text in two parts, with the state handed on, gives what the whole text gives. */
+TEST_IN_SCOPE(carried_state)
+{
+    wb_layer *l = wb_LSTM(2, 3, .return_state = true);
+    wb_tensor *x = wb_randn(2, 5, 2), *whole[3], *part[3], *rest[3];
+    WORKS(wb_call_outputs(l, 1, &x, 3, whole));
+    WORKS(wb_call_outputs(l, 1, (wb_tensor *[]){wb_slice(x, 1, 0, 2)}, 3, part));
+    WORKS(wb_call_outputs(l, 3, (wb_tensor *[]){wb_slice(x, 1, 2, 5), part[1], part[2]}, 3, rest));
+    assert_true(difference(wb_concat(1, part[0], rest[0]), whole[0]) < 1e-6);
+    assert_true(difference(rest[1], whole[1]) < 1e-6 && difference(rest[2], whole[2]) < 1e-6);
+    assert_true(difference(part[2], whole[2]) > 1e-4);
+    wb_tensor *h = wb_zeros(2, 3);
+    REFUSED(wb_call(l, x, h), WB_ERROR_ARGUMENT, "LSTM", "2");
+    REFUSED(wb_call(wb_GRU(2, 3), x, wb_zeros(1, 3)), WB_ERROR_SHAPE, "GRU", "[2,3]", "[1,3] f32");
+    REFUSED(wb_call(wb_GRU(2, 3), x, h, h), WB_ERROR_ARGUMENT, "GRU", "1", "3");
+    REFUSED(wb_GRUCell(2, 3, .return_state = true), WB_ERROR_ARGUMENT, "GRUCell", ".return_state");
 }
 
 /* ---- masks and rotations --------------------------------------------------------------------- */
@@ -175,7 +198,8 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_call_cached(causal, cache, wb_zeros(3, 1, 4)), WB_ERROR_SHAPE, "[3,2,1,2] f32",
             "[2,2,2,6] f32", "[2,6,2,2] f32");
     REFUSED(wb_call_cached(causal, cache, wb_zeros(2, 7, 4)), WB_ERROR_SHAPE, "[2,2,7,2] f32");
-    REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree", "attention_cache");
+    REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree",
+            "attention_cache");
     REFUSED(wb_call_cached(wb_Dense(4, 4), cache, x), WB_ERROR_ARGUMENT, "call_cached", ".causal");
     assert_int_equal((int)wb_item(wb_max(wb_positions(3))), 2);
 }
