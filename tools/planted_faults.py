@@ -129,6 +129,7 @@ TABLE = [
     ("a bag begins behind its offset", "src/nn/embedding.c", "wb_sub(wb_cumsum(wb_astype(begun, WB_I32), 0), wb_scalar_int(1))", "wb_cumsum(wb_astype(begun, WB_I32), 0)", ["nn_more_layers"]),
     ("a step of the cache sees its old key", "src/nn/attention.c", "if (!wb_is_none(x->here)) scores =", "if (!x->here) scores =", ["nn_sequences"]),
     ("the second half is rotated the other way", "src/nn/rotary.c", "wb_add(wb_mul(b, c), wb_mul(a, s))", "wb_sub(wb_mul(b, c), wb_mul(a, s))", ["nn_sequences"]),
+    ("a recurrent layer gives its first state", "src/nn/recurrent.c", "results[i + 1] = states[i];", "results[i + 1] = n > 1 ? inputs[i + 1] : states[i];", ["nn_sequences"]),
     ("corners are aligned with .no_align_corners", "src/nn/upsample.c", "interpolation(in, out[a - 2], !o->no_align_corners, wide)", "interpolation(in, out[a - 2], true, wide)", ["nn_more_layers"]),
     ("adaptive windows do not overlap", "src/nn/adaptive.c", "((i + 1) * n + m - 1) / m;", "(i + 1) * n / m;", ["nn_more_layers"]),
     ("a convolution of three axes ignores the dilation of the depth", "src/engine/ops/space.c", "const int64_t start = p * s->dilation[0];", "const int64_t start = p;", ["nn_more_layers"]),

@@ -288,18 +288,18 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     return l;
 }
 
-/* The columns of KINDS: identifier, name, call or call_many, the function, cell_kind, suffix of PyTorch's names,
- * wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
+/* The columns of KINDS: identifier, name, call or call_many, the function, cell_kind, suffix of
+ * PyTorch's names, wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
  * third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r multiplies it. */
 #define KINDS(X)                                                                                \
-    X(rnn, RNN, call_many, sequence_call, rnn_kind, "_l0", 0)                               \
-    X(rnn_cell, RNNCell, call, cell_call, rnn_kind, "", 0)                                  \
-    X(lstm, LSTM, call_many, sequence_call, lstm_kind, "_l0", 0)                            \
-    X(lstm_cell, LSTMCell, call, cell_call, lstm_kind, "", 0)                               \
-    X(gru, GRU, call_many, sequence_call, gru_kind, "_l0", 3)                               \
+    X(rnn, RNN, call_many, sequence_call, rnn_kind, "_l0", 0)                                   \
+    X(rnn_cell, RNNCell, call, cell_call, rnn_kind, "", 0)                                      \
+    X(lstm, LSTM, call_many, sequence_call, lstm_kind, "_l0", 0)                                \
+    X(lstm_cell, LSTMCell, call, cell_call, lstm_kind, "", 0)                                   \
+    X(gru, GRU, call_many, sequence_call, gru_kind, "_l0", 3)                                   \
     X(gru_cell, GRUCell, call, cell_call, gru_kind, "", 3)
 
-#define KIND(id, Name, by, calls, of, suffix, unused)                                               \
+#define KIND(id, Name, by, calls, of, suffix, unused)                                           \
     static const wb__torch_child id##_torch_rows[] = {                                          \
         {"weight_input", "weight_ih" suffix, NULL, 0},                                          \
         {"weight_hidden", "weight_hh" suffix, NULL, 0},                                         \
@@ -308,7 +308,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     static const wb__torch_kind id##_torch = {                                                  \
         WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true};                         \
     WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with,            \
-                    .by = calls, .print = print, .detail = &of, .torch = &id##_torch);        \
+                    .by = calls, .print = print, .detail = &of, .torch = &id##_torch);          \
     wb_layer *wb_##Name##_with(const wb_Recurrent_options *o)                                   \
     {                                                                                           \
         return make_kind(&wb__##id##_type, o);                                                  \
