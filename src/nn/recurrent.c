@@ -289,8 +289,9 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
 }
 
 /* The columns of KINDS: identifier, name, call or call_many, the function, cell_kind, suffix of
- * PyTorch's names, wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
- * third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r multiplies it. */
+ * PyTorch's names, wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih +
+ * bias_hh. The last third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r
+ * multiplies it. */
 #define KINDS(X)                                                                                \
     X(rnn, RNN, call_many, sequence_call, rnn_kind, "_l0", 0)                                   \
     X(rnn_cell, RNNCell, call, cell_call, rnn_kind, "", 0)                                      \
