@@ -92,8 +92,8 @@ static wb_tensor *small_normal(wb_dtype dtype, int ndim, const int64_t *dims)
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(0.02));
 }
 
-/* 0, 1, ..., T-1 for x [N, T]. */
-static wb_tensor *positions(wb_tensor *x) { return x ? wb_arange(wb_dim(x, -1), WB_I32) : NULL; }
+/* The positions of x [N, T]: 0, 1, ..., T-1, or those behind the characters in the cache. */
+static wb_tensor *positions(wb_tensor *x) { return x ? wb_positions(wb_dim(x, -1)) : NULL; }
 
 static wb_layer *block(int64_t width, int64_t heads)
 {
@@ -168,30 +168,52 @@ static int choose(const float *scores, int classes)
     return classes - 1;
 }
 
-/* Attention sees only earlier characters, so characters behind the last do not matter. The line
- * keeps its length, so that all steps use one plan. */
+typedef struct { wb_layer *model; wb_tree *cache; } writer;
+
+/* The scores of the character behind x [1, T], which comes behind those in the cache. */
+static int scores_behind(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
+{
+    writer *w = ctx;
+    wb_tensor *y = wb_call_cached(w->model, w->cache, inputs[0]);
+    if (!y) return -1;
+    outputs[0] = wb_astype(wb_slice(y, 1, wb_dim(y, 1) - 1, wb_dim(y, 1)), WB_F32);
+    return outputs[0] ? 1 : -1;
+}
+
+/* The cache holds the keys and values of the characters so far, so that a character costs one step
+ * of the model, and wb_compile records that step once. A full cache begins again with the second
+ * half of its characters. */
 static bool write_on(wb_layer *model, const text *t, int length)
 {
-    int32_t *line = calloc((size_t)t->context, sizeof *line);
-    int64_t known = 1;
-    if (!line) return false;
+    const int64_t room = t->context, half = (room + 1) / 2;
+    writer w = {model, wb_attention_cache(model, 1, room)};
+    wb_compiled *step = w.cache ? wb_compile(scores_behind, &w) : NULL;
+    int32_t *line = calloc((size_t)room + 1, sizeof *line);
+    int64_t known = 1, cached = 0;
+    if (!step || !line) return free(line), false;
     for (int c = 0; c < t->classes; c++)
         if (t->names[c] == '\n') line[0] = c;
     for (int i = 0; i < length; i++) {
         wb_scope *scope = wb_scope_open();
-        wb_tensor *scores = wb_call(model, wb_from(line, WB_I32, 2, (int64_t[]){1, t->context}));
-        scores = wb_astype(scores, WB_F32);
-        const float *s = wb_data(scores);
-        if (!s) return free(line), false;
-        int next = choose(s + (known - 1) * t->classes, t->classes);
+        if (known > room) {
+            memmove(line, line + known - half, (size_t)half * sizeof *line);
+            known = half;
+            cached = 0;
+            wb_assign(wb_get(w.cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
+        }
+        wb_tensor *y, *x = wb_from(line + cached, WB_I32, 2, (int64_t[]){1, known - cached});
+        const float *scores = wb_call_compiled(step, 1, &x, 1, &y) ? NULL : wb_data(y);
+        if (!scores) return free(line), false;
+        const int next = choose(scores, t->classes);
         wb_scope_close(scope);
         putchar(t->names[next]);
         fflush(stdout);
-        if (known == t->context) memmove(line, line + 1, (size_t)--known * sizeof *line);
+        cached = known;
         line[known++] = next;
     }
     putchar('\n');
     free(line);
+    wb_object_free(step);
     return true;
 }
 

@@ -138,6 +138,13 @@ inline wb_if_integer_<I, wb_layer *> wb_MultiHeadAttention(int64_t dim, I heads,
     return wb_MultiHeadAttention(dim, o);
 }
 
+template <class... T>
+inline wb_tensor *wb_call_cached(wb_layer *model, wb_tree *cache, wb_tensor *x, T *...more)
+{
+    wb_tensor *const all[] = {x, more...};
+    return wb_call_cached_array(model, cache, 1 + int(sizeof...(more)), all);
+}
+
 #define WB_RECURRENT_(name)                                                             \
     inline wb_layer *name(int64_t in, int64_t out, wb_Recurrent_options o = {})         \
     {                                                                                   \

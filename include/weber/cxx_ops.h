@@ -193,6 +193,10 @@ template <class... I> inline wb_tensor *wb_tile(wb_tensor *x, I... counts)
                          counts...);
 }
 
+inline wb_tensor *wb_rotary(wb_tensor *x, wb_tensor *positions, wb_rotary_options o = {})
+{
+    return wb_rotary_with(x, positions, &o);
+}
 inline wb_tensor *wb_scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                              wb_scatter_options o = {})
 {

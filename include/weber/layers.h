@@ -357,7 +357,7 @@ typedef struct wb_EmbeddingBag_options {
  * Error: x [bags, 0]. */
 WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
 
-/** Options of wb_MultiHeadAttention. */
+/** Options of wb_MultiHeadAttention.  A size that is 0 is `dim`. */
 typedef struct wb_MultiHeadAttention_options {
     WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
     bool causal WB_IS(false);               /* a query sees no later key */
@@ -365,17 +365,69 @@ typedef struct wb_MultiHeadAttention_options {
     double dropout WB_IS(0);                /* of attention weights, in train mode; below 1 */
     wb_initialiser init WB_IS(wb_glorot_uniform);
     wb_dtype dtype WB_IS(WB_F32);
+    int64_t kv_heads WB_IS(0);              /* heads of k and v; 0: heads */
+    int64_t k_in WB_IS(0), v_in WB_IS(0);   /* features of k and v (PyTorch's kdim and vdim) */
+    int64_t qk_dim WB_IS(0);                /* features of all heads of q */
+    int64_t v_dim WB_IS(0);                 /* features of all heads before out_proj */
+    int64_t out WB_IS(0);                   /* features of y */
+    bool weights WB_IS(false);              /* gives the weights too */
+    double rotary WB_IS(0);                 /* base of wb_rotary for q and k, such as 10000; 0: no
+                                               rotation */
     WB_BY_PLACE
-    int64_t dim WB_REQUIRED;
+    int64_t dim WB_REQUIRED;                /* features of q */
     int64_t heads WB_IS(8);
     WB_NO_MORE
 } wb_MultiHeadAttention_options;
 /** Attention with several heads: wb_MultiHeadAttention(dim, heads).  (Vaswani et al. 2017)
- * wb_call(layer, x) is self-attention, the same as wb_call(layer, x, x, x).  In wb_call(layer, q,
- * k, v), q is [N, Tq, dim], k and v are [N, Tk, dim], and the result is [N, Tq, dim].  The
- * projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes wb_attention
- * of dim / heads features.  Error: `heads` does not divide `dim`. */
+ *   wb_call(layer, x)   wb_call(layer, q, k, v)   wb_call(layer, q, k, v, mask)
+ *   q [N, Tq, dim]   k [N, Tk, k_in]   v [N, Tk, v_in]   y [N, Tq, out]
+ * The first is self-attention, q = k = v = x.  The mask is bool (true: keep), or floating and added
+ * to the scores; it broadcasts to [N, heads, Tq, Tk], has no gradient if it is bool, and holds
+ * beside .causal.  A query whose keys are all masked counts as zeros before out_proj.
+ *
+ * The projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes
+ * wb_attention of qk_dim / heads features.  With .kv_heads, each head of k and v serves
+ * heads / kv_heads heads of q (grouped-query attention; 1: multi-query), and k_proj gives
+ * kv_heads qk_dim / heads features.  With .weights the layer gives two tensors (wb_call_outputs): y
+ * and the weights [N, heads, Tq, Tk], after dropout.  .rotary counts positions as wb_positions.
+ *
+ * Errors: `heads` does not divide qk_dim and v_dim; .kv_heads does not divide `heads`; .rotary with
+ * an odd number of features; inputs of other shapes. */
 WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *o);
+
+/** A cache of keys and values for generation, for wb_call_cached(model, cache, x).  It has room for
+ * `length` positions in `batch` sequences, in each causal MultiHeadAttention of the model, with the
+ * dtype and on the device of their weights.  It is a tree of variables that are not trained:
+ * "keys", with one tensor [batch, kv_heads, d, length] for each layer, "values", with one [batch,
+ * length, kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs
+ * to the current scope.
+ *
+ * A text begins anew after wb_assign(wb_get(cache, "position"), ...) of 0; another number goes back
+ * to this position.  The old keys need not be cleared.  Errors: sizes below 1; no causal attention
+ * in the model. */
+WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length);
+/** wb_call of a model on the next T positions: wb_call_cached(model, cache, x), x [batch, T, ...].
+ * In self-attention the T queries see the cached keys and their own, up to the query's position.
+ * The new keys and values are written into the cache, and the position grows by T, in the
+ * evaluation of y (as by wb_assign).  The result is that of the whole text at these T positions.
+ * Attention with k and v of its own is not cached.
+ *
+ * The position is data: one plan serves all positions, and so does one recording in a function of
+ * wb_compile, in which the cache is a part of `ctx`.  T = 1 has one plan, each other T another.  A
+ * position at or behind the length is not stored; with WEBER_DEBUG=check and T > 1 it is an error.
+ *
+ * Errors: the cache is of another model or batch; T is above its length; self-attention without
+ * .causal. */
+WB_API wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n,
+                                       wb_tensor *const *inputs);
+/** 0, 1, ..., n-1 as i32 [n], the positions of n steps.  Inside a call of wb_call_cached they begin
+ * at the cache's position, so that a model with learned positions works with a cache too:
+ * wb_call(table, wb_positions(wb_dim(x, 1))). */
+WB_API wb_tensor *wb_positions(int64_t n);
+#ifndef __cplusplus
+#define wb_call_cached(model, cache, ...) \
+    wb_call_cached_array((model), (cache), WB_TENSORS_(__VA_ARGS__))
+#endif
 
 /** Options of recurrent layers and cells. */
 typedef struct wb_Recurrent_options {
@@ -386,6 +438,7 @@ typedef struct wb_Recurrent_options {
     wb_dtype dtype WB_IS(WB_F32);
     bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
     bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
+    bool return_state WB_IS(false);         /* gives the last states too; not for cells */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
     wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
@@ -395,7 +448,10 @@ typedef struct wb_Recurrent_options {
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
  * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
- * The first state is 0 or, with .initial_state, a parameter [out].  Error: a call with T = 0. */
+ * The first state is 0 or, with .initial_state, a parameter [out]; or wb_call(layer, x, h) with h
+ * [N, out], wb_call(layer, x, h, c) of an LSTM.  With .return_state the layer gives several tensors
+ * (wb_call_outputs): y and the last state h, of an LSTM h and c, which a later call takes to go on
+ * where this one ended.  Errors: a call with T = 0; states of another shape or number. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
  *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias

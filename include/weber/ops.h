@@ -519,6 +519,30 @@ WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tens
  * the index of the query. */
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);
 
+/** Options of wb_rotary. */
+typedef struct wb_rotary_options {
+    WB_OPTIONS_HEAD(wb_rotary_options)
+    double base WB_IS(10000);
+    bool pairs WB_IS(false);                /* rotates x_2i with x_2i+1, as in the paper */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_rotary_options;
+/** x with its features rotated by their positions: wb_rotary(x, positions, .base = 5e5).  (Su et
+ * al. 2021)
+ *   y_i = x_i cos(a) - x_j sin(a)   y_j = x_j cos(a) + x_i sin(a)   j = i + D/2
+ *   a = position base^(-2i / D) for i < D/2
+ *   x [..., T, D], floating   positions [T], integers or floating, below 1e6   y as x
+ * With .pairs, x_2i and x_2i+1 are rotated by the angle of i.  Dot products of rotated vectors
+ * depend on the differences of positions only.  Angles are f32, for an f64 x f64.  The positions
+ * have no gradient if they are integers.  Errors: D is odd; the base is not positive; shapes that
+ * do not fit. */
+WB_API wb_tensor *wb_rotary_with(wb_tensor *x, wb_tensor *positions, const wb_rotary_options *o);
+#ifndef __cplusplus
+#define wb_rotary(x, ...) WB_ROTARY_(x, __VA_ARGS__, )
+#define WB_ROTARY_(x, positions, ...) \
+    wb_rotary_with((x), (positions), WB_GET_(wb_rotary_options, __VA_ARGS__))
+#endif
+
 /** x with each element set to 0 with probability p, and the others divided by 1 - p.  wb_dropout
  * does this in train mode and in test mode; the layer wb_Dropout only in train mode.  The choice of
  * elements depends on wb_seed and on the calls since then that use random numbers, not on the

@@ -1,6 +1,8 @@
 /* MultiHeadAttention (Vaswani et al. 2017): input projections, attention in each head, output
- * projection. */
-#include "nn/layer.h"
+ * projection. Groups of heads may share keys and values (Ainslie et al. 2023), and queries and keys
+ * may be rotated by their positions (Su et al. 2021). cache.c keeps keys and values between
+ * calls. */
+#include "nn/attention.h"
 
 #include <math.h>
 
@@ -11,73 +13,214 @@
     X(wb_MultiHeadAttention_options, bias, BOOL, 1)                                             \
     X(wb_MultiHeadAttention_options, dropout, REAL, 1)                                          \
     X(wb_MultiHeadAttention_options, init, INITIALISER, 1)                                      \
-    X(wb_MultiHeadAttention_options, dtype, DTYPE, 1)
+    X(wb_MultiHeadAttention_options, dtype, DTYPE, 1)                                           \
+    X(wb_MultiHeadAttention_options, kv_heads, INT, 1)                                          \
+    X(wb_MultiHeadAttention_options, k_in, INT, 1)                                              \
+    X(wb_MultiHeadAttention_options, v_in, INT, 1)                                              \
+    X(wb_MultiHeadAttention_options, qk_dim, INT, 1)                                            \
+    X(wb_MultiHeadAttention_options, v_dim, INT, 1)                                             \
+    X(wb_MultiHeadAttention_options, out, INT, 1)                                               \
+    X(wb_MultiHeadAttention_options, weights, BOOL, 1)                                          \
+    X(wb_MultiHeadAttention_options, rotary, REAL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Computes one projection of x [N, T, dim], and splits it into heads: [N, heads, T, dim /
- * heads]. */
-static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x)
+typedef wb_MultiHeadAttention_options options;
+
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+/* Computes one projection of x [N, T, features], and splits it into heads: [N, heads, T, d]. */
+static wb_tensor *project(const wb_layer *l, int child, wb_tensor *x, int64_t heads)
 {
-    const wb_MultiHeadAttention_options *o = l->options;
     wb_tensor *y = wb_call(wb__layer_child(l, child), x);
     if (!y) return NULL;
-    y = wb_reshape_array(y, 4, (int64_t[]){x->dims[0], x->dims[1], o->heads, o->dim / o->heads});
+    y = wb_reshape_array(y, 4, (int64_t[]){x->dims[0], x->dims[1], heads, y->dims[2] / heads});
     return y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
 }
 
-/* Computes wb_attention with dropout of the attention weights. */
-static wb_tensor *attend_dropping(const wb_layer *l, wb_tensor *q, wb_tensor *k, wb_tensor *v,
-                                  wb_tensor *mask)
+/* Returns the keys or values of each head, [N, heads, T, d]: each of x [N, kv_heads, T, d] serves a
+ * group of heads. */
+static wb_tensor *shared(const options *o, wb_tensor *x)
 {
-    const wb_MultiHeadAttention_options *o = l->options;
-    wb_tensor *scores =
-        wb_mul(wb__matmul(q, k, false, true), wb_scalar(1 / sqrt((double)(o->dim / o->heads))));
-    if (!wb_is_none(mask)) scores = wb_where(mask, scores, wb_scalar(-INFINITY));
-    return wb_matmul(wb_dropout(wb_softmax(scores), o->dropout), v);
+    return !x || o->kv_heads == o->heads ? x : wb_repeat(x, 1, o->heads / o->kv_heads);
 }
 
-static wb_tensor *call(wb_layer *l, int n, wb_tensor *const *inputs)
+static wb_tensor *sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL; }
+
+/* Computes the weights, [N, heads, Tq, Tk], as operations of their own. A query whose keys are all
+ * masked has weights 0. */
+static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
-    const wb_MultiHeadAttention_options *o = l->options;
-    if (n != 1 && n != 3)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "MultiHeadAttention: takes x, or q, k and v; got %d inputs", n);
-    wb_tensor *in[3] = {inputs[0], inputs[n == 3 ? 1 : 0], inputs[n == 3 ? 2 : 0]};
-    for (int i = 0; i < n; i++)
-        if (in[i]->ndim != 3 || in[i]->dims[2] != o->dim)
-            return wb__fail_null(WB_ERROR_SHAPE, "MultiHeadAttention: expects [N,T,%lld], got %s",
-                                 (long long)o->dim, wb_describe(in[i]));
-    if (in[1]->dims[0] != in[0]->dims[0] || in[2]->dims[0] != in[0]->dims[0] ||
-        in[1]->dims[1] != in[2]->dims[1])
-        return wb__fail_null(WB_ERROR_SHAPE,
-                             "MultiHeadAttention: q %s, k %s and v %s do not go together",
-                             wb_describe(in[0]), wb_describe(in[1]), wb_describe(in[2]));
-    wb_tensor *q = project(l, 0, in[0]), *k = project(l, 1, in[1]), *v = project(l, 2, in[2]);
-    wb_tensor *mask = o->causal ? wb_causal_mask(in[0]->dims[1], in[1]->dims[1]) : WB_NONE;
-    if (!q || !k || !v || !mask) return NULL;
-    bool automatic, train = wb__train_mode(l, &automatic);
-    wb_tensor *y =
-        train && o->dropout > 0 ? attend_dropping(l, q, k, v, mask) : wb_attention(q, k, v, mask);
+    const wb_dtype t = (wb_dtype)x->q->dtype;
+    wb_tensor *scores = wb__matmul(x->q, x->k, false, true);
+    if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(x->q, x->k_now)), scores);
+    scores = wb_mul(scores, wb__literal(1 / sqrt((double)x->q->dims[3]), t));
+    if (!wb_is_none(x->bias)) scores = wb_add(scores, wb_astype(x->bias, t));
+    if (!wb_is_none(x->mask)) scores = wb_where(x->mask, scores, wb__literal(wb__masked(t), t));
+    wb_tensor *weights = wb_softmax(scores);
+    if (!wb_is_none(x->mask)) weights = wb_where(x->mask, weights, wb__literal(0, t));
+    return dropout > 0 ? wb_dropout(weights, dropout) : weights;
+}
+
+/* Returns the weighted sums of the values. */
+static wb_tensor *weighted(const wb__attended *x, wb_tensor *weights)
+{
+    if (!weights || wb_is_none(x->here)) return weights ? wb_matmul(weights, x->v) : NULL;
+    wb_tensor *zero = wb__literal(0, (wb_dtype)weights->dtype);
+    wb_tensor *now = sum_of(wb_where(x->here, weights, zero));
+    return wb_add(wb_matmul(wb_where(x->here, zero, weights), x->v), wb_mul(now, x->v_now));
+}
+
+/* ---- checks and masks ------------------------------------------------------------------------ */
+
+static bool sizes_fit(const options *o, wb_tensor *const *in)
+{
+    const int64_t features[3] = {o->dim, o->k_in, o->v_in};
+    for (int i = 0; i < 3; i++)
+        if (in[i]->ndim != 3 || in[i]->dims[2] != features[i])
+            return !wb__fail(WB_ERROR_SHAPE, "MultiHeadAttention: expects [N,T,%lld], got %s",
+                             (long long)features[i], wb_describe(in[i]));
+    if (in[1]->dims[0] == in[0]->dims[0] && in[2]->dims[0] == in[0]->dims[0] &&
+        in[1]->dims[1] == in[2]->dims[1])
+        return true;
+    return !wb__fail(WB_ERROR_SHAPE, "MultiHeadAttention: q %s, k %s and v %s do not go together",
+                     wb_describe(in[0]), wb_describe(in[1]), wb_describe(in[2]));
+}
+
+/* Whether the mask or bias of the program, if not NULL, broadcasts to [N, heads, Tq, Tk]. */
+static bool mask_fits(const wb_tensor *mask, const wb_tensor *q, const wb_tensor *k, int64_t heads)
+{
+    if (!mask) return true;
+    const int64_t dims[4] = {q->dims[0], heads, q->dims[2], k->dims[2]};
+    bool fits = mask->ndim <= 4;
+    for (int i = 0; fits && i < mask->ndim; i++) {
+        const int64_t n = mask->dims[i];
+        fits = n == 1 || n == dims[4 - mask->ndim + i];
+    }
+    if (fits && (mask->dtype == WB_BOOL || wb__dtype_float((wb_dtype)mask->dtype))) return true;
+    return !wb__fail(WB_ERROR_SHAPE, "MultiHeadAttention: the mask is %s; it is bool (true: keep) "
+                     "or floating (added to the scores), and broadcasts to [%lld,%lld,%lld,%lld]",
+                     wb_describe(mask), (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                     (long long)dims[3]);
+}
+
+/* Puts q and k at their positions, and sets the masks. `given` is the mask of the program, or
+ * NULL. */
+static bool place(const wb_layer *l, wb__attended *x, bool self, wb_tensor *given)
+{
+    const options *o = l->options;
+    x->mask = x->bias = x->here = WB_NONE;
+    if (o->rotary > 0) {
+        const int64_t tq = x->q->dims[2], tk = x->k->dims[2];
+        x->q = wb_rotary(x->q, wb_positions(tq), .base = o->rotary);
+        x->k = wb_rotary(x->k, self ? wb_positions(tk) : wb_arange(tk, WB_I32), .base = o->rotary);
+        if (!x->q || !x->k) return false;
+    }
+    if (self && wb__cache_used()) {
+        if (!wb__cache_append(l, o->causal, x)) return false;
+    } else if (o->causal) {
+        x->mask = wb_causal_mask(x->q->dims[2], x->k->dims[2]);
+    }
+    x->k = shared(o, x->k);
+    x->v = shared(o, x->v);
+    if (!wb_is_none(x->here)) {
+        x->k_now = shared(o, x->k_now);
+        x->v_now = shared(o, x->v_now);
+    }
+    if (!x->k || !x->v || !mask_fits(given, x->q, x->k, o->heads)) return false;
+    if (given && given->dtype != WB_BOOL) x->bias = given;
+    else if (given) x->mask = wb_is_none(x->mask) ? given : wb_and(x->mask, given);
+    return x->mask != NULL;
+}
+
+/* ---- the layer ------------------------------------------------------------------------------- */
+
+static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    const options *o = l->options;
+    if (n != 1 && n != 3 && n != 4)
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "MultiHeadAttention: takes x, or q, k and v, or q, k, v and a mask; got %d "
+                        "inputs", n), -1;
+    wb_tensor *in[3] = {inputs[0], inputs[n > 1 ? 1 : 0], inputs[n > 1 ? 2 : 0]};
+    if (!sizes_fit(o, in)) return -1;
+    const bool self = in[1] == in[0];
+    wb__attended x = {.q = project(l, 0, in[0], o->heads), .k = project(l, 1, in[1], o->kv_heads),
+                      .v = project(l, 2, in[2], o->kv_heads)};
+    if (!x.q || !x.k || !x.v || !place(l, &x, self, n == 4 ? inputs[3] : NULL)) return -1;
+    bool automatic, drops = wb__train_mode(l, &automatic) && o->dropout > 0;
+    wb_tensor *y, *weights = NULL;
+    if (drops || o->weights || !wb_is_none(x.bias) || !wb_is_none(x.here)) {
+        weights = weights_of(&x, drops ? o->dropout : 0);
+        y = weighted(&x, weights);
+    } else {
+        y = wb_attention(x.q, x.k, x.v, x.mask);
+    }
     if (automatic && o->dropout > 0) y = wb__mark_automatic(y, "MultiHeadAttention");
     y = y ? wb_permute_array(y, 4, (int64_t[]){0, 2, 1, 3}) : NULL;
-    y = y ? wb_reshape_array(y, 3, (int64_t[]){in[0]->dims[0], in[0]->dims[1], o->dim}) : NULL;
-    return wb_call(wb__layer_child(l, 3), y);
+    y = y ? wb_reshape_array(y, 3, (int64_t[]){in[0]->dims[0], in[0]->dims[1], o->v_dim}) : NULL;
+    outputs[0] = y ? wb_call(wb__layer_child(l, 3), y) : NULL;
+    if (o->weights) outputs[1] = weights;
+    return outputs[0] ? 1 + o->weights : -1;
 }
 
 static void print(const wb_layer *l, wb__text *t)
 {
-    const wb_MultiHeadAttention_options *o = l->options;
-    wb__text_add(t, "MultiHeadAttention(%lld; nheads=%lld", (long long)o->dim, (long long)o->heads);
+    const options *o = l->options;
+    wb__text_add(t, "MultiHeadAttention(");
+    if (o->k_in != o->dim || o->v_in != o->dim || o->qk_dim != o->dim || o->v_dim != o->dim ||
+        o->out != o->dim)
+        wb__text_add(t, "(%lld, %lld, %lld) => (%lld, %lld) => %lld", (long long)o->dim,
+                     (long long)o->k_in, (long long)o->v_in, (long long)o->qk_dim,
+                     (long long)o->v_dim, (long long)o->out);
+    else wb__text_add(t, "%lld", (long long)o->dim);
+    wb__text_add(t, "; nheads=%lld", (long long)o->heads);
+    if (o->kv_heads != o->heads) wb__text_add(t, ", kv_heads=%lld", (long long)o->kv_heads);
     if (o->causal) wb__text_add(t, ", causal=true");
     if (o->bias) wb__text_add(t, ", bias=true");
     if (o->dropout > 0) wb__text_add(t, ", dropout=%g", o->dropout);
+    if (o->rotary > 0) wb__text_add(t, ", rotary=%g", o->rotary);
+    if (o->weights) wb__text_add(t, ", weights=true");
     wb__text_add(t, ")");
 }
 
 static const wb__torch_kind torch = {.joined = true};
 
 WB__PLAIN_LAYER(attention, "MultiHeadAttention", wb_MultiHeadAttention_options, option_table,
-                wb_MultiHeadAttention_with, .call = call, .print = print, .torch = &torch);
+                wb_MultiHeadAttention_with, .call_many = call, .print = print, .torch = &torch);
+
+/* Sets the sizes that are not given, and checks all. */
+static bool read_sizes(options *o)
+{
+    int64_t *const sizes[] = {&o->k_in, &o->v_in, &o->qk_dim, &o->v_dim, &o->out};
+    bool positive = o->kv_heads >= 0;
+    for (int i = 0; i < 5; i++) {
+        if (!*sizes[i]) *sizes[i] = o->dim;
+        positive = positive && *sizes[i] > 0;
+    }
+    if (!o->kv_heads) o->kv_heads = o->heads;
+    if (o->dim < 1 || o->heads < 1)
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
+                         (long long)o->heads, (long long)o->dim);
+    if (!positive)
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: one of .kv_heads, .k_in, .v_in, "
+                         ".qk_dim, .v_dim and .out is negative");
+    if (o->qk_dim % o->heads || o->v_dim % o->heads)
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
+                         (long long)o->heads,
+                         (long long)(o->qk_dim % o->heads ? o->qk_dim : o->v_dim));
+    if (o->heads % o->kv_heads)
+        return !wb__fail(WB_ERROR_ARGUMENT,
+                         "MultiHeadAttention: .kv_heads is %lld; it divides the %lld heads",
+                         (long long)o->kv_heads, (long long)o->heads);
+    if (!(o->dropout >= 0 && o->dropout < 1))
+        return !wb__fail(WB_ERROR_ARGUMENT,
+                         "MultiHeadAttention: dropout is %g; it must be in [0, 1)", o->dropout);
+    if (!(o->rotary >= 0) || (o->rotary > 0 && o->qk_dim / o->heads % 2))
+        return !wb__fail(WB_ERROR_ARGUMENT, "MultiHeadAttention: .rotary is %g for heads of %lld "
+                         "features; it is the base, such as 10000, and needs an even number",
+                         o->rotary, (long long)(o->qk_dim / o->heads));
+    return true;
+}
 
 wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
 {
@@ -86,18 +229,15 @@ wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options *given)
     wb__given g;
     if (!wb__read_options("MultiHeadAttention", &o, sizeof o, given, "heads", &g)) return NULL;
     o.heads = wb__int_option(&g, "heads", 1, o.heads, 8);
-    if (o.dim < 1 || o.heads < 1 || o.dim % o.heads)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "MultiHeadAttention: %lld heads do not divide %lld",
-                             (long long)o.heads, (long long)o.dim);
-    if (!(o.dropout >= 0 && o.dropout < 1))
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "MultiHeadAttention: dropout is %g; it must be in [0, 1)", o.dropout);
-    if (!wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
+    if (!read_sizes(&o) || !wb__layer_dtype("MultiHeadAttention", &o.dtype)) return NULL;
+    const int64_t in[4] = {o.dim, o.k_in, o.v_in, o.v_dim},
+                  out[4] = {o.qk_dim, o.qk_dim / o.heads * o.kv_heads,
+                            o.v_dim / o.heads * o.kv_heads, o.out};
     wb_layer *l = wb__layer_new(&wb__attention_type, &o, 4);
     for (int i = 0; l && i < 4; i++) {
         wb_layer *dense = wb_Dense_with(&(wb_Dense_options){.size = sizeof(wb_Dense_options),
-                                                            .in = o.dim,
-                                                            .out = o.dim,
+                                                            .in = in[i],
+                                                            .out = out[i],
                                                             .no_bias = !o.bias,
                                                             .init = o.init,
                                                             .dtype = o.dtype});

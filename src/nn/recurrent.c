@@ -9,7 +9,8 @@
     X(wb_Recurrent_options, activation, FUNCTION, 1) X(wb_Recurrent_options, no_bias, BOOL, 1)  \
     X(wb_Recurrent_options, last, BOOL, 1) X(wb_Recurrent_options, init, INITIALISER, 1)        \
     X(wb_Recurrent_options, dtype, DTYPE, 1) X(wb_Recurrent_options, hidden_bias, BOOL, 1)      \
-    X(wb_Recurrent_options, initial_state, BOOL, 1)
+    X(wb_Recurrent_options, initial_state, BOOL, 1)                                             \
+    X(wb_Recurrent_options, return_state, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
 /* Indices of the children. With .hidden_bias, bias_hidden is at index MORE. With .initial_state,
@@ -111,12 +112,13 @@ static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
     return wb_linear(x, weight, wb__layer_child(l, BIAS));
 }
 
-static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **outputs)
+/* Computes all steps, and replaces the states by the last ones. */
+static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **states, wb_tensor **outputs)
 {
     const wb_Recurrent_options *o = l->options;
     const cell_kind *kind = l->type->detail;
     int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * o->out};
-    wb_tensor *states[2] = {NULL, NULL}, *all = input_product(l, x);
+    wb_tensor *all = input_product(l, x);
     for (int64_t t = 0; t < steps; t++) {
         wb_tensor *now = wb_slice(all, 1, t, t + 1);
         now = now ? wb_reshape_array(now, 2, wide) : NULL;
@@ -127,21 +129,41 @@ static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **outputs)
     return o->last ? states[0] : wb_stack_array((int)steps, outputs, 1);
 }
 
-static wb_tensor *sequence_call(wb_layer *l, int n, wb_tensor *const *inputs)
+/* Checks the states of a call, [N, out], and converts them to the layer's dtype. */
+static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor **states)
 {
     const wb_Recurrent_options *o = l->options;
-    wb_tensor *x = inputs[0];
-    if (!wb__one_input(l, n)) return NULL;
+    for (int i = 0; i < n; i++) {
+        if (states[i]->ndim != 2 || states[i]->dims[0] != x->dims[0] ||
+            states[i]->dims[1] != o->out)
+            return !wb__fail(WB_ERROR_SHAPE, "%s: expects states [%lld,%lld], got %s",
+                             l->type->name, (long long)x->dims[0], (long long)o->out,
+                             wb_describe(states[i]));
+        if (!(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN)))) return false;
+    }
+    return true;
+}
+
+static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
+{
+    const wb_Recurrent_options *o = l->options;
+    const int n_states = ((const cell_kind *)l->type->detail)->states;
+    wb_tensor *x = inputs[0], *states[2] = {n > 1 ? inputs[1] : NULL, n > 2 ? inputs[2] : NULL};
+    if (n != 1 && n != 1 + n_states)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: takes x, or x and its %d states; got %d inputs",
+                        l->type->name, n_states, n), -1;
     if (x->ndim != 3 || x->dims[2] != o->in)
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name,
-                             (long long)o->in, wb_describe(x));
+        return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name,
+                        (long long)o->in, wb_describe(x)), -1;
     if (!x->dims[1])
-        return wb__fail_null(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x));
+        return wb__fail(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x)), -1;
+    if (!read_states(l, x, n - 1, states)) return -1;
     wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
-    if (!outputs) return NULL;
-    wb_tensor *y = unroll(l, x, outputs);
+    if (!outputs) return -1;
+    results[0] = unroll(l, x, states, outputs);
     wb__free(outputs);
-    return y;
+    for (int i = 0; o->return_state && i < n_states; i++) results[i + 1] = states[i];
+    return !results[0] ? -1 : o->return_state ? 1 + n_states : 1;
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -223,7 +245,8 @@ static void print(const wb_layer *l, wb__text *t)
     const char *before = ";";
     if (o->no_bias) wb__text_add(t, "%s bias=false", before), before = ",";
     if (o->hidden_bias) wb__text_add(t, "%s hidden_bias=true", before), before = ",";
-    if (o->initial_state) wb__text_add(t, "%s initial_state=true", before);
+    if (o->initial_state) wb__text_add(t, "%s initial_state=true", before), before = ",";
+    if (o->return_state) wb__text_add(t, "%s return_state=true", before);
     wb__text_add(t, ")");
 }
 
@@ -242,9 +265,9 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias",
                              type->name);
-    if (o.last && strstr(type->name, "Cell"))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no .last",
-                             type->name);
+    if ((o.last || o.return_state) && strstr(type->name, "Cell"))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no %s", type->name,
+                             o.last ? ".last" : ".return_state");
     if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
     wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
     int64_t rows = kind->gates * o.out;
@@ -265,18 +288,19 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     return l;
 }
 
-/* The columns of KINDS: identifier, name, call function, cell_kind, suffix of PyTorch's names,
- * wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih + bias_hh. The last
- * third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r multiplies it. */
+/* The columns of KINDS: identifier, name, call or call_many, the function, cell_kind, suffix of
+ * PyTorch's names, wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih +
+ * bias_hh. The last third of a GRU's bias_hh cannot be added to `bias`, because the reset gate r
+ * multiplies it. */
 #define KINDS(X)                                                                                \
-    X(rnn, RNN, sequence_call, rnn_kind, "_l0", 0)                                            \
-    X(rnn_cell, RNNCell, cell_call, rnn_kind, "", 0)                                          \
-    X(lstm, LSTM, sequence_call, lstm_kind, "_l0", 0)                                         \
-    X(lstm_cell, LSTMCell, cell_call, lstm_kind, "", 0)                                       \
-    X(gru, GRU, sequence_call, gru_kind, "_l0", 3)                                            \
-    X(gru_cell, GRUCell, cell_call, gru_kind, "", 3)
+    X(rnn, RNN, call_many, sequence_call, rnn_kind, "_l0", 0)                                   \
+    X(rnn_cell, RNNCell, call, cell_call, rnn_kind, "", 0)                                      \
+    X(lstm, LSTM, call_many, sequence_call, lstm_kind, "_l0", 0)                                \
+    X(lstm_cell, LSTMCell, call, cell_call, lstm_kind, "", 0)                                   \
+    X(gru, GRU, call_many, sequence_call, gru_kind, "_l0", 3)                                   \
+    X(gru_cell, GRUCell, call, cell_call, gru_kind, "", 3)
 
-#define KIND(id, Name, calls, of, suffix, unused)                                               \
+#define KIND(id, Name, by, calls, of, suffix, unused)                                           \
     static const wb__torch_child id##_torch_rows[] = {                                          \
         {"weight_input", "weight_ih" suffix, NULL, 0},                                          \
         {"weight_hidden", "weight_hh" suffix, NULL, 0},                                         \
@@ -285,7 +309,7 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
     static const wb__torch_kind id##_torch = {                                                  \
         WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true};                         \
     WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with,            \
-                    .call = calls, .print = print, .detail = &of, .torch = &id##_torch);        \
+                    .by = calls, .print = print, .detail = &of, .torch = &id##_torch);          \
     wb_layer *wb_##Name##_with(const wb_Recurrent_options *o)                                   \
     {                                                                                           \
         return make_kind(&wb__##id##_type, o);                                                  \

@@ -108,6 +108,9 @@ TEST(every_kind)
               "out_proj.weight [4,4] f32");
     BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32",
               "in_proj_bias [12] f32", "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
+    BOTH_WAYS(wb_MultiHeadAttention(4, 2, .k_in = 3, .bias = true), "q_proj_weight [4,4] f32",
+              "k_proj_weight [4,3] f32", "v_proj_weight [4,4] f32", "in_proj_bias [12] f32",
+              "out_proj.weight [4,4] f32", "out_proj.bias [4] f32");
 }
 
 TEST(containers)

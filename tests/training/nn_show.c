@@ -48,6 +48,10 @@ TEST(single_layers)
     assert_shows(wb_Embedding(26, 4), "Embedding(26 => 4)  # 104 parameters");
     assert_shows(wb_MultiHeadAttention(64),
                  "MultiHeadAttention(64; nheads=8)  # 16_384 parameters");
+    assert_shows(wb_MultiHeadAttention(6, 2, .k_in = 5, .out = 3, .rotary = 100, .weights = true,
+                                       .qk_dim = 4, .kv_heads = 1),
+                 "MultiHeadAttention((6, 5, 6) => (4, 6) => 3; nheads=2, kv_heads=1, rotary=100, "
+                 "weights=true)  # 70 parameters");
     assert_shows(wb_RNN(3, 5), "RNN(3 => 5, tanh)   # 45 parameters");
     assert_shows(wb_LSTM(3, 5), "LSTM(3 => 5)        # 180 parameters");
     assert_shows(wb_GRUCell(3, 5, .no_bias = true),

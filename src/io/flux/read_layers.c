@@ -415,15 +415,23 @@ static bool attention(reading *x)
         if (!take_all(x, &dense, row_of(r, &dense))) return false;
         const child_array *s = &x->s[2 * i];
         if (!positive(r, s, 2) || !wb__flux_activation(r, &dense, "σ", &f)) return false;
-        int64_t dim = x->s[0].a.dims[0];
-        if (!has_shape(r, s, 2, (int64_t[]){dim, dim}) || !has_shape(r, s + 1, 1, &dim) || f ||
-            !s[1].a.data != !x->s[1].a.data)
-            return wb__flux_reason(r,
-                                   "its projections are not all of one size without activation"),
+        if (!has_shape(r, s + 1, 1, s->a.dims) || f || !s[1].a.data != !x->s[1].a.data)
+            return wb__flux_reason(r, "its projections have activations or different biases"),
                    false;
     }
-    x->o.attention.dim = x->s[0].a.dims[0];
-    x->o.attention.bias = x->s[1].a.data != NULL;
+    /* of q, k, v and out: the features that each gives and takes */
+    const int64_t *q = x->s[0].a.dims, *k = x->s[2].a.dims, *v = x->s[4].a.dims,
+                  *out = x->s[6].a.dims;
+    if (q[0] != k[0] || v[0] != out[1])
+        return wb__flux_reason(r, "the sizes of its projections do not go together"), false;
+    wb_MultiHeadAttention_options *o = &x->o.attention;
+    o->dim = q[1];
+    o->k_in = k[1];
+    o->v_in = v[1];
+    o->qk_dim = q[0];
+    o->v_dim = v[0];
+    o->out = out[0];
+    o->bias = x->s[1].a.data != NULL;
     return x->o.attention.heads >= 1 || wb__flux_reason(r, "its number of heads is unknown");
 }
 

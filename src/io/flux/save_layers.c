@@ -360,6 +360,14 @@ static const char *newer_field(const record *r, int *since)
     return name;
 }
 
+/* Whether the layer is an attention with shared heads or rotary positions, which Flux's has not. */
+static bool has_own_attention(const record *r)
+{
+    const int64_t *heads = option(r, "heads"), *kv_heads = option(r, "kv_heads");
+    const double *rotary = option(r, "rotary");
+    return kv_heads && (*kv_heads != *heads || *rotary > 0);
+}
+
 /* Whether Flux's struct of the requested version lacks an option that the layer uses. If so,
  * refuses the layer. */
 static bool lacks(const record *r)
@@ -379,6 +387,8 @@ static bool lacks(const record *r)
                            "since 0.12");
     else if (s->structs && has(r, "causal"))
         wb__flux_refuse(s, "a causal %s: there the mask is an argument of the call", type);
+    else if (s->structs && has_own_attention(r))
+        wb__flux_refuse(s, "%s with .kv_heads or .rotary", type);
     else if (s->structs && !cell && !strstr(name, "Cell") && has(r, "last"))
         wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
     else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))

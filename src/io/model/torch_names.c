@@ -136,11 +136,25 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     return status;
 }
 
+/* Whether the weights or biases of the first three projections of an attention have one shape. */
+static bool one_shape(const wb_layer *l, const char *what)
+{
+    const wb_tensor *x[3];
+    for (int i = 0; i < 3; i++) {
+        const wb__child *at = wb__child_at("names", wb__layer_child(l, i), what, NULL);
+        x[i] = at ? at->object : NULL;
+        if (!x[i] || wb_is_none(x[i]) || !wb__same_dims(x[0], x[i])) return false;
+    }
+    return true;
+}
+
 /* Adds two rows for the weight or bias (`what`) of each of the first three projections of an
- * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. */
+ * attention. A file has the three as blocks of one tensor, in_proj_..., or as three tensors. If
+ * their shapes differ, they are three tensors, q_proj_weight or q_proj.weight. */
 static int visit_projections(walk *w, const wb_layer *l, const char *what, const char *name,
                              const char *path)
 {
+    const bool one = one_shape(l, what);
     int status = 0;
     for (int other = 0; other < 2; other++) {
         for (int i = 0; !status && i < 3; i++) {
@@ -149,14 +163,15 @@ static int visit_projections(walk *w, const wb_layer *l, const char *what, const
             if (!at) return wb_error_code();
             if (wb_is_none(at->object)) continue;
             char *own = wb__printf("%s%s%s.%s", name, *name ? "." : "", child, what);
-            char *joint = wb__printf("%s%sin_proj_%s", name, *name ? "." : "", what);
+            char *joint = wb__printf("%s%s%s_%s", name, *name ? "." : "", one ? "in_proj" : child,
+                                     what);
             char *place = wb__printf("%s%s%s.%s", path, *path ? "." : "", child, what);
             wb__name_row *row = own && joint && place
                                  ? add_row(w->out, other ? own : joint, place, at->object)
                                  : NULL;
             if (!row) status = WB_ERROR_MEMORY;
             else if (other) row->other = true;
-            else row->part = i, row->parts = 3;
+            else if (one) row->part = i, row->parts = 3;
             wb__free(own);
             wb__free(joint);
             wb__free(place);

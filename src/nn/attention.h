@@ -1,0 +1,19 @@
+/* The cache of keys and values (cache.c), as MultiHeadAttention uses it. */
+#ifndef WB__ATTENTION_H
+#define WB__ATTENTION_H
+
+#include "nn/layer.h"
+
+/* The operands of attention in heads: q [N, heads, Tq, d], k and v [N, heads, Tk, d]. `mask` (bool)
+ * and `bias` (floating, added to the scores) are WB_NONE if there is none. If `here`, bool [Tk], is
+ * not WB_NONE, it names one key and value of which k and v have old numbers: k_now and v_now,
+ * [N, heads, 1, d], count instead. So k and v need not be computed before attention reads them. */
+typedef struct { wb_tensor *q, *k, *v, *mask, *bias, *here, *k_now, *v_now; } wb__attended;
+
+/* Whether wb_call_cached is running on this thread. */
+bool wb__cache_used(void);
+/* Writes the keys and values of x into the cache of wb_call_cached, and replaces them by all that
+ * the cache has. Sets x->mask to the keys that each query sees. False with the error set. */
+bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x);
+
+#endif

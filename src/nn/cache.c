@@ -1,0 +1,218 @@
+/* The cache of keys and values for generation, and positions.
+ *
+ * A cache is a tree of variables. Each layer of self-attention that wb_call_cached reaches takes
+ * the next pair of the tree, in the order of the calls, so that a layer that is used twice has two
+ * pairs. The position is a variable too: one plan, or one recording of wb_compile, serves all
+ * positions. */
+#include "nn/attention.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const wb__layer_type wb__attention_type;
+
+enum { POSITION, KEYS, VALUES, PARTS };
+
+/* The running wb_call_cached of this thread: its cache, how many layers have appended, and how many
+ * steps each has. */
+typedef struct { wb_tree *cache; int layers; int64_t steps; } cache_use;
+static _Thread_local cache_use *using;
+
+bool wb__cache_used(void) { return using != NULL; }
+
+static void *part(const wb_tree *cache, int i) { return cache->node.children[i].object; }
+
+/* ---- creation -------------------------------------------------------------------------------- */
+
+/* Calls f for each causal attention layer in `object`, in the order of the children. Stops if f
+ * returns false. */
+static bool each_attention(void *object, bool (*f)(const wb_layer *l, void *ctx), void *ctx)
+{
+    if (!wb__is_branch(object)) return true;
+    const wb__branch *node = object;
+    const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
+    if (l && l->type == &wb__attention_type)
+        return !((const wb_MultiHeadAttention_options *)l->options)->causal || f(l, ctx);
+    for (int i = 0; i < node->n; i++)
+        if (!wb_is_none(node->children[i].object) &&
+            !each_attention(node->children[i].object, f, ctx))
+            return false;
+    return true;
+}
+
+static bool count_one(const wb_layer *l, void *ctx)
+{
+    (void)l;
+    return ++*(int *)ctx > 0;
+}
+
+/* Makes zeros, as a variable that is not trained. */
+static wb_tensor *state(const wb_device *device, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    wb_tensor *x = wb_full_array(0, dtype, ndim, dims);
+    wb_tensor *v = x ? wb_variable(wb_to(x, device)) : NULL;
+    if (v) v->flags |= WB__FROZEN;
+    return v;
+}
+
+typedef struct { int64_t batch, length; int n; wb_tree *keys, *values; } plan;
+
+static bool put_pair(const wb_layer *l, void *ctx)
+{
+    plan *p = ctx;
+    const wb_MultiHeadAttention_options *o = l->options;
+    wb_tensor *weight = wb__layer_child(wb__layer_child(l, 1), 0);
+    const wb_device *device = wb_device_of(weight);
+    const int64_t dk[4] = {p->batch, o->kv_heads, o->qk_dim / o->heads, p->length},
+                  dv[4] = {p->batch, p->length, o->kv_heads, o->v_dim / o->heads};
+    char name[16];
+    snprintf(name, sizeof name, "%d", p->n);
+    wb_tensor *k = state(device, (wb_dtype)weight->dtype, 4, dk);
+    wb_tensor *v = k ? state(device, (wb_dtype)weight->dtype, 4, dv) : NULL;
+    return v && wb__branch_put_copy(&p->keys->node, p->n, name, k) &&
+           wb__branch_put_copy(&p->values->node, p->n++, name, v);
+}
+
+static bool find_device(const wb_layer *l, void *ctx)
+{
+    *(const wb_device **)ctx = wb_device_of((wb_tensor *)wb__layer_child(wb__layer_child(l, 1), 0));
+    return false;
+}
+
+wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length)
+{
+    if (WB__NULL(model) || !wb__alive("attention_cache", model)) return NULL;
+    if (batch < 1 || length < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: sizes are positive, got a batch "
+                             "of %lld and a length of %lld", (long long)batch, (long long)length);
+    if (wb__unrecordable("attention_cache", WB__ACTS)) return NULL;
+    plan p = {batch, length, 0, NULL, NULL};
+    int n = 0;
+    const wb_device *device = NULL;
+    each_attention(model, count_one, &n);
+    each_attention(model, find_device, &device);
+    if (!n)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "attention_cache: the %s has no "
+                             "MultiHeadAttention with .causal = true", model->type->name);
+    p.keys = wb__tree_new(n);
+    p.values = wb__tree_new(n);
+    if (!p.keys || !p.values || !each_attention(model, put_pair, &p)) return NULL;
+    wb_tensor *position = state(device, WB_I32, 1, (int64_t[]){1});
+    return position ? wb_named_tuple(PARTS, (const char *[]){"position", "keys", "values"},
+                                     (void *[]){position, p.keys, p.values})
+                    : NULL;
+}
+
+/* ---- use ------------------------------------------------------------------------------------- */
+
+wb_tensor *wb_positions(int64_t n)
+{
+    wb_tensor *x = wb_arange(n, WB_I32);
+    return using && x ? wb_add(x, part(using->cache, POSITION)) : x;
+}
+
+/* The axes of a cache: keys are [N, heads, d, length], since a product of one query reads them
+ * faster so, and values [N, length, heads, d]. Both permutations are their own inverse. */
+static const int64_t axes_of[2][4] = {{0, 1, 3, 2}, {0, 2, 1, 3}};
+static const int length_axis[2] = {3, 1};
+
+/* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, which has keys
+ * (which: 0) or values (1). Returns the new cache as [N, heads, length, d]. One step returns the
+ * old cache: its assignment is elementwise work that nothing else reads, which a plan does in
+ * place. */
+static wb_tensor *write_to(wb_tensor *cached, int which, wb_tensor *x, wb_tensor *at)
+{
+    const bool one = x->dims[2] == 1;
+    const int axis = length_axis[which];
+    int64_t dims[4] = {1, 1, 1, 1};
+    dims[axis] = -1;
+    wb_tensor *all, *now = wb_permute_array(x, 4, axes_of[which]);
+    if (one) {
+        wb_tensor *places = wb_reshape_array(wb_arange(cached->dims[axis], WB_I32), 4, dims);
+        all = wb_where(wb_eq(places, at), now, cached);
+    } else {
+        all = wb_scatter_along(cached, wb_reshape_array(at, 4, dims), now, axis,
+                               .reduce = WB_SCATTER_SET);
+    }
+    wb_tensor *both = all ? wb_permute_array(one ? cached : all, 4, axes_of[which]) : NULL;
+    return both && !wb_assign(cached, all) ? both : NULL;
+}
+
+static bool pair_fits(const wb_tensor *cached, int which, const wb_tensor *x)
+{
+    const int64_t *axes = axes_of[which];
+    bool fits = cached->ndim == 4 && cached->dtype == x->dtype;
+    for (int i = 0; fits && i < 4; i++)
+        fits = axes[i] == 2 ? cached->dims[i] >= x->dims[2] : cached->dims[i] == x->dims[axes[i]];
+    return fits;
+}
+
+/* Returns the next pair of the cache, for k and v. False with the error set. */
+static bool next_pair(wb_tensor **pair, wb_tensor *k, wb_tensor *v)
+{
+    const wb_tree *keys = part(using->cache, KEYS), *values = part(using->cache, VALUES);
+    if (using->layers == keys->node.n)
+        return !wb__fail(WB_ERROR_ARGUMENT, "call_cached: the cache is of %d layers, and the model "
+                         "calls more: make it by attention_cache of this model", keys->node.n);
+    pair[0] = part(keys, using->layers);
+    pair[1] = part(values, using->layers);
+    if (using->layers && k->dims[2] != using->steps)
+        return !wb__fail(WB_ERROR_SHAPE, "call_cached: one layer gets %lld steps, another %lld",
+                         (long long)using->steps, (long long)k->dims[2]);
+    if (pair_fits(pair[0], 0, k) && pair_fits(pair[1], 1, v)) return true;
+    return !wb__fail(WB_ERROR_SHAPE, "call_cached: layer %d has keys %s and values %s, its cache "
+                     "%s and %s", using->layers, wb_describe(k), wb_describe(v),
+                     wb_describe(pair[0]), wb_describe(pair[1]));
+}
+
+bool wb__cache_append(const wb_layer *l, bool causal, wb__attended *x)
+{
+    wb_tensor *pair[2] = {NULL, NULL};
+    if (!causal)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cache is for causal attention: set .causal",
+                         l->type->name);
+    if (!next_pair(pair, x->k, x->v)) return false;
+    using->steps = x->k->dims[2];
+    using->layers++;
+    wb_tensor *at = wb_positions(using->steps), *all = wb_arange(pair[1]->dims[1], WB_I32);
+    if (using->steps == 1) {
+        x->k_now = x->k;
+        x->v_now = x->v;
+        x->here = wb_eq(all, at);
+    }
+    x->k = write_to(pair[0], 0, x->k, at);
+    x->v = write_to(pair[1], 1, x->v, at);
+    x->mask = wb_le(all, wb_reshape(at, -1, 1));
+    return x->k && x->v && x->mask && x->here;
+}
+
+static bool is_cache(void *object)
+{
+    static const char *const names[PARTS] = {"position", "keys", "values"};
+    const wb_tree *t = object;
+    bool good = wb__is(object, &wb__tree_class) && t->node.n == PARTS;
+    for (int i = 0; good && i < PARTS; i++)
+        good = !strcmp(t->node.children[i].name, names[i]) &&
+               wb__is(t->node.children[i].object, i ? &wb__tree_class : &wb__tensor_class);
+    if (!good)
+        wb__fail(WB_ERROR_ARGUMENT, "call_cached: the %s is no cache of attention_cache",
+                 wb__kind(object));
+    return good;
+}
+
+wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tensor *const *inputs)
+{
+    if (WB__NULL(cache) || !wb__alive("call_cached", cache) || !is_cache(cache)) return NULL;
+    cache_use use = {cache, 0, 0}, *outer = using;
+    wb__branch_used(&cache->node);
+    const wb__frame f = wb__frame_begin();
+    using = &use;
+    wb_tensor *y = wb_call_array(model, n, inputs);
+    using = outer;
+    wb_tensor *position = part(cache, POSITION);
+    if (y && !use.layers)
+        y = wb__fail_null(WB_ERROR_ARGUMENT, "call_cached: the model has no attention of one input "
+                          "with .causal");
+    if (y && wb_assign(position, wb_add(position, wb_scalar_int(use.steps)))) y = NULL;
+    return wb__frame_end(f, y);
+}

@@ -1,0 +1,207 @@
+/* Attention and recurrent layers against PyTorch: sequences.safetensors, written by
+ * make_golden_sequences.py; and the cache of keys and values against calls of the whole text. */
+#define GOLDEN_FILE WB_TEST_DATA "/sequences.safetensors"
+#include "golden_layer.h"
+
+/* X(name in sequences.safetensors, layer) */
+#define CASES(X)                                                                               \
+    X(attention_sizes, wb_MultiHeadAttention(6, 2, .k_in = 5, .v_in = 4, .qk_dim = 4,          \
+                                             .v_dim = 8, .out = 3, .bias = true,               \
+                                             .weights = true))                                 \
+    X(attention_groups, wb_MultiHeadAttention(8, 4, .kv_heads = 2, .causal = true,             \
+                                              .rotary = 100))                                  \
+    X(rnn_states, wb_RNN(2, 3, .return_state = true))                                          \
+    X(lstm_states, wb_LSTM(2, 3, .return_state = true))                                        \
+    X(gru_states, wb_GRU(2, 3, .return_state = true))
+
+#define CASE(name, layer) TEST(name) { check_in(#name, layer, false); }
+CASES(CASE)
+
+static double difference(wb_tensor *x, wb_tensor *y)
+{
+    wb_tensor *most = wb_max(wb_abs(wb_sub(wb_astype(x, WB_F32), wb_astype(y, WB_F32))));
+    if (!most) fail_msg("%s", wb_error());
+    return wb_item(most);
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+/* A text in two parts, with the state handed on, gives what the whole text gives. */
+TEST_IN_SCOPE(carried_state)
+{
+    wb_layer *l = wb_LSTM(2, 3, .return_state = true);
+    wb_tensor *x = wb_randn(2, 5, 2), *whole[3], *part[3], *rest[3];
+    WORKS(wb_call_outputs(l, 1, &x, 3, whole));
+    WORKS(wb_call_outputs(l, 1, (wb_tensor *[]){wb_slice(x, 1, 0, 2)}, 3, part));
+    WORKS(wb_call_outputs(l, 3, (wb_tensor *[]){wb_slice(x, 1, 2, 5), part[1], part[2]}, 3, rest));
+    assert_true(difference(wb_concat(1, part[0], rest[0]), whole[0]) < 1e-6);
+    assert_true(difference(rest[1], whole[1]) < 1e-6 && difference(rest[2], whole[2]) < 1e-6);
+    assert_true(difference(part[2], whole[2]) > 1e-4);
+    wb_tensor *h = wb_zeros(2, 3);
+    REFUSED(wb_call(l, x, h), WB_ERROR_ARGUMENT, "LSTM", "2");
+    REFUSED(wb_call(wb_GRU(2, 3), x, wb_zeros(1, 3)), WB_ERROR_SHAPE, "GRU", "[2,3]", "[1,3] f32");
+    REFUSED(wb_call(wb_GRU(2, 3), x, h, h), WB_ERROR_ARGUMENT, "GRU", "1", "3");
+    REFUSED(wb_GRUCell(2, 3, .return_state = true), WB_ERROR_ARGUMENT, "GRUCell", ".return_state");
+}
+
+/* ---- masks and rotations --------------------------------------------------------------------- */
+
+TEST_IN_SCOPE(masks)
+{
+    wb_layer *l = wb_MultiHeadAttention(4, 2, .bias = true);
+    wb_tensor *x = wb_randn(2, 3, 4), *y;
+    wb_tensor *keep = wb_causal_mask(3, 3);
+    wb_layer *causal = wb_MultiHeadAttention(4, 2, .bias = true, .causal = true);
+    for (int i = 0; i < 4; i++) {
+        static const char *const names[4] = {"q_proj", "k_proj", "v_proj", "out_proj"};
+        WORKS(wb_set(causal, NAME("%s.weight", names[i]), wb_get(l, NAME("%s.weight", names[i]))));
+    }
+    MADE(y = wb_call(l, x, x, x, keep));
+    assert_true(difference(y, wb_call(causal, x)) < 1e-6);
+    assert_true(difference(y, wb_call(l, x)) > 1e-3);
+    wb_tensor *bias = wb_where(keep, wb_scalar(0), wb_scalar(-1e9));
+    assert_true(difference(y, wb_call(l, x, x, x, bias)) < 1e-6);
+    /* both masks hold; the mask of a sample */
+    wb_tensor *first = wb_reshape(wb_lt(wb_arange(6, WB_I32), wb_scalar(5)), 2, 1, 1, 3);
+    wb_tensor *both = wb_call(l, x, x, x, wb_and(first, keep));
+    assert_true(difference(wb_call(causal, x, x, x, first), both) < 1e-6);
+    assert_true(difference(both, y) > 1e-4);
+}
+
+/* Both orders of the features, and errors. */
+TEST_IN_SCOPE(rotations)
+{
+    static const float row[4] = {1, 2, 3, 4};
+    /* position 3, base 100: angles 3 and 0.3; computed in Python */
+    static const double halves[4] = {-1.413352521, 0.728592126, -2.828857481, 4.412386369},
+                        pairs[4] = {-1.272232513, -1.838864985, 1.683928641, 4.707906576};
+    wb_tensor *x = wb_from(row, WB_F32, 2, (int64_t[]){1, 4}), *at = wb_full(3, 1);
+    for (int i = 0; i < 2; i++) {
+        wb_tensor *y = wb_rotary(x, at, .base = 100, .pairs = i);
+        float got[4];
+        WORKS(wb_copy_out(y, got, sizeof got));
+        for (int k = 0; k < 4; k++)
+            assert_true(fabs((double)got[k] - (i ? pairs : halves)[k]) < 1e-5);
+    }
+    wb_tensor *half = wb_rotary(wb_astype(x, WB_BF16), at, .base = 100);
+    assert_true(wb_dtype_of(half) == WB_BF16);
+    assert_true(difference(half, wb_rotary(x, at, .base = 100)) < 0.05);
+    REFUSED(wb_rotary(wb_zeros(2, 3), wb_positions(2)), WB_ERROR_SHAPE, "rotary", "[2,3] f32");
+    REFUSED(wb_rotary(x, wb_positions(2)), WB_ERROR_SHAPE, "rotary", "[2] i32");
+    REFUSED(wb_rotary(x, at, .base = -1), WB_ERROR_ARGUMENT, "rotary", "base", "-1");
+    REFUSED(wb_rotary(wb_astype(x, WB_I32), at), WB_ERROR_DTYPE, "rotary", "[1,4] i32");
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static wb_tensor *places(wb_tensor *x) { return wb_positions(wb_dim(x, 1)); }
+
+static wb_layer *block(wb_dtype dtype)
+{
+    wb_layer *attention = wb_MultiHeadAttention(8, 4, .causal = true, .kv_heads = 2, .bias = true,
+                                                .rotary = 100, .dtype = dtype);
+    return wb_SkipConnection(wb_Chain(wb_LayerNorm({8}, .dtype = dtype), attention), wb_add);
+}
+
+/* A block is used twice, and so has two pairs in the cache. */
+static wb_layer *text_model(wb_dtype dtype)
+{
+    wb_layer *table = wb_Chain(wb_function_layer("places", places),
+                               wb_Embedding(6, 8, .dtype = dtype));
+    wb_layer *twice = block(dtype);
+    return wb_Chain(wb_Parallel(wb_add, wb_Embedding(5, 8, .dtype = dtype), table), twice,
+                    block(dtype), twice);
+}
+
+typedef struct { wb_layer *model; wb_tree *cache; } writer;
+
+static int next(wb_tensor *const *inputs, wb_tensor **outputs, void *ctx)
+{
+    writer *w = ctx;
+    outputs[0] = wb_call_cached(w->model, w->cache, inputs[0]);
+    return outputs[0] ? 1 : -1;
+}
+
+static wb_tensor *letters(int64_t from, int64_t n)
+{
+    static const int32_t text[2][6] = {{3, 1, 4, 1, 0, 2}, {2, 0, 2, 4, 3, 1}};
+    wb_tensor *all = wb_from(text, WB_I32, 2, (int64_t[]){2, 6});
+    return wb_slice(all, 1, from, from + n);
+}
+
+static void go_to(wb_tree *cache, int position)
+{
+    WORKS(wb_assign(wb_get(cache, "position"), wb_full_array(position, WB_I32, 1, (int64_t[]){1})));
+}
+
+static void writes_in(wb_dtype dtype, double within)
+{
+    writer w = {text_model(dtype), NULL};
+    MADE(w.cache = wb_attention_cache(w.model, 2, 6));
+    const wb_tensor *keys = wb_get(w.cache, "keys.2");
+    assert_memory_equal(wb_dims(keys), ((int64_t[]){2, 2, 2, 6}), 4 * sizeof(int64_t));
+    assert_true(wb_dtype_of(keys) == dtype);
+    wb_tensor *want = wb_call(w.model, letters(0, 6)), *y;
+    wb_compiled *step = wb_compile(next, &w);
+    for (int compiled = 0; compiled < 2; compiled++) {
+        static const int starts[] = {0, 3, 4, 2, 3, 4, 5};      /* at 4 back to 2 */
+        for (int i = 0; i < 7; i++) {
+            const int at = starts[i], n = i ? 1 : 3;
+            wb_tensor *x = letters(at, n);
+            if (i == 3 || !i) go_to(w.cache, at);
+            if (compiled) WORKS(wb_call_compiled(step, 1, &x, 1, &y));
+            else MADE(y = wb_call_cached(w.model, w.cache, x));
+            assert_true(difference(y, wb_slice(want, 1, at, at + n)) < within);
+            assert_int_equal((int)wb_item(wb_get(w.cache, "position")), at + n);
+        }
+    }
+    wb_object_free(step);
+}
+
+TEST_IN_SCOPE(cache_f32) { writes_in(WB_F32, 1e-5); }
+TEST_IN_SCOPE(cache_bf16) { writes_in(WB_BF16, 0.1); }
+
+/* After the first texts one plan serves all positions. */
+TEST_IN_SCOPE(one_plan)
+{
+    wb_layer *model = text_model(WB_F32);
+    wb_tree *cache = wb_attention_cache(model, 2, 6);
+    int64_t built = 0;
+    for (int64_t at = 0; at < 6; at++) {
+        WORKS(wb_eval(wb_call_cached(model, cache, letters(at, 1))));
+        if (at == 1) built = wb_stats().plans_built;
+    }
+    assert_int_equal(wb_stats().plans_built, built);
+}
+
+TEST_IN_SCOPE(wrong_uses)
+{
+    wb_layer *l = wb_MultiHeadAttention(4, 2, .k_in = 3), *plain = wb_MultiHeadAttention(4, 2);
+    wb_tensor *x = wb_zeros(2, 3, 4), *k = wb_zeros(2, 5, 3), *v = wb_zeros(2, 5, 4);
+    REFUSED(wb_call(l, x), WB_ERROR_SHAPE, "MultiHeadAttention", "[N,T,3]", "[2,3,4] f32");
+    REFUSED(wb_call(l, x, k), WB_ERROR_ARGUMENT, "MultiHeadAttention", "mask", "2");
+    REFUSED(wb_call(l, x, k, v, wb_zeros(4, 3)), WB_ERROR_SHAPE, "mask", "[4,3] f32", "[2,2,3,5]");
+    REFUSED(wb_call(l, x, k, v, wb_zeros(1, 2, 2, 3, 5)), WB_ERROR_SHAPE, "[1,2,2,3,5] f32");
+    REFUSED(wb_call(l, x, k, v, wb_astype(wb_zeros(3, 5), WB_I32)), WB_ERROR_SHAPE, "[3,5] i32");
+    REFUSED(wb_MultiHeadAttention(8, 4, .kv_heads = 3), WB_ERROR_ARGUMENT, ".kv_heads", "3", "4");
+    REFUSED(wb_MultiHeadAttention(8, 4, .v_dim = 6), WB_ERROR_ARGUMENT, "4", "6");
+    REFUSED(wb_MultiHeadAttention(8, 4, .out = -1), WB_ERROR_ARGUMENT, ".out", "negative");
+    REFUSED(wb_MultiHeadAttention(6, 2, .rotary = 100), WB_ERROR_ARGUMENT, ".rotary", "100", "3");
+    REFUSED(wb_call(wb_MultiHeadAttention(4, 2, .weights = true), x), WB_ERROR_ARGUMENT, "2");
+
+    REFUSED(wb_attention_cache(plain, 2, 6), WB_ERROR_ARGUMENT, "attention_cache", ".causal");
+    wb_layer *causal = wb_MultiHeadAttention(4, 2, .causal = true), *two = wb_Chain(causal, causal);
+    REFUSED(wb_attention_cache(causal, 0, 6), WB_ERROR_ARGUMENT, "0", "6");
+    wb_tree *cache = wb_attention_cache(causal, 2, 6);
+    REFUSED(wb_call_cached(two, cache, x), WB_ERROR_ARGUMENT, "call_cached", "attention_cache");
+    REFUSED(wb_call_cached(plain, cache, x), WB_ERROR_ARGUMENT, "MultiHeadAttention", ".causal");
+    REFUSED(wb_call_cached(causal, cache, wb_zeros(3, 1, 4)), WB_ERROR_SHAPE, "[3,2,1,2] f32",
+            "[2,2,2,6] f32", "[2,6,2,2] f32");
+    REFUSED(wb_call_cached(causal, cache, wb_zeros(2, 7, 4)), WB_ERROR_SHAPE, "[2,2,7,2] f32");
+    REFUSED(wb_call_cached(causal, wb_tuple(x), x), WB_ERROR_ARGUMENT, "call_cached", "tree",
+            "attention_cache");
+    REFUSED(wb_call_cached(wb_Dense(4, 4), cache, x), WB_ERROR_ARGUMENT, "call_cached", ".causal");
+    assert_int_equal((int)wb_item(wb_max(wb_positions(3))), 2);
+}
+
+int main(void) { return run_cases(golden_open, golden_close); }
