@@ -35,7 +35,8 @@ WB_LAYER(residual, call_residual, gain, inner)
 typedef struct { wb_layer *body, *actor, *critic; double temperature; } actor_critic;
 static int call_actor_critic(const actor_critic *m, int n, wb_tensor *const *in, wb_tensor **out)
 {
-    wb_tensor *h = n == 1 ? wb_call(m->body, in[0]) : NULL;
+    if (n != 1) return -1;
+    wb_tensor *h = wb_call(m->body, in[0]);
     out[0] = wb_logsoftmax(wb_div(wb_call(m->actor, h), m->temperature));
     out[1] = wb_call(m->critic, h);
     return out[0] && out[1] ? 2 : -1;
@@ -54,6 +55,8 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_sub(wb_mse(value, reward), wb_mean(wb_mul(chosen, advantage)));
 }
 
+static int failed(void) { return fprintf(stderr, "%s\n", wb_error()), 1; }
+
 int main(void)
 {
     wb_seed(1);
@@ -67,23 +70,23 @@ int main(void)
 
     for (int step = 0; step < 300; step++) {
         wb_scope *scope = wb_scope_open();
-        if (wb_call_outputs(model, 1, &states, 2, out)) break;
+        if (wb_call_outputs(model, 1, &states, 2, out)) return failed();
         wb_tensor *arm = wb_multinomial(wb_exp(out[0]), 1, true);
         arm = wb_squeeze(arm, 1);
         wb_tensor *reward = wb_astype(wb_eq(arm, wb_full_array(BEST, wb_dtype_of(arm), 0, NULL)),
                                       WB_F32);
-        if (wb_eval(arm, reward)) break;
+        if (wb_eval(arm, reward)) return failed();
         wb_tree *grads;
         wb_tree *parts = wb_named_tuple(3, (const char *[]){"state", "arm", "reward"},
                                         (void *[]){states, arm, reward});
         WB_EACH_BATCH(batch, wb_dataloader(wb_dataset_of_tree(parts), BATCH)) {
-            if (!wb_withgradient(loss, model, batch, &grads)) break;
-            if (wb_update(state, model, grads)) break;
+            if (!wb_withgradient(loss, model, batch, &grads)) return failed();
+            if (wb_update(state, model, grads)) return failed();
         }
-        if (wb_scope_close(scope)) break;
+        if (wb_scope_close(scope)) return failed();
     }
     wb_tensor *one = wb_ones(1, STATE);
-    if (wb_call_outputs(model, 1, &one, 2, out)) return fprintf(stderr, "%s\n", wb_error()), 1;
+    if (wb_call_outputs(model, 1, &one, 2, out)) return failed();
     wb_show(model);
     printf("the best arm is %d; the actor chooses it with probability %.4f\n", BEST,
            wb_item(wb_slice(wb_exp(out[0]), 1, BEST, BEST + 1)));
@@ -92,9 +95,10 @@ int main(void)
     wb_tensor *again[2];
     const char *file = "actor_critic.safetensors";
     wb_layer *loaded = wb_save(file, model) ? NULL : wb_load(file);
-    if (!loaded || wb_call_outputs(loaded, 1, &one, 2, again))
-        return fprintf(stderr, "%s\n", wb_error()), 1;
-    printf("loaded: %s\n", wb_item(again[1]) == wb_item(out[1]) ? "the same outputs" : "others");
+    if (!loaded || wb_call_outputs(loaded, 1, &one, 2, again)) return failed();
+    printf("loaded: %s\n", wb_item(again[1]) == wb_item(out[1]) &&
+                               wb_at(again[0], 0, BEST) == wb_at(out[0], 0, BEST)
+                           ? "the same outputs" : "others");
     remove(file);
     return 0;
 }

@@ -191,8 +191,10 @@ WB_API int wb_loader_stop(wb_loader *l);
  * returns false. */
 WB_API wb_batch wb_loader_begin(wb_loader *l);
 /** WB_EACH_BATCH(b, loader) { ... b.x ... b.y ... } loops over the batches of one epoch.  break and
- * return are allowed.  The argument `loader` is evaluated once.  Loops over one loader do not nest.
- * After the loop wb_loader_status returns 0, or the error that ended the epoch. */
+ * return are allowed; the batch then stays open until the next loop or wb_loader_stop, which frees
+ * it and what the program made after it.  The argument `loader` is evaluated once.  Loops over one
+ * loader do not nest. After the loop wb_loader_status returns 0, or the error that ended the epoch.
+ * */
 #define WB_EACH_BATCH(b, loader)                                                            \
     for (wb_each_batch_ b##_wb = {(loader), false}; !b##_wb.done; b##_wb.done = true)       \
         for (wb_batch b = wb_loader_begin(b##_wb.from); wb_loader_next(b##_wb.from, &b);)

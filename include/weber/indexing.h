@@ -95,8 +95,8 @@ WB_API wb_tensor *wb_triu(wb_tensor *x, int64_t diagonal);
 WB_API wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis);
 /** Elements by an index of their own along an axis: y[.., i, ..] = x[.., index[.., i, ..], ..]. x
  * and `index` have the same number of axes; along all but `axis` their sizes broadcast.  Any
- * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes other than 1 do not
- * differ)  Error: sizes that do not fit. */
+ * dtype. (gather and take_along_dim of PyTorch; unlike in gather, sizes along other axes are
+ * equal or 1)  Error: sizes that do not fit. */
 WB_API wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis);
 
 /** How wb_scatter combines the elements with one index. */
@@ -109,15 +109,16 @@ typedef enum {
 typedef struct wb_scatter_options {
     WB_OPTIONS_HEAD(wb_scatter_options)
     wb_scatter_reduce reduce WB_IS(WB_SCATTER_ADD);
-    bool exclude_self WB_IS(false);         /* elements of x that an index names do not count */
+    bool exclude_self WB_IS(false);         /* x is not combined where an index names it */
     WB_BY_PLACE
     WB_NO_MORE
 } wb_scatter_options;
 /** x with rows combined into it: y[k, ...] combines x[k, ...] and all rows[i..., ...] with
  * index[i...] = k, in the order of i: wb_scatter(x, index, rows, .reduce = WB_SCATTER_MAX).
- *   x [n, ...]   index [...]   rows [index..., ...]   y as x; x and rows have one dtype, not bool
- *   but for WB_SCATTER_SET Rows of x that no index names stay as they are.  f16 and bf16 are
- *   combined in f32; NaN is the greatest and the least.
+ *   x [n, ...]   index [...]   rows [index..., ...]   y as x
+ * x and rows have the same dtype, bool only with WB_SCATTER_SET.  Rows of x that no index names do
+ * not change.  f16 and bf16 are combined in f32.  With MAX and MIN the result is NaN where an
+ * element is NaN.
  *
  * The scatter! of NNlib, whose mean is x plus the mean of the rows: wb_add(x, wb_scatter(zeros,
  * index, rows, .reduce = WB_SCATTER_MEAN, .exclude_self = true)); it subtracts with wb_neg(rows),
@@ -170,7 +171,9 @@ typedef struct wb_topk_options {
     WB_NO_MORE
 } wb_topk_options;
 /** The k greatest elements along an axis, the greatest first: wb_topk(x, k, axis, &index).  Sets
- * *index to their indices, i32, unless `index` is NULL.  It sorts x.  Error: k is negative or above
+ * *index to their indices, i32, unless `index` is NULL.  x has any dtype but
+ * bool; the result has size k along the axis, and the gradient reaches the chosen elements.  The
+ * cost is that of sorting the whole axis.  Error: k is negative or above
  * the size of the axis; *index is then NULL. */
 WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                                const wb_topk_options *o);

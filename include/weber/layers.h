@@ -357,7 +357,7 @@ typedef struct wb_EmbeddingBag_options {
  * Error: x [bags, 0]. */
 WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
 
-/** Options of wb_MultiHeadAttention.  A size that is 0 is `dim`. */
+/** Options of wb_MultiHeadAttention.  k_in, v_in, qk_dim, v_dim and out: 0 means `dim`. */
 typedef struct wb_MultiHeadAttention_options {
     WB_OPTIONS_HEAD(wb_MultiHeadAttention_options)
     bool causal WB_IS(false);               /* a query sees no later key */
@@ -370,7 +370,7 @@ typedef struct wb_MultiHeadAttention_options {
     int64_t qk_dim WB_IS(0);                /* features of all heads of q */
     int64_t v_dim WB_IS(0);                 /* features of all heads before out_proj */
     int64_t out WB_IS(0);                   /* features of y */
-    bool weights WB_IS(false);              /* gives the weights too */
+    bool weights WB_IS(false);              /* the call gives the attention weights too */
     double rotary WB_IS(0);                 /* base of wb_rotary for q and k, such as 10000; 0: no
                                                rotation */
     WB_BY_PLACE
@@ -387,9 +387,10 @@ typedef struct wb_MultiHeadAttention_options {
  *
  * The projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes
  * wb_attention of qk_dim / heads features.  With .kv_heads, each head of k and v serves
- * heads / kv_heads heads of q (grouped-query attention; 1: multi-query), and k_proj gives
- * kv_heads qk_dim / heads features.  With .weights the layer gives two tensors (wb_call_outputs): y
- * and the weights [N, heads, Tq, Tk], after dropout.  .rotary counts positions as wb_positions.
+ * heads / kv_heads heads of q (grouped-query attention; 1: multi-query), and k_proj has
+ * kv_heads · (qk_dim / heads) features, v_proj kv_heads · (v_dim / heads).  With .weights the layer
+ * gives two tensors (wb_call_outputs): y and the weights [N, heads, Tq, Tk], after dropout.
+ * .rotary counts positions as wb_positions.
  *
  * Errors: `heads` does not divide qk_dim and v_dim; .kv_heads does not divide `heads`; .rotary with
  * an odd number of features; inputs of other shapes. */
@@ -402,9 +403,10 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
  * length, kv_heads, d], and "position", i32 [1], the number of positions in the cache.  It belongs
  * to the current scope.
  *
- * A text begins anew after wb_assign(wb_get(cache, "position"), ...) of 0; another number goes back
- * to this position.  The old keys need not be cleared.  Errors: sizes below 1; no causal attention
- * in the model. */
+ * To begin a new text, assign 0 to the position:
+ *     wb_assign(wb_get(cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
+ * Another number goes back to this position.  The old keys need not be cleared.  Errors: sizes
+ * below 1; no causal attention in the model. */
 WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length);
 /** wb_call of a model on the next T positions: wb_call_cached(model, cache, x), x [batch, T, ...].
  * In self-attention the T queries see the cached keys and their own, up to the query's position.
@@ -413,8 +415,9 @@ WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t lengt
  * Attention with k and v of its own is not cached.
  *
  * The position is data: one plan serves all positions, and so does one recording in a function of
- * wb_compile, in which the cache is a part of `ctx`.  T = 1 has one plan, each other T another.  A
- * position at or behind the length is not stored; with WEBER_DEBUG=check and T > 1 it is an error.
+ * wb_compile, in which the cache is a part of `ctx`.  T = 1 has one plan, each other T another.
+ * Keys and values at positions from `length` on are not stored, and later queries do not see them;
+ * with WEBER_DEBUG=check and T > 1 that is an error.
  *
  * Errors: the cache is of another model or batch; T is above its length; self-attention without
  * .causal. */
@@ -447,11 +450,13 @@ typedef struct wb_Recurrent_options {
 /** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
  *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
  *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
- * An RNN has 1 gate, an LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step.
- * The first state is 0 or, with .initial_state, a parameter [out]; or wb_call(layer, x, h) with h
- * [N, out], wb_call(layer, x, h, c) of an LSTM.  With .return_state the layer gives several tensors
- * (wb_call_outputs): y and the last state h, of an LSTM h and c, which a later call takes to go on
- * where this one ended.  Errors: a call with T = 0; states of another shape or number. */
+ * weight_input has `out` rows for each gate, in the order of the formula: an RNN has 1 gate, an
+ * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step. The state before step 1 is
+ * that of the call, wb_call(layer, x, h) with h [N, out], for an LSTM wb_call(layer, x, h, c); else
+ * the parameter initial_hidden [out] with .initial_state; else zeros. With .return_state the layer
+ * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
+ * later call takes to go on where this one ended.  Errors: a call with T = 0; states of another
+ * shape or number. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
  *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias

@@ -18,6 +18,9 @@
 extern "C" {
 #endif
 
+/* In the gradients y is the result, and dy the gradient with respect to it; x^T has the last two
+ * axes of x exchanged; gradients are summed over axes that were broadcast. */
+
 /** The solution y of a·y = b.   a [..., n, n]   b [..., n, k], or a vector [n]   y as b.  The axes
  * before the last two broadcast.  By the LU decomposition with pivots.
  *   db = a^-T dy   da = -db y^T
@@ -34,24 +37,24 @@ WB_API wb_tensor *wb_cholesky(wb_tensor *x);
  * accurate than a product with the inverse. */
 WB_API wb_tensor *wb_inverse(wb_tensor *x);
 
-/** The determinant, [..., n, n] -> [...]; 1 for n = 0.  dx = dy y x^-T, so the gradient of a
- * singular matrix is the error of wb_inverse. */
+/** The determinant, [..., n, n] -> [...]; 1 for n = 0.  dx = dy y x^-T, so the evaluation of
+ * the gradient fails for a singular matrix. */
 WB_API wb_tensor *wb_determinant(wb_tensor *x);
 
 /** The singular values of x and their vectors: x = u·diag(s)·vt, where k = min(m, n).
  *   x [..., m, n]   *u [..., m, k]   *s [..., k], descending   *vt [..., k, n]
- * Columns of u and rows of vt are orthonormal; each pair of them can have another sign.  (svd of
- * PyTorch with full_matrices=False)  Returns 0 or an error code; then all three are NULL.  The
- * gradient divides by s_j² - s_i², and, unless x is square, by s: it is infinite or NaN where
- * singular values are equal, or 0.  It makes sense for losses that do not depend on the signs.
- * Error: x has NaN or infinity. */
+ * Columns of u and rows of vt are orthonormal; a column of u and the row of vt that belongs to it
+ * are determined up to a common sign.  (svd of PyTorch with full_matrices=False)  Returns 0 or an
+ * error code; then all three are NULL.  The gradient divides by s_j² - s_i², and, unless x is
+ * square, by s: it is infinite or NaN where singular values are equal, or 0.  It makes sense for
+ * losses that do not depend on the signs. Error: x has NaN or infinity. */
 WB_API int wb_svd(wb_tensor *x, wb_tensor **u, wb_tensor **s, wb_tensor **vt);
 
 /** x = q·r with orthonormal columns of q and an upper triangle r, where k = min(m, n).
  *   x [..., m, n]   *q [..., m, k]   *r [..., k, n]
  * The diagonal of r can be negative, as in LAPACK and PyTorch (mode "reduced").  Returns 0 or an
- * error code; then both are NULL.  The gradient needs the first k columns of x to be independent,
- * and otherwise is the error of wb_solve. */
+ * error code; then both are NULL.  The gradient needs the first k columns of x to be independent;
+ * otherwise its evaluation fails, as that of wb_solve. */
 WB_API int wb_qr(wb_tensor *x, wb_tensor **q, wb_tensor **r);
 
 #ifdef __cplusplus

@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/** A copy of a layer or tree that shares nothing that changes with it: every variable is copied.
- * Ties, modes and options are kept.  wb_clone(x) is the typed form. */
+/** A copy of a layer or tree, in the current scope, that shares nothing that changes with it: every
+ * variable is copied.  Ties, modes and options are kept.  wb_clone(x) is the typed form.  Errors:
+ * another object; a call in a function that wb_compile records. */
 WB_API void *wb_object_clone(void *x);
 
 /** All trainable tensors of a layer or tree (wb_each_parameter) as one vector, in their order, in
@@ -30,8 +31,8 @@ WB_API void *wb_object_restructure(void *model, wb_tensor *flat);
 WB_API int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void *ctx),
                          void *ctx);
 
-/** The number of layers of a Chain, Parallel or PairwiseFusion; 1 for SkipConnection; 0 for other
- * layers.  -1: not a layer. */
+/** The number of inner layers of a Chain, Parallel, PairwiseFusion or Maxout; 1 for SkipConnection;
+ * 0 for all other layers, also those of WB_LAYER.  -1: not a layer. */
 WB_API int wb_layer_count(wb_layer *layer);
 /** Calls a Chain and sets outputs[i] to the output of layer i: the activations of Flux.  Returns 0
  * or an error code, and then the outputs are NULL.  Errors: not a Chain; n is not its number of
@@ -44,12 +45,13 @@ WB_API int wb_activations(wb_layer *chain, wb_tensor *x, int n, wb_tensor **outp
 WB_API int wb_output_size(wb_layer *layer, wb_dtype dtype, int ndim, const int64_t *dims,
                           int64_t *out);
 
-/** A table with a row for each layer without inner layers, in the order of the calls: its path,
+/** A table with a row for each layer but containers, in the order of the calls: its path,
  * its name, the shape of its output, its parameters, the floating-point operations of its call
  * (products and convolutions count a multiplication and an addition; others about one an element),
- * and the milliseconds of its call alone, forwards.  The last row has the totals; a layer that is
- * called twice has two rows, and its parameters count once.  The layer is called three times, with
- * inputs that are evaluated.  The caller frees the text with wb_free_text.  NULL: a call failed. */
+ * and the milliseconds in which its outputs are computed, without a backward pass.  The last row
+ * has the totals; a layer that is called twice has two rows, and its parameters count once.  The
+ * layer is called three times; running statistics and random numbers are as before.  The caller
+ * frees the text with wb_free_text.  NULL: a call failed. */
 WB_API char *wb_summary_format(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** Prints wb_summary_format to standard output: wb_summary(model, x).  On failure it prints
  * nothing, and wb_error has the reason. */

@@ -19,16 +19,17 @@ typedef wb_tensor *(*wb_function)(wb_tensor *x);
  * failure. */
 typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
-/** Calls a layer with n inputs.  Most layers take one input.  Parallel takes one input, or one for
- * each of its layers; MultiHeadAttention takes x, or q, k and v; a recurrent cell takes x and
- * optionally its states.  An input that is WB_NONE is an error.  Other errors are those of the
- * layer; the message begins with the layer's path in the model: "layers.3.layers.0: Dense: expects
- * 4 features, got [2,5] f32". */
+/** Calls a layer with n inputs.  A layer takes one input unless its comment names more: Parallel
+ * and PairwiseFusion take one for each of their layers, MultiHeadAttention q, k, v and a mask,
+ * recurrent layers x and states, Bilinear x and y, EmbeddingBag x and offsets.  An input that is
+ * WB_NONE is an error.  Other errors are those of the layer; the message begins with the layer's
+ * path in the model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** Calls a layer with n inputs, as wb_call_array does, and sets the n_outputs elements of `outputs`
- * to its results.  A Parallel or PairwiseFusion whose results stay separate, and a layer of
- * WB_LAYER (structs.h), may give several tensors.  Returns 0 or an error code, and then the outputs
- * are NULL. Error: the layer gives another number of tensors. */
+ * to its results.  A layer gives one tensor unless its comment names more: Parallel with
+ * wb_separate, PairwiseFusion, MultiHeadAttention with .weights, recurrent layers with
+ * .return_state, layers of WB_LAYER (structs.h).  Returns 0 or an error code, and then the outputs
+ * are NULL.  Error: the layer gives another number of tensors. */
 WB_API int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
                            wb_tensor **outputs);
 /** y = layer(x): wb_call_array with one input.  Error: the layer gives several tensors. */
@@ -61,12 +62,12 @@ WB_API wb_tensor *wb_kaiming_uniform(wb_dtype dtype, int ndim, const int64_t *di
 WB_API wb_tensor *wb_kaiming_normal(wb_dtype dtype, int ndim, const int64_t *dims);
 /** wb_truncated_normal_array(0, 1, -2, 2, ...): standard normal, limited to [-2, 2]. */
 WB_API wb_tensor *wb_init_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims);
-/** Normal with standard deviation sqrt(1 / fan_in), limited to [-2, 2] as in Flux, from the seed of
- * wb_seed; `dtype` is floating.  (LeCun et al. 1998) */
+/** Normal with standard deviation sqrt(1 / fan_in), cut off at the values -2 and 2 as in Flux, from
+ * the seed of wb_seed; `dtype` is floating.  (LeCun et al. 1998) */
 WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims);
 /** The identity: of [out, in] the matrix with 1 on its diagonal, of a kernel [out, in, k...] a 1 at
- * the centre, k / 2 rounded down, where the indices of out and in are equal; else zeros, also for a
- * vector.  `dtype` is floating. */
+ * index (k - 1) / 2, rounded down, of each of its axes, where the indices of out and in are equal;
+ * else zeros, also for a vector.  `dtype` is floating. */
 WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Orthonormal rows of the matrix [out, in k...], or columns if that has more rows, at random, from
  * the seed of wb_seed: the factor q of a matrix of normal numbers, where r has a positive diagonal.
@@ -162,13 +163,13 @@ WB_API wb_layer *wb_testmode(wb_layer *layer);
 /** Sets automatic mode (wb_trainmode) for a layer and all layers in it, and returns the layer. */
 WB_API wb_layer *wb_automode(wb_layer *layer);
 
-/** Gradient checkpointing: with `on`, the values inside the layer are computed again in the
- * backward pass instead of being kept, which needs less memory and more time; wb_memory_estimate
- * returns the memory.  Of a Chain of k equal blocks, each of which is set so, the values of one
- * block and the k outputs are kept.  The results are those without it: the second call has the
- * same random numbers and changes no running statistics.  Returns the layer.  It acts inside
- * wb_withgradient and wb_train.  Copies of the layer (wb_to, wb_fmap) keep the setting; files do
- * not.  Error of a call: the layer gives several tensors. */
+/** Gradient checkpointing, which has nothing to do with files: with `on`, the values inside the
+ * layer are computed again in the backward pass instead of being kept, which needs less memory and
+ * more time; wb_memory_estimate returns the memory.  Of a Chain of k equal blocks, each of which
+ * is set so, the values of one block and the k outputs are kept.  The results are those without
+ * it: the second call has the same random numbers and changes no running statistics.  Returns the
+ * layer.  It acts inside wb_withgradient and wb_train.  Copies of the layer (wb_to, wb_fmap) keep
+ * the setting; files do not.  Error of a call: the layer gives several tensors. */
 WB_API wb_layer *wb_checkpoint_layer(wb_layer *layer, bool on);
 
 /* ---- models ---------------------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* Weber, chapter 5, second part: observations of a dataset by index, folds, samples, windows.
  *
- * Each function returns a dataset that holds references to the datasets that it is made from, and
- * copies no observation.  Random numbers are drawn from the seed of wb_seed. */
+ * Datasets that these functions make of other datasets hold references to them and copy no
+ * observation, unless the comment of the function names a copy.  All objects that a function
+ * returns, or sets through a pointer, belong to the current scope.  Random numbers are drawn from
+ * the seed of wb_seed. */
 #ifndef WEBER_OBSERVATIONS_H
 #define WEBER_OBSERVATIONS_H
 
@@ -78,12 +80,11 @@ typedef struct wb_splitobs_parts_options {
  *     wb_dataset *part[3];
  *     wb_splitobs_parts(d, 2, ((double[]){0.5, 0.3}), part, .shuffle = true);
  *
- * Of r observations that the parts before k left, part k gets r · (at[k] n / r), rounded half to
- * even.  With .stratified the observations of each label are split by themselves, and parts have
- * the order of d unless .shuffle is given.  Labels are one number for each observation, [n] or
- * [n,1]: wb_onecold makes them from one-hot rows.  Returns 0 or an error code, and then all parts
- * are NULL.  Errors: fractions that are negative or add up to more than 1; labels of another shape,
- * or NaN. */
+ * Of N observations part k gets at[k] · N, rounded half to even, but not more than are left.  With
+ * .stratified the observations of each label are split by themselves, and parts have the order of d
+ * unless .shuffle is given.  Labels are one number for each observation, [n] or [n,1]: wb_onecold
+ * makes them from one-hot rows.  Returns 0 or an error code, and then all parts are NULL.  Errors:
+ * fractions that are negative or add up to more than 1; labels of another shape, or NaN. */
 WB_API int wb_splitobs_parts_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
                                   const wb_splitobs_parts_options *o);
 
@@ -139,9 +140,9 @@ typedef struct wb_resample_options {
 } wb_resample_options;
 /** All observations, and repeated ones of the labels that occur too rarely, so that each label
  * occurs at least fraction · m times, rounded half to even; m is the count of the most frequent
- * label.  All observations of a label are repeated as often as they fit, the rest is drawn at
- * random, each at most once more.  The result is in random order.  Errors: labels as for
- * wb_splitobs_parts; a negative fraction. */
+ * label.  If a label with c observations needs k, each is taken floor(k / c) times,
+ * and k mod c different ones, drawn at random, once more.  The result is in random order.  Errors:
+ * labels as for wb_splitobs_parts; a negative fraction. */
 WB_API wb_dataset *wb_oversample_with(wb_dataset *d, const wb_resample_options *o);
 /** Observations drawn at random without repetition, so that each label occurs as often as the
  * rarest label of d.  The result is in random order.  Errors: as wb_oversample. */

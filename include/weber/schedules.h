@@ -41,8 +41,9 @@ WB_API wb_schedule *wb_Poly(double start, double degree, double max_iter);
 /** start / (1 + (t - 1) decay)^degree. */
 WB_API wb_schedule *wb_Inv(double start, double decay, double degree);
 
-/* The next seven schedules are waves between two numbers, of which the first may be the larger:
- * with low and high for the smaller and the larger, their value is low + (high - low) w(t). */
+/* The next seven schedules are waves between two numbers, in any order: Triangle and Sin begin at
+ * the smaller, CosAnneal at the larger.  With low and high for the smaller and the larger, their
+ * value is low + (high - low) w(t). */
 
 /** w(t) = 2/pi |asin(sin(pi (t - 1) / period))|: from 0 in step 1 to 1 and back in each period. */
 WB_API wb_schedule *wb_Triangle(double range0, double range1, double period);
@@ -97,7 +98,7 @@ WB_API wb_schedule *wb_Loop(wb_schedule *s, int64_t period);
 /** s in step ceil(t / rate): with the number of batches of an epoch as the rate, s is a schedule of
  * epochs. */
 WB_API wb_schedule *wb_Interpolator(wb_schedule *s, double rate);
-/** s in step t - 1 + offset: it begins with step `offset` of s. */
+/** s in step t - 1 + offset: it begins with step `offset` of s.  Error: offset is below 1. */
 WB_API wb_schedule *wb_Shifted(wb_schedule *s, int64_t offset);
 /** s in the steps 1 to nsteps.  A step above nsteps is an error. */
 WB_API wb_schedule *wb_Shortened(wb_schedule *s, int64_t nsteps);

@@ -22,7 +22,8 @@ typedef struct wb_window_options {
     WB_NO_MORE
 } wb_window_options;
 /** The Hann window, [n], of a floating dtype: w[k] = (1 - cos(2 pi k / m)) / 2.  m is n, or with
- * .symmetric n - 1; a window of one element is 1.  Errors: n is below 1; .alpha or .beta. */
+ * .symmetric n - 1; a window of one element is 1.  Errors: n is below 1; .alpha or .beta is
+ * given. */
 WB_API wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_options *o);
 /** The Hamming window: w[k] = alpha - beta cos(2 pi k / m), as wb_hann_window otherwise. */
 WB_API wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_window_options *o);

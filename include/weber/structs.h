@@ -20,8 +20,8 @@ typedef enum {
 } wb_field_type;
 /** A field of a struct: its name, its offset in bytes, its type. */
 typedef struct { const char *name; size_t offset; wb_field_type type; } wb_field;
-/** Calls a struct as a layer: sets the first of 16 elements of `outputs` and returns how many.  A
- * negative number: failure. */
+/** Calls a struct as a layer with n inputs.  It sets outputs[0], outputs[1], ..., at most 16, and
+ * returns how many it set; a negative number means failure. */
 typedef int (*wb_struct_call)(const void *self, int n, wb_tensor *const *inputs,
                               wb_tensor **outputs);
 /** The description of a struct of the program, which WB_FUNCTOR or WB_LAYER defines.  It must exist
@@ -46,9 +46,10 @@ typedef struct {
  *     wb_layer *m = wb_Chain(wb_Dense(4, 8), wb_layer_of(scaled, .gain = wb_variable(wb_ones(8)),
  *                                                        .inner = wb_Dense(8, 8), .slope = 0.1));
  *
- * WB_LAYER names the function and the fields that matter: tensors, layers, trees, numbers and
- * functions (wb_field_type), at least one.  Numbers and functions are printed, and saved in files.
- * Other fields are copied, but a file does not have them: wb_load sets them to 0.
+ * WB_LAYER, at file scope, names the function and the fields that the library must know: tensors,
+ * layers, trees, numbers and functions (wb_field_type), at least one.  Numbers and functions are
+ * printed, and saved in files. Other fields are copied, but a file does not have them: wb_load sets
+ * them to 0, pointers to NULL.
  *
  * Tensors: a tensor of wb_variable is a parameter.  Any other tensor becomes a variable that is not
  * trained, such as a running statistic; it is moved and saved, and the function may wb_assign to
@@ -66,7 +67,7 @@ typedef struct {
  *       n inputs.  It sets outputs[0], ..., at most 16, and returns their number, or a negative
  *       number on failure.  With several outputs the layer is called by wb_call_outputs; in a
  *       Chain the outputs are the inputs of the next layer.
- * wb_in_trainmode returns the mode of its layer.
+ * In the function, wb_in_trainmode() returns whether this layer is in train mode.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; another struct, or a layer
  * of the library, has the name.  A call that gives an object that is no tensor fails. */
@@ -86,15 +87,16 @@ WB_API bool wb_struct_one_input_(const char *name, int n);
 /** A struct of the program as a tree, whose children are the struct's tensors, layers and trees:
  *
  *     typedef struct { wb_layer *actor, *critic; double gamma; } agent;
- *     WB_FUNCTOR(agent, actor, critic)         the fields that are objects
+ *     WB_FUNCTOR(agent, actor, critic)         the fields that the library must know
  *     wb_tree *t = wb_struct(agent, &a);       for wb_gradient, wb_setup, wb_fmap, wb_to, wb_save
  *     wb_struct_get(agent, t, &moved);         0, or an error code
  *
  * The tree has a copy of the other fields.  wb_withgradient and wb_train take the tree as a model;
  * the loss function casts its argument back to wb_tree *.  For wb_trainmode, wb_testmode,
  * wb_automode, wb_set and wb_tie a tree may be cast to wb_layer *.  The tree cannot be called; a
- * struct of WB_LAYER can.  wb_load does not create a tree: load into an existing one with
- * wb_load_state.  The tree and the struct share the tensors; the tree holds references.  A field
+ * struct of WB_LAYER can.  wb_load_tree creates such a tree from a file, if the program has
+ * registered the struct (wb_name_struct); wb_load_state loads values into an existing tree.  The
+ * tree and the struct share the tensors; the tree holds references.  A field
  * may be WB_NONE; NULL is an error. */
 WB_API wb_tree *wb_struct_typed(const wb_struct_type *type, const void *value);
 /** Fills in a struct from a tree of wb_struct, from a layer of wb_layer_of, or from what wb_fmap or

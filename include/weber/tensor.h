@@ -275,8 +275,8 @@ WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
 /** Computes the gradients of wb_custom_gradient: sets dx[i], for each x[i], to the gradient with
  * respect to x[i], of x[i]'s shape and dtype, given the gradient g of y.  Before the
  * call dx[i] is NULL, or WB_NONE if that gradient is not needed.  A dx[i] that stays so counts as
- * 0.  The gradients are made of operations, which may use g, y and x.  Returns 0;
- * another value is failure. */
+ * 0, unless an operation failed in f.  The gradients are made of operations, which may use g, y and
+ * x.  Returns 0; another value is failure. */
 typedef int (*wb_gradient_function)(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x,
                                     wb_tensor **dx, void *ctx);
 /** y, with a gradient of the program's own: wb_custom_gradient(y, f, ctx, a, b).  Gradients pass
@@ -300,7 +300,8 @@ typedef struct {
     int ndim;
     const int64_t *dims;
 } wb_host_array;
-/** Computes the output of wb_host_operation from the inputs, which it must not change.  It may be
+/** Computes the output of wb_host_operation: fills output->data, which has the output's dtype and
+ * shape, from the inputs, which it must not change.  It may be
  * called by any thread that evaluates, and must not call functions of the library that create or
  * evaluate tensors.  Returns 0; another value makes the evaluation fail. */
 typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_host_array *output,
@@ -308,8 +309,8 @@ typedef int (*wb_host_function)(int n, const wb_host_array *inputs, const wb_hos
 /** An operation that a C function of the program computes on the CPU, as a step of the plan: it
  * runs whenever the result is evaluated, also when wb_compile replays it.  The result has the
  * given dtype and shape.  `ctx` must live as long as the result, plans with it and compiled
- * functions. Each f and ctx has a plan of its own, and must give the same result for the same
- * inputs.
+ * functions. f must give the same result for the same inputs.  Each pair of f and ctx has a
+ * plan of its own.
  *
  * It has no gradient; wb_custom_gradient gives it one.  Errors: no input, or more than 8; an input
  * on another device than the CPU (wb_cpu moves it). */
@@ -375,6 +376,7 @@ WB_API void wb_free_text(char *text);
     _Generic(x, wb_tensor *: wb_any_, wb_layer *: wb_any_, wb_tree *: wb_any_,              \
         wb_rule *: wb_any_, wb_opt_state *: wb_any_, wb_dataset *: wb_any_,                 \
         wb_loader *: wb_any_, wb_progress *: wb_any_, wb_compiled *: wb_any_,               \
+        wb_schedule *: wb_any_,                                                             \
         default: wb_this_takes_an_object_of_the_library)(x)
 typedef struct { int none; } wb_object_expected;
 void *wb_this_takes_an_object_of_the_library(wb_object_expected);

@@ -149,11 +149,10 @@ WB_API wb_rule *wb_ClipNorm_with(const wb_Rule_options *o);
  * are copied.  Error: no rules. */
 WB_API wb_rule *wb_OptimiserChain_array(int n, wb_rule *const *rules);
 
-/** The mean of the gradients of n batches in a wb_OptimiserChain before other rules:
- * wb_OptimiserChain(wb_AccumGrad(4), wb_Adam()).  Each n-th wb_update changes parameters; the
- * others only add.  It is the .accumulate of wb_DistributedOptimiser (distributed.h): the same
- * sums, also in f16, and in any place of a chain it acts first.  Errors: n is below 1; in
- * wb_setup, no other rule. */
+/** wb_OptimiserChain(wb_AccumGrad(4), wb_Adam()): each n-th wb_update applies the other rules to
+ * the mean of the last n gradients; the other calls change no parameter.  It is the .accumulate of
+ * wb_DistributedOptimiser (distributed.h): the same sums, also in f16, and in any place of a chain
+ * it acts first.  Error: n is below 1. Error of wb_setup: the chain has no other rule. */
 WB_API wb_rule *wb_AccumGrad(int64_t n);
 
 /* The next three rules look at a whole parameter, not only at its elements, so a state cannot
@@ -164,10 +163,10 @@ WB_API wb_rule *wb_AccumGrad(int64_t n);
  * quotient whose |x| or |u| is 0: wb_LAMB(eta).  Defaults: eta 0.001, beta {0.9, 0.999}, eps
  * 1e-6, lambda 0.01.  (You et al. 2020, algorithm 2, with phi(z) = z) */
 WB_API wb_rule *wb_LAMB_with(const wb_Rule_options *o);
-/** Adafactor: wb_Adafactor(eta).  With a = t^-rho, each parameter with two or more dimensions has a
- * row r of means of g² over its last dimension and a column c of means over the one before, both
- * averaged: r <- (1 - a) r + a mean(g²).  v = r c / max(mean(r), eps).  Parameters with fewer
- * dimensions have v <- (1 - a) v + a g².  u = g / sqrt(max(v, eps²)); x <- x - eta lambda x -
+/** Adafactor: wb_Adafactor(eta).  With a = t^-rho, each parameter [..., n, m] has r [..., n, 1],
+ * which averages the means of g² over the last axis, r <- (1 - a) r + a mean(g²), and c [..., 1, m]
+ * those over the axis before it;  v = r c / max(mean of r over its axis n, eps).  Parameters with
+ * fewer dimensions have v <- (1 - a) v + a g².  u = g / sqrt(max(v, eps²)); x <- x - eta lambda x -
  * min(eta, 1 / sqrt(t)) max(delta, rms(x)) u / max(1, rms(u) / omega), where rms is the root of the
  * mean square.  Defaults: eta 0.01, rho 0.8, eps 1.1920929e-7, delta 1e-3, omega 1, lambda 0.
  * PyTorch has the same formula; its names are lr, -beta2_decay, eps[0], eps[1], d and
@@ -206,9 +205,9 @@ typedef struct wb_rule_step {
  *     wb_rule *rule = wb_Rule(&signum, .eta = 0.1);
  *
  * `apply` returns what is subtracted from x, or what the next rule of a wb_OptimiserChain takes as
- * its gradient; NULL: failed.  It must not read values.  All else is as with other rules: printing,
- * wb_adjust, schedules, checkpoints (by the name), mixed precision, accumulation, wb_compile; and
- * .shard, unless .whole is set. */
+ * its gradient; NULL: failed.  It must not evaluate (wb_item, wb_data).  All else is as with other
+ * rules: printing, wb_adjust, schedules, checkpoints (by the name), mixed precision, accumulation,
+ * wb_compile; and .shard, unless .whole is set. */
 typedef struct wb_rule_type {
     const char *name;
     wb_tensor *(*apply)(wb_rule_step *s, void *ctx);
@@ -216,7 +215,7 @@ typedef struct wb_rule_type {
     double start[3];                        /* the value of all elements of a state at first */
     bool whole;                             /* apply needs whole parameters, not only elements */
     void *ctx;                              /* for apply; must live as long as the program */
-    /* defaults of the numbers that the rule has; 0: it does not have this one */
+    /* defaults of the numbers that the rule has, not 0; 0: it does not have this number */
     double eta, rho, beta[2], eps, lambda, delta, omega, ell[2], gamma[2];
 } wb_rule_type;
 /** A rule of the program's own: wb_Rule(&type, .eta = 0.1).  `type` must live as long as the
@@ -390,17 +389,18 @@ WB_API int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_
 /** A watched number, such as the loss on held-out data after each epoch.  The program sets the
  * first three fields, and the others are 0 at first: wb_watch watch = {.wait = 3}. */
 typedef struct wb_watch {
-    int wait;                               /* number of bad calls in a row that is too many */
+    int wait;                               /* so many calls in a row without improvement end it */
     double min_dist;                        /* by how much the number must change */
     bool higher;                            /* higher numbers are better */
-    int count;                              /* bad calls in a row until now */
-    bool begun;
+    int count;                              /* such calls in a row until now */
+    bool begun;                             /* a call was made */
     double score;                           /* the best, or for wb_plateau the last number */
 } wb_watch;
 /** Whether the last .wait calls were all `bad`, as in Flux.patience. */
 WB_API bool wb_patience(wb_watch *w, bool bad);
-/** Whether in the last .wait calls no score was better than the best one by .min_dist or more, as
- * in Flux.early_stopping.  NaN is never better. */
+/** Whether none of the last .wait scores was better than the best one before by .min_dist or more,
+ * as in Flux.early_stopping.  Lower is better, or with .higher higher; the first call counts as an
+ * improvement; NaN is never better. */
 WB_API bool wb_early_stopping(wb_watch *w, double score);
 /** Whether in the last .wait calls the score differed from that of the call before by less than
  * .min_dist, as in Flux.plateau, whose default is 1e-6. */

@@ -103,7 +103,7 @@ typedef struct wb_sample_options {
  * rounded position (halves to even).  Floating, one dtype; f16 and bf16 are computed in f32.
  * Gradients: of x, and, unless .nearest, of grid; where .border moves a position, grid has none.  A
  * position that is NaN gives NaN, with .nearest 0.  Errors: shapes or dtypes that do not fit; x
- * has no rows or no columns; .row or .column. */
+ * has no rows or no columns; .row or .column is given. */
 WB_API wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sample_options *o);
 /** x, [N, C, H, W], floating, rotated by `angle` radians around a point (r, c), .row and .column:
  *   y[i, j] = x at the row sin(angle)(j - c) + cos(angle)(i - r) + r
@@ -111,7 +111,7 @@ WB_API wb_tensor *wb_grid_sample_with(wb_tensor *x, wb_tensor *grid, const wb_sa
  * The value there is interpolated as in wb_grid_sample.  It is 0 outside 0 .. H-1 or 0 .. W-1, with
  * .nearest outside after rounding.  (imrotate of NNlib, which also makes elements 0 whose position
  * is exactly on the last row or column)  Quarter turns are exact.  Errors: another shape; the
- * angle, .row or .column is not finite; .border or .no_align_corners. */
+ * angle, .row or .column is not finite; .border or .no_align_corners is given. */
 WB_API wb_tensor *wb_imrotate_with(wb_tensor *x, double angle, const wb_sample_options *o);
 #ifndef __cplusplus
 #define wb_grid_sample(...) WB_GRID_SAMPLE_(__VA_ARGS__, )

@@ -197,6 +197,12 @@ bool wb__is_given(const wb__given *given, const char *name, int position)
     return given->all || find(given, name, position) >= 0;
 }
 
+bool wb__is_given_null(const char *what, const wb__given *given, const char *name,
+                       const void *object)
+{
+    return !object && !given->all && wb__is_given(given, name, -1) && wb__null(what, name);
+}
+
 int wb__by_place(const wb__given *given)
 {
     int n = 0;

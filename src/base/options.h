@@ -33,6 +33,10 @@ bool wb__read_struct(const char *what, void *to, size_t capacity, const void *fr
  * the text of the options cannot be read, or if an option by position follows an option by name. */
 bool wb__read_options(const char *what, void *to, size_t capacity, const void *from,
                       const char *names, wb__given *given);
+/* Whether an option that is an object is given by its name as NULL, as by a call that failed.  If
+ * so, sets the error, unless that call has set one. */
+bool wb__is_given_null(const char *what, const wb__given *given, const char *name,
+                       const void *object);
 /* Whether the option is given by its name, or as the argument number `position`, counted from 0.
  * With position -1 only the name counts. */
 bool wb__is_given(const wb__given *given, const char *name, int position);

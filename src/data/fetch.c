@@ -214,6 +214,10 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
         if (message[0]) return wb__fail(code, "%s: %s", what, message);
         return wb__fail(code, "%s: its function returned %d", what, code);
     }
+    for (int k = wb__batch_fields(batch); k < WB__FIELDS; k++)
+        if (*wb__batch_at(batch, k))
+            return wb__fail(WB_ERROR_ARGUMENT, "%s: its function set .more[%d] of a batch, and "
+                            "left .more[%d] NULL", what, k - 2, wb__batch_fields(batch) - 2);
     if (batch->x && batch->y) return 0;
     code = wb_error_code();
     return code ? code

@@ -136,18 +136,27 @@ static bool find_targets(wb__request *r)
     return true;
 }
 
+/* Adds a pending write, and what it depends on, to the order.  False: out of memory. */
+static bool add_write(wb__request *r, wb_tensor *a)
+{
+    return !a->variable || a->device != r->device || wb__order_add_unevaluated(&r->order, a);
+}
+
 /* Adds the thread's pending writes, and what they depend on.  The order begins with the last write:
  * an optimiser updates the first layer first, and the backward pass begins with the last layer.  So
  * the gradient of each weight follows that of its layer's output, and the memory of both is free
- * early.  False: out of memory. */
+ * early.  Vectors, such as biases, come after the matrix before them, so that a product can compute
+ * the sums of a bias's gradient.  False: out of memory. */
 static bool add_writes(wb__request *r, const wb__thread *t)
 {
     if (!wb__reserve(&r->writes, &r->writes_capacity, t->n_pending, sizeof *r->writes))
         return false;
+    int added = t->n_pending;               /* the writes from this one on are in the order */
     for (int i = t->n_pending - 1; i >= 0; i--) {
-        wb_tensor *a = t->pending[i];
-        if (a->variable && a->device == r->device && !wb__order_add_unevaluated(&r->order, a))
-            return false;
+        if (t->pending[i]->ndim < 2 && i) continue;
+        for (int k = i; k < added; k++)
+            if (!add_write(r, t->pending[k])) return false;
+        added = i;
     }
     for (int i = 0; i < t->n_pending; i++)
         if (t->pending[i]->variable && t->pending[i]->device == r->device)

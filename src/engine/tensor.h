@@ -282,6 +282,9 @@ static inline wb_dtype wb__computed_in(wb_dtype dtype)
 }
 /* Returns x cast to dtype, or x itself if it has that dtype. */
 wb_tensor *wb__as(wb_tensor *x, wb_dtype dtype);
+/* Returns a tensor of `dtype` on the default device, which need not have f64, with these values.
+ * Frees `values`.  NULL: `values` is NULL, or the call failed. */
+wb_tensor *wb__from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims);
 /* Returns x cast to the dtype in which sums over it are computed. */
 wb_tensor *wb__wide(wb_tensor *x);
 
@@ -330,6 +333,10 @@ wb_tensor *wb_gelu_slope(wb_tensor *x);
 /* Sets grads[i] to the gradient of loss with respect to wrt[i] (a variable or any tensor), or to
  * NULL if the loss does not depend on it.  Returns 0 or an error code. */
 int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads);
+/* As wb__gradients, with the tensors wrt and `beside` as constants of each other: the walk goes to
+ * them and not beyond.  The gradients still depend on what they are computed from. */
+int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
+                         wb_tensor *beside);
 void wb__gradient_end(void);            /* frees this thread's working memory */
 
 /* An operation of the ranks of a communicator (backend/collective.h) on x.  `kind` is a

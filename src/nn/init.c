@@ -40,14 +40,6 @@ INITIALISER(glorot_normal, normal, sqrt(2 / (in + out)))
 INITIALISER(kaiming_uniform, uniform, sqrt(2) * sqrt(3 / in))
 INITIALISER(kaiming_normal, normal, sqrt(2) / sqrt(in))
 
-/* Returns a tensor of `dtype` with n values in double precision, which it frees. */
-static wb_tensor *from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    wb_tensor *x = values ? wb_from(values, WB_F64, ndim, dims) : NULL;
-    wb__free(values);
-    return x ? wb__as(x, dtype) : NULL;
-}
-
 static wb_tensor *truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
     return wb_truncated_normal_array(0, sigma, -2, 2, dtype, ndim, dims);
@@ -67,7 +59,7 @@ wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
     double *values = wb__alloc_zero(WB__MAX((size_t)size, 1), sizeof *values);
     for (int64_t i = 0; values && kernel && i < dims[0] && i < dims[1]; i++)
         values[(i * dims[1] + i) * kernel + centre] = 1;
-    return from_doubles(values, dtype, ndim, dims);
+    return wb__from_doubles(values, dtype, ndim, dims);
 }
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -109,9 +101,10 @@ wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
     if (drawn && numbers && rows && !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers)) {
         for (int64_t i = 0; i < size; i++) rows[i] = (double)numbers[i];
         orthonormalise(rows, n, length);
-        x = wb_from(rows, WB_F64, 2, (int64_t[]){n, length});
+        x = wb__from_doubles(rows, dtype, 2, (int64_t[]){n, length});
+        rows = NULL;                    /* freed */
         if (x && out > in) x = wb_transpose(x);
-        x = x ? wb__as(wb_reshape_array(x, ndim, dims), dtype) : NULL;
+        if (x) x = wb_reshape_array(x, ndim, dims);
     }
     wb__free(numbers);
     wb__free(rows);

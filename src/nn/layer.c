@@ -210,10 +210,15 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     const wb__frame f = wb__frame_begin();
     const bool again = wb__setting_read(layer, &layer->recomputed) &&
                        wb__this_thread()->training > 0;
+    wb__observer *observer = wb__layer_observer;
+    const bool observed = wb__unlikely(observer != NULL) && wb__has_row(layer);
+    if (observed) wb__layer_observer = NULL;
     const int n_out = (again ? call_recomputed : call_type)(layer, n, inputs, outputs);
     wb__frame_end_many(f, WB__MAX(n_out, 0), (void *const *)outputs);
-    if (wb__unlikely(wb__layer_observer != NULL) && n_out > 0)
-        wb__observe_call(wb__layer_observer, layer, n, inputs, n_out, outputs);
+    if (observed) {
+        wb__layer_observer = observer;
+        if (n_out > 0) wb__observe_call(observer, layer, n, inputs, n_out, outputs);
+    }
     if (wb__likely(n_out > 0)) return n_out;
     if (!wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL, and nothing failed", type->name);

@@ -172,9 +172,11 @@ wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *par
 /* Whether n is 1; otherwise sets the error. */
 bool wb__one_input(const wb_layer *l, int n);
 
-/* An observer of this thread's calls of layers (summary.c), or NULL. */
+/* An observer of this thread's calls of layers (summary.c), or NULL.  It is informed of the calls
+ * of layers for which wb__has_row is true, and not of calls inside these. */
 typedef struct wb__observer wb__observer;
 extern _Thread_local wb__observer *wb__layer_observer;
+bool wb__has_row(const wb_layer *l);
 void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
                       int n_out, wb_tensor **outputs);
 

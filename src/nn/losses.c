@@ -86,9 +86,9 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
     o->dims = (int)wb__int_option(&g, "dims", -1, o->dims, -1);
     o->ignore_index = wb__int_option(&g, "ignore_index", -1, o->ignore_index, INT64_MIN);
     if (o->weight == WB_NONE) o->weight = NULL;
-    else if (!g.all && wb__is_given(&g, "weight", -1) &&
-             ((!o->weight && wb__null(what, ".weight")) || !wb__operand(what, o->weight)))
-        return false;                       /* NULL of a call that failed */
+    else if (wb__is_given_null(what, &g, "weight", o->weight) ||
+             (o->weight && !wb__operand(what, o->weight)))
+        return false;
     return (o->dims == -1 || uses(what, used, "dims")) &&
            (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
            (!o->weight || uses(what, used, "weight"));

@@ -76,18 +76,63 @@ static bool unchanged(const again *a, int n, wb_tensor *const *x)
     return true;
 }
 
+/* Adds x, and what it is computed from up to the tensors that `seen` has, to `seen`. */
+static bool reach(wb_tensor *x, wb__pointer_map *seen)
+{
+    if (wb__pointer_map_get(seen, x) >= 0) return true;
+    if (!wb__pointer_map_put(seen, x, 0)) return false;
+    for (uint32_t i = 0; i < x->n_in; i++)
+        if (!reach(x->in[i], seen)) return false;
+    return true;
+}
+
+/* Returns the floating tensor among those that x is computed from, up to those that `seen` has,
+ * that was made before the second call, which `first` has, and may have a gradient.  NULL: there is
+ * none. */
+static const wb_tensor *captured(wb_tensor *x, wb__pointer_map *seen, const wb__pointer_map *first)
+{
+    if (wb__pointer_map_get(seen, x) >= 0 || !wb__pointer_map_put(seen, x, 0)) return NULL;
+    const bool old = wb__pointer_map_get(first, x) >= 0;
+    if (old && wb__dtype_float((wb_dtype)x->dtype) && x->op != WB__OP_stop &&
+        (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN))))
+        return x;
+    const wb_tensor *found = NULL;
+    for (uint32_t i = 0; i < x->n_in && !found && !old; i++)
+        found = captured(x->in[i], seen, first);
+    return found;
+}
+
+/* Whether the output of the second call depends on nothing that has a gradient but the n tensors
+ * `wrt`.  Otherwise sets the error: the gradient with respect to the others would be lost. */
+static bool closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
+                   wb_tensor *const *wrt)
+{
+    wb__pointer_map first = {0}, seen = {0};
+    bool ok = reach(y->in[0], &first);
+    for (int i = 0; i < n && ok; i++) ok = wb__pointer_map_put(&seen, wrt[i], 0);
+    const wb_tensor *x = ok ? captured(out, &seen, &first) : NULL;
+    if (x)
+        wb__fail(WB_ERROR_UNSUPPORTED, "checkpoint_layer: a %s uses %s, which was made outside of "
+                 "it: make it an input or a field of the layer", a->layer->type->name,
+                 wb_describe(x));
+    wb__pointer_map_free(&first);
+    wb__pointer_map_free(&seen);
+    return ok && !x;
+}
+
 /* Sets dx[i], where it is NULL, to the gradient with respect to x[i]: `wrt` has the delayed inputs
  * and the parameters.  Returns 0 or an error code. */
-static int gradients(again *a, wb_tensor *g, int n, wb_tensor **wrt, wb_tensor **grads,
-                     wb_tensor **dx)
+static int gradients(again *a, wb_tensor *g, const wb_tensor *y, int n, wb_tensor **wrt,
+                     wb_tensor **grads, wb_tensor **dx)
 {
     wb_tensor *out = call_again(a, wrt);
-    wb_tensor *loss = out ? wb_sum_with(wb_mul(out, wb_stop_gradient(g)), NULL) : NULL;
+    if (!out || !closed(a, out, y, n, wrt)) return wb__error_or(WB_ERROR_MEMORY);
+    wb_tensor *loss = wb_sum_with(wb_mul(out, g), NULL);
     if (!loss) return wb__error_or(WB_ERROR_MEMORY);
     int wanted = 0;
     for (int i = 0; i < n; i++)
         if (!dx[i]) wrt[wanted++] = wrt[i];
-    const int status = wb__gradients(loss, wanted, wrt, grads);
+    const int status = wb__gradients_within(loss, wanted, wrt, grads, g);
     for (int i = 0, k = 0; !status && i < n; i++)
         if (!dx[i]) dx[i] = grads[k++];
     return status;
@@ -96,13 +141,12 @@ static int gradients(again *a, wb_tensor *g, int n, wb_tensor **wrt, wb_tensor *
 static int gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
                     void *ctx)
 {
-    (void)y;
     again *a = ctx;
     wb_tensor **both = wb__alloc_zero(2 * (size_t)n, sizeof *both);
     if (!both) return WB_ERROR_MEMORY;
     memcpy(both, x, (size_t)n * sizeof *both);
     int status = unchanged(a, n, x) && delay(g, a->n, x, both)
-                     ? gradients(a, g, n, both, both + n, dx)
+                     ? gradients(a, g, y, n, both, both + n, dx)
                      : wb__error_or(WB_ERROR_MEMORY);
     wb__free(both);
     return status;
@@ -113,6 +157,7 @@ typedef struct { int n, capacity; wb_tensor **x; } tensor_list;
 static int add_parameter(const wb__leaf *leaf, void *ctx)
 {
     tensor_list *l = ctx;
+    if (!wb__dtype_float((wb_dtype)leaf->x->dtype)) return 0;
     if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
     l->x[l->n++] = leaf->x;
     return 0;
@@ -128,7 +173,7 @@ wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_t
     if (!wb__reserve(&l.x, &l.capacity, n, sizeof *l.x)) return NULL;
     memcpy(l.x, inputs, (size_t)n * sizeof *l.x);
     l.n = n;
-    if (!wb__walk("checkpoint_layer", layer, NULL, WB__TRAINABLE | WB__DISTINCT, add_parameter, &l))
+    if (!wb__walk("checkpoint_layer", layer, NULL, WB__DISTINCT, add_parameter, &l))
         a = wb__alloc_zero(1, sizeof *a);
     if (a) {
         *a = (again){.layer = wb__ref(layer), .n = n, .before = before};

@@ -9,14 +9,6 @@
 
 static const double pi = 3.14159265358979323846;
 
-/* Returns a tensor of `dtype` with n values in double precision, which it frees. */
-static wb_tensor *from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims)
-{
-    wb_tensor *x = values ? wb_from(values, WB_F64, ndim, dims) : NULL;
-    wb__free(values);
-    return x ? wb__as(x, dtype) : NULL;
-}
-
 /* ---- windows --------------------------------------------------------------------------------- */
 
 static wb_tensor *window_of(const char *what, int64_t n, wb_dtype dtype, bool symmetric,
@@ -32,7 +24,7 @@ static wb_tensor *window_of(const char *what, int64_t n, wb_dtype dtype, bool sy
     for (int64_t k = 0; w && k < n; k++)
         w[k] = alpha - beta * cos(2 * pi * (double)k / (double)(symmetric ? n - 1 : n));
     if (w && n == 1) w[0] = 1;
-    return from_doubles(w, dtype, 1, &n);
+    return wb__from_doubles(w, dtype, 1, &n);
 }
 
 wb_tensor *wb_hamming_window_with(int64_t n, wb_dtype dtype, const wb_window_options *given)
@@ -75,7 +67,8 @@ static bool read_transform(transform *r, const char *what, const wb_tensor *x,
     wb__given g;
     *r = (transform){.what = what};
     if (!wb__floating(what, x) ||
-        !wb__read_options(what, &r->o, sizeof r->o, given, "power", &g))
+        !wb__read_options(what, &r->o, sizeof r->o, given, "power", &g) ||
+        wb__is_given_null(what, &g, "window", r->o.window))
         return false;
     const double power = wb__real_option(&g, "power", -1, r->o.power);
     const wb_stft_options *o = &r->o;
@@ -286,7 +279,7 @@ wb_tensor *wb_melscale_filterbanks_with(int64_t n_freqs, int64_t n_mels, int64_t
         const double right = to_hertz(mel + (m + 2) * step);
         v[i] = fmax(0, fmin((at - left) / (centre - left), (right - at) / (right - centre)));
     }
-    return from_doubles(v, WB_F32, 2, dims);
+    return wb__from_doubles(v, WB_F32, 2, dims);
 }
 
 static bool is_reference(const char *what, double ref)

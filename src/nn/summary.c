@@ -1,6 +1,6 @@
 /* wb_summary: a table of a model's layers, with shapes, parameters, operations and times. The layer
  * is called three times under an observer, which wb__call_layer informs of each call of a layer
- * without inner layers: the second call evaluates each output, the third measures that. */
+ * that has a row: the second call evaluates each output, the third measures that. */
 #include "nn/layer.h"
 
 #include <stdio.h>
@@ -14,6 +14,8 @@ typedef struct {
 
 struct wb__observer {
     bool timed;                         /* outputs are evaluated and measured */
+    int pending;                        /* pending writes of this thread before the call */
+    double flops;                       /* of the whole call */
     int n, capacity;
     call *calls;
     int status;
@@ -55,17 +57,20 @@ static double sum_flops(wb_tensor *x, wb__pointer_map *seen)
 
 /* ---- observing ------------------------------------------------------------------------------- */
 
-static bool has_inner(const wb_layer *l)
+/* Containers and structs with layers have rows for their layers; other layers, such as attention,
+ * have one row. */
+bool wb__has_row(const wb_layer *l)
 {
+    if (!wb__own_struct(l->type)) return l->type->make;
     for (int i = 0; i < l->node.n; i++)
-        if (wb__is_branch(wb__layer_child(l, i))) return true;
-    return false;
+        if (wb__is_branch(wb__layer_child(l, i))) return false;
+    return true;
 }
 
 void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *const *inputs,
                       int n_out, wb_tensor **outputs)
 {
-    if (has_inner(l) || o->status) return;
+    if (o->status) return;
     call c = {.layer = l};
     size_t used = 0;
     wb__pointer_map seen = {0};
@@ -78,6 +83,7 @@ void wb__observe_call(wb__observer *o, const wb_layer *l, int n, wb_tensor *cons
     }
     wb__pointer_map_free(&seen);
     if (o->timed) {
+        wb__forget_pending(o->pending);     /* running statistics stay as they are */
         const double start = wb__now();
         o->status = wb_eval_array(n_out, outputs);
         c.seconds = wb__now() - start;
@@ -94,12 +100,16 @@ static int observe(wb__observer *o, wb_layer *layer, int n, wb_tensor *const *in
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     const wb__rng_state rng = wb__rng_get_state();
-    const int first = wb__pending_count();
+    o->pending = wb__pending_count();
     o->n = 0;
     wb__layer_observer = o;
     const int n_out = wb__call_layer(layer, n, inputs, outputs);
     wb__layer_observer = NULL;
-    wb__forget_pending(first);
+    wb__pointer_map seen = {0};
+    for (int i = 0; i < n; i++) wb__pointer_map_put(&seen, wb__bind(inputs[i]), 0);
+    for (int i = 0; i < n_out && !o->timed; i++) o->flops += sum_flops(wb__bind(outputs[i]), &seen);
+    wb__pointer_map_free(&seen);
+    wb__forget_pending(o->pending);
     wb__rng_exchange(rng);
     int status = n_out < 0 ? wb__error_or(WB_ERROR_ARGUMENT) : o->status;
     const int closed = wb_scope_close(s);
@@ -136,18 +146,17 @@ static void add_row(wb__text *t, wb_layer *model, const call *c, double flops, b
 static char *table(wb_layer *model, const wb__observer *sizes, const wb__observer *times)
 {
     wb__text t = {0};
-    double flops = 0, seconds = 0;
+    double seconds = 0;
     wb__text_add(&t, "%-28s %-34s %-20s %12s %12s %9s\n", "path", "layer", "output", "parameters",
                  "MFLOP", "ms");
     for (int i = 0; i < times->n && i < sizes->n; i++) {
         bool repeated = false;
         for (int k = 0; k < i; k++) repeated |= times->calls[k].layer == times->calls[i].layer;
         add_row(&t, model, &times->calls[i], sizes->calls[i].flops, repeated);
-        flops += sizes->calls[i].flops;
         seconds += times->calls[i].seconds;
     }
     wb__text_add(&t, "%-28s %-34s %-20s %12lld %12.3f %9.3f", "all", "", "",
-                 (long long)wb_parameter_count(model), flops / 1e6, 1e3 * seconds);
+                 (long long)wb_parameter_count(model), sizes->flops / 1e6, 1e3 * seconds);
     return wb__text_take(&t);
 }
 

@@ -332,6 +332,9 @@ wb_schedule *wb_Interpolator(wb_schedule *s, double rate)
 
 wb_schedule *wb_Shifted(wb_schedule *s, int64_t offset)
 {
+    if (offset < 1)
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Shifted: the offset is %lld; steps count from 1",
+                             (long long)offset);
     return make(&Shifted, (double[NUMBERS]){(double)offset}, 1, &s);
 }
 

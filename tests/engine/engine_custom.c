@@ -97,6 +97,12 @@ static int failing(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_te
     if (ctx) return wb_matmul(g, wb_ones(7)) ? 0 : 1;
     return 3;
 }
+static int careless(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
+                    void *ctx)
+{
+    dx[0] = wb_matmul(g, wb_ones(7));
+    return 0;
+}
 static int misshapen(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_tensor **dx,
                      void *ctx)
 {
@@ -113,6 +119,8 @@ TEST_IN_SCOPE(wrong_gradients)
     wb_tensor *y = wb_sum(wb_custom_gradient(wb_mul(a, b), failing, NULL, a));
     REFUSED(wb_gradient(y, a), WB_ERROR_ARGUMENT, "custom_gradient", "3");
     y = wb_sum(wb_custom_gradient(wb_mul(a, b), failing, &calls, a));
+    REFUSED(wb_gradient(y, a), WB_ERROR_SHAPE, "matmul");
+    y = wb_sum(wb_custom_gradient(wb_mul(a, b), careless, NULL, a));
     REFUSED(wb_gradient(y, a), WB_ERROR_SHAPE, "matmul");
     y = wb_sum(wb_custom_gradient(wb_mul(a, b), misshapen, NULL, a));
     REFUSED(wb_gradient(y, a), WB_ERROR_SHAPE, "custom_gradient", "[] f32", "0", "[2] f32");

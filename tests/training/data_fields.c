@@ -90,6 +90,12 @@ TEST_IN_SCOPE(batches)
             "lengths", "weights", "odd");
 }
 
+static int leaves_a_gap(wb_batch *b, void *ctx)
+{
+    b->more[3] = b->x;
+    return 0;
+}
+
 static int double_weights(wb_batch *b, void *ctx)
 {
     b->more[0] = wb_mul(wb_batch_get(*b, "weights"), 2);
@@ -114,6 +120,10 @@ TEST_IN_SCOPE(maps_and_devices)
         assert_null(b.more[3]);
         assert_true(wb_at(b.more[2], 0) == wb_at(b.more[0], 0) * wb_at(b.more[0], 0));
     }
+    l = wb_dataloader(d, 4, .collate = leaves_a_gap);
+    WB_EACH_BATCH(b, l) fail();
+    assert_int_equal(wb_loader_status(l), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "collate", ".more[3]", ".more[2]");
     const wb_device *places[MOST_PLACES];
     const int n = every_device(places);
     for (int i = 0; i < n; i++) {

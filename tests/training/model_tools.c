@@ -135,6 +135,15 @@ TEST_IN_SCOPE(summaries)
     assert_true(HAS_LINE(text, "layers.3", "4160", "0.017"));
     assert_true(HAS_LINE(text, "all", "13480"));
     wb_free_text(text);
+    /* attention has one row with its products; statistics stay as they are */
+    wb_layer *both = wb_trainmode(wb_Chain(wb_MultiHeadAttention(8, 2), wb_BatchNorm(5)));
+    wb_tensor *words = wb_randn(2, 5, 8);
+    text = wb_summary_format(both, 1, &words);
+    if (!text) fail_msg("%s", wb_error());
+    assert_int_equal(lines_of(text), 4);
+    assert_true(HAS_LINE(text, "layers.0", "[2,5,8] f32", "256"));
+    wb_free_text(text);
+    assert_true(wb_item(wb_sum(wb_abs(wb_get(both, "layers.1.mean")))) == 0);
     wb_tensor *wrong = wb_ones(1, 3);
     REFUSED(wb_summary_format(m, 1, &wrong), WB_ERROR_SHAPE, "layers.0", "Conv");
 }

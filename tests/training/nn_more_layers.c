@@ -189,6 +189,8 @@ TEST_IN_SCOPE(dtypes)
     wb_tensor *x = golden_want("groupnorm.x0"), *r = golden_want("rmsnorm.x0");
     for (size_t i = 0; i < WB__COUNT(rows); i++) {
         const wb_dtype t = rows[i].dtype;
+        const wb_device *d = wb_default_device();
+        if (!d->backend->has_dtype(d, t)) continue;
         wb_tensor *y = wb_astype(x, t), *s = wb_astype(r, t);
         MADE(y);
         wb_tensor *g = wb_call(wb_GroupNorm(6, 2, .dtype = t), y);

@@ -197,6 +197,7 @@ TEST_IN_SCOPE(files_of_other_structs)
     REFUSED(built_with("scaled", "shifted"), WB_ERROR_FORMAT, "file", "shifted",
             "wb_name_struct(shifted)");
     REFUSED(built_with("\"slope\"", "\"tilt\""), WB_ERROR_FORMAT, "file", "scaled", "\"tilt\"");
+    REFUSED(built_with("\"slope\":0.5,", ""), WB_ERROR_FORMAT, "file", "scaled", "\"slope\"");
     REFUSED(built_with("\"name\":\"gain\"", "\"name\":\"gaim\""), WB_ERROR_FORMAT, "file",
             "scaled", "\"gain\"");
     REFUSED(built_with("\"power\":1", "\"power\":1.5"), WB_ERROR_FORMAT, "file", "power",

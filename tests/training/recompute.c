@@ -132,6 +132,46 @@ TEST_IN_SCOPE(replays)
     assert_true(wb_item(out[1][0][0]) != wb_item(out[1][1][0]));
 }
 
+/* Gradients reach parameters and inputs by every path, and gradients of gradients too. */
+static wb_tensor *penalty(wb_layer *m, wb_batch b, void *ctx)
+{
+    wb_tensor *x = wb_mul(b.x, wb_get(ctx, "gain"));
+    wb_tensor *y = wb_sum(wb_square(wb_call(m, wb_call(m, x))));
+    return wb_add(y, wb_sum(wb_square(wb_gradient(y, x))));
+}
+
+TEST_IN_SCOPE(every_path)
+{
+    wb_seed(7);
+    wb_layer *d = wb_Dense(3, 3, wb_tanh);
+    wb_tensor *x = wb_randn(4, 3), *gain = wb_variable(wb_ones(3));
+    wb_tree *extra = wb_named_tuple(1, (const char *[]){"gain"}, (void *[]){gain}), *grads[2];
+    wb_tensor *by_gain[2], *flat = wb_variable(wb_destructure(d)), *by_flat[2];
+    for (int on = 0; on < 2; on++) {
+        wb_checkpoint_layer(d, on);
+        wb_tensor *loss = wb_withgradient(penalty, d, wb_batch_of(x, WB_NONE), &grads[on], extra);
+        if (!loss) fail_msg("%s", wb_error());
+        by_gain[on] = wb_gradient(loss, gain);
+        wb_layer *made = wb_checkpoint_layer(wb_restructure(d, flat), on);
+        by_flat[on] = wb_gradient(wb_withgradient(penalty, made, wb_batch_of(x, WB_NONE), NULL,
+                                                  extra), flat);
+        if (!by_gain[on] || !by_flat[on]) fail_msg("%s", wb_error());
+    }
+    assert_int_equal(wb_each_tensor(grads[0], same, grads[1]), 0);
+    same(by_gain[0], "", by_gain[1]);
+    same(by_flat[0], "", by_flat[1]);
+    assert_true(wb_item(wb_max(wb_abs(by_flat[1]))) > 0.1);
+}
+
+/* A layer that uses a tensor from outside has no gradient to it. */
+static wb_tensor *outside;
+typedef struct { double by; } shifted;
+static wb_tensor *call_shifted(const shifted *s, wb_tensor *x)
+{
+    return wb_add(x, wb_mul(outside, s->by));
+}
+WB_LAYER(shifted, call_shifted, by)
+
 static wb_tensor *summed(wb_layer *m, wb_batch b, void *ctx) { return wb_sum(wb_call(m, b.x)); }
 
 TEST_IN_SCOPE(wrong_uses)
@@ -144,6 +184,14 @@ TEST_IN_SCOPE(wrong_uses)
             "Parallel", "2", "wb_checkpoint_layer");
     REFUSED(wb_checkpoint_layer((wb_layer *)x, true), WB_ERROR_ARGUMENT, "checkpoint_layer",
             "tensor", "layer");
+    wb_layer *open = wb_checkpoint_layer(wb_layer_of(shifted, 2), true);
+    wb_tensor *in = wb_variable(x);
+    outside = wb_square(wb_variable(wb_ones(2)));
+    wb_tensor *loss = wb_withgradient(summed, open, wb_batch_of(in, WB_NONE), NULL);
+    REFUSED(wb_gradient(loss, in), WB_ERROR_UNSUPPORTED, "checkpoint_layer", "shifted", "[2] f32");
+    outside = wb_ones(2);
+    loss = wb_withgradient(summed, open, wb_batch_of(in, WB_NONE), NULL);
+    assert_true(wb_item(wb_sum(wb_gradient(loss, in))) == 6);
     /* a copy keeps the setting; an embedding's integers have no gradient */
     wb_layer *m = wb_checkpoint_layer(wb_Chain(wb_Embedding(5, 2), wb_Dense(2, 2)), true);
     wb_tensor *ids = wb_from(((int32_t[]){1, 3, 3}), WB_I32, 1, (int64_t[]){3});

@@ -116,6 +116,7 @@ static double wrong(double t, void *ctx) { return (void)ctx, t > 2 ? INFINITY : 
 TEST(refusals)
 {
     REFUSED(wb_Exp(NAN, 1), WB_ERROR_ARGUMENT, "Exp", "1", "nan", "finite");
+    REFUSED(wb_Shifted(made(0), 0), WB_ERROR_ARGUMENT, "Shifted", "0", "1");
     REFUSED(wb_Sin(0, 1, 0), WB_ERROR_ARGUMENT, "Sin", "3", "0", "positive");
     REFUSED(wb_Step(0.1, 0.5, 10, 0), WB_ERROR_ARGUMENT, "Step", "0", "1");
     REFUSED(wb_Step_array(0.1, 0.5, 0, NULL), WB_ERROR_ARGUMENT, "Step");

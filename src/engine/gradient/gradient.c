@@ -27,6 +27,8 @@ struct wb__gradient_walk {
     wb__order order;
     wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
                                                tensor to differentiate by */
+    bool bounded;                           /* the walk ends at `wrt` and at `beside` */
+    const wb_tensor *beside;
     state *states;
     int state_capacity;
     contribution *list;
@@ -42,7 +44,8 @@ static wb__gradient_walk begin_walk(void)
     wb__gradient_walk w = kept;
     kept = (wb__gradient_walk){0};
     w.n_list = 0;
-    w.failed = false;
+    w.failed = w.bounded = false;
+    w.beside = NULL;
     wb__pointer_map_clear(&w.wanted);
     return w;
 }
@@ -244,6 +247,12 @@ static int wrt_index(const wb__gradient_walk *w, const wb_tensor *x)
     return i >= 0 ? i : wb__pointer_map_get(&w->wanted, x);
 }
 
+/* Whether the walk ends at x, which need not be a leaf. */
+static bool is_bound(const wb__gradient_walk *w, const wb_tensor *x)
+{
+    return is_leaf(x) || (w->bounded && (x == w->beside || wrt_index(w, x) >= 0));
+}
+
 static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *const *wrt)
 {
     for (int i = 0; i < n; i++) {
@@ -256,7 +265,7 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
     for (int i = 0; i < w->order.n; i++) {
         const wb_tensor *x = w->order.node[i];
         bool needed = wrt_index(w, x) >= 0;
-        for (uint32_t j = 0; j < x->n_in && !needed && !is_leaf(x); j++)
+        for (uint32_t j = 0; j < x->n_in && !needed && !is_bound(w, x); j++)
             needed = w->states[wb__order_index(&w->order, x->in[j], is_leaf)].needed;
         needed = needed && wb__dtype_float((wb_dtype)x->dtype);
         w->states[i] = (state){.first = -1, .needed = needed};
@@ -321,7 +330,8 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
     return false;
 }
 
-int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
+static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads, bool bounded,
+                     const wb_tensor *beside)
 {
     if (!wb__floating("gradient", loss))
         return wb__error_or(WB_ERROR_ARGUMENT);
@@ -339,6 +349,8 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
                         "since: take the gradient before the update, or call the model again",
                         wb__bind(loss)->name);
     wb__gradient_walk w = begin_walk();
+    w.bounded = bounded;
+    w.beside = beside;
     const wb__frame f = wb__frame_begin();
     wb__this_thread()->busy++;
     loss = wb__bind(loss);
@@ -356,7 +368,7 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
         /* The graph may have several versions of a variable.  Their gradients are added. */
         if (good && which >= 0)
             good = (grads[which] = grads[which] ? wb_add(grads[which], g) : g) != NULL;
-        if (good && !is_leaf(x)) good = apply_rule(&w, x, g);
+        if (good && !is_bound(&w, x)) good = apply_rule(&w, x, g);
     }
     if (good && overwritten(&w, n, grads)) good = false;
     for (int i = 0; good && i < n; i++)
@@ -366,4 +378,15 @@ int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **gra
     end_walk(&w);
     if (good && !w.failed) return 0;
     return wb__error_or(WB_ERROR_MEMORY);
+}
+
+int wb__gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads)
+{
+    return gradients(loss, n, wrt, grads, false, NULL);
+}
+
+int wb__gradients_within(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads,
+                         wb_tensor *beside)
+{
+    return gradients(loss, n, wrt, grads, true, wb__bind(beside));
 }

@@ -60,10 +60,14 @@ GRADIENT(custom)
     if (!dx) return;
     for (int i = 0; i < n; i++) dx[i] = wanted[i + 1] ? NULL : WB_NONE;
     if (!node->attr[END]) wb__this_thread()->program_calls++;   /* not the library's function */
-    const int status = f(g, node, n, (wb_tensor *const *)node->in + 1, dx,
+    const unsigned failures = wb__failures();
+    int status = f(g, node, n, (wb_tensor *const *)node->in + 1, dx,
                          (void *)(uintptr_t)node->attr[CTX]);
     if (status && !wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "custom_gradient: the function returned %d", status);
+    for (int i = 0; i < n && !status; i++)      /* NULL of an operation that failed is not 0 */
+        if (wanted[i + 1] && !dx[i] && failures != wb__failures())
+            status = wb__error_or(WB_ERROR_ARGUMENT);
     out[0] = WB_NONE;
     for (int i = 0; i < n; i++)
         if (wanted[i + 1]) out[i + 1] = status ? NULL : checked(i, dx[i], node->in[i + 1]);

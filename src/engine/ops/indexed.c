@@ -17,7 +17,7 @@ static bool is_index(const char *what, const wb_tensor *index)
 /* The dtype of indices into n elements. */
 static wb_dtype counted_in(int64_t n) { return n - 1 > INT32_MAX ? WB_I64 : WB_I32; }
 
-/* Returns index + base, or -1 where the index is not in 0 to n - 1.  The result is in t. */
+/* Returns index · step + base in the dtype t, or -1 where the index is not in 0 .. n-1. */
 static wb_tensor *placed(wb_tensor *index, int64_t n, int64_t step, wb_tensor *base, wb_dtype t)
 {
     index = wb__as(index, index->dtype == WB_I64 ? WB_I64 : WB_I32);
@@ -60,8 +60,8 @@ wb_tensor *wb_take_axis(wb_tensor *x, wb_tensor *index, int axis)
     return wb__frame_end(f, take_axis(x, index, axis));
 }
 
-/* Returns the index of each element in x flattened.  `index` has the axes of x, and is along the
- * axis; its other axes have the size in x or 1.  The result has those of `dims`. */
+/* Returns, for each element of a result of shape `dims`, its index in x flattened.  `index` has as
+ * many axes as x; its numbers count along `axis`; each other axis has x's size or 1. */
 static wb_tensor *flat_index(const wb_tensor *x, wb_tensor *index, int axis, const int64_t *dims)
 {
     const wb_dtype t = counted_in(x->size);

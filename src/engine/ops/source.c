@@ -118,3 +118,17 @@ wb_tensor *wb_dropout(wb_tensor *x, double p)
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, dropout(x, p));
 }
+
+wb_tensor *wb__from_doubles(double *values, wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    int64_t size = 0;
+    wb_tensor *x = NULL;
+    if (values && wb__is_dtype("from", dtype) && wb__check_dims("from", ndim, dims, &size)) {
+        void *rounded = wb__alloc((size_t)WB__MAX(size, 1) * wb__dtype_size(dtype));
+        if (rounded) wb__convert(rounded, dtype, values, WB_F64, size);
+        if (rounded) x = wb_from(rounded, dtype, ndim, dims);
+        wb__free(rounded);
+    }
+    wb__free(values);
+    return x;
+}
