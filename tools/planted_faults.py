@@ -185,6 +185,8 @@ TABLE = [
      "wb_neg(sum_over_classes(l, terms)), wb_scalar(0))", ["nn_loss_options"]),
     ("ignored rows count in the mean", "src/nn/losses.c", "counts = w ? wb_mul(counts, kept) : kept;", "counts = w ? counts : kept;", ["nn_loss_options"]),
     ("a loss takes options that it does not use", "src/nn/losses.c", "if (!uses(what, used, name)) return false;", "uses(what, used, name);", ["nn_loss_options"]),
+    ("a path of CTC joins equal labels", "src/nn/ctc.c", "wb_and(wb_ne(states, before),", "wb_and(wb_ge(states, before),", ["nn_loss_options"]),
+    ("steps behind a sequence's length count", "src/nn/ctc.c", "wb_gt(l->o.input_lengths, wb_scalar_int(t))", "wb_ge(l->o.input_lengths, wb_scalar_int(t))", ["nn_loss_options"]),
     ("log 0 times 0 is NaN", "src/nn/losses.c", "return wb_log(wb_where(counts, x, wb_scalar(1)));", "return counts ? wb_log(x) : NULL;", ["nn_loss_options"]),
     ("dropout without its scale", "src/engine/ops/source.c", "p < 1 ? 1 / (1 - p) : 0", "p < 1 ? 1 : 0", [SEMANTICS]),
     ("a replay draws the same random numbers again", "src/engine/compiled/compile.c", "wb__rng_take(r->blocks, &key, &counter);", "wb__rng_take(0, &key, &counter);", [COMPILE]),
