@@ -182,6 +182,10 @@ inline wb_tensor *wb_huber(wb_tensor *yhat, wb_tensor *y, double delta, wb_huber
     o.delta = delta;
     return wb_huber_with(yhat, y, &o);
 }
+inline wb_tensor *wb_ctc_loss(wb_tensor *yhat, wb_tensor *y, wb_ctc_loss_options o)
+{
+    return wb_ctc_loss_with(yhat, y, &o);
+}
 inline wb_tensor *wb_label_smoothing(wb_tensor *y, double alpha,
                                      wb_label_smoothing_options o = {})
 {

@@ -442,6 +442,8 @@ typedef struct wb_Recurrent_options {
     bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
     bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
     bool return_state WB_IS(false);         /* gives the last states too; not for cells */
+    int64_t layers WB_IS(1);                /* one behind the other; not for cells */
+    bool bidirectional WB_IS(false);        /* a second direction, from the last step; as above */
     WB_BY_PLACE
     int64_t in WB_REQUIRED, out WB_REQUIRED;
     wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
@@ -455,8 +457,21 @@ typedef struct wb_Recurrent_options {
  * that of the call, wb_call(layer, x, h) with h [N, out], for an LSTM wb_call(layer, x, h, c); else
  * the parameter initial_hidden [out] with .initial_state; else zeros. With .return_state the layer
  * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
- * later call takes to go on where this one ended.  Errors: a call with T = 0; states of another
- * shape or number. */
+ * later call takes to go on where this one ended.
+ *
+ * The last input may be lengths, integers [N] from 0 to T: wb_call(layer, x, lengths), wb_call(
+ * layer, x, h, lengths).  Steps behind the length of a sequence do not count: y is 0 there, and the
+ * last state is that of the last step that counts, from which the second direction begins.
+ * (pack_padded_sequence of PyTorch)
+ *
+ * With .bidirectional y is [N, T, 2 out], both directions side by side, and with .last [N, 2 out],
+ * the last states of both.  Of several .layers each takes the y of all steps of the one before.
+ * With D = layers times directions above 1, states are [D, N, out]: layer 0 forwards, layer 0
+ * backwards, layer 1 ..., as in PyTorch.  Layer and direction are in the names of parameters, as in
+ * weight_input_l1_reverse; the first ones are not.
+ *
+ * Errors: a call with T = 0; states or lengths of another shape or number; lengths out of range
+ * with WEBER_DEBUG=check (else the nearest in range); .layers outside 1 to 1000. */
 WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
 /** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
  *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias
@@ -469,6 +484,13 @@ WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
  * Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has that bias.  Shapes as wb_RNN.  Error:
  * .activation is given. */
 WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
+/** The GRU of the first version of the paper, Flux's GRUv3: wb_GRUv3(in, out).
+ *   [ar, az, an] = weight_input·x + bias   [br, bz] = weight_hidden[:2 out]·h
+ *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + weight_hidden[2 out:]·(r h))
+ *   h' = (1 - z) n + z h
+ * weight_hidden [3 out, out] has Flux's Wh above its Wh_h̃.  Shapes as wb_RNN.  Errors: .activation
+ * or .hidden_bias is given.  (Cho et al. 2014) */
+WB_API wb_layer *wb_GRUv3_with(const wb_Recurrent_options *o);
 /** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  Without
  * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
@@ -479,6 +501,8 @@ WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
 /** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
  * .initial_state, the parameter initial_hidden. */
 WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
+/** One step of a GRUv3, as of a GRU. */
+WB_API wb_layer *wb_GRUv3Cell_with(const wb_Recurrent_options *o);
 /** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
  * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
  * counts as not given (see wb_RNNCell).  Returns 0 or an error code, and then `states` is
@@ -539,6 +563,8 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 #define wb_GRU(...) WB_OPTIONS_(wb_GRU_with, wb_Recurrent_options, __VA_ARGS__)
 #define wb_RNNCell(...) WB_OPTIONS_(wb_RNNCell_with, wb_Recurrent_options, __VA_ARGS__)
 #define wb_LSTMCell(...) WB_OPTIONS_(wb_LSTMCell_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_GRUv3(...) WB_OPTIONS_(wb_GRUv3_with, wb_Recurrent_options, __VA_ARGS__)
+#define wb_GRUv3Cell(...) WB_OPTIONS_(wb_GRUv3Cell_with, wb_Recurrent_options, __VA_ARGS__)
 #define wb_GRUCell(...) WB_OPTIONS_(wb_GRUCell_with, wb_Recurrent_options, __VA_ARGS__)
 #endif
 

@@ -156,6 +156,40 @@ WB_API wb_tensor *wb_focal_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_los
 /** wb_focal_loss as a function value. */
 WB_API wb_tensor *wb_focal_loss(wb_tensor *yhat, wb_tensor *y);
 
+/** Options of wb_ctc_loss. */
+typedef struct wb_ctc_loss_options {
+    WB_OPTIONS_HEAD(wb_ctc_loss_options)
+    wb_agg agg WB_IS(WB_MEAN);
+    int64_t blank WB_IS(0);                 /* the class of the blank; -1: the last */
+    bool zero_infinity WB_IS(false);        /* 0 in place of an infinite loss */
+    /* integers [N] from 0 to T and from 0 to L; default and WB_NONE: T and L for all sequences */
+    wb_tensor *input_lengths WB_IS(NULL), *target_lengths WB_IS(NULL);
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_ctc_loss_options;
+/** Connectionist temporal classification: the negative logarithm of the probability of each label
+ * sequence, wb_ctc_loss(yhat, y, .target_lengths = lengths).  (Graves et al. 2006)
+ *   loss = -log(sum over paths of prod over t < input length of p[t, path[t]])
+ *   p = softmax(yhat)   yhat [N, T, classes], scores of any size   y [N, L], class numbers
+ * The paths are those that become the labels when equal neighbours are merged and then blanks are
+ * removed.  Steps of yhat and labels of y behind a sequence's length do not count.  WB_UNREDUCED
+ * gives the losses [N], WB_SUM their sum, and WB_MEAN, as in PyTorch, the mean of loss / max(1,
+ * target length).  If no path exists, as with more labels than steps, the loss is infinite, or 0
+ * with .zero_infinity, and its gradient is 0 (PyTorch: NaN without zero_infinity).
+ *
+ * Logarithms of probabilities are such scores too.  PyTorch's ctc_loss(log_probs, ...) with
+ * log_probs [T, N, classes] is wb_ctc_loss(wb_permute(log_probs, 1, 0, 2), ...), with its gradient;
+ * Flux's ctc_loss(yhat, y) with yhat [classes, T] in Julia's order is a sequence [1, T, classes]
+ * with .blank = -1 and .agg = WB_SUM.
+ *
+ * Gradient with respect to yhat only.  Errors: other shapes or dtypes; a blank that is no class; a
+ * class number of y or a length out of range, where wb_crossentropy has that error, except that
+ * with .target_lengths a class number is an error with WEBER_DEBUG=check only.  Otherwise the loss
+ * of that sequence is NaN, also if a label is the blank. */
+WB_API wb_tensor *wb_ctc_loss_with(wb_tensor *yhat, wb_tensor *y, const wb_ctc_loss_options *o);
+/** wb_ctc_loss as a function value. */
+WB_API wb_tensor *wb_ctc_loss(wb_tensor *yhat, wb_tensor *y);
+
 /** Options of wb_label_smoothing. */
 typedef struct wb_label_smoothing_options {
     WB_OPTIONS_HEAD(wb_label_smoothing_options)
@@ -190,6 +224,9 @@ WB_API wb_tensor *wb_label_smoothing_with(wb_tensor *y, double alpha,
 #define WB_LOSS_(f, yhat, y, ...) f((yhat), (y), WB_GET_(wb_loss_options, __VA_ARGS__))
 #define wb_huber(...) WB_HUBER_(__VA_ARGS__, )
 #define WB_HUBER_(yhat, y, ...) wb_huber_with((yhat), (y), WB_GET_(wb_huber_options, __VA_ARGS__))
+#define wb_ctc_loss(...) WB_CTC_LOSS_(__VA_ARGS__, )
+#define WB_CTC_LOSS_(yhat, y, ...) \
+    wb_ctc_loss_with((yhat), (y), WB_GET_(wb_ctc_loss_options, __VA_ARGS__))
 #define wb_label_smoothing(...) WB_LABEL_SMOOTHING_(__VA_ARGS__, )
 #define WB_LABEL_SMOOTHING_(y, alpha, ...) \
     wb_label_smoothing_with((y), (alpha), WB_GET_(wb_label_smoothing_options, __VA_ARGS__))

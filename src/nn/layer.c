@@ -12,6 +12,7 @@
     X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \
     X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
+    X(gruv3) X(gruv3_cell)                                                                      \
     X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;

@@ -50,6 +50,9 @@ typedef struct {
 typedef struct {
     const wb__torch_child *children;
     int n_children;
+    /* If not NULL, Weber's names of children may end with _l1, _l2, ... or _reverse, as may
+     * PyTorch's, which have this suffix, "_l0", where Weber's have no _l. */
+    const char *suffix;
     /* The weights of the first 3 children are one tensor in_proj_weight in PyTorch, and the biases
      * are one tensor in_proj_bias. */
     bool joined;

@@ -1,6 +1,6 @@
 /* Losses. Each loss is a function of a `loss`, which has the operands and the options that the
  * program gives. Losses of f16 and bf16 are computed in f32 and returned as f32. */
-#include "nn/layer.h"
+#include "nn/losses.h"
 
 #include <float.h>
 #include <math.h>
@@ -54,11 +54,19 @@ static bool uses(const char *what, const char *used, const char *name)
     return !wb__fail(WB_ERROR_ARGUMENT, "%s: does not use .%s; it uses: %s", what, name, used);
 }
 
-static bool read_agg(const char *what, wb_agg agg)
+bool wb__read_agg(const char *what, wb_agg agg)
 {
     if (agg == WB_MEAN || agg == WB_SUM || agg == WB_UNREDUCED) return true;
     return !wb__fail(WB_ERROR_ARGUMENT, "%s: .agg is %d; it is WB_MEAN, WB_SUM or WB_UNREDUCED",
                      what, (int)agg);
+}
+
+bool wb__read_tensor_option(const char *what, const char *name, const wb__given *given,
+                            wb_tensor **at)
+{
+    if (*at == WB_NONE) *at = NULL;
+    else if (wb__is_given_null(what, given, name, *at)) return false;
+    return !*at || wb__operand(what, *at);
 }
 
 /* Reads the options of a loss of yhat, which has the dtype `dtype`. */
@@ -68,7 +76,7 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given,
                           "eps label_smoothing gamma smooth beta margin dims ignore_index", &g) ||
-        !read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
+        !wb__read_agg(what, o->agg) || (o->agg != WB_MEAN && !uses(what, used, "agg")))
         return false;
     for (size_t i = 0; i < WB__COUNT(numbers); i++) {
         const char *name = numbers[i].name;
@@ -85,11 +93,8 @@ static bool read_loss_options(const char *what, const char *used, wb_dtype dtype
     }
     o->dims = (int)wb__int_option(&g, "dims", -1, o->dims, -1);
     o->ignore_index = wb__int_option(&g, "ignore_index", -1, o->ignore_index, INT64_MIN);
-    if (o->weight == WB_NONE) o->weight = NULL;
-    else if (wb__is_given_null(what, &g, "weight", o->weight) ||
-             (o->weight && !wb__operand(what, o->weight)))
-        return false;
-    return (o->dims == -1 || uses(what, used, "dims")) &&
+    return wb__read_tensor_option(what, "weight", &g, &o->weight) &&
+           (o->dims == -1 || uses(what, used, "dims")) &&
            (o->ignore_index == INT64_MIN || uses(what, used, "ignore_index")) &&
            (!o->weight || uses(what, used, "weight"));
 }
@@ -184,8 +189,7 @@ static wb_tensor *sum_of_all(wb_tensor *x)
     return x ? wb__reduce(WB__OP_sum, x, all_axes(x), false) : NULL;
 }
 
-/* Returns x, its sum or its mean. */
-static wb_tensor *aggregated(wb_agg agg, wb_tensor *x)
+wb_tensor *wb__aggregated(wb_agg agg, wb_tensor *x)
 {
     if (!x || agg == WB_UNREDUCED) return x;
     return agg == WB_SUM ? sum_of_all(x) : wb__mean(x, all_axes(x), false);
@@ -239,19 +243,19 @@ static wb_tensor *smoothed(wb_tensor *y, double alpha, double parts)
 
 static wb_tensor *mse(loss *l)
 {
-    return aggregated(l->o.agg, wb_square(wb_sub(l->yhat, l->y)));
+    return wb__aggregated(l->o.agg, wb_square(wb_sub(l->yhat, l->y)));
 }
 
 static wb_tensor *mae(loss *l)
 {
-    return aggregated(l->o.agg, wb_abs(wb_sub(l->yhat, l->y)));
+    return wb__aggregated(l->o.agg, wb_abs(wb_sub(l->yhat, l->y)));
 }
 
 static wb_tensor *msle(loss *l)
 {
     wb_tensor *eps = wb_scalar(l->o.eps);
     wb_tensor *ratio = wb_div(wb_add(l->yhat, eps), wb_add(l->y, eps));
-    return aggregated(l->o.agg, wb_square(wb_log(ratio)));
+    return wb__aggregated(l->o.agg, wb_square(wb_log(ratio)));
 }
 
 /* The Huber loss of one element is q (e - q/2), where e = |yhat - y| and q = min(e, delta). This is
@@ -262,13 +266,13 @@ static wb_tensor *huber(wb_tensor *yhat, wb_tensor *y, const wb_huber_options *g
     wb__given g;
     if (!yhat || !y) return wb__null("huber", yhat ? "y" : "yhat"), NULL;
     if (!wb__read_options("huber", &o, sizeof o, given, "delta", &g) ||
-        !read_agg("huber", o.agg) || !match("huber", &yhat, &y))
+        !wb__read_agg("huber", o.agg) || !match("huber", &yhat, &y))
         return NULL;
     const double delta = wb__real(wb__real_option(&g, "delta", 0, o.delta), 1);
     if (!(delta > 0))
         return wb__fail_null(WB_ERROR_ARGUMENT, "huber: delta is %g; it must be positive", delta);
     wb_tensor *e = wb_abs(wb_sub(yhat, y)), *q = wb_minimum(e, wb_scalar(delta));
-    return aggregated(o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
+    return wb__aggregated(o.agg, wb_mul(q, wb_sub(e, wb_mul(q, wb_scalar(0.5)))));
 }
 
 static wb_tensor *binarycrossentropy(loss *l)
@@ -276,18 +280,18 @@ static wb_tensor *binarycrossentropy(loss *l)
     wb_tensor *not_y = one_minus(l->y);
     wb_tensor *yes = wb_mul(l->y, safe_log(l->yhat, l->o.eps, l->y));
     wb_tensor *no = wb_mul(not_y, safe_log(one_minus(l->yhat), l->o.eps, not_y));
-    return aggregated(l->o.agg, wb_neg(wb_add(yes, no)));
+    return wb__aggregated(l->o.agg, wb_neg(wb_add(yes, no)));
 }
 
 static wb_tensor *logitbinarycrossentropy(loss *l)
 {
-    return aggregated(l->o.agg,
+    return wb__aggregated(l->o.agg,
                       wb_sub(wb_mul(one_minus(l->y), l->yhat), wb_logsigmoid(l->yhat)));
 }
 
 static wb_tensor *poisson_loss(loss *l)
 {
-    return aggregated(l->o.agg, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
+    return wb__aggregated(l->o.agg, wb_sub(l->yhat, wb_mul(l->y, safe_log(l->yhat, 0, l->y))));
 }
 
 static wb_tensor *hinge(const loss *l)
@@ -295,10 +299,10 @@ static wb_tensor *hinge(const loss *l)
     return wb_relu(one_minus(wb_mul(l->yhat, l->y)));
 }
 
-static wb_tensor *hinge_loss(loss *l) { return aggregated(l->o.agg, hinge(l)); }
+static wb_tensor *hinge_loss(loss *l) { return wb__aggregated(l->o.agg, hinge(l)); }
 static wb_tensor *squared_hinge_loss(loss *l)
 {
-    return aggregated(l->o.agg, wb_square(hinge(l)));
+    return wb__aggregated(l->o.agg, wb_square(hinge(l)));
 }
 
 static wb_tensor *binary_focal_loss(loss *l)
@@ -306,7 +310,7 @@ static wb_tensor *binary_focal_loss(loss *l)
     wb_tensor *p = wb_add(l->yhat, wb_scalar(l->o.eps));
     wb_tensor *right = wb_add(wb_mul(l->y, p), wb_mul(one_minus(l->y), one_minus(p)));
     right = wb_maximum(right, wb_scalar(l->o.eps));     /* it is -eps where yhat is 1 and y is 0 */
-    return aggregated(l->o.agg, wb_neg(wb_mul(power(one_minus(right), l->o.gamma),
+    return wb__aggregated(l->o.agg, wb_neg(wb_mul(power(one_minus(right), l->o.gamma),
                                               wb_log(right))));
 }
 
@@ -314,7 +318,7 @@ static wb_tensor *siamese_contrastive_loss(loss *l)
 {
     wb_tensor *near = wb_mul(one_minus(l->y), wb_square(l->yhat));
     wb_tensor *gap = wb_relu(wb_sub(wb_scalar(l->o.margin), l->yhat));
-    return aggregated(l->o.agg, wb_add(near, wb_mul(l->y, wb_square(gap))));
+    return wb__aggregated(l->o.agg, wb_add(near, wb_mul(l->y, wb_square(gap))));
 }
 
 /* ---- losses of sets -------------------------------------------------------------------------- */
@@ -361,7 +365,7 @@ static wb_tensor *of_labels(const loss *l, wb_tensor *logp)
         kept = wb_astype(kept, (wb_dtype)l->yhat->dtype);
         counts = w ? wb_mul(counts, kept) : kept;
     }
-    if (l->o.agg != WB_MEAN || (!w && !ignores)) return aggregated(l->o.agg, rows);
+    if (l->o.agg != WB_MEAN || (!w && !ignores)) return wb__aggregated(l->o.agg, rows);
     return wb_div(sum_of_all(rows), sum_of_all(counts));
 }
 

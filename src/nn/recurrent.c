@@ -1,8 +1,13 @@
-/* RNN, LSTM and GRU, as cells that compute one step and as layers over whole sequences. A layer
- * over sequences multiplies the inputs of all steps by weight_input in one product. weight_hidden
- * needs a product at each step. A state that is not given is zero, and its product with
- * weight_hidden is skipped. With .initial_state such a state is a parameter instead. */
+/* RNN, LSTM and two GRUs, as cells that compute one step and as layers over whole sequences. A
+ * layer over sequences multiplies the inputs of all steps by weight_input in one product.
+ * weight_hidden needs a product at each step. A state that is not given is zero, and its product
+ * with weight_hidden is skipped. With .initial_state such a state is a parameter instead.
+ *
+ * A layer with .layers or .bidirectional consists of several passes over the sequences, one for
+ * each layer and direction. Each pass has children of its own. */
 #include "nn/layer.h"
+
+#include <stdio.h>
 
 #define OPTIONS(X)                                                                              \
     X(wb_Recurrent_options, in, INT, 1) X(wb_Recurrent_options, out, INT, 1)                    \
@@ -10,160 +15,304 @@
     X(wb_Recurrent_options, last, BOOL, 1) X(wb_Recurrent_options, init, INITIALISER, 1)        \
     X(wb_Recurrent_options, dtype, DTYPE, 1) X(wb_Recurrent_options, hidden_bias, BOOL, 1)      \
     X(wb_Recurrent_options, initial_state, BOOL, 1)                                             \
-    X(wb_Recurrent_options, return_state, BOOL, 1)
+    X(wb_Recurrent_options, return_state, BOOL, 1) X(wb_Recurrent_options, layers, INT, 1)      \
+    X(wb_Recurrent_options, bidirectional, BOOL, 1)
 static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 
-/* Indices of the children. With .hidden_bias, bias_hidden is at index MORE. With .initial_state,
- * the initial states are the last children. */
+/* Indices of the children of a pass, from the first one on. With .hidden_bias, bias_hidden is at
+ * index MORE. With .initial_state, the initial states are the last children of the pass. */
 enum { INPUT, HIDDEN, BIAS, MORE };
+enum { MOST_LAYERS = 1000 };
 static const char *const initial_names[2] = {"initial_hidden", "initial_cell"};
+
+/* One direction of one of the .layers of l. `first` is the index of its first child. */
+typedef struct {
+    wb_layer *l;
+    const wb_Recurrent_options *o;
+    int first;
+} pass;
 
 /* A kind of cell, with the numbers of its gates and states. `step` computes one step and replaces
  * the states by the new states. x [..., gates·out] is weight_input·input + bias. A NULL state
  * counts as zero. */
 typedef struct {
     int gates, states;
-    bool (*step)(const wb_layer *l, wb_tensor *x, wb_tensor **states);
+    bool (*step)(const pass *p, wb_tensor *x, wb_tensor **states);
 } cell_kind;
+
+static int children_of_pass(const cell_kind *kind, const wb_Recurrent_options *o)
+{
+    return MORE + o->hidden_bias + (o->initial_state ? kind->states : 0);
+}
+
+static int passes(const wb_Recurrent_options *o)
+{
+    return (int)o->layers * (o->bidirectional ? 2 : 1);
+}
+
+static pass pass_of(wb_layer *l, int number)
+{
+    return (pass){l, l->options, number * children_of_pass(l->type->detail, l->options)};
+}
+
+static wb_tensor *child(const pass *p, int i) { return wb__layer_child(p->l, p->first + i); }
 
 /* Returns weight_hidden·h + bias_hidden. If h is NULL, returns bias_hidden, or NULL without an
  * error if there is no bias_hidden. */
-static wb_tensor *hidden(const wb_layer *l, wb_tensor *h)
+static wb_tensor *hidden(const pass *p, wb_tensor *h)
 {
-    bool biased = ((const wb_Recurrent_options *)l->options)->hidden_bias;
-    wb_tensor *bias = biased ? wb__layer_child(l, MORE) : WB_NONE;
-    return h ? wb_linear(h, wb__layer_child(l, HIDDEN), bias) : biased ? bias : NULL;
+    bool biased = p->o->hidden_bias;
+    wb_tensor *bias = biased ? child(p, MORE) : WB_NONE;
+    return h ? wb_linear(h, child(p, HIDDEN), bias) : biased ? bias : NULL;
 }
 
 /* Returns x + weight_hidden·h, or x if h is NULL. RNN and LSTM, which have no bias_hidden, use this
  * function. */
-static wb_tensor *gates_of(const wb_layer *l, wb_tensor *x, wb_tensor *h)
+static wb_tensor *gates_of(const pass *p, wb_tensor *x, wb_tensor *h)
 {
-    return h ? wb_add(x, hidden(l, h)) : x;
+    return h ? wb_add(x, hidden(p, h)) : x;
 }
 
-static wb_tensor *gate(const wb_layer *l, wb_tensor *z, int i)
+/* Returns the gates number `from` to `to` - 1 of z. */
+static wb_tensor *gates(const pass *p, wb_tensor *z, int from, int to)
 {
-    int64_t out = ((const wb_Recurrent_options *)l->options)->out;
-    return z ? wb_slice(z, -1, i * out, (i + 1) * out) : NULL;
+    return z ? wb_slice(z, -1, from * p->o->out, to * p->o->out) : NULL;
 }
 
-static bool rnn_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+static wb_tensor *gate(const pass *p, wb_tensor *z, int i) { return gates(p, z, i, i + 1); }
+
+static bool rnn_step(const pass *p, wb_tensor *x, wb_tensor **s)
 {
-    const wb_Recurrent_options *o = l->options;
-    wb_tensor *z = gates_of(l, x, s[0]);
-    s[0] = z ? (o->activation ? o->activation : wb_tanh)(z) : NULL;
+    wb_tensor *z = gates_of(p, x, s[0]);
+    s[0] = z ? (p->o->activation ? p->o->activation : wb_tanh)(z) : NULL;
     return s[0] != NULL;
 }
 
-static bool lstm_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+static bool lstm_step(const pass *p, wb_tensor *x, wb_tensor **s)
 {
-    wb_tensor *z = gates_of(l, x, s[0]);
-    wb_tensor *i = wb_sigmoid(gate(l, z, 0)), *g = wb_tanh(gate(l, z, 2)),
-              *o = wb_sigmoid(gate(l, z, 3));
+    wb_tensor *z = gates_of(p, x, s[0]);
+    wb_tensor *i = wb_sigmoid(gate(p, z, 0)), *g = wb_tanh(gate(p, z, 2)),
+              *o = wb_sigmoid(gate(p, z, 3));
     wb_tensor *c = wb_mul(i, g);
-    if (s[1]) c = wb_add(wb_mul(wb_sigmoid(gate(l, z, 1)), s[1]), c);
+    if (s[1]) c = wb_add(wb_mul(wb_sigmoid(gate(p, z, 1)), s[1]), c);
     s[0] = wb_mul(o, wb_tanh(c));
     s[1] = c;
     return s[0] != NULL;
 }
 
-static bool gru_step(const wb_layer *l, wb_tensor *x, wb_tensor **s)
+/* Returns the new state of a GRU, (1 - z) n + z h. */
+static wb_tensor *mixed(wb_tensor *z, wb_tensor *n, wb_tensor *h)
 {
-    wb_tensor *h = s[0], *hh = hidden(l, h);
+    return h ? wb_add(n, wb_mul(z, wb_sub(h, n))) : wb_mul(n, wb_sub(wb_scalar(1), z));
+}
+
+static bool gru_step(const pass *p, wb_tensor *x, wb_tensor **s)
+{
+    wb_tensor *h = s[0], *hh = hidden(p, h);
     if (h && !hh) return false;
-    wb_tensor *z = gate(l, x, 1), *n = gate(l, x, 2);
+    wb_tensor *z = gate(p, x, 1), *n = gate(p, x, 2);
     if (hh) {
-        wb_tensor *r = wb_sigmoid(wb_add(gate(l, x, 0), gate(l, hh, 0)));
-        z = wb_add(z, gate(l, hh, 1));
-        n = wb_add(n, wb_mul(r, gate(l, hh, 2)));
+        wb_tensor *r = wb_sigmoid(wb_add(gate(p, x, 0), gate(p, hh, 0)));
+        z = wb_add(z, gate(p, hh, 1));
+        n = wb_add(n, wb_mul(r, gate(p, hh, 2)));
     }
-    z = wb_sigmoid(z);
-    n = wb_tanh(n);
-    s[0] = h ? wb_add(n, wb_mul(z, wb_sub(h, n))) : wb_mul(n, wb_sub(wb_scalar(1), z));
+    s[0] = mixed(wb_sigmoid(z), wb_tanh(n), h);
+    return s[0] != NULL;
+}
+
+/* The last third of weight_hidden multiplies r h. */
+static bool gruv3_step(const pass *p, wb_tensor *x, wb_tensor **s)
+{
+    const int64_t out = p->o->out;
+    wb_tensor *h = s[0], *z = gate(p, x, 1), *n = gate(p, x, 2), *w = child(p, HIDDEN);
+    if (h) {
+        wb_tensor *both = wb_linear(h, wb_slice(w, 0, 0, 2 * out), WB_NONE);
+        both = wb_sigmoid(wb_add(gates(p, x, 0, 2), both));
+        n = wb_add(n, wb_linear(wb_mul(gate(p, both, 0), h), wb_slice(w, 0, 2 * out, 3 * out),
+                                WB_NONE));
+        z = gate(p, both, 1);
+    } else {
+        z = wb_sigmoid(z);
+    }
+    s[0] = mixed(z, wb_tanh(n), h);
     return s[0] != NULL;
 }
 
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
-                       gru_kind = {3, 1, gru_step};
+                       gru_kind = {3, 1, gru_step}, gruv3_kind = {3, 1, gruv3_step};
 
 /* Sets NULL states to the initial states, if the layer has them. An initial state has one row,
  * which broadcasts over the batch. */
-static bool first_states(const wb_layer *l, const wb_tensor *x, wb_tensor **states)
+static bool first_states(const pass *p, const wb_tensor *x, wb_tensor **states)
 {
-    const wb_Recurrent_options *o = l->options;
-    const cell_kind *kind = l->type->detail;
+    const wb_Recurrent_options *o = p->o;
+    const cell_kind *kind = p->l->type->detail;
     int64_t dims[WB_MAX_DIMS];
     for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
     const int first = MORE + o->hidden_bias;
     for (int i = 0; o->initial_state && i < kind->states; i++)
         if (!states[i] &&
-            !(states[i] = wb_reshape_array(wb__layer_child(l, first + i), x->ndim, dims)))
+            !(states[i] = wb_reshape_array(child(p, first + i), x->ndim, dims)))
             return false;
     return true;
 }
 
 /* ---- sequences ------------------------------------------------------------------------------- */
 
-static wb_tensor *input_product(const wb_layer *l, wb_tensor *x)
+static wb_tensor *input_product(const pass *p, wb_tensor *x)
 {
-    wb_tensor *weight = wb__layer_child(l, INPUT);
-    x = wb__layer_input(l, x, weight);
-    return wb_linear(x, weight, wb__layer_child(l, BIAS));
+    wb_tensor *weight = child(p, INPUT);
+    x = wb__layer_input(p->l, x, weight);
+    return wb_linear(x, weight, child(p, BIAS));
 }
 
-/* Computes all steps, and replaces the states by the last ones. */
-static wb_tensor *unroll(wb_layer *l, wb_tensor *x, wb_tensor **states, wb_tensor **outputs)
+/* Replaces the states after a step by `before` in the rows whose sequence has no such step. Sets
+ * *output to the first state, or to zeros in these rows. A NULL state in `before` is zero. */
+static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tensor **states,
+                      wb_tensor **output)
 {
-    const wb_Recurrent_options *o = l->options;
-    const cell_kind *kind = l->type->detail;
-    int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * o->out};
-    wb_tensor *all = input_product(l, x);
-    for (int64_t t = 0; t < steps; t++) {
+    wb_tensor *zero = wb_scalar(0);
+    *output = wb_where(valid, states[0], zero);
+    for (int i = 0; i < n; i++)
+        states[i] = (i || before[i]) ? wb_where(valid, states[i], before[i] ? before[i] : zero)
+                                   : *output;
+    return *output && states[n - 1];
+}
+
+/* Computes all steps, backwards if `reverse` is true, and replaces the states by the last ones.
+ * Sets outputs[t], unless there are no `outputs`. `lengths` is i64 [N, 1] or NULL. */
+static bool unroll(const pass *p, wb_tensor *x, wb_tensor *lengths, bool reverse,
+                   wb_tensor **states, wb_tensor **outputs)
+{
+    const cell_kind *kind = p->l->type->detail;
+    const int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * p->o->out};
+    wb_tensor *all = input_product(p, x);
+    for (int64_t i = 0; i < steps; i++) {
+        const int64_t t = reverse ? steps - 1 - i : i;
         wb_tensor *now = wb_slice(all, 1, t, t + 1);
         now = now ? wb_reshape_array(now, 2, wide) : NULL;
-        if (!t && now && !first_states(l, now, states)) return NULL;
-        if (!now || !kind->step(l, now, states)) return NULL;
+        if (!i && now && !first_states(p, now, states)) return false;
+        wb_tensor *before[2] = {states[0], states[1]};
+        if (!now || !kind->step(p, now, states)) return false;
         outputs[t] = states[0];
-    }
-    return o->last ? states[0] : wb_stack_array((int)steps, outputs, 1);
-}
-
-/* Checks the states of a call, [N, out], and converts them to the layer's dtype. */
-static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor **states)
-{
-    const wb_Recurrent_options *o = l->options;
-    for (int i = 0; i < n; i++) {
-        if (states[i]->ndim != 2 || states[i]->dims[0] != x->dims[0] ||
-            states[i]->dims[1] != o->out)
-            return !wb__fail(WB_ERROR_SHAPE, "%s: expects states [%lld,%lld], got %s",
-                             l->type->name, (long long)x->dims[0], (long long)o->out,
-                             wb_describe(states[i]));
-        if (!(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN)))) return false;
+        if (lengths && !mask_step(wb_gt(lengths, wb_scalar_int(t)), kind->states, before, states,
+                                  &outputs[t]))
+            return false;
     }
     return true;
+}
+
+/* Computes one of the .layers. states[direction] has the states of a direction. */
+static wb_tensor *layer_of(wb_layer *l, int number, wb_tensor *x, wb_tensor *lengths,
+                           wb_tensor *(*states)[2], wb_tensor **outputs)
+{
+    const wb_Recurrent_options *o = l->options;
+    const int64_t steps = x->dims[1];
+    const int directions = o->bidirectional ? 2 : 1;
+    const bool last = o->last && number + 1 == o->layers;
+    wb_tensor *y[2];
+    for (int i = 0; i < directions; i++) {
+        const pass p = pass_of(l, number * directions + i);
+        if (!unroll(&p, x, lengths, i == 1, states[i], outputs)) return NULL;
+        y[i] = last ? states[i][0] : wb_stack_array((int)steps, outputs, 1);
+    }
+    return directions == 1 ? y[0] : y[0] && y[1] ? wb_concat_array(2, y, -1) : NULL;
+}
+
+/* ---- states and lengths ---------------------------------------------------------------------- */
+
+/* Checks the states of a call, and converts them to the layer's dtype. Sets those of each pass. */
+static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *given,
+                        wb_tensor *(*states)[2])
+{
+    const wb_Recurrent_options *o = l->options;
+    const int count = passes(o), ndim = count > 1 ? 3 : 2;
+    const int64_t dims[3] = {count, x->dims[0], o->out}, *want = dims + 3 - ndim;
+    for (int i = 0; i < n; i++) {
+        wb_tensor *s = given[i];
+        if (s->ndim != ndim || memcmp(s->dims, want, (size_t)ndim * sizeof *want)) {
+            char several[24] = "";
+            if (count > 1) snprintf(several, sizeof several, "%d,", count);
+            return !wb__fail(WB_ERROR_SHAPE, "%s: expects states [%s%lld,%lld], got %s",
+                             l->type->name, several, (long long)x->dims[0], (long long)o->out,
+                             wb_describe(s));
+        }
+        if (!(s = wb__layer_input(l, s, wb__layer_child(l, HIDDEN)))) return false;
+        for (int k = 0; k < count; k++) {
+            states[k][i] = count > 1 ? wb_slice(s, 0, k, k + 1) : s;
+            if (count > 1 && states[k][i])
+                states[k][i] = wb_reshape_array(states[k][i], 2, dims + 1);
+            if (!states[k][i]) return false;
+        }
+    }
+    return true;
+}
+
+/* Sets *lengths to the last input as i64 [N, 1], if it has integers, and takes it from *n. */
+static bool read_lengths(const wb_layer *l, const wb_tensor *x, int *n, wb_tensor *const *inputs,
+                         wb_tensor **lengths)
+{
+    wb_tensor *y = inputs[*n - 1];
+    if (*n < 2 || wb__dtype_float((wb_dtype)y->dtype) || y->dtype == WB_BOOL) return true;
+    if (y->ndim != 1 || y->dims[0] != x->dims[0])
+        return !wb__fail(WB_ERROR_SHAPE, "%s: expects lengths [%lld], got %s", l->type->name,
+                         (long long)x->dims[0], wb_describe(y));
+    char what[40];
+    snprintf(what, sizeof what, "%s lengths", l->type->name);
+    if (!wb__indices_below(what, y, x->dims[1] + 1)) return false;
+    *n -= 1;
+    *lengths = wb_unsqueeze(wb__as(y, WB_I64), -1);
+    return *lengths != NULL;
+}
+
+/* Returns state i of all passes: [N, out], or [passes, N, out] if there are several. */
+static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(*states)[2],
+                              wb_tensor **room)
+{
+    const int count = passes(o);
+    if (count == 1) return states[0][i];
+    for (int k = 0; k < count; k++) room[k] = states[k][i];
+    return wb_stack_array(count, room, 0);
+}
+
+/* Sets the results of a call. `room` has an element for each step and for each pass. */
+static int run_layers(wb_layer *l, wb_tensor *x, wb_tensor *lengths, wb_tensor *(*states)[2],
+                      wb_tensor **room, wb_tensor **results)
+{
+    const wb_Recurrent_options *o = l->options;
+    const int n_states = ((const cell_kind *)l->type->detail)->states;
+    const int directions = o->bidirectional ? 2 : 1;
+    for (int k = 0; k < o->layers; k++)
+        if (!(x = layer_of(l, k, x, lengths, states + k * directions, room))) return -1;
+    results[0] = x;
+    for (int i = 0; o->return_state && i < n_states; i++)
+        if (!(results[i + 1] = joint_state(o, i, states, room))) return -1;
+    return o->return_state ? 1 + n_states : 1;
 }
 
 static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
 {
     const wb_Recurrent_options *o = l->options;
-    const int n_states = ((const cell_kind *)l->type->detail)->states;
-    wb_tensor *x = inputs[0], *states[2] = {n > 1 ? inputs[1] : NULL, n > 2 ? inputs[2] : NULL};
-    if (n != 1 && n != 1 + n_states)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: takes x, or x and its %d states; got %d inputs",
-                        l->type->name, n_states, n), -1;
+    const int n_states = ((const cell_kind *)l->type->detail)->states, given = n;
+    wb_tensor *x = inputs[0], *lengths = NULL;
     if (x->ndim != 3 || x->dims[2] != o->in)
         return wb__fail(WB_ERROR_SHAPE, "%s: expects [N,T,%lld], got %s", l->type->name,
                         (long long)o->in, wb_describe(x)), -1;
     if (!x->dims[1])
         return wb__fail(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x)), -1;
-    if (!read_states(l, x, n - 1, states)) return -1;
-    wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
-    if (!outputs) return -1;
-    results[0] = unroll(l, x, states, outputs);
-    wb__free(outputs);
-    for (int i = 0; o->return_state && i < n_states; i++) results[i + 1] = states[i];
-    return !results[0] ? -1 : o->return_state ? 1 + n_states : 1;
+    if (!read_lengths(l, x, &n, inputs, &lengths)) return -1;
+    if (n != 1 && n != 1 + n_states)
+        return wb__fail(WB_ERROR_ARGUMENT, "%s: takes x, or x and its %d states, and then integers "
+                        "that are lengths; got %d inputs", l->type->name, n_states, given), -1;
+    wb_tensor *(*states)[2] = wb__alloc_zero((size_t)passes(o), sizeof *states);
+    const size_t most = (size_t)WB__MAX(x->dims[1], passes(o));
+    wb_tensor **room = wb__alloc(most * sizeof *room);
+    int n_results = -1;
+    if (states && room && read_states(l, x, n - 1, inputs + 1, states))
+        n_results = run_layers(l, x, lengths, states, room, results);
+    wb__free(room);
+    wb__free(states);
+    return n_results;
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -195,8 +344,9 @@ static bool cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **states)
     for (int i = 0; i < n; i++)
         if (states[i] && !(states[i] = wb__layer_input(l, states[i], wb__layer_child(l, HIDDEN))))
             return false;
-    x = input_product(l, x);
-    return x && first_states(l, x, states) && kind->step(l, x, states);
+    const pass p = pass_of(l, 0);
+    x = input_product(&p, x);
+    return x && first_states(&p, x, states) && kind->step(&p, x, states);
 }
 
 static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -246,47 +396,102 @@ static void print(const wb_layer *l, wb__text *t)
     if (o->no_bias) wb__text_add(t, "%s bias=false", before), before = ",";
     if (o->hidden_bias) wb__text_add(t, "%s hidden_bias=true", before), before = ",";
     if (o->initial_state) wb__text_add(t, "%s initial_state=true", before), before = ",";
-    if (o->return_state) wb__text_add(t, "%s return_state=true", before);
+    if (o->return_state) wb__text_add(t, "%s return_state=true", before), before = ",";
+    if (o->layers > 1)
+        wb__text_add(t, "%s layers=%lld", before, (long long)o->layers), before = ",";
+    if (o->bidirectional) wb__text_add(t, "%s bidirectional=true", before);
     wb__text_add(t, ")");
+}
+
+static bool check_options(const wb__layer_type *type, wb_Recurrent_options *o)
+{
+    const cell_kind *kind = type->detail;
+    const char *name = type->name;
+    if (o->in < 1 || o->out < 1)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld", name,
+                         (long long)o->in, (long long)o->out);
+    if (o->layers < 1 || o->layers > MOST_LAYERS)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: .layers is %lld; it is from 1 to %d", name,
+                         (long long)o->layers, MOST_LAYERS);
+    if (o->activation && kind != &rnn_kind)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: its activations are fixed; only an RNN has "
+                         ".activation", name);
+    if (o->hidden_bias && (kind != &gru_kind || o->no_bias))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias", name);
+    const char *of_sequences = o->last                       ? ".last"
+                               : o->return_state             ? ".return_state"
+                               : o->layers > 1               ? ".layers"
+                               : o->bidirectional            ? ".bidirectional"
+                                                             : NULL;
+    if (of_sequences && strstr(name, "Cell"))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no %s", name,
+                         of_sequences);
+    return wb__layer_dtype(name, &o->dtype);
+}
+
+/* Sets child i of a pass to a new parameter with the name `name` + `suffix`. The variable itself is
+ * named `name`, a constant string. If it fails, frees the layer and returns false. */
+static bool put_child(const pass *p, int i, const char *name, const char *suffix, bool has,
+                      int ndim, const int64_t *dims)
+{
+    char full[48];
+    const bool is_weight = ndim == 2;
+    wb_initialiser init = !is_weight ? wb_init_zeros : p->o->init ? p->o->init : wb_glorot_uniform;
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    wb_tensor *x = has ? wb__parameter(p->l->type->name, name, init, p->o->dtype, ndim, dims)
+                       : WB_NONE;
+    if (x && wb__branch_put_copy(&p->l->node, p->first + i, full, x)) return true;
+    wb_object_free(p->l);
+    return false;
+}
+
+/* Makes the children of a pass. `in` is the size of its input. */
+static bool put_pass(const pass *p, const char *suffix, int64_t in)
+{
+    const wb_Recurrent_options *o = p->o;
+    const cell_kind *kind = p->l->type->detail;
+    const int64_t rows = kind->gates * o->out;
+    if (!put_child(p, INPUT, "weight_input", suffix, true, 2, (int64_t[]){rows, in}) ||
+        !put_child(p, HIDDEN, "weight_hidden", suffix, true, 2, (int64_t[]){rows, o->out}) ||
+        !put_child(p, BIAS, "bias", suffix, !o->no_bias, 1, &rows) ||
+        (o->hidden_bias && !put_child(p, MORE, "bias_hidden", suffix, true, 1, &rows)))
+        return false;
+    const int first = MORE + o->hidden_bias;
+    for (int i = 0; o->initial_state && i < kind->states; i++)
+        if (!put_child(p, first + i, initial_names[i], suffix, true, 1, &o->out)) return false;
+    return true;
 }
 
 static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_options *given)
 {
-    const cell_kind *kind = type->detail;
     wb_Recurrent_options o;
-    if (!wb__read_options(type->name, &o, sizeof o, given, "", NULL)) return NULL;
-    if (o.in < 1 || o.out < 1)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: sizes are positive, got %lld => %lld",
-                             type->name, (long long)o.in, (long long)o.out);
-    if (o.activation && kind != &rnn_kind)
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: its activations are fixed; only an RNN has .activation",
-                             type->name);
-    if (o.hidden_bias && (kind != &gru_kind || o.no_bias))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only a GRU with a bias has .hidden_bias",
-                             type->name);
-    if ((o.last || o.return_state) && strstr(type->name, "Cell"))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no %s", type->name,
-                             o.last ? ".last" : ".return_state");
-    if (!wb__layer_dtype(type->name, &o.dtype)) return NULL;
-    wb_initialiser init = o.init ? o.init : wb_glorot_uniform;
-    int64_t rows = kind->gates * o.out;
-    const int first = MORE + o.hidden_bias;
-    wb_layer *l = wb__layer_new(type, &o, first + (o.initial_state ? kind->states : 0));
-    if (!wb__layer_put_parameter(l, INPUT, "weight_input", true, init, o.dtype, 2,
-                                 (int64_t[]){rows, o.in}) ||
-        !wb__layer_put_parameter(l, HIDDEN, "weight_hidden", true, init, o.dtype, 2,
-                                 (int64_t[]){rows, o.out}) ||
-        !wb__layer_put_parameter(l, BIAS, "bias", !o.no_bias, wb_init_zeros, o.dtype, 1, &rows) ||
-        (o.hidden_bias && !wb__layer_put_parameter(l, MORE, "bias_hidden", true, wb_init_zeros,
-                                                   o.dtype, 1, &rows)))
-        return NULL;
-    for (int i = 0; o.initial_state && i < kind->states; i++)
-        if (!wb__layer_put_parameter(l, first + i, initial_names[i], true, wb_init_zeros, o.dtype,
-                                     1, &o.out))
-            return NULL;
+    wb__given g;
+    if (!wb__read_options(type->name, &o, sizeof o, given, "layers", &g)) return NULL;
+    o.layers = wb__int_option(&g, "layers", -1, o.layers, 1);
+    if (!check_options(type, &o)) return NULL;
+    const int directions = o.bidirectional ? 2 : 1;
+    wb_layer *l = wb__layer_new(type, &o, passes(&o) * children_of_pass(type->detail, &o));
+    if (!l) return NULL;
+    l->node.owns_names = true;
+    for (int k = 0; k < passes(&o); k++) {
+        const int number = k / directions;
+        const pass p = pass_of(l, k);
+        char suffix[24] = "";
+        if (number) snprintf(suffix, sizeof suffix, "_l%d", number);
+        if (k % directions) strcat(suffix, "_reverse");
+        if (!put_pass(&p, suffix, number ? directions * o.out : o.in)) return NULL;
+    }
     return l;
 }
+
+/* Defines a kind of layer or cell. */
+#define LAYER(id, Name, by, calls, of, names)                                                   \
+    WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with,            \
+                    .by = calls, .print = print, .detail = &of, .torch = names);                \
+    wb_layer *wb_##Name##_with(const wb_Recurrent_options *o)                                   \
+    {                                                                                           \
+        return make_kind(&wb__##id##_type, o);                                                  \
+    }
 
 /* The columns of KINDS: identifier, name, call or call_many, the function, cell_kind, suffix of
  * PyTorch's names, wb__torch_child.unused. Without .hidden_bias, `bias` is PyTorch's bias_ih +
@@ -294,24 +499,23 @@ static wb_layer *make_kind(const wb__layer_type *type, const wb_Recurrent_option
  * multiplies it. */
 #define KINDS(X)                                                                                \
     X(rnn, RNN, call_many, sequence_call, rnn_kind, "_l0", 0)                                   \
-    X(rnn_cell, RNNCell, call, cell_call, rnn_kind, "", 0)                                      \
+    X(rnn_cell, RNNCell, call, cell_call, rnn_kind, NULL, 0)                                    \
     X(lstm, LSTM, call_many, sequence_call, lstm_kind, "_l0", 0)                                \
-    X(lstm_cell, LSTMCell, call, cell_call, lstm_kind, "", 0)                                   \
+    X(lstm_cell, LSTMCell, call, cell_call, lstm_kind, NULL, 0)                                 \
     X(gru, GRU, call_many, sequence_call, gru_kind, "_l0", 3)                                   \
-    X(gru_cell, GRUCell, call, cell_call, gru_kind, "", 3)
+    X(gru_cell, GRUCell, call, cell_call, gru_kind, NULL, 3)
 
-#define KIND(id, Name, by, calls, of, suffix, unused)                                           \
+#define KIND(id, Name, by, calls, of, of_first, unused)                                         \
     static const wb__torch_child id##_torch_rows[] = {                                          \
-        {"weight_input", "weight_ih" suffix, NULL, 0},                                          \
-        {"weight_hidden", "weight_hh" suffix, NULL, 0},                                         \
-        {"bias", "bias_ih" suffix, "bias_hh" suffix, unused},                                   \
-        {"bias_hidden", "bias_hh" suffix, NULL, 0}};                                            \
+        {"weight_input", "weight_ih", NULL, 0},                                                 \
+        {"weight_hidden", "weight_hh", NULL, 0},                                                \
+        {"bias", "bias_ih", "bias_hh", unused},                                                 \
+        {"bias_hidden", "bias_hh", NULL, 0}};                                                   \
     static const wb__torch_kind id##_torch = {                                                  \
-        WB__TORCH_CHILDREN(id##_torch_rows), .inner_activation = true};                         \
-    WB__PLAIN_LAYER(id, #Name, wb_Recurrent_options, option_table, wb_##Name##_with,            \
-                    .by = calls, .print = print, .detail = &of, .torch = &id##_torch);          \
-    wb_layer *wb_##Name##_with(const wb_Recurrent_options *o)                                   \
-    {                                                                                           \
-        return make_kind(&wb__##id##_type, o);                                                  \
-    }
+        WB__TORCH_CHILDREN(id##_torch_rows), .suffix = of_first, .inner_activation = true};     \
+    LAYER(id, Name, by, calls, of, &id##_torch)
 KINDS(KIND)
+
+/* PyTorch has no such layer. */
+LAYER(gruv3, GRUv3, call_many, sequence_call, gruv3_kind, NULL)
+LAYER(gruv3_cell, GRUv3Cell, call, cell_call, gruv3_kind, NULL)

@@ -87,4 +87,74 @@ for kind, gates, states in (("RNN", 1, 1), ("LSTM", 4, 2), ("GRU", 3, 1)):
                   "bias": draw(gates * 3)},
          lambda: [draw(2, 4, 2)] + [draw(2, 3) for _ in range(states)])
 
+def suffixes(layers, directions):
+    return [("" if k == 0 else f"_l{k}") + ("_reverse" if d else "")
+            for k in range(layers) for d in range(directions)]
+
+
+def stacked(kind, layers, directions, states=0, lengths=True, whole=True):
+    """x, the states and the lengths -> all outputs and, if `whole`, the last states."""
+    def f(p, x):
+        own_bias = "bias_hidden" in p
+        layer = getattr(torch.nn, kind)(x[0].shape[-1], 3, layers, batch_first=True,
+                                        bidirectional=directions == 2)
+        values = {}
+        for s in suffixes(layers, directions):
+            t = s if s.startswith("_l") else "_l0" + s
+            values["weight_ih" + t] = p["weight_input" + s]
+            values["weight_hh" + t] = p["weight_hidden" + s]
+            values["bias_ih" + t] = p["bias" + s]
+            values["bias_hh" + t] = (p["bias_hidden" + s] if own_bias else
+                                     torch.zeros_like(p["bias" + s]))
+        first = tuple(x[1:1 + states])
+        first = None if not states else first if kind == "LSTM" else first[0]
+        y = x[0]
+        if lengths:
+            y = torch.nn.utils.rnn.pack_padded_sequence(y, x[-1], True, enforce_sorted=False)
+        y, last = torch.func.functional_call(layer, values, (y, first))
+        if lengths:
+            y, _ = torch.nn.utils.rnn.pad_packed_sequence(y, True, total_length=x[0].shape[1])
+        return row(y, *(last if kind == "LSTM" else [last])) if whole else y
+    return f
+
+
+def stacked_params(gates, layers, directions, own_bias=False):
+    p = {}
+    for i, s in enumerate(suffixes(layers, directions)):
+        p["weight_input" + s] = draw(gates * 3, 2 if i < directions else 3 * directions)
+        p["weight_hidden" + s] = draw(gates * 3, 3)
+        p["bias" + s] = draw(gates * 3)
+        if own_bias:
+            p["bias_hidden" + s] = draw(gates * 3)
+    return p
+
+
+def gruv3(p, x):
+    """The formula of Flux's GRUv3Cell."""
+    y, h = [], x[1]
+    (wr, wz, wn), (ur, uz, un) = p["weight_input"].chunk(3), p["weight_hidden"].chunk(3)
+    br, bz, bn = p["bias"].chunk(3)
+    for t in range(x[0].shape[1]):
+        now = x[0][:, t]
+        r = torch.sigmoid(now @ wr.T + h @ ur.T + br)
+        z = torch.sigmoid(now @ wz.T + h @ uz.T + bz)
+        n = torch.tanh(now @ wn.T + (r * h) @ un.T + bn)
+        h = (1 - z) * n + z * h
+        y.append(h)
+    return row(torch.stack(y, 1), h)
+
+
+LENGTHS = torch.tensor([2, 4, 1])
+case("lstm_deep", stacked("LSTM", 2, 2, states=2), lambda: stacked_params(4, 2, 2),
+     lambda: [draw(3, 4, 2), draw(4, 3, 3), draw(4, 3, 3), LENGTHS])
+case("gru_deep", stacked("GRU", 2, 2), lambda: stacked_params(3, 2, 2, own_bias=True),
+     lambda: [draw(3, 4, 2), LENGTHS])
+case("rnn_deep", stacked("RNN", 3, 1, states=1, lengths=False),
+     lambda: stacked_params(1, 3, 1), lambda: [draw(2, 4, 2), draw(3, 2, 3)])
+case("rnn_both", stacked("RNN", 1, 2, lengths=False, whole=False),
+     lambda: stacked_params(1, 1, 2), lambda: [draw(2, 4, 2)])
+case("lstm_lengths", stacked("LSTM", 1, 1), lambda: stacked_params(4, 1, 1),
+     lambda: [draw(3, 4, 2), LENGTHS])
+case("gruv3", gruv3, lambda: stacked_params(3, 1, 1), lambda: [draw(2, 4, 2), draw(2, 3)])
+
 golden.write("sequences.safetensors", "make_golden_sequences.py with PyTorch 2.15")

@@ -65,6 +65,10 @@ TEST(every_kind)
     round_trip(wb_RNN(4, 3, wb_relu), sequence);
     round_trip(wb_LSTM(4, 3, .last = true), sequence);
     round_trip(wb_GRU(4, 3, .no_bias = true), sequence);
+    round_trip(wb_GRU(4, 3, .layers = 2, .bidirectional = true, .hidden_bias = true), sequence);
+    round_trip(wb_LSTM(4, 3, .layers = 3, .initial_state = true), sequence);
+    round_trip(wb_GRUv3(4, 3), sequence);
+    round_trip(wb_GRUv3Cell(4, 3), flat);
     round_trip(wb_RNNCell(4, 3), flat);
     round_trip(wb_LSTMCell(4, 3), flat);
     round_trip(wb_GRUCell(4, 3), flat);

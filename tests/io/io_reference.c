@@ -152,6 +152,7 @@ static wb_layer *model_named(const char *name, bool flip)
     if (IS("lstm")) return wb_LSTM(4, 3);
     if (IS("gru")) return wb_GRU(4, 3);
     if (IS("gru_of_two")) return wb_GRU(4, 3, .hidden_bias = true);
+    if (IS("deep")) return wb_LSTM(4, 3, .layers = 2, .bidirectional = true);
     if (IS("attention")) return wb_MultiHeadAttention(8, 2, .bias = true);
     return wb_MultiHeadAttention(8, 2);
 #undef IS
@@ -159,7 +160,8 @@ static wb_layer *model_named(const char *name, bool flip)
 
 static const char *const models[] = {"mlp",        "cnn",       "tokens",         "tied",
                                      "block",      "rnn",       "lstm",           "gru",
-                                     "gru_of_two", "attention", "attention_plain"};
+                                     "gru_of_two", "deep",      "attention",
+                                     "attention_plain"};
 
 static wb_tensor *input_of(const char *name)
 {

@@ -98,6 +98,16 @@ TEST(every_kind)
     BOTH_WAYS(wb_GRU(4, 3, .hidden_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32",
               "bias_ih_l0 [9] f32", "bias_hh_l0 [9] f32");
     BOTH_WAYS(wb_GRU(4, 3, .no_bias = true), "weight_ih_l0 [9,4] f32", "weight_hh_l0 [9,3] f32");
+    BOTH_WAYS(wb_LSTM(4, 3, .layers = 2, .bidirectional = true), "weight_ih_l0 [12,4] f32",
+              "weight_hh_l0 [12,3] f32", "bias_ih_l0 [12] f32", "bias_hh_l0 [12] f32",
+              "weight_ih_l0_reverse [12,4] f32", "weight_hh_l0_reverse [12,3] f32",
+              "bias_ih_l0_reverse [12] f32", "bias_hh_l0_reverse [12] f32",
+              "weight_ih_l1 [12,6] f32", "weight_hh_l1 [12,3] f32", "bias_ih_l1 [12] f32",
+              "bias_hh_l1 [12] f32", "weight_ih_l1_reverse [12,6] f32",
+              "weight_hh_l1_reverse [12,3] f32", "bias_ih_l1_reverse [12] f32",
+              "bias_hh_l1_reverse [12] f32");
+    BOTH_WAYS(wb_GRU(4, 3, .layers = 2, .no_bias = true), "weight_ih_l0 [9,4] f32",
+              "weight_hh_l0 [9,3] f32", "weight_ih_l1 [9,3] f32", "weight_hh_l1 [9,3] f32");
     BOTH_WAYS(wb_RNNCell(4, 3), "weight_ih [3,4] f32", "weight_hh [3,3] f32", "bias_ih [3] f32",
               "bias_hh [3] f32");
     BOTH_WAYS(wb_LSTMCell(4, 3), "weight_ih [12,4] f32", "weight_hh [12,3] f32", "bias_ih [12] f32",

@@ -63,6 +63,7 @@ MODELS = {
     "lstm": (lambda: recurrent(nn.LSTM), (2, 5, 4)),
     "gru": (lambda: recurrent(nn.GRU), (2, 5, 4)),
     "gru_of_two": (lambda: recurrent(nn.GRU, own_bias=True), (2, 5, 4)),
+    "deep": (lambda: recurrent(nn.LSTM, num_layers=2, bidirectional=True), (2, 5, 4)),
     "attention": (lambda: Attention(True), (2, 5, 8)),
     "attention_plain": (lambda: Attention(False), (2, 5, 8)),
 }

@@ -38,8 +38,8 @@ static wb_layer *model(void)
 /* Scenarios: each returns whether it succeeded. */
 static bool make(void)
 {
-    return model() && wb_LSTM(2, 3) && wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) &&
-           wb_LayerNorm({3});
+    return model() && wb_LSTM(2, 3, .layers = 2, .bidirectional = true) &&
+           wb_MultiHeadAttention(4, 2) && wb_Conv(1, 2, {2}) && wb_LayerNorm({3});
 }
 
 static wb_tensor *loss(wb_layer *m, wb_batch b, void *ctx)
@@ -123,8 +123,9 @@ static bool step_out_of_place(void)
 
 static bool sequence(void)
 {
-    wb_layer *m = wb_GRU(2, 3);
-    wb_tensor *x = wb_ones(2, 3, 2), *l = wb_sum(wb_call(m, x));
+    wb_layer *m = wb_GRU(2, 3, .bidirectional = true, .last = true);
+    wb_tensor *n = wb_full_array(2, WB_I32, 1, (int64_t[]){2});
+    wb_tensor *x = wb_ones(2, 2, 2), *l = wb_sum(wb_call(m, x, n));
     wb_tree *g = wb_gradient(l, m);
     return g && !wb_eval(wb_get(g, "weight_hidden"), l);
 }

@@ -1,6 +1,6 @@
 /* All losses and their options: values of PyTorch 2.15, or of the published formula in f64 where
  * PyTorch has no such loss (hinge, focal, siamese, dice, tversky); gradients against differences;
- * class numbers, weights, ignored classes; wrong uses. */
+ * class numbers, weights, ignored classes; CTC; wrong uses. */
 #include "reference.h"
 
 #include "backend/backend.h"
@@ -408,6 +408,169 @@ TEST_IN_SCOPE(glu)
     REFUSED(wb_glu(wb_ones(2, 3)), WB_ERROR_SHAPE, "glu", "1", "[2,3] f32");
     REFUSED(wb_glu_over(x, 2), WB_ERROR_SHAPE, "glu", "2", "[1,4] f32");
     REFUSED(wb_glu(wb_arange(4, WB_I32)), WB_ERROR_DTYPE, "glu", "[4] i32");
+}
+
+/* ---- ctc ------------------------------------------------------------------------------------- */
+
+/* Five sequences: two repeated labels, one label, none, and more than fit in their steps. */
+static const int32_t speech[5][3] = {{1, 2, 3}, {2, 2, 1}, {3, -1, 9}, {7, 0, 0}, {1, 1, 1}},
+                     /* the same with the last class as the blank */
+                     speech_last[5][3] = {{0, 1, 2}, {1, 1, 0}, {2, 0, 0}, {0, 0, 0}, {0, 0, 0}},
+                     whole_speech[5][3] = {{1, 2, 3}, {2, 2, 1}, {3, 1, 3}, {1, 1, 1}, {2, 3, 3}};
+static const int32_t steps_of[5] = {6, 5, 4, 3, 4}, labels_of[5] = {3, 3, 1, 0, 3};
+
+static wb_tensor *integers_of(const int32_t *values, int64_t n, int64_t wide, wb_dtype dtype)
+{
+    return wb_astype(wb_from(values, WB_I32, wide ? 2 : 1, (int64_t[]){n, wide}), dtype);
+}
+
+/* Scores [5, 6, 4]. */
+static wb_tensor *sounds(wb_dtype dtype)
+{
+    float x[5][6][4];
+    for (int n = 0; n < 5; n++)
+        for (int t = 0; t < 6; t++)
+            for (int c = 0; c < 4; c++)
+                x[n][t][c] = (float)((7 * n + 5 * t + 3 * c * c + n * t * c) % 11) * 0.3F - 1.5F;
+    return wb_astype(wb_from(x, WB_F32, 3, (int64_t[]){5, 6, 4}), dtype);
+}
+
+static wb_tensor *spoken(wb_tensor *x, bool last, wb_dtype dtype, wb_agg agg, bool zero)
+{
+    wb_tensor *y = integers_of(last ? speech_last[0] : speech[0], 5, 3, dtype);
+    return wb_ctc_loss(x, y, .input_lengths = integers_of(steps_of, 5, 0, dtype),
+                       .target_lengths = integers_of(labels_of, 5, 0, dtype),
+                       .blank = last ? -1 : 0, .agg = agg, .zero_infinity = zero);
+}
+
+/* PyTorch's numbers; a sum over all paths gives the same. */
+TEST_IN_SCOPE(ctc_values)
+{
+    static const double each[2][4] = {
+        {4.27058108783, 5.93995994325, 2.74578805311, 3.63743890776},
+        {3.63867337923, 3.36902780295, 3.03108293301, 4.23743890776}};
+    static const double mean[2] = {1.95734812758, 1.92088444697}, sum[2] = {16.593767992,
+                                                                           14.276223023};
+    static const double whole[5] = {4.27058108783, 5.80713437603, 2.94629951547, 3.81533946718,
+                                    4.65064068804};
+    for (size_t t = 0; t < WB__COUNT(dtypes); t++)
+        for (int last = 0; last < 2; last++) {
+            if (!is_computed(t, (size_t)last)) continue;
+            const double within = fmax(accuracy[dtypes[t]], 1e-6);
+            const wb_dtype whole_numbers = t % 2 ? WB_I64 : WB_I32;
+            wb_tensor *x = sounds(dtypes[t]);
+            wb_tensor *got = spoken(x, last, whole_numbers, WB_UNREDUCED, false);
+            MADE(got);
+            assert_int_equal(wb_dtype_of(got), dtypes[t] == WB_F64 ? WB_F64 : WB_F32);
+            for (int k = 0; k < 4; k++) near(wb_at(got, k), each[last][k], within, "ctc", k);
+            assert_true(isinf(wb_at(got, 4)) && wb_at(got, 4) > 0);
+            assert_true(isinf(wb_item(spoken(x, last, whole_numbers, WB_MEAN, false))));
+            near(wb_item(spoken(x, last, whole_numbers, WB_MEAN, true)), mean[last], within, "mean",
+                 last);
+            near(wb_item(spoken(x, last, whole_numbers, WB_SUM, true)), sum[last], within, "sum",
+                 last);
+        }
+    wb_tensor *x = sounds(WB_F32), *y = integers_of(whole_speech[0], 5, 3, WB_I32);
+    wb_tensor *all = wb_ctc_loss(x, y, .agg = WB_UNREDUCED, .target_lengths = WB_NONE);
+    MADE(all);
+    for (int k = 0; k < 5; k++) near(wb_at(all, k), whole[k], 2e-6, "whole", k);
+    near(wb_item((wb_ctc_loss)(x, y)), 1.4326663423, 2e-6, "whole", 5);
+    near(wb_item(wb_ctc_loss(wb_logsoftmax(x), y)), 1.4326663423, 2e-6, "logarithms", 0);
+    /* no labels at all; no steps at all */
+    wb_tensor *none = wb_astype(wb_zeros(5, 0), WB_I32);
+    near(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 3), none, .agg = WB_SUM)),
+         wb_item(wb_neg(wb_sum(wb_slice(wb_logsoftmax(wb_slice(x, 1, 0, 3)), 2, 0, 1)))), 2e-6,
+         "no labels", 0);
+    assert_true(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 0), none, .agg = WB_SUM)) == 0);
+    assert_true(isinf(wb_item(wb_ctc_loss(wb_slice(x, 1, 0, 0), y))));
+}
+
+/* Against differences, and for PyTorch's numbers of two steps. An impossible sequence has none, nor
+ * has a class whose score is -Inf. */
+TEST_IN_SCOPE(ctc_gradient)
+{
+    static const double want[4] = {-0.03011715611, 0.00472836883, -0.00321617722, 0.0286049645},
+                        empty[4] = {-0.17961356449, 0.1233307479, 0.00614027638, 0.05014254021};
+    const wb_dtype dtype = widest_float();
+    const double h = dtype == WB_F64 ? 1e-5 : 1e-2, within = dtype == WB_F64 ? 1e-7 : 5e-3;
+    wb_tensor *x = sounds(dtype), *slope;
+    MADE(slope = wb_gradient(spoken(x, false, WB_I32, WB_MEAN, true), x));
+    for (int c = 0; c < 4; c++) {
+        near(wb_at(slope, 1, 2, c), want[c], 1e-6, "slope", c);
+        near(wb_at(slope, 3, 1, c), empty[c], 1e-6, "slope of no labels", c);
+        assert_true(wb_at(slope, 2, 4, c) == 0 && wb_at(slope, 4, 0, c) == 0);
+    }
+    for (int k = 0; k < 120; k += fewer() > 1 ? 37 : 7) {
+        float unit[120] = {0};
+        unit[k] = 1;
+        wb_tensor *step = wb_from(unit, WB_F32, 3, (int64_t[]){5, 6, 4});
+        step = wb_mul(wb_astype(step, dtype), wb_scalar(h));
+        const double up = wb_item(spoken(wb_add(x, step), false, WB_I32, WB_MEAN, true)),
+                     down = wb_item(spoken(wb_sub(x, step), false, WB_I32, WB_MEAN, true));
+        near(wb_at(slope, k / 24, k / 4 % 6, k % 4), (up - down) / (2 * h), within, "difference",
+             k);
+    }
+    slope = wb_gradient(spoken(x, false, WB_I32, WB_SUM, false), x);
+    assert_true(wb_item(wb_all(wb_isfinite(slope))) != 0 && wb_at(slope, 4, 0, 1) == 0);
+    wb_tensor *never = wb_from((float[]){0, -INFINITY, 0, 0}, WB_F32, 1, (int64_t[]){4});
+    x = wb_add(sounds(WB_F32), never);
+    wb_tensor *loss = spoken(x, false, WB_I32, WB_UNREDUCED, false);
+    assert_true(isinf(wb_at(loss, 0)) && isfinite(wb_at(loss, 2)));
+    assert_true(wb_item(wb_all(wb_isfinite(wb_gradient(wb_sum(loss), x)))) != 0);
+}
+
+static wb_tensor *of_one_step(wb_layer *m, wb_batch b, void *ctx)
+{
+    return wb_ctc_loss(wb_reshape(wb_call(m, b.x), -1, 1, 4), wb_reshape(b.y, -1, 1));
+}
+
+/* A label out of range stops wb_train. */
+TEST_IN_SCOPE(ctc_labels)
+{
+    const char *device = getenv("WEBER_TEST_DEVICE");
+    const bool visible = !device || !*device || wb_device_at(device, 0)->backend->host_visible;
+    for (int32_t last = 3; last < 5; last++) {
+        wb_tensor *y = integers_of((int32_t[]){1, 2, 3, last}, 4, 0, WB_I32);
+        wb_layer *m = wb_Dense(2, 4);
+        const int status = wb_train(of_one_step, m,
+                                    wb_dataloader(wb_dataset_of(wb_randn(4, 2), y), 4),
+                                    wb_setup(wb_Descent(0.1), m));
+        if (last == 3) WORKS(status);
+        else if (!visible) FAILED(WB_ERROR_NUMBER, "NaN", "WEBER_DEBUG");
+        else FAILED(WB_ERROR_ARGUMENT, "ctc_loss", "4", "[3]", "0", "3");
+    }
+}
+
+TEST_IN_SCOPE(ctc_wrong_uses)
+{
+    wb_tensor *x = sounds(WB_F32), *y = integers_of(whole_speech[0], 5, 3, WB_I32);
+    wb_tensor *n = integers_of(labels_of, 5, 0, WB_I32);
+    REFUSED(wb_ctc_loss(x, n), WB_ERROR_SHAPE, "ctc_loss", "[5,6,4] f32", "[5] i32");
+    REFUSED(wb_ctc_loss(x, wb_slice(y, 0, 0, 4)), WB_ERROR_SHAPE, "[4,3] i32");
+    REFUSED(wb_ctc_loss(x, wb_astype(y, WB_F32)), WB_ERROR_DTYPE, "y", "[5,3] f32");
+    REFUSED(wb_ctc_loss(wb_astype(x, WB_I32), y), WB_ERROR_DTYPE, "[5,6,4] i32");
+    REFUSED(wb_ctc_loss(x, y, .blank = 4), WB_ERROR_ARGUMENT, ".blank", "4", "3");
+    REFUSED(wb_ctc_loss(x, y, .blank = -2), WB_ERROR_ARGUMENT, ".blank", "-2");
+    REFUSED(wb_ctc_loss(x, y, .input_lengths = y), WB_ERROR_SHAPE, ".input_lengths", "[5,3] i32",
+            "5");
+    REFUSED(wb_ctc_loss(x, y, .target_lengths = wb_ones(5)), WB_ERROR_DTYPE, ".target_lengths",
+            "[5] f32");
+    REFUSED(wb_ctc_loss(x, y, .target_lengths = NULL), WB_ERROR_ARGUMENT, "target_lengths", "NULL");
+    REFUSED(wb_ctc_loss(x, y, .agg = (wb_agg)7), WB_ERROR_ARGUMENT, "agg", "7");
+    REFUSED(wb_ctc_loss(x, NULL), WB_ERROR_ARGUMENT, "y", "NULL");
+    wb_clear_error();
+    /* Labels and lengths out of range, and the blank as a label, make their sequences NaN. */
+    static const int32_t wrong[5][3] = {{1, 2, 3}, {2, 4, 1}, {3, 1, -1}, {1, 0, 1}, {2, 3, 3}};
+    static const int32_t long_ones[5] = {6, 5, 4, -1, 7};
+    wb_tensor *bad = integers_of(wrong[0], 5, 3, WB_I32);
+    wb_tensor *loss = wb_ctc_loss(x, bad, .agg = WB_UNREDUCED);
+    MADE(loss);
+    for (int k = 0; k < 5; k++) assert_true(isfinite(wb_at(loss, k)) == (k == 0 || k == 4));
+    assert_true(isnan(wb_item(wb_ctc_loss(x, bad))));
+    loss = wb_ctc_loss(x, y, .agg = WB_UNREDUCED,
+                       .input_lengths = integers_of(long_ones, 5, 0, WB_I32));
+    MADE(loss);
+    for (int k = 0; k < 5; k++) assert_true(isnan(wb_at(loss, k)) == (k > 2));
 }
 
 int main(void) { return run_all_cases(); }

@@ -2,6 +2,7 @@
  * make_golden_sequences.py; and the cache of keys and values against calls of the whole text. */
 #define GOLDEN_FILE WB_TEST_DATA "/sequences.safetensors"
 #include "golden_layer.h"
+#include "reference.h"
 
 /* X(name in sequences.safetensors, layer) */
 #define CASES(X)                                                                               \
@@ -12,7 +13,14 @@
                                               .rotary = 100))                                  \
     X(rnn_states, wb_RNN(2, 3, .return_state = true))                                          \
     X(lstm_states, wb_LSTM(2, 3, .return_state = true))                                        \
-    X(gru_states, wb_GRU(2, 3, .return_state = true))
+    X(gru_states, wb_GRU(2, 3, .return_state = true))                                          \
+    X(lstm_deep, wb_LSTM(2, 3, .layers = 2, .bidirectional = true, .return_state = true))      \
+    X(gru_deep, wb_GRU(2, 3, .layers = 2, .bidirectional = true, .hidden_bias = true,          \
+                       .return_state = true))                                                  \
+    X(rnn_deep, wb_RNN(2, 3, .layers = 3, .return_state = true))                               \
+    X(rnn_both, wb_RNN(2, 3, .bidirectional = true))                                           \
+    X(lstm_lengths, wb_LSTM(2, 3, .return_state = true))                                       \
+    X(gruv3, wb_GRUv3(2, 3, .return_state = true))
 
 #define CASE(name, layer) TEST(name) { check_in(#name, layer, false); }
 CASES(CASE)
@@ -42,6 +50,74 @@ TEST_IN_SCOPE(carried_state)
     REFUSED(wb_call(wb_GRU(2, 3), x, wb_zeros(1, 3)), WB_ERROR_SHAPE, "GRU", "[2,3]", "[1,3] f32");
     REFUSED(wb_call(wb_GRU(2, 3), x, h, h), WB_ERROR_ARGUMENT, "GRU", "1", "3");
     REFUSED(wb_GRUCell(2, 3, .return_state = true), WB_ERROR_ARGUMENT, "GRUCell", ".return_state");
+}
+
+/* The last states of both directions; lengths of 0 and T; initial states; the other dtypes. */
+TEST_IN_SCOPE(lengths)
+{
+    static const int32_t some[3] = {0, 4, 2};
+    static const wb_dtype dtypes[3] = {WB_F32, WB_F16, WB_BF16};
+    wb_tensor *n = wb_from(some, WB_I32, 1, (int64_t[]){3}), *y[3];
+    for (int i = 0; i < 3; i++) {
+        if (!has_dtype(dtypes[i])) continue;
+        wb_layer *l = wb_LSTM(2, 3, .layers = 2, .bidirectional = true, .return_state = true,
+                              .initial_state = true, .dtype = dtypes[i], .init = wb_init_normal);
+        wb_tensor *x = wb_astype(wb_randn(3, 4, 2), dtypes[i]), *first = wb_full(0.5, 3);
+        WORKS(wb_set(l, "initial_hidden_l1_reverse", wb_astype(first, dtypes[i])));
+        WORKS(wb_call_outputs(l, 2, (wb_tensor *[]){x, wb_astype(n, WB_I64)}, 3, y));
+        assert_true(wb_dtype_of(y[0]) == dtypes[i] && wb_dim(y[0], 2) == 6);
+        assert_int_equal(wb_dim(y[1], 0), 4);
+        /* nothing happens to a sequence without steps */
+        assert_true(wb_item(wb_max(wb_abs(wb_slice(wb_astype(y[0], WB_F32), 0, 0, 1)))) == 0);
+        assert_true(wb_at(y[1], 3, 0, 1) == 0.5 && wb_at(y[2], 3, 0, 1) == 0);
+        assert_true(wb_item(wb_max(wb_abs(wb_slice(wb_slice(wb_astype(y[0], WB_F32), 0, 2, 3), 1, 2,
+                                                   4)))) == 0);
+        /* a sequence alone, without lengths, gives the same */
+        wb_tensor *part = wb_slice(wb_slice(x, 0, 2, 3), 1, 0, 2), *alone[3];
+        WORKS(wb_call_outputs(l, 1, &part, 3, alone));
+        const double within = i ? 2e-2 : 1e-6;
+        assert_true(difference(alone[0], wb_slice(wb_slice(y[0], 0, 2, 3), 1, 0, 2)) < within);
+        assert_true(difference(alone[2], wb_slice(y[2], 1, 2, 3)) < within);
+        assert_true(difference(alone[1], wb_slice(y[1], 1, 0, 1)) > 1e-3);
+    }
+    wb_tensor *x = wb_randn(3, 4, 2);
+    wb_layer *both = wb_GRU(2, 3, .bidirectional = true, .last = true, .return_state = true);
+    WORKS(wb_call_outputs(both, 2, (wb_tensor *[]){x, n}, 2, y));
+    wb_tensor *want = wb_reshape(wb_permute(y[1], 1, 0, 2), 3, 6);
+    assert_true(difference(y[0], want) == 0);
+    WORKS(wb_call_outputs(both, 1, &x, 2, y));
+    assert_true(difference(y[0], want) > 1e-4);
+}
+
+/* The cell and the layer are one formula. */
+TEST_IN_SCOPE(gruv3_cell)
+{
+    wb_layer *l = wb_GRUv3(2, 3), *cell = wb_GRUv3Cell(2, 3);
+    static const char *const names[3] = {"weight_input", "weight_hidden", "bias"};
+    for (int i = 0; i < 3; i++) WORKS(wb_set(cell, names[i], wb_get(l, names[i])));
+    wb_tensor *x = wb_randn(2, 3, 2), *y = wb_call(l, x), *h = WB_NONE;
+    for (int t = 0; t < 3; t++) {
+        WORKS(wb_cell_step(cell, wb_reshape(wb_slice(x, 1, t, t + 1), 2, 2), 1, &h));
+        assert_true(difference(h, wb_reshape(wb_slice(y, 1, t, t + 1), 2, 3)) < 1e-6);
+    }
+}
+
+TEST_IN_SCOPE(wrong_layers)
+{
+    wb_tensor *x = wb_zeros(2, 4, 2), *n = wb_astype(wb_zeros(2), WB_I32);
+    wb_layer *l = wb_GRU(2, 3, .layers = 2);
+    REFUSED(wb_call(l, x, wb_zeros(2, 3)), WB_ERROR_SHAPE, "GRU", "[2,2,3]", "[2,3] f32");
+    REFUSED(wb_call(l, x, wb_astype(wb_zeros(3), WB_I32)), WB_ERROR_SHAPE, "GRU", "lengths [2]",
+            "[3] i32");
+    REFUSED(wb_call(l, x, n, n), WB_ERROR_SHAPE, "[2,2,3]", "[2] i32");
+    REFUSED(wb_call(wb_LSTM(2, 3), x, wb_zeros(2, 3), n), WB_ERROR_ARGUMENT, "LSTM", "2", "3");
+    REFUSED(wb_GRU(2, 3, .layers = 0), WB_ERROR_ARGUMENT, "GRU", ".layers", "0");
+    REFUSED(wb_LSTM(2, 3, .layers = -1), WB_ERROR_ARGUMENT, "LSTM", ".layers", "-1");
+    REFUSED(wb_GRUCell(2, 3, .layers = 2), WB_ERROR_ARGUMENT, "GRUCell", ".layers");
+    REFUSED(wb_RNNCell(2, 3, .bidirectional = true), WB_ERROR_ARGUMENT, "RNNCell",
+            ".bidirectional");
+    REFUSED(wb_GRUv3(2, 3, .hidden_bias = true), WB_ERROR_ARGUMENT, "GRUv3", ".hidden_bias");
+    REFUSED(wb_GRUv3(2, 3, wb_relu), WB_ERROR_ARGUMENT, "GRUv3", ".activation");
 }
 
 /* ---- masks and rotations --------------------------------------------------------------------- */

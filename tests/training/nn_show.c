@@ -54,6 +54,8 @@ TEST(single_layers)
                  "weights=true)  # 70 parameters");
     assert_shows(wb_RNN(3, 5), "RNN(3 => 5, tanh)   # 45 parameters");
     assert_shows(wb_LSTM(3, 5), "LSTM(3 => 5)        # 180 parameters");
+    assert_shows(wb_GRUv3(3, 5, .layers = 2, .bidirectional = true),
+                 "GRUv3(3 => 5; layers=2, bidirectional=true)  # 750 parameters");
     assert_shows(wb_GRUCell(3, 5, .no_bias = true),
                  "GRUCell(3 => 5; bias=false)  # 120 parameters");
     assert_shows(wb_Dense(2, 3, .init = wb_init_zeros),

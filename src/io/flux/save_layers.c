@@ -394,6 +394,8 @@ static bool lacks(const record *r)
     else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
         wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
                         type);
+    else if (cell && (has(r, "bidirectional") || *(const int64_t *)option(r, "layers") > 1))
+        wb__flux_refuse(s, "%s with several layers or directions: Flux's has one", name);
     else if (cell && has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
     else if ((newer = newer_field(r, &since)))

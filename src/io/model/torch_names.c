@@ -48,18 +48,42 @@ static const wb__torch_kind *kind_of(const wb_layer *l)
     return l && l->type->torch ? l->type->torch : &same_names;
 }
 
+/* Returns the end of the name `child`, behind the name of its row; NULL: they differ. The end is ""
+ * or, in a layer whose kind has a suffix, such as "_l1_reverse". */
+static const char *end_of(const wb__torch_kind *kind, const char *row, const char *child)
+{
+    const size_t n = strlen(row);
+    if (strncmp(row, child, n)) return NULL;
+    const char *end = child + n;
+    const bool of_pass = kind->suffix && (!strncmp(end, "_l", 2) || !strcmp(end, "_reverse"));
+    return !*end || of_pass ? end : NULL;
+}
+
 /* Returns the row of a child that has another name in PyTorch; NULL: it has the same name. */
 static const wb__torch_child *torch_child(const wb_layer *l, const char *child)
 {
     const wb__torch_kind *kind = kind_of(l);
     for (int i = 0; i < kind->n_children; i++)
-        if (!strcmp(kind->children[i].child, child)) return &kind->children[i];
+        if (end_of(kind, kind->children[i].child, child)) return &kind->children[i];
     return NULL;
 }
 
 static char *join(const char *prefix, const char *name)
 {
     return wb__printf("%s%s%s", prefix, *prefix && *name ? "." : "", name);
+}
+
+/* Returns PyTorch's whole name of a child with the row `other`; `name` is other->name or
+ * other->second. The caller frees it; NULL: out of memory. */
+static char *join_row(const wb_layer *l, const char *prefix, const wb__torch_child *other,
+                      const char *name, const char *child)
+{
+    const wb__torch_kind *kind = kind_of(l);
+    const char *end = end_of(kind, other->child, child);
+    const char *first = kind->suffix && strncmp(end, "_l", 2) ? kind->suffix : "";
+    char *own = wb__printf("%s%s%s", name, first, end), *full = own ? join(prefix, own) : NULL;
+    wb__free(own);
+    return full;
 }
 
 /* Whether the activation of the layer is a separate module behind it in PyTorch's Sequential. */
@@ -91,7 +115,7 @@ static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *
     int number = i;
     char own[16];
     snprintf(own, sizeof own, "%d", i);
-    if (other) return join(name, other->name);
+    if (other) return join_row(l, name, other, other->name, c->name);
     if (l || !kind_of(owner)->numbered || w->numbered || strcmp(own, c->name))
         return join(name, c->name);
     for (int j = 0; j < i; j++) number += has_module_behind(node->children[j].object);
@@ -109,10 +133,10 @@ static bool has_child(const wb_layer *l, const char *name)
 }
 
 /* Adds the row for PyTorch's second bias of a recurrent layer that has one bias in Weber. */
-static int add_second(walk *w, const wb__child *c, const wb__torch_child *other, const char *name,
-                      const char *path)
+static int add_second(walk *w, const wb_layer *l, const wb__child *c, const wb__torch_child *other,
+                      const char *name, const char *path)
 {
-    char *full = join(name, other->second);
+    char *full = join_row(l, name, other, other->second, c->name);
     wb__name_row *row = full ? add_row(w->out, full, path, c->object) : NULL;
     if (row) row->kind = WB__NAME_ADDED;
     if (row && other->unused) row->zeros = row->x->dims[0] / other->unused;
@@ -130,7 +154,7 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     int status = WB_ERROR_MEMORY;
     if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
     if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
-        status = add_second(w, c, other, name, inner_path);
+        status = add_second(w, l, c, other, name, inner_path);
     wb__free(inner_name);
     wb__free(inner_path);
     return status;

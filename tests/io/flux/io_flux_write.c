@@ -155,6 +155,17 @@ TEST(initial_states)
         if (!strstr(listed, lines[i])) fail_msg("\"%s\" is not in\n%s", lines[i], listed);
 }
 
+/* Flux's layers have one layer and one direction. */
+TEST(deep_layers)
+{
+    needs_reading();
+    wb_layer *models[] = {wb_LSTM(4, 3, .layers = 2), wb_GRU(4, 3, .bidirectional = true)};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(save("deep.bson", models[i / 2], NULL, i % 2), WB_ERROR_ARGUMENT);
+        FAILED(WB_ERROR_ARGUMENT, i < 2 ? "LSTM" : "GRU", "layers", "directions");
+    }
+}
+
 /* bson_reference.py refuses files with one changed name and truncated files. */
 TEST(the_reader_is_strict)
 {
