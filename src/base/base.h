@@ -56,7 +56,8 @@ static inline uint64_t wb__mix(uint64_t h, uint64_t word)
 /* Thread-local buffers for texts that public functions return; zero at first. */
 enum { WB__THREAD_TEXT_BYTES = 2048, WB__ERROR_BYTES = 8192 };
 typedef enum {
-    WB__TEXT_TENSORS, WB__TEXT_DEVICES, WB__TEXT_REASON, WB__TEXT_ERROR
+    WB__TEXT_TENSORS, WB__TEXT_DEVICES, WB__TEXT_REASON, WB__TEXT_DRIVER, WB__TEXT_ENTRY,
+    WB__TEXT_ERROR
 } wb__thread_text_kind;
 char *wb__thread_text(wb__thread_text_kind which);
 

@@ -146,14 +146,18 @@ static bool add_write(wb__request *r, wb_tensor *a)
  * an optimiser updates the first layer first, and the backward pass begins with the last layer.  So
  * the gradient of each weight follows that of its layer's output, and the memory of both is free
  * early.  Vectors, such as biases, come after the matrix before them, so that a product can compute
- * the sums of a bias's gradient.  False: out of memory. */
+ * the sums of a bias's gradient.  Vectors and numbers at the beginning, such as running statistics
+ * and the numbers of a rule, come first: all updates read the latter.  False: out of memory. */
 static bool add_writes(wb__request *r, const wb__thread *t)
 {
     if (!wb__reserve(&r->writes, &r->writes_capacity, t->n_pending, sizeof *r->writes))
         return false;
+    int first = 0;
+    for (; first < t->n_pending && t->pending[first]->ndim < 2; first++)
+        if (!add_write(r, t->pending[first])) return false;
     int added = t->n_pending;               /* the writes from this one on are in the order */
-    for (int i = t->n_pending - 1; i >= 0; i--) {
-        if (t->pending[i]->ndim < 2 && i) continue;
+    for (int i = t->n_pending - 1; i >= first; i--) {
+        if (t->pending[i]->ndim < 2 && i > first) continue;
         for (int k = i; k < added; k++)
             if (!add_write(r, t->pending[k])) return false;
         added = i;

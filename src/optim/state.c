@@ -143,10 +143,7 @@ wb_opt_state *wb_setup_with(wb_rule *rule, void *model, const wb_setup_options *
     if (WB__NULL(rule) || WB__NULL(model)) return NULL;
     if (!wb__is(rule, &wb__rule_class))
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: a %s is not a rule", wb__kind(rule));
-    wb__given g;
-    if (!wb__read_options("setup", &o, sizeof o, given, "", &g) ||
-        wb__is_given_null("setup", &g, "schedule", o.schedule))
-        return NULL;
+    if (!wb__read_options("setup", &o, sizeof o, given, "", NULL)) return NULL;
     if (wb__unrecordable("setup", WB__ACTS) || check_mixed(o.mixed)) return NULL;
     if (!rule->n)
         return wb__fail_null(WB_ERROR_ARGUMENT, "setup: AccumGrad is no rule for parameters: chain "

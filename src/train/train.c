@@ -503,9 +503,6 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
     wb__given g;
     if (!wb__read_options("train", &t.o, sizeof t.o, given, "epochs keep_last decay factor", &g))
         return wb_error_code();
-    if (wb__is_given_null("train", &g, "schedule", t.o.schedule) ||
-        wb__is_given_null("train", &g, "average", t.o.average))
-        return wb__error_or(WB_ERROR_ARGUMENT);
     t.o.epochs = (int)wb__int_option(&g, "epochs", 0, t.o.epochs, 1);
     t.o.keep_last = (int)wb__int_option(&g, "keep_last", -1, t.o.keep_last, 3);
     if (t.o.epochs < 0) return wb__fail(WB_ERROR_ARGUMENT, "train: %d epochs", t.o.epochs);

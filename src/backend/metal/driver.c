@@ -91,20 +91,20 @@ void wb__mtl_leave(void) { wb__objc.popPool(pools[--depth]); }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
 
-static _Thread_local char description[400];
-static _Thread_local int described;     /* the code that it belongs to */
+static _Thread_local int described;     /* the code that the text WB__TEXT_DRIVER belongs to */
 
 int wb__mtl_failed(int code, id error)
 {
     described = code;
-    copy_string(error ? mtl_localizedDescription(error) : NULL, description, sizeof description);
+    copy_string(error ? mtl_localizedDescription(error) : NULL, wb__thread_text(WB__TEXT_DRIVER),
+                WB__THREAD_TEXT_BYTES);
     return code;
 }
 
 int wb__mtl_failed_because(int code, const char *reason)
 {
     described = code;
-    snprintf(description, sizeof description, "%s", reason);
+    snprintf(wb__thread_text(WB__TEXT_DRIVER), WB__THREAD_TEXT_BYTES, "%s", reason);
     return code;
 }
 
@@ -140,6 +140,7 @@ int wb__mtl_error_kind(int code)
 void wb__mtl_error_text(wb__gpu_device *d, int code, char *text, size_t capacity)
 {
     (void)d;
+    char *description = wb__thread_text(WB__TEXT_DRIVER);
     snprintf(text, capacity, "%s", code == described ? description : "");
     *description = 0;
 }

@@ -300,13 +300,14 @@ static int match_best(matching *best, wb__table *file, void *model)
 
 const char *wb__entry_describe(const wb__entry *e)
 {
-    static _Thread_local char text[WB_MAX_DIMS * 21 + 24];
+    const size_t bytes = WB__THREAD_TEXT_BYTES;
+    char *text = wb__thread_text(WB__TEXT_ENTRY);
     size_t n = 1;
     text[0] = '[';
     for (int d = 0; d < e->ndim; d++)
-        n += (size_t)snprintf(text + n, sizeof text - n, d ? ",%lld" : "%lld",
+        n += (size_t)snprintf(text + n, bytes - n, d ? ",%lld" : "%lld",
                               (long long)e->dims[d]);
-    snprintf(text + n, sizeof text - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
+    snprintf(text + n, bytes - n, "] %s", e->dtype ? wb_dtype_name(e->dtype) : e->type);
     return text;
 }
 
