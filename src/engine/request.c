@@ -156,8 +156,10 @@ static bool add_writes(wb__request *r, const wb__thread *t)
     for (; first < t->n_pending && t->pending[first]->ndim < 2; first++)
         if (!add_write(r, t->pending[first])) return false;
     int added = t->n_pending;               /* the writes from this one on are in the order */
-    for (int i = t->n_pending - 1; i >= first; i--) {
-        if (t->pending[i]->ndim < 2 && i > first) continue;
+    for (int i = t->n_pending; i > first;) {
+        const wb_tensor *last = t->pending[--i];    /* of a parameter and its moments */
+        while (i > first && wb__same_dims(t->pending[i - 1], last)) i--;
+        if (last->ndim < 2 && i > first) continue;
         for (int k = i; k < added; k++)
             if (!add_write(r, t->pending[k])) return false;
         added = i;
