@@ -309,7 +309,7 @@ static int restore_own(const wb_opt_state *s, wb__slot *slot, const wb__rule_par
 static int restore_state(const restoring *r, wb_opt_state *s, const wb__rule_part *parts)
 {
     int status = wb__sums_drop(s);
-    const wb__json *entry, *slots = wb__json_get(r->note, "slots");
+    const wb__json *entry = NULL, *slots = wb__json_get(r->note, "slots");
     const wb__json *updates = wb__json_get(r->note, "updates");
     s->updates = wb__json_integer(updates);
     s->unsure_updates = 0;
