@@ -188,8 +188,8 @@ TEST_IN_SCOPE(texts)
         "Muon(eta=0.001, rho=0.95, eps=1e-07, lambda=0.1)",
         "Adafactor(eta=0.01, rho=0.8, eps=1.19209e-07, lambda=0, delta=0.001, omega=1)",
         "LAMB(eta=0.001, beta=(0.9, 0.999), eps=1e-06, lambda=0.01)",
-        "OptimiserChain(AccumGrad(4), ClipGrad(delta=10), LAMB(eta=0.001, beta=(0.9, 0.999), "
-        "eps=1e-06, lambda=0.01))",
+        ("OptimiserChain(AccumGrad(4), ClipGrad(delta=10), LAMB(eta=0.001, beta=(0.9, 0.999), "
+         "eps=1e-06, lambda=0.01))"),
         "AccumGrad(4)",
     };
     wb_rule *const made[] = {wb_Muon(), wb_Adafactor(), wb_LAMB(),
