@@ -381,13 +381,20 @@ static wb_tensor *layer_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return wb__activate(o->activation, y);
 }
 
+/* Prints the layer as Name(shape, activation, affine=false). */
+static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function activation,
+                         bool no_affine, wb__text *t)
+{
+    wb__text_add(t, "%s(", l->type->name);
+    print_shape(shape, t);
+    wb__print_activation(activation, t);
+    wb__text_add(t, no_affine ? ", affine=false)" : ")");
+}
+
 static void layer_print(const wb_layer *l, wb__text *t)
 {
     const wb_LayerNorm_options *o = l->options;
-    wb__text_add(t, "LayerNorm(");
-    print_shape(o->shape, t);
-    wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
+    print_shaped(l, o->shape, o->activation, o->no_affine, t);
 }
 
 WB__PLAIN_LAYER(layernorm, "LayerNorm", wb_LayerNorm_options, layer_table, wb_LayerNorm_with,
@@ -441,10 +448,7 @@ static wb_tensor *rms_call(wb_layer *l, int n, wb_tensor *const *inputs)
 static void rms_print(const wb_layer *l, wb__text *t)
 {
     const wb_RMSNorm_options *o = l->options;
-    wb__text_add(t, "RMSNorm(");
-    print_shape(o->shape, t);
-    wb__print_activation(o->activation, t);
-    wb__text_add(t, o->no_affine ? ", affine=false)" : ")");
+    print_shaped(l, o->shape, o->activation, o->no_affine, t);
 }
 
 WB__PLAIN_LAYER(rmsnorm, "RMSNorm", wb_RMSNorm_options, rms_table, wb_RMSNorm_with,

@@ -76,30 +76,42 @@ static bool unchanged(const again *a, int n, wb_tensor *const *x)
     return true;
 }
 
-/* Adds x, and what it is computed from up to the tensors that `seen` has, to `seen`. */
-static bool reach(wb_tensor *x, wb__pointer_map *seen)
+typedef struct { int n, capacity; wb_tensor **x; } tensor_list;
+
+static bool push(tensor_list *l, wb_tensor *x)
 {
-    if (wb__pointer_map_get(seen, x) >= 0) return true;
-    if (!wb__pointer_map_put(seen, x, 0)) return false;
-    for (uint32_t i = 0; i < x->n_in; i++)
-        if (!reach(x->in[i], seen)) return false;
+    if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return false;
+    l->x[l->n++] = x;
     return true;
 }
 
-/* Returns the floating tensor among those that x is computed from, up to those that `seen` has,
- * that was made before the second call, which `first` has, and may have a gradient.  NULL: there is
- * none. */
-static const wb_tensor *captured(wb_tensor *x, wb__pointer_map *seen, const wb__pointer_map *first)
+/* Whether x may have a gradient. */
+static bool differentiable(const wb_tensor *x)
 {
-    if (wb__pointer_map_get(seen, x) >= 0 || !wb__pointer_map_put(seen, x, 0)) return NULL;
-    const bool old = wb__pointer_map_get(first, x) >= 0;
-    if (old && wb__dtype_float((wb_dtype)x->dtype) && x->op != WB__OP_stop &&
-        (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN))))
-        return x;
-    const wb_tensor *found = NULL;
-    for (uint32_t i = 0; i < x->n_in && !found && !old; i++)
-        found = captured(x->in[i], seen, first);
-    return found;
+    return wb__dtype_float((wb_dtype)x->dtype) && x->op != WB__OP_stop &&
+           (x->n_in || (x->variable && !(x->variable->flags & WB__FROZEN)));
+}
+
+/* Adds x, and what it is computed from up to the tensors that `seen` has, to `seen`.  With `first`,
+ * which has the tensors of the first call, the walk ends at those, and sets `found` to one that may
+ * have a gradient.  False: no memory. */
+static bool reach(wb_tensor *x, wb__pointer_map *seen, const wb__pointer_map *first,
+                  const wb_tensor **found)
+{
+    tensor_list todo = {0};
+    bool ok = push(&todo, x);
+    while (ok && todo.n) {
+        x = todo.x[--todo.n];
+        if (wb__pointer_map_get(seen, x) >= 0) continue;
+        ok = wb__pointer_map_put(seen, x, 0);
+        if (first && wb__pointer_map_get(first, x) >= 0) {
+            if (differentiable(x)) *found = x;
+            continue;
+        }
+        for (uint32_t i = 0; ok && i < x->n_in; i++) ok = push(&todo, x->in[i]);
+    }
+    wb__free(todo.x);
+    return ok;
 }
 
 /* Whether the output of the second call depends on nothing that has a gradient but the n tensors
@@ -108,9 +120,12 @@ static bool closed(const again *a, wb_tensor *out, const wb_tensor *y, int n,
                    wb_tensor *const *wrt)
 {
     wb__pointer_map first = {0}, seen = {0};
-    bool ok = reach(y->in[0], &first);
-    for (int i = 0; i < n && ok; i++) ok = wb__pointer_map_put(&seen, wrt[i], 0);
-    const wb_tensor *x = ok ? captured(out, &seen, &first) : NULL;
+    const wb_tensor *x = NULL;
+    bool ok = true;
+    for (int i = 0; i < n && ok; i++)
+        ok = wb__pointer_map_put(&first, y->in[1 + i], 0) &&
+             wb__pointer_map_put(&seen, wrt[i], 0);
+    ok = ok && reach(y->in[0], &first, NULL, NULL) && reach(out, &seen, &first, &x);
     if (x)
         wb__fail(WB_ERROR_UNSUPPORTED, "checkpoint_layer: a %s uses %s, which was made outside of "
                  "it: make it an input or a field of the layer", a->layer->type->name,
@@ -152,15 +167,11 @@ static int gradient(wb_tensor *g, wb_tensor *y, int n, wb_tensor *const *x, wb_t
     return status;
 }
 
-typedef struct { int n, capacity; wb_tensor **x; } tensor_list;
-
 static int add_parameter(const wb__leaf *leaf, void *ctx)
 {
     tensor_list *l = ctx;
     if (!wb__dtype_float((wb_dtype)leaf->x->dtype)) return 0;
-    if (!wb__reserve(&l->x, &l->capacity, l->n + 1, sizeof *l->x)) return WB_ERROR_MEMORY;
-    l->x[l->n++] = leaf->x;
-    return 0;
+    return push(l, leaf->x) ? 0 : WB_ERROR_MEMORY;
 }
 
 wb_tensor *wb__recomputed(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *y,

@@ -8,6 +8,7 @@
 
 #include "base/files/file.h"
 #include "io/numpy/npy.h"
+#include "io/zip.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,8 +26,6 @@ static int read_archive(wb__mapping *m, bool values, wb__table *out)
 }
 
 #else
-
-#include <zip.h>
 
 enum { FIRST_BLOCK = 1 << 20 };
 
@@ -55,8 +54,7 @@ static int member_fail(void *ctx, int64_t offset, const char *reason)
 
 static int damaged(member *f, zip_error_t *e)
 {
-    if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
-        return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", f->a->m->path);
+    if (zip_error_code_zip(e) == ZIP_ER_MEMORY) return wb__zip_fail(f->a->m, e);
     char reason[160];
     snprintf(reason, sizeof reason, "%s", zip_error_strerror(e));
     return member_fail(f, f->offset, reason);
@@ -163,26 +161,6 @@ static int read_member(archive *a, uint64_t i, const zip_stat_t *s, bool values,
 
 /* ---- the archive ----------------------------------------------------------------------------- */
 
-static int archive_fail(const archive *a, zip_error_t *e)
-{
-    if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
-        return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", a->m->path);
-    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", a->m->path,
-                    zip_error_strerror(e));
-}
-
-static int open_archive(archive *a)
-{
-    zip_error_t e;
-    zip_error_init(&e);
-    zip_source_t *source = zip_source_buffer_create(a->m->data, (zip_uint64_t)a->m->bytes, 0, &e);
-    a->zip = source ? zip_open_from_source(source, ZIP_RDONLY, &e) : NULL;
-    int status = a->zip ? 0 : archive_fail(a, &e);
-    if (source && !a->zip) zip_source_free(source);
-    zip_error_fini(&e);
-    return status;
-}
-
 static int read_members(archive *a, bool values, wb__table *out)
 {
     const int64_t n = zip_get_num_entries(a->zip, 0);
@@ -192,7 +170,7 @@ static int read_members(archive *a, bool values, wb__table *out)
         const zip_uint64_t all = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
                                  ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
         if (zip_stat_index(a->zip, (zip_uint64_t)i, 0, &s))
-            return archive_fail(a, zip_get_error(a->zip));
+            return wb__zip_fail(a->m, zip_get_error(a->zip));
         if ((s.valid & all) != all || s.comp_size > (uint64_t)a->m->bytes - held)
             return wb__fail(WB_ERROR_FORMAT,
                             "%s: member %lld: it claims bytes that the file has not, or that "
@@ -212,10 +190,10 @@ static int read_members(archive *a, bool values, wb__table *out)
 
 static int read_archive(wb__mapping *m, bool values, wb__table *out)
 {
-    archive a = {.m = m};
-    int status = open_archive(&a);
-    if (!status) status = read_members(&a, values, out);
-    if (a.zip) zip_discard(a.zip);
+    archive a = {.m = m, .zip = wb__zip_open(m)};
+    if (!a.zip) return wb_error_code();
+    int status = read_members(&a, values, out);
+    zip_discard(a.zip);
     return status;
 }
 

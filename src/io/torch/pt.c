@@ -6,6 +6,7 @@
 #include "base/files/file.h"
 #include "engine/tensor.h"
 #include "io/torch/pickle.h"
+#include "io/zip.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,8 +35,6 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
 
 #else
 
-#include <zip.h>
-
 typedef struct {
     wb__mapping *m;
     zip_t *zip;
@@ -52,14 +51,6 @@ typedef struct {
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-static int archive_fail(const archive *a, zip_error_t *e)
-{
-    if (zip_error_code_zip(e) == ZIP_ER_MEMORY)
-        return wb__fail(WB_ERROR_MEMORY, "%s: libzip has no memory", a->m->path);
-    return wb__fail(WB_ERROR_FORMAT, "%s: the archive is damaged: %s", a->m->path,
-                    zip_error_strerror(e));
-}
-
 /* Reads a member of the folder into a block of wb__alloc_aligned. NULL: failed. */
 static char *member(archive *a, const char *name, int length, int64_t *bytes)
 {
@@ -75,7 +66,7 @@ static char *member(archive *a, const char *name, int length, int64_t *bytes)
                              "larger than the file", a->m->path, path);
     *bytes = (int64_t)s.size;
     zip_file_t *file = zip_fopen(a->zip, path, ZIP_FL_ENC_RAW);
-    if (!file) return archive_fail(a, zip_get_error(a->zip)), NULL;
+    if (!file) return wb__zip_fail(a->m, zip_get_error(a->zip)), NULL;
     char *block = wb__alloc_aligned((size_t)WB__MAX(*bytes, 1)), more;
     int64_t done = 0, got = block ? 1 : 0;
     while (done < *bytes && got > 0) {
@@ -84,7 +75,7 @@ static char *member(archive *a, const char *name, int length, int64_t *bytes)
     }
     /* libzip compares the checksum when it reaches the end */
     if (block && (done < *bytes || zip_fread(file, &more, 1) != 0)) {
-        archive_fail(a, zip_file_get_error(file));
+        wb__zip_fail(a->m, zip_file_get_error(file));
         wb__free(block);
         block = NULL;
     }
@@ -265,14 +256,8 @@ static int read_folder(archive *a)
 
 static int read_archive(archive *a)
 {
-    zip_error_t e;
-    zip_error_init(&e);
-    zip_source_t *source = zip_source_buffer_create(a->m->data, (zip_uint64_t)a->m->bytes, 0, &e);
-    a->zip = source ? zip_open_from_source(source, ZIP_RDONLY, &e) : NULL;
-    int status = a->zip ? 0 : archive_fail(a, &e);
-    if (source && !a->zip) zip_source_free(source);
-    zip_error_fini(&e);
-    if (status || (status = read_folder(a))) return status;
+    int status = read_folder(a);
+    if (status) return status;
     int64_t bytes;
     char *pickle = member(a, "data.pkl", 8, &bytes);
     if (!pickle) return wb_error_code();
@@ -290,9 +275,11 @@ int wb__pt_table(wb__mapping *m, bool values, wb__table *out)
     if (!wb__pt_is(m))
         return wb__map_fail(m, 0, "not an archive of PyTorch: files from before version 1.6 are "
                             "not read");
-    archive a = {.m = m, .values = values, .out = out, .storage = -1};
+    archive a = {.m = m, .values = values, .out = out, .storage = -1,
+                 .zip = wb__zip_open(m)};
+    if (!a.zip) return wb_error_code();
     int status = read_archive(&a);
-    if (a.zip) zip_discard(a.zip);
+    zip_discard(a.zip);
     if (!status) wb__table_sort(out);
     for (int i = 1; !status && i < out->n; i++)
         if (!strcmp(out->entries[i - 1].name, out->entries[i].name))
