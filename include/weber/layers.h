@@ -383,7 +383,8 @@ typedef struct wb_MultiHeadAttention_options {
  *   q [N, Tq, dim]   k [N, Tk, k_in]   v [N, Tk, v_in]   y [N, Tq, out]
  * The first is self-attention, q = k = v = x.  The mask is bool (true: keep), or floating and added
  * to the scores; it broadcasts to [N, heads, Tq, Tk], has no gradient if it is bool, and holds
- * beside .causal.  A query whose keys are all masked counts as zeros before out_proj.
+ * beside .causal.  A query whose keys are all masked, by a bool mask, counts as zeros before
+ * out_proj.
  *
  * The projections q_proj, k_proj, v_proj and out_proj are Dense layers; each head computes
  * wb_attention of qk_dim / heads features.  With .kv_heads, each head of k and v serves
@@ -405,14 +406,15 @@ WB_API wb_layer *wb_MultiHeadAttention_with(const wb_MultiHeadAttention_options 
  *
  * To begin a new text, assign 0 to the position:
  *     wb_assign(wb_get(cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
- * Another number goes back to this position.  The old keys need not be cleared.  Errors: sizes
- * below 1; no causal attention in the model. */
+ * Another number goes back to this position.  Old keys need not be cleared, unless they are NaN or
+ * infinite.  Errors: sizes below 1; no causal attention in the model. */
 WB_API wb_tree *wb_attention_cache(wb_layer *model, int64_t batch, int64_t length);
 /** wb_call of a model on the next T positions: wb_call_cached(model, cache, x), x [batch, T, ...].
  * In self-attention the T queries see the cached keys and their own, up to the query's position.
  * The new keys and values are written into the cache, and the position grows by T, in the
  * evaluation of y (as by wb_assign).  The result is that of the whole text at these T positions.
- * Attention with k and v of its own is not cached.
+ * Self-attention is that with k = q.  Attention with k of its own is not cached.  A mask broadcasts
+ * to [batch, heads, T, length].
  *
  * The position is data: one plan serves all positions, and so does one recording in a function of
  * wb_compile, in which the cache is a part of `ctx`.  T = 1 has one plan, each other T another.

@@ -555,9 +555,10 @@ WB_API wb_tensor *wb_bernoulli(wb_tensor *p);
 /** n indices along the last axis of `weights`, i32, each drawn with a probability in proportion to
  * its weight: [..., classes] -> [..., n].  Without `replacement` no index occurs twice in a row.
  * Weights of 0 or less are not drawn, unless too few others are left.  `weights` floating.  No
- * gradient.  It draws classes numbers for a row, or n classes with `replacement`.  Seed and devices
- * as in wb_dropout, except that two indices whose draws tie to the last bit may differ.  Errors: no
- * axis; no classes; n is negative, or above the number of classes without `replacement`. */
+ * gradient.  It draws 2 classes numbers for a row, or 2 n classes with `replacement`.  Seed and
+ * devices as in wb_dropout, except that two indices whose draws tie to the last bit may differ.
+ * Errors: no axis; no classes; n is negative, or above the number of classes without `replacement`.
+ * */
 WB_API wb_tensor *wb_multinomial(wb_tensor *weights, int64_t n, bool replacement);
 
 #ifdef __cplusplus

@@ -69,8 +69,10 @@ typedef struct {
  *       Chain the outputs are the inputs of the next layer.
  * In the function, wb_in_trainmode() returns whether this layer is in train mode.
  *
- * Errors of wb_layer_of: a field is NULL, or no object of the library; another struct, or a layer
- * of the library, has the name.  A call that gives an object that is no tensor fails. */
+ * Errors of wb_layer_of: a field is NULL, or no object of the library; a struct with other fields,
+ * or a layer of the library, has the name.  Of structs with the same name and fields, wb_load makes
+ * layers with the function of the one that was registered first.  A call that gives an object that
+ * is no tensor fails. */
 WB_API wb_layer *wb_layer_typed(const wb_struct_type *type, const void *value);
 
 /** Registers a struct of WB_LAYER or WB_FUNCTOR by its name, so that wb_load knows it, for the

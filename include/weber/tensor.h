@@ -60,7 +60,7 @@ WB_API wb_tensor *wb_rand_array(wb_dtype dtype, int ndim, const int64_t *dims);
 WB_API wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Random integers of low .. high-1, all equally probable (to 2^-16 of the probability, or better),
  * from the seed of wb_seed.  Errors as wb_from; `dtype` does not hold low and high - 1; low is not
- * below high, or more than 2^32 below it. */
+ * below high, or more than 2^32 below it; the numbers are not from -2^53 to 2^53. */
 WB_API wb_tensor *wb_randint_array(int64_t low, int64_t high, wb_dtype dtype, int ndim,
                                    const int64_t *dims);
 /** 0, 1, ..., n-1 in a random order, i32, from the seed of wb_seed.  Errors: n is negative, or
@@ -69,8 +69,8 @@ WB_API wb_tensor *wb_permutation(int64_t n);
 /** Random numbers of the normal distribution of this mean and standard deviation between two
  * bounds, from the seed of wb_seed, by the inverse of the distribution, to about 6 digits.
  * `dtype` is floating.  (truncated_normal of Flux, whose defaults are 0, 1, -2, 2)  Errors as
- * wb_from; std is not positive; low is not below high; no f32 numbers of the distribution are
- * between the bounds. */
+ * wb_from; std is not positive; low is not below high; less than 5e-6 of the
+ * distribution is between the bounds. */
 WB_API wb_tensor *wb_truncated_normal_array(double mean, double std, double low, double high,
                                             wb_dtype dtype, int ndim, const int64_t *dims);
 /** 0, 1, ..., n-1, of any dtype, shape [n].  The numbers wrap around in i8 and u8, are rounded in

@@ -82,4 +82,12 @@ bool wb__order_add(wb__order *o, wb_tensor *root, bool (*is_leaf)(const wb_tenso
     return add(o, root, is_leaf);
 }
 
+bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x))
+{
+    if (is_leaf(x)) return wb__pointer_map_get(&o->leaves, x) >= 0 || append(o, x, true);
+    if (x->mark == o->mark) return true;
+    x->mark = o->mark;
+    return append(o, x, false);
+}
+
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *root) { return add(o, root, wb__is_leaf); }

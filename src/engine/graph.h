@@ -24,6 +24,8 @@ void wb__order_free(wb__order *o);
 /* Adds x and the tensors reachable from x, except those already in the order.  False: out of
  * memory. */
 bool wb__order_add(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
+/* Adds x alone, at which the walks of later additions end. */
+bool wb__order_add_end(wb__order *o, wb_tensor *x, bool (*is_leaf)(const wb_tensor *x));
 /* As wb__order_add with wb__is_leaf, but faster, since the test is inlined. */
 bool wb__order_add_unevaluated(wb__order *o, wb_tensor *x);
 static inline int wb__order_index(const wb__order *o, const wb_tensor *x,

@@ -206,6 +206,7 @@ wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tenso
     cache_use use = {cache, 0, 0}, *outer = using;
     wb__branch_used(&cache->node);
     const wb__frame f = wb__frame_begin();
+    const int pending = wb__pending_count();
     using = &use;
     wb_tensor *y = wb_call_array(model, n, inputs);
     using = outer;
@@ -213,6 +214,12 @@ wb_tensor *wb_call_cached_array(wb_layer *model, wb_tree *cache, int n, wb_tenso
     if (y && !use.layers)
         y = wb__fail_null(WB_ERROR_ARGUMENT, "call_cached: the model has no attention of one input "
                           "with .causal");
+    const int pairs = ((const wb_tree *)part(cache, KEYS))->node.n;
+    if (y && use.layers < pairs)
+        y = wb__fail_null(WB_ERROR_ARGUMENT, "call_cached: the cache is of %d layers, and the "
+                          "model calls %d: make it by attention_cache of this model", pairs,
+                          use.layers);
     if (y && wb_assign(position, wb_add(position, wb_scalar_int(use.steps)))) y = NULL;
+    if (!y) wb__forget_pending(pending);
     return wb__frame_end(f, y);
 }

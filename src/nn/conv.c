@@ -158,7 +158,7 @@ static bool read_options(const char *what, wb_Conv_options *o, const wb_Conv_opt
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, given, "groups", &g)) return false;
     wb__sizes_take(o->kernel, &o->sizes_);
-    if (depthwise && wb__int_option(&g, "groups", -1, o->groups, 1) != 1)
+    if (depthwise && wb__is_given(&g, "groups", -1))
         return wb__fail(WB_ERROR_ARGUMENT, "%s: each channel is a group: .groups is not an option",
                         what),
                false;
@@ -197,9 +197,8 @@ static wb_layer *transpose_layer(const wb__layer_type *type, const wb_Conv_optio
         return wb__fail_null(WB_ERROR_ARGUMENT, "%s: only Conv has .pad_mode", what);
     for (int a = 1; a <= o.outpad[0]; a++)
         if (o.outpad[a] < 0 || o.outpad[a] >= o.stride[a])
-            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .outpad is {%lld, %lld}; it is at least 0 "
-                                 "and less than the stride", what, (long long)o.outpad[1],
-                                 (long long)o.outpad[o.outpad[0]]);
+            return wb__fail_null(WB_ERROR_ARGUMENT, "%s: .outpad has %lld; it is at least 0 and "
+                                 "less than the stride", what, (long long)o.outpad[a]);
     return layer_of(type, &o, o.in, o.out);
 }
 

@@ -107,7 +107,7 @@ static wb_tensor *sums(wb_tensor *index, wb_tensor *values, int64_t n)
 static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows, wb_tensor *offsets)
 {
     const int64_t n = rows->dims[0], bags = offsets->dims[0];
-    const wb_dtype dtype = (wb_dtype)rows->dtype;
+    const wb_dtype dtype = (wb_dtype)rows->dtype, wide = wb__computed_in(dtype);
     /* The bag of index i is the number of offsets that are at most i, minus 1. */
     const int64_t starts[2] = {bags, 1};
     wb_tensor *begun = sums(offsets, wb_full_array(1, WB_F32, 2, starts), n);
@@ -120,11 +120,11 @@ static wb_tensor *reduce_bags(const wb_EmbeddingBag_options *o, wb_tensor *rows,
         wb_tensor *most = wb__reduce(WB__OP_max, own, 2, false);
         return wb_where(wb_gt(any, wb_scalar_int(0)), most, wb_scalar(0));
     }
-    wb_tensor *sum = sums(bag, rows, bags);
-    if (o->mode == WB_BAG_SUM) return sum;
+    wb_tensor *sum = sums(bag, wb__wide(rows), bags);
+    if (o->mode == WB_BAG_SUM) return wb__as(sum, dtype);
     const int64_t each[2] = {n, 1};
     wb_tensor *count = sums(bag, wb_full_array(1, WB_F32, 2, each), bags);
-    return wb_div(sum, wb__as(wb_maximum(count, wb_scalar(1)), dtype));
+    return wb__as(wb_div(sum, wb__as(wb_maximum(count, wb_scalar(1)), wide)), dtype);
 }
 
 static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)

@@ -166,6 +166,10 @@ void wb__parameters_limit(int64_t bytes);
 /* An initialiser that leaves the elements unset, for parameters that are overwritten next. */
 wb_tensor *wb__init_empty(wb_dtype dtype, int ndim, const int64_t *dims);
 
+/* Reads the option .shape, a list of positive sizes, which the macros pass as *passed. */
+bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const int64_t **passed);
+/* Prints the sizes of such a list, "2, 3". */
+void wb__print_shape(const int64_t *shape, wb__text *t);
 /* Sets *dtype to f32 if it is WB_DTYPE_DEFAULT. False, with the error set, if *dtype is not
  * floating. */
 bool wb__layer_dtype(const char *what, wb_dtype *dtype);

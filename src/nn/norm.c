@@ -330,7 +330,7 @@ wb_layer *wb_GroupNorm_with(const wb_GroupNorm_options *given)
     X(wb_LayerNorm_options, dtype, DTYPE, 1)
 static const wb__option layer_table[] = {LAYER_OPTIONS(WB__OPTION_ROW)};
 
-static void print_shape(const int64_t *shape, wb__text *t)
+void wb__print_shape(const int64_t *shape, wb__text *t)
 {
     for (int i = 0; i < shape[0]; i++)
         wb__text_add(t, i ? ", %lld" : "%lld", (long long)shape[1 + i]);
@@ -344,16 +344,14 @@ static bool has_shape(const char *what, const wb_tensor *x, const int64_t *shape
     for (int i = 0; fits && i < axes; i++) fits = x->dims[x->ndim - axes + i] == shape[1 + i];
     if (fits) return true;
     wb__text t = {0};
-    print_shape(shape, &t);
+    wb__print_shape(shape, &t);
     wb__fail(WB_ERROR_SHAPE, "%s: expects the last sizes to be %s, got %s", what,
              t.text ? t.text : "", wb_describe(x));
     wb__free(wb__text_take(&t));
     return false;
 }
 
-/* Reads the option .shape and checks its sizes. */
-static bool read_shape(const char *what, const wb__given *g, int64_t *shape,
-                       const int64_t **passed)
+bool wb__read_shape(const char *what, const wb__given *g, int64_t *shape, const int64_t **passed)
 {
     wb__sizes_take(shape, passed);
     if (!wb__ints_read(what, g, "shape", 0, shape, 4)) return false;
@@ -386,7 +384,7 @@ static void print_shaped(const wb_layer *l, const int64_t *shape, wb_function ac
                          bool no_affine, wb__text *t)
 {
     wb__text_add(t, "%s(", l->type->name);
-    print_shape(shape, t);
+    wb__print_shape(shape, t);
     wb__print_activation(activation, t);
     wb__text_add(t, no_affine ? ", affine=false)" : ")");
 }
@@ -406,8 +404,8 @@ wb_layer *wb_LayerNorm_with(const wb_LayerNorm_options *given)
     wb__given g;
     if (!wb__read_options("LayerNorm", &o, sizeof o, given, "eps", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    if (!read_shape("LayerNorm", &g, o.shape, &o.sizes_) || !valid_eps("LayerNorm", o.eps, 1e-5) ||
-        !wb__layer_dtype("LayerNorm", &o.dtype))
+    if (!wb__read_shape("LayerNorm", &g, o.shape, &o.sizes_) ||
+        !valid_eps("LayerNorm", o.eps, 1e-5) || !wb__layer_dtype("LayerNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__layernorm_type, &o, 2);
     return put_affine(l, !o.no_affine, o.dtype, (int)o.shape[0], o.shape + 1) ? l : NULL;
@@ -460,7 +458,7 @@ wb_layer *wb_RMSNorm_with(const wb_RMSNorm_options *given)
     wb__given g;
     if (!wb__read_options("RMSNorm", &o, sizeof o, given, "eps", &g)) return NULL;
     o.eps = wb__real_option(&g, "eps", -1, o.eps);
-    if (!read_shape("RMSNorm", &g, o.shape, &o.sizes_) || !valid_eps("RMSNorm", o.eps, 1e-5) ||
+    if (!wb__read_shape("RMSNorm", &g, o.shape, &o.sizes_) || !valid_eps("RMSNorm", o.eps, 1e-5) ||
         !wb__layer_dtype("RMSNorm", &o.dtype))
         return NULL;
     wb_layer *l = wb__layer_new(&wb__rmsnorm_type, &o, 1);

@@ -141,6 +141,7 @@ static bool same_type(const wb_struct_type *a, const wb_struct_type *b)
     return true;
 }
 
+/* Returns the first type with this name; NULL: none. */
 static own_type *find(const char *name)
 {
     for (own_type *own = registry; own; own = own->next)
@@ -168,6 +169,17 @@ static own_type *new_type(const wb_struct_type *of)
     return own;
 }
 
+/* Returns the type of this struct, which is registered if it is not yet.  A header that is included
+ * in two files declares its struct twice, and each layer calls the function that it was made with.
+ * NULL: no memory. */
+static own_type *find_or_add(const wb_struct_type *of)
+{
+    own_type **end = &registry;
+    while (*end && (*end)->of != of) end = &(*end)->next;
+    if (!*end) *end = new_type(of);
+    return *end;
+}
+
 /* Returns the registered type of a struct, which is registered if it is not yet. NULL with the
  * error set. */
 static own_type *registered(const char *what, const wb_struct_type *of)
@@ -180,12 +192,10 @@ static own_type *registered(const char *what, const wb_struct_type *of)
                              what, of->name);
     pthread_mutex_lock(&lock);
     own_type *own = find(of->name);
-    if (!own && (own = new_type(of))) {
-        own->next = registry;
-        registry = own;
-    }
+    const bool fits = !own || same_type(own->of, of);
+    if (fits) own = find_or_add(of);
     pthread_mutex_unlock(&lock);
-    if (!own || own->of == of || same_type(own->of, of)) return own;
+    if (fits) return own;
     return wb__fail_null(WB_ERROR_ARGUMENT,
                          "%s: another struct is named %s: give one of them another name", what,
                          of->name);

@@ -423,7 +423,7 @@ static bool check_options(const wb__layer_type *type, wb_Recurrent_options *o)
                                : o->layers > 1               ? ".layers"
                                : o->bidirectional            ? ".bidirectional"
                                                              : NULL;
-    if (of_sequences && strstr(name, "Cell"))
+    if (of_sequences && type->call)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: a cell has one step; it has no %s", name,
                          of_sequences);
     return wb__layer_dtype(name, &o->dtype);

@@ -23,8 +23,7 @@ static void scale_print(const wb_layer *l, wb__text *t)
 {
     const wb_Scale_options *o = l->options;
     wb__text_add(t, "Scale(");
-    for (int i = 0; i < o->shape[0]; i++)
-        wb__text_add(t, i ? ", %lld" : "%lld", (long long)o->shape[1 + i]);
+    wb__print_shape(o->shape, t);
     wb__print_activation(o->activation, t);
     wb__text_add(t, o->no_bias ? "; bias=false)" : ")");
 }
@@ -37,13 +36,8 @@ wb_layer *wb_Scale_with(const wb_Scale_options *given)
     wb_Scale_options o;
     wb__given g;
     if (!wb__read_options("Scale", &o, sizeof o, given, "", &g)) return NULL;
-    wb__sizes_take(o.shape, &o.sizes_);
-    if (!wb__ints_read("Scale", &g, "shape", 0, o.shape, 4)) return NULL;
-    for (int i = 0; i < o.shape[0] || i < 1; i++)
-        if (o.shape[1 + i] < 1)
-            return wb__fail_null(WB_ERROR_ARGUMENT, "Scale: sizes are positive, got %lld",
-                                 (long long)o.shape[1 + i]);
-    if (!wb__layer_dtype("Scale", &o.dtype)) return NULL;
+    if (!wb__read_shape("Scale", &g, o.shape, &o.sizes_) || !wb__layer_dtype("Scale", &o.dtype))
+        return NULL;
     const int n = (int)o.shape[0];
     wb_initialiser init = o.init ? o.init : wb_init_ones;
     wb_layer *l = wb__layer_new(&wb__scale_type, &o, 2);

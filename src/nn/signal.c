@@ -51,6 +51,8 @@ wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_option
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
+typedef enum { STFT, ISTFT, SPECTROGRAM } transform_kind;
+
 typedef struct {
     const char *what;
     wb_stft_options o;
@@ -61,9 +63,11 @@ typedef struct {
 } transform;
 
 /* Reads the options for x, and the window unless `x` is NULL. */
-static bool read_transform(transform *r, const char *what, const wb_tensor *x,
+static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x,
                            const wb_stft_options *given)
 {
+    static const char *const names[] = {"stft", "istft", "spectrogram"};
+    const char *what = names[kind];
     wb__given g;
     *r = (transform){.what = what};
     if (!wb__floating(what, x) ||
@@ -72,16 +76,17 @@ static bool read_transform(transform *r, const char *what, const wb_tensor *x,
         return false;
     const double power = wb__real_option(&g, "power", -1, r->o.power);
     const wb_stft_options *o = &r->o;
-    const bool inverse = !strcmp(what, "istft"), spectrogram = !strcmp(what, "spectrogram");
     r->power = wb__real(power, 2);
     if (o->n_fft < 1 || o->n_fft > INT32_MAX || o->hop_length < 0 || o->hop_length > INT32_MAX ||
-        o->length < 0 || o->pad < 0 || !(r->power >= 0) || isinf(r->power))
+        o->length < 0 || o->length > UINT32_MAX || o->pad < 0 || o->pad > UINT32_MAX ||
+        !(r->power >= 0) || isinf(r->power))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .n_fft %lld, .hop_length %lld, .length %lld, .pad "
-                         "%lld, .power %g: .n_fft is positive, and none is negative", what,
+                         "%lld, .power %g: .n_fft is positive, and none is negative or above "
+                         "2^32", what,
                          (long long)o->n_fft, (long long)o->hop_length, (long long)o->length,
                          (long long)o->pad, r->power);
-    if ((o->length && !inverse) ||
-        ((o->pad || power != 0 || o->window_normalized) && !spectrogram))
+    if ((o->length && kind != ISTFT) ||
+        ((o->pad || power != 0 || o->window_normalized) && kind != SPECTROGRAM))
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: .length is an option of wb_istft; .pad, .power "
                          "and .window_normalized are options of wb_spectrogram", what);
     r->n = o->n_fft;
@@ -166,7 +171,7 @@ wb_tensor *wb_stft_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, "stft", x, given) ? waves(&r, x) : NULL;
+    wb_tensor *flat = read_transform(&r, STFT, x, given) ? waves(&r, x) : NULL;
     wb_tensor *y = flat ? unpacked(transformed(&r, flat), x, 1) : NULL;
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
@@ -175,7 +180,7 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
 {
     transform r;
     const wb__frame f = wb__frame_begin();
-    wb_tensor *flat = read_transform(&r, "spectrogram", x, given) ? waves(&r, x) : NULL;
+    wb_tensor *flat = read_transform(&r, SPECTROGRAM, x, given) ? waves(&r, x) : NULL;
     wb_tensor *y = flat ? transformed(&r, flat) : NULL;
     if (y && r.o.window_normalized)
         y = wb_div(y, r.window ? wb_sqrt(wb_sum(wb_square(r.window)))
@@ -222,10 +227,10 @@ static wb_tensor *inverted(const transform *r, wb_tensor *y)
                   wb_where(wb_gt(sum, wb_scalar(1e-11)), sum, wb_scalar(1)));
 }
 
-wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *given)
+static wb_tensor *istft(wb_tensor *y, const wb_stft_options *given)
 {
     transform r;
-    if (!read_transform(&r, "istft", y, given)) return NULL;
+    if (!read_transform(&r, ISTFT, y, given)) return NULL;
     if (y->ndim < 3 || y->dims[y->ndim - 1] != 2 || y->dims[y->ndim - 2] != r.frequencies ||
         y->dims[y->ndim - 3] < 1)
         return wb__fail_null(WB_ERROR_SHAPE, "istft: .n_fft %lld expects [...,T,%lld,2], got %s",
@@ -238,12 +243,17 @@ wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *given)
                              (long long)r.o.length, wb_describe(y), (long long)(all - from));
     int64_t batch = 1;
     for (int i = 0; i < y->ndim - 3; i++) batch *= y->dims[i];
-    const wb__frame f = wb__frame_begin();
     wb_tensor *flat = wb__wide(y);
     flat = wb_reshape_array(flat, 3, (int64_t[]){batch, frames, 2 * r.frequencies});
     wb_tensor *x = flat ? inverted(&r, flat) : NULL;
     x = unpacked(x ? wb_slice(x, 1, from, to) : NULL, y, 3);
-    return wb__frame_end(f, x ? wb__as(x, (wb_dtype)y->dtype) : NULL);
+    return x ? wb__as(x, (wb_dtype)y->dtype) : NULL;
+}
+
+wb_tensor *wb_istft_with(wb_tensor *y, const wb_stft_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, istft(y, o));
 }
 
 /* ---- mel scale and decibels ------------------------------------------------------------------ */

@@ -74,8 +74,9 @@ static wb_tensor *fold(wb_tensor *x, const wb_unfold_options *o, const int64_t *
 wb_tensor *wb_fold_with(wb_tensor *x, const wb_unfold_options *given)
 {
     wb_unfold_options o;
-    int64_t places[2];
-    if (!read_options("fold", x, given, &o)) return NULL;
+    int64_t places[2], size;
+    if (!read_options("fold", x, given, &o) || !wb__check_dims("fold", 2, o.sizes + 1, &size))
+        return NULL;
     const int64_t each = o.window[1] * o.window[2];
     for (int i = 0; i < 2; i++) {
         const int64_t reach = (o.window[1 + i] - 1) * o.dilation[1 + i] + 1;

@@ -98,6 +98,13 @@ bool wb__for_each_axis(const char *what, const char *option, const wb_tensor *x,
     return true;
 }
 
+static bool is_mode(const char *what, int64_t mode)
+{
+    if (mode == WB_UPSAMPLE_NEAREST || mode == WB_UPSAMPLE_LINEAR) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: .mode is %lld; it is WB_UPSAMPLE_NEAREST or "
+                     "WB_UPSAMPLE_LINEAR", what, (long long)mode);
+}
+
 /* Reads the options. False, with the error set, if they do not fit together. */
 static bool read_options(const char *what, wb_upsample_options *o, const wb_upsample_options *given)
 {
@@ -114,10 +121,7 @@ static bool read_options(const char *what, wb_upsample_options *o, const wb_upsa
             return wb__fail(WB_ERROR_ARGUMENT, "%s: .%s has %lld; its numbers are positive", what,
                             o->scale[0] ? "scale" : "sizes", (long long)list[1 + i]),
                    false;
-    if (o->mode > WB_UPSAMPLE_LINEAR)
-        return wb__fail(WB_ERROR_ARGUMENT, "%s: .mode is %d; it is WB_UPSAMPLE_NEAREST or "
-                        "WB_UPSAMPLE_LINEAR", what, (int)o->mode),
-               false;
+    if (!is_mode(what, o->mode)) return false;
     if (o->no_align_corners && o->mode == WB_UPSAMPLE_NEAREST)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: .no_align_corners is an option of "
                         "WB_UPSAMPLE_LINEAR", what),
@@ -153,8 +157,7 @@ static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
 static wb_upsample_options functional(const wb_Upsample_options *o)
 {
     wb_upsample_options s = {.size = sizeof s, .no_align_corners = o->no_align_corners};
-    s.mode = o->mode == WB_UPSAMPLE_NEAREST || o->mode == WB_UPSAMPLE_LINEAR
-                 ? (wb_upsample_mode)o->mode : WB_UPSAMPLE_LINEAR + 1;
+    s.mode = (wb_upsample_mode)o->mode;
     wb_ints_set(s.scale, (int)o->scale[0], o->scale + 1);
     wb_ints_set(s.sizes, (int)o->sizes[0], o->sizes + 1);
     return s;
@@ -193,7 +196,7 @@ wb_layer *wb_Upsample_with(const wb_Upsample_options *given)
     wb__given g;
     if (!wb__read_options("Upsample", &o, sizeof o, given, "", &g) ||
         !wb__ints_read("Upsample", &g, "scale", -1, o.scale, 3) ||
-        !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3))
+        !wb__ints_read("Upsample", &g, "sizes", -1, o.sizes, 3) || !is_mode("Upsample", o.mode))
         return NULL;
     const wb_upsample_options s = functional(&o);
     wb_upsample_options checked;

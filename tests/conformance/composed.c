@@ -284,7 +284,7 @@ TEST_IN_SCOPE(random_draws)
     static const float weights[] = {0.1f, 0, 3, 1, 0, 2.5f, 0.4f, 0};
     wb_tensor *w = wb_expand(wb_from(weights, WB_F32, 1, (int64_t[]){8}), N, 8);
     wb_seed(5);
-    const array times = uniform(8 * N);
+    const array times = uniform(8 * N), within = uniform(8 * N);
     wb_seed(5);
     wb_tensor *drawn = wb_multinomial(w, 3, false);
     assert_int_equal(wb_dtype_of(drawn), WB_I32);
@@ -292,8 +292,10 @@ TEST_IN_SCOPE(random_draws)
     int count[8] = {0};
     for (int i = 0; i < N; i++) {
         double t[8];
-        for (int c = 0; c < 8; c++)
-            t[c] = weights[c] > 0 ? -log1p(-times.at[8 * i + c]) / weights[c] : INFINITY;
+        for (int c = 0; c < 8; c++) {
+            const double u = times.at[8 * i + c] + (within.at[8 * i + c] + 0x1p-25) * 0x1p-24;
+            t[c] = weights[c] > 0 ? -log1p(-u) / weights[c] : INFINITY;
+        }
         for (int k = 0; k < 3; k++) {
             int least = 0;
             for (int c = 1; c < 8; c++) if (t[c] < t[least]) least = c;

@@ -28,7 +28,7 @@ struct wb__gradient_walk {
     wb__pointer_map wanted;                 /* index, in `wrt` of wb__gradients, of each variable or
                                                tensor to differentiate by */
     bool bounded;                           /* the walk ends at `wrt` and at `beside` */
-    const wb_tensor *beside;
+    wb_tensor *beside;
     state *states;
     int state_capacity;
     contribution *list;
@@ -260,6 +260,9 @@ static bool prepare(wb__gradient_walk *w, wb_tensor *loss, int n, wb_tensor *con
         if (!wb__pointer_map_put(&w->wanted, x, i)) return false;
     }
     wb__order_begin(&w->order);
+    for (int i = 0; w->bounded && i < n; i++)
+        if (!wb__order_add_end(&w->order, wb__bind(wrt[i]), is_leaf)) return false;
+    if (w->beside && !wb__order_add_end(&w->order, w->beside, is_leaf)) return false;
     if (!wb__order_add(&w->order, loss, is_leaf)) return false;
     if (!wb__reserve(&w->states, &w->state_capacity, w->order.n, sizeof *w->states)) return false;
     for (int i = 0; i < w->order.n; i++) {
@@ -331,7 +334,7 @@ static bool overwritten(const wb__gradient_walk *w, int n, wb_tensor *const *gra
 }
 
 static int gradients(wb_tensor *loss, int n, wb_tensor *const *wrt, wb_tensor **grads, bool bounded,
-                     const wb_tensor *beside)
+                     wb_tensor *beside)
 {
     if (!wb__floating("gradient", loss))
         return wb__error_or(WB_ERROR_ARGUMENT);

@@ -153,7 +153,7 @@ static wb_tensor *roll(wb_tensor *x, int axis, int64_t shift)
 {
     const int a = wb__axis("roll", x, axis);
     if (a < 0) return NULL;
-    const int64_t n = x->dims[a], first = n ? ((-shift % n) + n) % n : 0;
+    const int64_t n = x->dims[a], first = n ? (n - (shift % n + n) % n) % n : 0;
     if (!first) return wb__unchanged(x);
     wb_tensor *part[2] = {wb_slice(x, a, first, n), wb_slice(x, a, 0, first)};
     return part[0] && part[1] ? wb_concat_array(2, part, a) : NULL;
@@ -175,8 +175,9 @@ static wb_tensor *copies(const char *what, wb_tensor *x, int axis, int64_t n, bo
     if (n == 1) return wb__unchanged(x);
     int64_t dims[WB_MAX_DIMS], size, outer = 1, inner = 1;
     memcpy(dims, x->dims, sizeof dims);
-    if (n > UINT32_MAX || !wb__check_dims(what, 1, &n, &size)) return NULL;
-    dims[a] *= n;
+    if (__builtin_mul_overflow(dims[a], n, &dims[a]) || n > UINT32_MAX)
+        return wb__fail_null(WB_ERROR_SHAPE, "%s: %lld copies of %s are too many", what,
+                             (long long)n, wb_describe(x));
     if (!wb__check_dims(what, x->ndim, dims, &size)) return NULL;
     for (int i = 0; i < x->ndim; i++)
         if (i < a || (i == a && !whole)) outer *= x->dims[i];

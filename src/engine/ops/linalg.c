@@ -140,6 +140,7 @@ static int host_cholesky(int count, const wb_host_array *in, const wb_host_array
 }
 
 /* x^T = v s u^T in column-major order: LAPACK's first vectors are vt, its second ones u. */
+enum { NUMBERS_FAIL = -4 };             /* what gesdd returns for a matrix with NaN */
 static int host_svd(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
@@ -152,7 +153,8 @@ static int host_svd(int count, const wb_host_array *in, const wb_host_array *out
     int *integers = wb__alloc((size_t)(8 * k) * sizeof *integers);
     p.f->gesdd("S", &p.n, &p.m, p.work, &p.n, p.work, p.work, &p.n, p.work, &p.k, &best, &query,
                integers, &info, 1);
-    n_work = (int)number(&best, 0, p.bytes) + 1;
+    /* a float has 24 bits of the size, rounded by LAPACK */
+    n_work = (int)WB__MIN(number(&best, 0, p.bytes) * (1 + 0x1p-22) + 1, INT_MAX);
     void *work = wb__alloc((size_t)n_work * p.bytes);
     for (int64_t i = 0; work && integers && !info && i < p.matrices; i++) {
         char *u = (char *)out->data + (size_t)(i * (m * k + k + k * n)) * p.bytes;
@@ -162,9 +164,12 @@ static int host_svd(int count, const wb_host_array *in, const wb_host_array *out
         p.f->gesdd("S", &p.n, &p.m, p.work, &p.n, s, vt, &p.n, u, &p.k, work, &n_work, integers,
                    &info, 1);
         if (info)
-            info = wb__fail(WB_ERROR_ARGUMENT, "svd: matrix %lld has no singular values: %s",
-                            (long long)i, info < 0 ? "it has NaN or infinity"
-                                                   : "the iteration does not converge");
+            info = wb__fail(info < 0 && info != NUMBERS_FAIL ? WB_ERROR_UNSUPPORTED
+                                                             : WB_ERROR_ARGUMENT,
+                            "svd: matrix %lld has no singular values: %s", (long long)i,
+                            info == NUMBERS_FAIL ? "it has NaN or infinity"
+                            : info < 0 ? "LAPACK refuses its size"
+                                       : "the iteration does not converge");
     }
     const bool works = work && integers;
     wb__free(work);

@@ -21,9 +21,12 @@ static wb_tensor *randint(int64_t low, int64_t high, wb_dtype dtype, int ndim,
     int64_t size;
     if (!wb__is_dtype("randint", dtype) || !wb__check_dims("randint", ndim, dims, &size))
         return NULL;
-    if (low >= high || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 32)
+    const int64_t most = (int64_t)1 << 53;      /* up to here f64 has all integers */
+    if (low >= high || (uint64_t)high - (uint64_t)low > (uint64_t)1 << 32 || low < -most ||
+        high > most)
         return wb__fail_null(WB_ERROR_ARGUMENT, "randint: from %lld to below %lld; there must be 1 "
-                             "to 2^32 numbers", (long long)low, (long long)high);
+                             "to 2^32 numbers, from -2^53 to 2^53", (long long)low,
+                             (long long)high);
     if (!wb__holds(dtype, (double)low) || !wb__holds(dtype, (double)(high - 1)))
         return wb__fail_null(WB_ERROR_DTYPE, "randint: %s does not hold %lld and %lld",
                              wb_dtype_name(dtype), (long long)low, (long long)(high - 1));
@@ -95,7 +98,8 @@ static wb_tensor *truncated_normal(double mean, double std, double low, double h
     const double from = erf((low - mean) / std / root2), to = erf((high - mean) / std / root2);
     if (!(std > 0 && low < high && to - from > 1e-5))
         return wb__fail_null(WB_ERROR_ARGUMENT, "truncated_normal: mean %g, std %g, from %g to %g: "
-                             "no numbers are there", mean, std, low, high);
+                             "fewer than 5 of a million normal numbers are there", mean, std, low,
+                             high);
     wb_tensor *u = wb_rand_array(WB_F32, ndim, dims);
     if (!u) return NULL;
     /* between the bounds, and below 1 in size, so that erfinv is finite */
@@ -131,6 +135,17 @@ wb_tensor *wb_bernoulli(wb_tensor *p)
     return wb__frame_end(f, bernoulli(p));
 }
 
+/* Returns uniform numbers of f32 above 0 and below 1, which are fine near 0: a uniform number has
+ * steps of 2^-24, between which another one draws. */
+static wb_tensor *fine_uniform_beside(const wb_tensor *x, int ndim, const int64_t *dims)
+{
+    wb_tensor *u = wb__uniform_beside(x, WB_F32, ndim, dims);
+    wb_tensor *within = wb__uniform_beside(x, WB_F32, ndim, dims);
+    if (!u || !within) return NULL;
+    within = wb_mul(wb_add(within, wb__literal(0x1p-25, WB_F32)), wb__literal(0x1p-24, WB_F32));
+    return wb_minimum(wb_add(u, within), wb__literal(1 - 0x1p-24, WB_F32));
+}
+
 /* Each class has an exponential time, with its weight as the rate.  The first class is drawn with
  * the probability asked for, and the first n are n draws without replacement (Efraimidis & Spirakis
  * 2006). */
@@ -152,7 +167,7 @@ static wb_tensor *multinomial(wb_tensor *weights, int64_t n, bool replacement)
         dims[last + 1] = weights->dims[last];
         w = w ? wb_unsqueeze(w, -2) : NULL;
     }
-    wb_tensor *u = w ? wb__uniform_beside(w, WB_F32, last + 1 + replacement, dims) : NULL;
+    wb_tensor *u = w ? fine_uniform_beside(w, last + 1 + replacement, dims) : NULL;
     if (!u) return NULL;
     wb_tensor *time = wb_div(wb_neg(wb_log1p(wb_neg(u))), w);
     time = wb_where(wb_gt(w, wb__literal(0, WB_F32)), time, wb__literal(INFINITY, WB_F32));

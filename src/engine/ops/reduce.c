@@ -23,14 +23,14 @@ wb_tensor *wb__reduce(wb__op op, wb_tensor *x, unsigned mask, bool keep)
                     &attr);
 }
 
-bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
-                   wb_reduce_options *o, unsigned *mask)
+static bool read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                      wb_reduce_options *o, unsigned *mask, bool corrects)
 {
     wb__given g;
     if (!wb__read_options(what, o, sizeof *o, options, "", &g)) return false;
     const int64_t by_place[] = {o->a1_, o->a2_, o->a3_, o->a4_, o->a5_, o->a6_, o->a7_, o->a8_};
     const int n = wb__by_place(&g);
-    if (o->correction != 0 && strcmp(what, "variance") && strcmp(what, "std"))
+    if (o->correction != 0 && !corrects)
         return !wb__fail(WB_ERROR_ARGUMENT, "%s: does not use .correction; wb_variance and wb_std "
                          "do", what);
     if (!(o->correction >= 0))
@@ -58,6 +58,12 @@ bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options
         *mask |= 1u << axis;
     }
     return true;
+}
+
+bool wb__read_axes(const char *what, const wb_tensor *x, const wb_reduce_options *options,
+                   wb_reduce_options *o, unsigned *mask)
+{
+    return read_axes(what, x, options, o, mask, false);
 }
 
 static wb_tensor *reduce(wb__op op, wb_tensor *x, const wb_reduce_options *options)
@@ -138,7 +144,7 @@ static wb_tensor *spread(const char *what, wb_tensor *x, const wb_reduce_options
 {
     wb_reduce_options o;
     unsigned mask;
-    if (!wb__floating(what, x) || !wb__read_axes(what, x, options, &o, &mask)) return NULL;
+    if (!wb__floating(what, x) || !read_axes(what, x, options, &o, &mask, true)) return NULL;
     const wb_dtype dtype = (wb_dtype)x->dtype;
     x = wb__wide(x);
     return wb__as(f(x ? variance(x, mask, &o) : NULL), dtype);
