@@ -190,31 +190,34 @@ static bool write_on(wb_layer *model, const text *t, int length)
     wb_compiled *step = w.cache ? wb_compile(scores_behind, &w) : NULL;
     int32_t *line = calloc((size_t)room + 1, sizeof *line);
     int64_t known = 1, cached = 0;
-    if (!step || !line) return free(line), false;
-    for (int c = 0; c < t->classes; c++)
+    bool good = step && line;
+    for (int c = 0; good && c < t->classes; c++)
         if (t->names[c] == '\n') line[0] = c;
-    for (int i = 0; i < length; i++) {
+    for (int i = 0; good && i < length; i++) {
         wb_scope *scope = wb_scope_open();
         if (known > room) {
             memmove(line, line + known - half, (size_t)half * sizeof *line);
             known = half;
             cached = 0;
-            wb_assign(wb_get(w.cache, "position"), wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
+            good = !wb_assign(wb_get(w.cache, "position"),
+                              wb_full_array(0, WB_I32, 1, (int64_t[]){1}));
         }
         wb_tensor *y, *x = wb_from(line + cached, WB_I32, 2, (int64_t[]){1, known - cached});
-        const float *scores = wb_call_compiled(step, 1, &x, 1, &y) ? NULL : wb_data(y);
-        if (!scores) return free(line), false;
-        const int next = choose(scores, t->classes);
-        wb_scope_close(scope);
+        const float *scores =
+            good && !wb_call_compiled(step, 1, &x, 1, &y) ? wb_data(y) : NULL;
+        good = scores;
+        const int next = good ? choose(scores, t->classes) : 0;
+        if (wb_scope_close(scope)) good = false;
+        if (!good) break;
         putchar(t->names[next]);
         fflush(stdout);
         cached = known;
         line[known++] = next;
     }
-    putchar('\n');
+    if (good) putchar('\n');
     free(line);
     wb_object_free(step);
-    return true;
+    return good;
 }
 
 /* ---- main ------------------------------------------------------------------------------------ */

@@ -79,10 +79,12 @@ int main(void)
         wb_tree *grads;
         wb_tree *parts = wb_named_tuple(3, (const char *[]){"state", "arm", "reward"},
                                         (void *[]){states, arm, reward});
-        WB_EACH_BATCH(batch, wb_dataloader(wb_dataset_of_tree(parts), BATCH)) {
+        wb_loader *loader = wb_dataloader(wb_dataset_of_tree(parts), BATCH);
+        WB_EACH_BATCH(batch, loader) {
             if (!wb_withgradient(loss, model, batch, &grads)) return failed();
             if (wb_update(state, model, grads)) return failed();
         }
+        if (wb_loader_status(loader)) return failed();
         if (wb_scope_close(scope)) return failed();
     }
     wb_tensor *one = wb_ones(1, STATE);

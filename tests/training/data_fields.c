@@ -109,9 +109,13 @@ TEST_IN_SCOPE(maps_and_devices)
     wb_loader *l;
     wb_dataset *mapped = wb_mapobs(d, double_weights, NULL);
     l = wb_dataloader(mapped, 4);
-    WB_EACH_BATCH(b, l)
+    int loops = 0;
+    WB_EACH_BATCH(b, l) {
         assert_true(wb_item(wb_sum(b.more[0])) ==
                     wb_item(wb_sum(wb_astype(wb_slice(b.x, 1, 0, 1), WB_F32))));
+        loops++;
+    }
+    assert_int_equal(loops, 3);
     assert_true(wb_at(wb_dataset_get(mapped, "weights"), 8) == 8);
     int one = 1;
     l = wb_dataloader(d, 4, .collate = double_weights, .collate_ctx = &one);
@@ -119,7 +123,9 @@ TEST_IN_SCOPE(maps_and_devices)
         assert_non_null(b.more[2]);
         assert_null(b.more[3]);
         assert_true(wb_at(b.more[2], 0) == wb_at(b.more[0], 0) * wb_at(b.more[0], 0));
+        loops++;
     }
+    assert_int_equal(loops, 6);
     l = wb_dataloader(d, 4, .collate = leaves_a_gap);
     WB_EACH_BATCH(b, l) fail();
     assert_int_equal(wb_loader_status(l), WB_ERROR_ARGUMENT);
@@ -132,7 +138,12 @@ TEST_IN_SCOPE(maps_and_devices)
         wb_loader *loaders[] = {wb_dataloader(there, 4, .shuffle = true),
                                 wb_to(wb_dataloader(d, 4, .shuffle = true), places[i])};
         for (int k = 0; k < 2; k++) {
-            WB_EACH_BATCH(b, loaders[k]) assert_ptr_equal(wb_device_of(b.more[1]), places[i]);
+            loops = 0;
+            WB_EACH_BATCH(b, loaders[k]) {
+                assert_ptr_equal(wb_device_of(b.more[1]), places[i]);
+                loops++;
+            }
+            assert_int_equal(loops, 3);
             whole_epoch(loaders[k], 9);
         }
         wb_batch b = {.x = wb_ones(2), .y = wb_ones(2), .n = 2, .more = {wb_zeros(2)}};
@@ -168,26 +179,36 @@ TEST_IN_SCOPE(trees)
     wb_batch first = wb_loader_begin(wb_dataloader(d, 3));
     assert_null(first.x);
     l = wb_dataloader(d, 3);
+    int loops = 0;
     WB_EACH_BATCH(batch, l) {
+        loops++;
         assert_ptr_equal(wb_batch_get(batch, "2"), batch.more[0]);
         assert_ptr_equal(wb_batch_get(batch, "0"), batch.x);
     }
+    assert_int_equal(loops, 1);
     wb_tree *inner = wb_named_tuple(1, (const char *[]){"mask"}, (void *[]){b});
     l = wb_dataloader(wb_dataset_of_tree(wb_tuple(a, inner)), 3);
-    WB_EACH_BATCH(batch, l)
+    WB_EACH_BATCH(batch, l) {
+        loops++;
         assert_ptr_equal(wb_batch_get(batch, "1.mask"), batch.y);
+    }
+    assert_int_equal(loops, 2);
     l = wb_dataloader(wb_dataset_of_tree(wb_tuple(a)), 3);
     WB_EACH_BATCH(batch, l) {
+        loops++;
         assert_true(wb_is_none(batch.y));
         REFUSED(wb_batch_get(batch, "y"), WB_ERROR_ARGUMENT, "batch_get", "\"y\"", "0");
     }
+    assert_int_equal(loops, 3);
     l = wb_dataloader(wb_dataset_of(a, b), 3);
     WB_EACH_BATCH(batch, l) {
+        loops++;
         assert_ptr_equal(wb_batch_get(batch, "x"), batch.x);
         assert_ptr_equal(wb_batch_get(batch, "y"), batch.y);
         REFUSED(wb_batch_get(batch, "z"), WB_ERROR_ARGUMENT, "batch_get", "\"z\"", "x", "y");
         REFUSED(wb_batch_get(batch, NULL), WB_ERROR_ARGUMENT, "batch_get", "name");
     }
+    assert_int_equal(loops, 4);
     REFUSED(wb_dataset_of_tree(wb_tuple(a, wb_ones(4))), WB_ERROR_SHAPE, "dataset_of_tree", "0",
             "[3,2] f32", "1", "[4] f32");
     REFUSED(wb_dataset_of_tree(wb_tuple(wb_Dense(1, 1))), WB_ERROR_ARGUMENT, "dataset_of_tree",

@@ -27,6 +27,15 @@ static wb_tensor *squares(wb_layer *m, wb_batch b, void *ctx)
     return wb_mse(wb_call(m, b.x), b.y);
 }
 
+/* m is a tuple of a layer and its input.  The gradient of the input is about 1. */
+static wb_tensor *squares_of_input(wb_layer *m, wb_batch b, void *ctx)
+{
+    wb_tree *both = (wb_tree *)m;
+    wb_layer *layer = wb_layer_at(both, "0");
+    wb_tensor *in = wb_get(both, "1");
+    return wb_div(wb_sum(wb_square(wb_sub(wb_call(layer, in), b.y))), 100);
+}
+
 static int same(wb_tensor *x, const char *path, void *ctx)
 {
     wb_tensor *y = wb_get(ctx, path);
@@ -54,12 +63,23 @@ TEST_IN_SCOPE(same_results)
     assert_true(wb_item(wb_sum(wb_abs(wb_sub(next[0], next[1])))) == 0);
     assert_int_equal(wb_each_tensor(grads[0], same, grads[1]), 0);
     assert_int_equal(wb_each_tensor(m[0], same, m[1]), 0);
-    /* the input's gradient, and a second call that is not checkpointed */
-    wb_tensor *in = wb_variable(x);
-    wb_trainmode(m[1]);
-    wb_seed(3);
-    wb_tensor *inner = wb_gradient(wb_sum(wb_square(wb_call(m[1], in))), in);
-    assert_non_null(inner);
+    /* the input's gradient, in wb_withgradient and in a call that is not checkpointed */
+    wb_tensor *in = wb_variable(x), *inner[2], *outer[2];
+    for (int k = 0; k < 2; k++) {
+        wb_trainmode(m[k]);
+        wb_seed(3);
+        inner[k] = wb_gradient(wb_div(wb_sum(wb_square(wb_call(m[k], in))), 100), in);
+        wb_seed(3);
+        wb_tree *both = wb_tuple(m[k], in);
+        loss[k] = wb_withgradient(squares_of_input, both, wb_batch_of(x, y), &grads[k]);
+        if (!loss[k] || !inner[k]) fail_msg("%s", wb_error());
+        outer[k] = wb_get(grads[k], "1");
+    }
+    for (int i = 0; i < 2; i++) {
+        wb_tensor **of = i ? inner : outer;
+        assert_true(wb_item(wb_max(wb_abs(of[0]))) > 0.1);
+        assert_true(wb_item(wb_max(wb_abs(wb_sub(of[0], of[1])))) < 1e-5);
+    }
 }
 
 static wb_memory memory_of(bool checkpointed)
