@@ -210,6 +210,11 @@ TEST_IN_SCOPE(folds)
     }
     assert_int_equal(wb_leavepout(d, 3, 2, &train, &held), 0);      /* 3 folds */
     EXPECT(held, 7, 8, 9);
+    EXPECT(train, 0, 1, 2, 3, 4, 5, 6);
+    assert_true(!held->order);                      /* a range needs no list */
+    assert_int_equal(wb_kfolds(wb_obsview(d, 4, (int64_t[]){9, 2, 7, 0}), 2, 1, &train, &held), 0);
+    EXPECT(held, 7, 0);
+    EXPECT(train, 9, 2);
     assert_int_equal(wb_leavepout(d, 1, 9, &train, &held), 0);
     EXPECT(held, 9);
     assert_int_equal(wb_leavepout(d, 6, 0, &train, &held), WB_ERROR_ARGUMENT);
@@ -396,7 +401,7 @@ static wb_dataset *all_functions(wb_dataset *d)
     wb_tensor *values, *counts = wb_group_counts(wb_dataset_y(d), &values);
     if (!counts || !wb_group_indices(wb_dataset_y(d), 1)) return NULL;
     if (wb_splitobs_parts(d, 2, ((double[]){0.5, 0.2}), part, .stratified = true)) return NULL;
-    if (wb_kfolds(d, 2, 1, &a, &b)) return NULL;
+    if (wb_kfolds(d, 2, 1, &a, &b) || wb_kfolds(d, 2, 1, &a, &b, .stratified = true)) return NULL;
     if (!wb_undersample(d)) return NULL;
     wb_dataset *join = wb_joinobs(wb_oversample(d), wb_shuffleobs(d));
     wb_dataset *w = join ? wb_slidingwindow(join, 2, 2) : NULL;
