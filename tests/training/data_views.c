@@ -392,6 +392,44 @@ TEST_IN_SCOPE(joined)
     assert_null(wb_joinobs_array(0, NULL));
 }
 
+/* Fails for the observation in ctx. */
+static int all_but_one(int64_t i, void *x, void *y, void *ctx)
+{
+    ((float *)x)[0] = (float)i;
+    ((float *)x)[1] = (float)-i;
+    *(int32_t *)y = (int32_t)(100 * i);
+    return i == *(const int *)ctx ? -3 : 0;
+}
+
+TEST_IN_SCOPE(joined_sources)
+{
+    int bad = -1;
+    wb_dataset_source s = {.size = sizeof s, .n = 3, .x_ndim = 1, .x_dims = {2}, .y_dtype = WB_I32,
+                           .get = all_but_one, .ctx = &(int){-1}};
+    wb_dataset *a = wb_dataset_from(&s);
+    s.n = 60;
+    s.ctx = &bad;
+    wb_dataset *b = wb_dataset_from(&s), *some = wb_obsview(b, 3, (int64_t[]){50, 4, 41});
+    wb_dataset *all = wb_joinobs(wb_joinobs(a, wb_subset(b, 7, 7)), some, wb_subset(b, 7, 9));
+    EXPECT(all, 0, 1, 2, 50, 4, 41, 7, 8);
+    wb_dataset *mixed = wb_obsview(all, 6, (int64_t[]){7, 2, 3, 0, 5, 3});
+    EXPECT(mixed, 8, 2, 50, 0, 41, 50);
+    assert_int_equal(((const int32_t *)wb_data(wb_dataset_y(mixed)))[4], 4100);
+    wb_tensor *x = wb_dataset_x(wb_slidingwindow(mixed, 3, 3));
+    assert_true(wb_at(x, 1, 0, 0) == 0 && wb_at(x, 1, 1, 1) == -41 && wb_at(x, 0, 1, 0) == 2);
+    int seen = 0;
+    WB_EACH_BATCH(batch, wb_dataloader(wb_joinobs(a, wb_subset(b, 3, 20)), 8, .shuffle = true,
+                                       .seed = 3, .ahead = 0))
+        for (int64_t i = 0; i < batch.n; i++) seen += 1 << (int)wb_at(batch.x, i, 0);
+    assert_int_equal(seen, (1 << 20) - 1);
+    bad = 41;
+    wb_clear_error();
+    assert_null(wb_dataset_x(mixed));
+    assert_non_null(strstr(wb_error(), "observation 41"));
+    assert_non_null(strstr(wb_error(), "-3"));
+    wb_clear_error();
+}
+
 TEST_IN_SCOPE(windows)
 {
     wb_dataset *d = series(20, NULL), *w = wb_slidingwindow(d, 6, 3);
