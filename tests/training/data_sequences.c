@@ -130,6 +130,8 @@ TEST_IN_SCOPE(classes_of_many_labels)
     EXPECT(wb_number_classes(y, 7, odd, 1), "[6] i32", 2, 0, 5, 1, 4, 1);
     assert_null(wb_number_classes(y, 7, odd, -1));
     FAILED(WB_ERROR_ARGUMENT, "element 3", "nan", "7 labels");
+    const double gaps[] = {5, NAN, 3, NAN, 1, NAN, 4, 2, NAN, 0};
+    EXPECT(wb_number_classes(wb_arange(6, WB_I32), 10, gaps, -1), "[6] i32", 9, 4, 7, 2, 6, 0);
 }
 
 TEST(every_allocation_may_fail)
