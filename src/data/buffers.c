@@ -101,6 +101,7 @@ void wb__buffer_give(wb__batch_buffer *buffer)
     if (!buffer) return;
     wb__buffer_pool *s = buffer->pool;
     wb__data_lock();
+    const int n = s->n;             /* after the unlock another thread may free the pool */
     bool keep = !s->closed && s->unused < s->keep;
     if (keep) {
         buffer->next = s->first;
@@ -109,7 +110,7 @@ void wb__buffer_give(wb__batch_buffer *buffer)
     }
     bool last = came_back(s);
     wb__data_unlock();
-    if (!keep) buffer_free(buffer, s->n);
+    if (!keep) buffer_free(buffer, n);
     if (last) wb__free(s);
 }
 
@@ -127,6 +128,7 @@ void wb__buffer_pool_close(wb__buffer_pool *s)
 {
     if (!s) return;
     wb__data_lock();
+    const int n = s->n;             /* as in wb__buffer_give */
     wb__batch_buffer *unused = s->first;
     s->first = NULL;
     s->closed = true;
@@ -134,7 +136,7 @@ void wb__buffer_pool_close(wb__buffer_pool *s)
     wb__data_unlock();
     while (unused) {
         wb__batch_buffer *next = unused->next;
-        buffer_free(unused, s->n);
+        buffer_free(unused, n);
         unused = next;
     }
     if (last) wb__free(s);

@@ -101,6 +101,9 @@ wb_dataset *wb__dataset_ordered(wb_dataset *under, int64_t n, uint32_t *order);
 /* Returns a block with a random permutation of 0 .. n-1, from the seed of wb_seed. NULL with the
  * error set. */
 uint32_t *wb__random_order(const char *what, int64_t n);
+/* parts.c: The part of observation i of a joined dataset: the last one that begins at i or before,
+ * and is not empty. */
+int wb__part_of(const wb_dataset *root, int64_t i);
 /* parts.c: Copies observations of a root with parts, as wb__dataset_fill. */
 int wb__parts_fill(const wb_dataset *root, int64_t n, const int64_t *index, void *const *to,
                    bool parallel);

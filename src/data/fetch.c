@@ -26,16 +26,51 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
+/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
+ * root. */
+static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
+{
+    for (; d->under; d = d->under) {
+        if (d->kind == WB__DATA_SHARE)
+            for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
+        if (d->kind != WB__DATA_VIEW) continue;
+        for (int64_t i = 0; i < n; i++)
+            index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
+    }
+    return d;
+}
+
+/* Whether a root is a source, or a joined dataset whose parts are sources. */
+static bool of_sources(const wb_dataset *root)
+{
+    if (root->kind != WB__DATA_JOIN) return root->kind == WB__DATA_SOURCE;
+    for (int k = 0; k < root->n_parts; k++)
+        if (!of_sources(wb__dataset_root(root->parts[k]))) return false;
+    return true;
+}
+
+/* The source that has observation *i of such a root. *i becomes its observation. */
+static const wb_dataset *source_of(const wb_dataset *root, int64_t *i)
+{
+    while (root->kind == WB__DATA_JOIN) {
+        const int part = wb__part_of(root, *i);
+        *i -= root->first[part];
+        root = translate(root->parts[part], 1, i);
+    }
+    return root;
+}
+
 /* Data shared by the calls that fill a batch, one call of a source's function per observation.
  * After a failure no further call begins. If several calls have failed, the error of the first
  * failed observation in the batch is reported. */
 typedef struct {
-    const wb_dataset *root;
+    const wb_dataset *root;             /* a source, or a joined dataset of sources */
     const int64_t *index;
     void *const *to;
     pthread_mutex_t lock;
     _Atomic bool failed;
     int64_t first;                      /* position in the batch of the first failed observation */
+    int64_t observation;                /* this observation of its source */
     int code;
     char message[256];
 } calls;
@@ -48,14 +83,17 @@ static void call_one(void *ctx, int64_t i)
     void *at[WB__FIELDS] = {NULL};
     for (int k = 0; k < d->n_fields; k++)
         at[k] = d->field[k].present ? (char *)c->to[k] + i * d->field[k].bytes : NULL;
+    int64_t observation = c->index[i];
+    d = source_of(d, &observation);
     wb_clear_error();
-    int code = d->get_all ? d->get_all(c->index[i], at, d->ctx)
-                          : d->get(c->index[i], at[X], at[Y], d->ctx);
+    int code = d->get_all ? d->get_all(observation, at, d->ctx)
+                          : d->get(observation, at[X], at[Y], d->ctx);
     if (!code) return;
     pthread_mutex_lock(&c->lock);
     if (!c->failed || i < c->first) {
         c->failed = true;
         c->first = i;
+        c->observation = observation;
         c->code = code;
         snprintf(c->message, sizeof c->message, "%s", wb_error());
     }
@@ -71,30 +109,16 @@ static int call_all(const wb_dataset *root, int64_t n, const int64_t *index, voi
     pthread_mutex_destroy(&c.lock);
     if (!c.failed) return 0;
     if (c.message[0])
-        return wb__fail(c.code, "observation %lld: %s", (long long)index[c.first], c.message);
-    return wb__fail(c.code, "observation %lld: its function returned %d", (long long)index[c.first],
+        return wb__fail(c.code, "observation %lld: %s", (long long)c.observation, c.message);
+    return wb__fail(c.code, "observation %lld: its function returned %d", (long long)c.observation,
                     c.code);
-}
-
-/* Replaces the n indices of observations of d by indices of observations of its root. Returns the
- * root. */
-static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
-{
-    for (; d->under; d = d->under) {
-        if (d->kind == WB__DATA_SHARE)
-            for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
-        if (d->kind != WB__DATA_VIEW) continue;
-        for (int64_t i = 0; i < n; i++)
-            index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
-    }
-    return d;
 }
 
 int wb__dataset_fill(const wb_dataset *d, int64_t n, int64_t *index, void *const *to,
                      bool parallel)
 {
     d = translate(d, n, index);
-    if (d->kind == WB__DATA_SOURCE) return call_all(d, n, index, to, parallel);
+    if (of_sources(d)) return call_all(d, n, index, to, parallel);
     if (d->n_parts) return wb__parts_fill(d, n, index, to, parallel);
     for (int k = 0; k < d->n_fields; k++) {
         size_t bytes = (size_t)d->field[k].bytes;

@@ -8,12 +8,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A list of observations, which grows. `data` is NULL after a failure. */
-typedef struct { int64_t n, capacity; uint32_t *data; } list;
+/* A list of observations, which grows to the size that it begins with. A view keeps the block, so
+ * that this size is exact. `data` is NULL after a failure. */
+typedef struct { int64_t n; uint32_t *data; } list;
 
-static bool list_begin(list *l, int64_t capacity)
+static bool list_begin(list *l, int64_t size)
 {
-    *l = (list){0, capacity, wb__alloc((size_t)capacity * sizeof *l->data + 1)};
+    *l = (list){0, wb__alloc((size_t)size * sizeof *l->data + 1)};
     return l->data != NULL;
 }
 
@@ -70,13 +71,29 @@ static int split_plain(wb_dataset *d, int n_at, const double *at, wb_dataset **p
     return status;
 }
 
+static int64_t size_of(const wb__grouping *g, int64_t k) { return g->start[k + 1] - g->start[k]; }
+
+/* Begins each list with the size of its parts of all groups. */
+static int begin_parts(const wb__grouping *g, int n_at, const double *at, list *lists)
+{
+    int64_t sizes[WB_SPLIT_PARTS], total[WB_SPLIT_PARTS] = {0};
+    for (int64_t i = 0; i < g->groups; i++) {
+        const int status = split_sizes(size_of(g, i), n_at, at, sizes);
+        if (status) return status;
+        for (int k = 0; k <= n_at; k++) total[k] += sizes[k];
+    }
+    for (int k = 0; k <= n_at; k++)
+        if (!list_begin(&lists[k], total[k])) return WB_ERROR_MEMORY;
+    return 0;
+}
+
 /* Adds to each list its part of each group. */
 static int split_groups(const wb__grouping *g, int n_at, const double *at, list *lists)
 {
     int64_t sizes[WB_SPLIT_PARTS];
     for (int64_t i = 0; i < g->groups; i++) {
         const int64_t *index = g->index + g->start[i];
-        const int status = split_sizes(g->start[i + 1] - g->start[i], n_at, at, sizes);
+        const int status = split_sizes(size_of(g, i), n_at, at, sizes);
         if (status) return status;
         for (int k = 0; k <= n_at; k++)
             for (int64_t j = 0; j < sizes[k]; j++)
@@ -111,11 +128,9 @@ static int split_stratified(wb_dataset *d, wb__grouping *g, bool shuffle, int n_
                             const double *at, wb_dataset **parts)
 {
     list lists[WB_SPLIT_PARTS] = {{0}};
-    int status = 0;
-    for (int k = 0; !status && k <= n_at; k++)
-        if (!list_begin(&lists[k], d->n)) status = WB_ERROR_MEMORY;
+    int status = begin_parts(g, n_at, at, lists);
     for (int64_t i = 0; !status && shuffle && i < g->groups; i++)
-        mix_group(g->index + g->start[i], g->start[i + 1] - g->start[i]);
+        mix_group(g->index + g->start[i], size_of(g, i));
     if (!status) status = split_groups(g, n_at, at, lists);
     for (int k = 0; !status && k <= n_at; k++) {
         if (shuffle) mix_list(&lists[k]);
@@ -178,15 +193,16 @@ static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
                      wb_dataset **train, wb_dataset **validation)
 {
     list rest = {0}, fold = {0};
-    if (!list_begin(&rest, d->n) || !list_begin(&fold, d->n)) {
+    int64_t start, stop, size = 0;
+    for (int64_t j = 0; j < g->groups; j++, size += stop - start)
+        fold_of(size_of(g, j), k, i, &start, &stop);
+    if (!list_begin(&rest, d->n - size) || !list_begin(&fold, size)) {
         wb__free(rest.data);
         return WB_ERROR_MEMORY;
     }
     for (int64_t j = 0; j < g->groups; j++) {
-        int64_t start, stop;
-        const int64_t n = g->start[j + 1] - g->start[j];
-        fold_of(n, k, i, &start, &stop);
-        for (int64_t m = 0; m < n; m++) {
+        fold_of(size_of(g, j), k, i, &start, &stop);
+        for (int64_t m = 0; m < size_of(g, j); m++) {
             list *l = m >= start && m < stop ? &fold : &rest;
             l->data[l->n++] = (uint32_t)g->index[g->start[j] + m];
         }
@@ -198,11 +214,22 @@ static int make_fold(wb_dataset *d, const wb__grouping *g, int64_t k, int64_t i,
     return 0;
 }
 
-/* One group of all n observations. */
-static int one_group(int64_t n, wb__grouping *g)
+/* As make_fold, with all observations as one group. */
+static int plain_fold(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
+                      wb_dataset **validation)
 {
-    int64_t *keys = wb__alloc_zero((size_t)n + 1, sizeof *keys);
-    return wb__group_keys(n, keys, g);
+    list rest;
+    int64_t start, stop;
+    fold_of(d->n, k, i, &start, &stop);
+    wb_dataset *v = wb_subset(d, start, stop);
+    if (!v || !list_begin(&rest, d->n - (stop - start))) return wb_error_code();
+    for (int64_t m = 0; m < start; m++) rest.data[rest.n++] = (uint32_t)m;
+    for (int64_t m = stop; m < d->n; m++) rest.data[rest.n++] = (uint32_t)m;
+    wb_dataset *t = list_view(d, &rest, false);
+    if (!t) return wb_error_code();
+    *train = t;
+    *validation = v;
+    return 0;
 }
 
 /* Checks the arguments of all functions that make folds, and clears the results. */
@@ -222,16 +249,16 @@ static int fold_by(const char *what, wb_dataset *d, int64_t k, int64_t i, wb_dat
                    wb_dataset **validation, const wb_kfolds_options *o)
 {
     wb__grouping g;
-    const bool stratified = o && (o->stratified || o->labels);
-    int status = stratified ? wb__group_dataset(what, d, o->labels, &g) : one_group(d->n, &g);
+    if (!o->stratified && !o->labels) return plain_fold(d, k, i, train, validation);
+    int status = wb__group_dataset(what, d, o->labels, &g);
     if (status) return status;
-    for (int64_t j = 0; !status && stratified && j < g.groups; j++)
-        if (g.start[j + 1] - g.start[j] < k)
+    for (int64_t j = 0; !status && j < g.groups; j++)
+        if (size_of(&g, j) < k)
             status = wb__fail(WB_ERROR_ARGUMENT,
                               "%s: the label of observation %lld occurs %lld times; with "
                               ".stratified each label occurs at least k = %lld times", what,
-                              (long long)g.index[g.start[j]],
-                              (long long)(g.start[j + 1] - g.start[j]), (long long)k);
+                              (long long)g.index[g.start[j]], (long long)size_of(&g, j),
+                              (long long)k);
     if (!status) status = make_fold(d, &g, k, i, train, validation);
     wb__group_free(&g);
     return status;
@@ -263,7 +290,7 @@ int wb_leavepout(wb_dataset *d, int64_t p, int64_t i, wb_dataset **train, wb_dat
                         "and at most half of them", (long long)p, (long long)n);
     }
     const int status = check_fold("leavepout", d, i, n / p, train, validation);
-    return status ? status : fold_by("leavepout", d, n / p, i, train, validation, NULL);
+    return status ? status : plain_fold(d, n / p, i, train, validation);
 }
 
 int wb_timeseries_kfolds_with(wb_dataset *d, int64_t k, int64_t i, wb_dataset **train,
@@ -301,8 +328,6 @@ static void add_some(list *l, const wb__grouping *g, int64_t k, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) l->data[l->n++] = (uint32_t)g->index[g->start[k] + i];
 }
-
-static int64_t size_of(const wb__grouping *g, int64_t k) { return g->start[k + 1] - g->start[k]; }
 
 /* The view of all observations, and of so many repeated ones that each group has `most` at
  * least. */
@@ -359,7 +384,7 @@ wb_dataset *wb_undersample_with(wb_dataset *d, const wb_resample_options *given)
     if (read_resample("undersample", d, given, &o, &g)) return NULL;
     int64_t least = g.groups ? d->n : 0;
     for (int64_t k = 0; k < g.groups; k++) least = WB__MIN(least, size_of(&g, k));
-    const bool ok = list_begin(&l, d->n);
+    const bool ok = list_begin(&l, g.groups * least);
     for (int64_t k = 0; ok && k < g.groups; k++) {
         mix_group(g.index + g.start[k], size_of(&g, k));
         add_some(&l, &g, k, least);

@@ -161,10 +161,11 @@ wb_dataset *wb_filterobs(wb_dataset *d, wb_obs_test f, void *ctx)
         return wb__fail_null(WB_ERROR_ARGUMENT, "filterobs: %s, %lld observations",
                              f ? "a function" : "no function", (long long)d->n);
     search s = {.test = f, .ctx = ctx, .order = wb__alloc((size_t)d->n * sizeof *s.order + 1)};
+    uint32_t *kept = NULL;          /* the list, as long as it has to be */
     if (s.order && !visit_all("filterobs", d, keep_one, &s))
-        return wb__dataset_ordered(d, s.n, s.order);
-    wb__free(s.order);
-    return NULL;
+        kept = wb__realloc(s.order, (size_t)s.n * sizeof *kept + 1);
+    if (!kept) wb__free(s.order);
+    return wb__dataset_ordered(d, s.n, kept);
 }
 
 /* Makes a view for each group. Returns the number of groups, or -1 with the error set. */

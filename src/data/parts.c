@@ -77,8 +77,7 @@ wb_dataset *wb_joinobs_array(int n, wb_dataset *const *parts)
     return d;
 }
 
-/* The part of observation i: the last one that begins at i or before, and is not empty. */
-static int part_of(const wb_dataset *root, int64_t i)
+int wb__part_of(const wb_dataset *root, int64_t i)
 {
     int low = 0, high = root->n_parts;
     while (high - low > 1) {
@@ -102,8 +101,8 @@ static int fill_joined(const wb_dataset *root, int64_t n, const int64_t *index, 
     void *at[WB__FIELDS] = {NULL};
     int status = below ? 0 : WB_ERROR_MEMORY;
     for (int64_t i = 0, run; !status && i < n; i += run) {      /* rows of one part at once */
-        const int part = part_of(root, index[i]);
-        for (run = 0; i + run < n && part_of(root, index[i + run]) == part; run++)
+        const int part = wb__part_of(root, index[i]);
+        for (run = 0; i + run < n && wb__part_of(root, index[i + run]) == part; run++)
             below[run] = index[i + run] - root->first[part];
         place_rows(root, i, to, at);
         status = wb__dataset_fill(root->parts[part], run, below, at, parallel);

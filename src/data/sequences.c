@@ -4,6 +4,7 @@
 
 #include "weber/indexing.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 wb_tensor *wb_rpad_constant(wb_tensor *x, int axis, int64_t n, double value)
@@ -28,6 +29,9 @@ wb_tensor *wb_batch_sequence(int n, wb_tensor *const *x, double pad, wb_tensor *
         const int64_t size = x[i] ? wb_dim(x[i], 0) : -1;
         ok = size >= 0 && size <= INT32_MAX;
         if (!x[i]) (void)wb__null("batch_sequence", "a sequence");
+        if (size > INT32_MAX)
+            wb__fail(WB_ERROR_SHAPE, "batch_sequence: sequence %d has %lld elements; there are at "
+                     "most %d, since lengths are i32", i, (long long)size, INT32_MAX);
         length[i] = (int32_t)size;
         longest = WB__MAX(longest, size);
     }
@@ -84,16 +88,71 @@ int wb_unstack(wb_tensor *x, int axis, int most, wb_tensor **parts)
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-/* The place of a word in the list; -1: there is none. */
-static int64_t word_class(const char *word, int64_t n, const char *const *labels)
+/* A label and its place in the list of the program. Labels are sorted, equal ones by place. */
+typedef struct { const char *word; int64_t class; } word_label;
+typedef struct { double number; int64_t class; } number_label;
+
+static int by_word(const void *a, const void *b)
 {
-    for (int64_t k = 0; k < n; k++)
-        if (!strcmp(word, labels[k])) return k;
-    return -1;
+    const word_label *p = a, *q = b;
+    const int order = strcmp(p->word, q->word);
+    return order ? order : p->class < q->class ? -1 : p->class > q->class;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const number_label *p = a, *q = b;
+    if (p->number != q->number) return p->number < q->number ? -1 : 1;
+    return p->class < q->class ? -1 : p->class > q->class;
+}
+
+/* Returns a block of the n labels, sorted. NULL with the error set. */
+static word_label *sort_words(int64_t n, const char *const *labels)
+{
+    word_label *sorted = wb__alloc_zero((size_t)n, sizeof *sorted);
+    for (int64_t k = 0; sorted && k < n; k++) sorted[k] = (word_label){labels[k], k};
+    if (sorted) qsort(sorted, (size_t)n, sizeof *sorted, by_word);
+    return sorted;
+}
+
+/* The first place of a word in the list; -1: there is none. */
+static int64_t word_class(const char *word, int64_t n, const word_label *labels)
+{
+    int64_t low = 0;
+    for (int64_t high = n; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        if (strcmp(labels[middle].word, word) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low < n && !strcmp(labels[low].word, word) ? labels[low].class : -1;
+}
+
+/* Like sort_words. A NaN is equal to no number, so it is left out; *n becomes the number of labels
+ * in the block. */
+static number_label *sort_numbers(int64_t *n, const double *labels)
+{
+    int64_t kept = 0;
+    number_label *sorted = wb__alloc_zero((size_t)*n, sizeof *sorted);
+    for (int64_t k = 0; sorted && k < *n; k++)
+        if (labels[k] == labels[k]) sorted[kept++] = (number_label){labels[k], k};
+    if (sorted) qsort(sorted, (size_t)kept, sizeof *sorted, by_number);
+    *n = kept;
+    return sorted;
+}
+
+static int64_t number_class(double x, int64_t n, const number_label *labels)
+{
+    int64_t low = 0;
+    for (int64_t high = n; low < high;) {
+        const int64_t middle = low + (high - low) / 2;
+        if (labels[middle].number < x) low = middle + 1;
+        else high = middle;
+    }
+    return low < n && labels[low].number == x ? labels[low].class : -1;
 }
 
 static wb_tensor *find_words(int64_t n, const char *const *words, int64_t n_labels,
-                             const char *const *labels, int64_t other)
+                             const word_label *labels, int64_t other)
 {
     int32_t *class = wb__alloc((size_t)n * sizeof *class + 1);
     for (int64_t i = 0; class && i < n; i++) {
@@ -121,27 +180,36 @@ wb_tensor *wb_word_classes(int64_t n, const char *const *words, int64_t n_labels
         if (!labels[k])
             return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: label %lld is NULL",
                                  (long long)k);
-    const int64_t class = other ? word_class(other, n_labels, labels) : -1;
+    word_label *sorted = sort_words(n_labels, labels);
+    if (!sorted) return NULL;
+    wb_tensor *found = NULL;
+    const int64_t class = other ? word_class(other, n_labels, sorted) : -1;
     if (other && class < 0)
-        return wb__fail_null(WB_ERROR_ARGUMENT, "word_classes: the other label, \"%s\", is none of "
-                             "the labels", other);
-    return find_words(n, words, n_labels, labels, class);
+        wb__fail(WB_ERROR_ARGUMENT, "word_classes: the other label, \"%s\", is none of the labels",
+                 other);
+    else found = find_words(n, words, n_labels, sorted, class);
+    wb__free(sorted);
+    return found;
 }
 
 /* Replaces n numbers by their classes. Returns 0 or an error code. */
 static int find_numbers(int64_t n, const double *x, int64_t n_labels, const double *labels,
                         int64_t other, int32_t *class)
 {
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = 0;
-        while (k < n_labels && labels[k] != x[i]) k++;
-        if (k == n_labels) k = other;
+    int64_t kept = n_labels;
+    int status = 0;
+    number_label *sorted = sort_numbers(&kept, labels);
+    if (!sorted) return WB_ERROR_MEMORY;
+    for (int64_t i = 0; !status && i < n; i++) {
+        int64_t k = number_class(x[i], kept, sorted);
+        if (k < 0) k = other;
         if (k < 0)
-            return wb__fail(WB_ERROR_ARGUMENT, "number_classes: element %lld, %g, is none of the "
-                            "%lld labels", (long long)i, x[i], (long long)n_labels);
+            status = wb__fail(WB_ERROR_ARGUMENT, "number_classes: element %lld, %g, is none of the "
+                              "%lld labels", (long long)i, x[i], (long long)n_labels);
         class[i] = (int32_t)k;
     }
-    return 0;
+    wb__free(sorted);
+    return status;
 }
 
 wb_tensor *wb_number_classes(wb_tensor *x, int64_t n_labels, const double *labels, int64_t other)

@@ -36,6 +36,12 @@ TEST_IN_SCOPE(sequences)
     assert_null(wb_batch_sequence(2, (wb_tensor *[]){x[0], NULL}, 0, &lengths));
     FAILED(WB_ERROR_ARGUMENT, "batch_sequence");
     assert_null(lengths);
+    wb_tensor *long_one = wb_zeros((int64_t)INT32_MAX + 1, 0);      /* no elements */
+    assert_non_null(long_one);
+    wb_clear_error();
+    assert_null(wb_batch_sequence(2, (wb_tensor *[]){wb_zeros(1, 0), long_one}, 0, &lengths));
+    FAILED(WB_ERROR_SHAPE, "sequence 1 has 2147483648", "2147483647");
+    assert_null(lengths);
     EXPECT(wb_rpad_constant(x[1], 0, 4, -1), "[4] f32", 10, 20, -1, -1);
     assert_ptr_equal(wb_rpad_constant(x[0], 0, 2, 7), x[0]);
 }
@@ -88,6 +94,44 @@ TEST_IN_SCOPE(classes)
     wb_tensor *rows = wb_onehotbatch(wb_number_classes(x, 3, numbers, 0), 3);
     wb_tensor *back = wb_take(list, wb_onecold(rows));
     EXPECT(back, "[2,2] f64", 10, 0.5, -1, -1);
+}
+
+/* Labels in no order, with a second one of each word, against the place that the formula gives. */
+TEST_IN_SCOPE(classes_of_many_labels)
+{
+    enum { N = 20011, STEP = 7919 };            /* N is prime: k * STEP mod N is a permutation */
+    static char text[N][8];
+    static const char *labels[2 * N], *words[N];
+    static double numbers[2 * N], x[N];
+    static int32_t place[N];
+    const int64_t n = N;
+    for (int64_t k = 0; k < N; k++) {
+        const int64_t v = k * STEP % N;
+        snprintf(text[v], sizeof text[v], "w%d", (int)v);
+        labels[k] = labels[2 * N - 1 - k] = text[v];
+        numbers[k] = numbers[2 * N - 1 - k] = (double)v / 8 - 1000;
+        place[v] = (int32_t)k;
+    }
+    for (int64_t v = 0; v < N; v++) {
+        words[v] = text[v];
+        x[v] = (double)v / 8 - 1000;
+    }
+    const int32_t *found = wb_data(wb_word_classes(n, words, 2 * n, labels, NULL));
+    assert_non_null(found);
+    assert_memory_equal(found, place, sizeof place);
+    found = wb_data(wb_number_classes(wb_from(x, WB_F64, 1, &n), 2 * n, numbers, -1));
+    assert_non_null(found);
+    assert_memory_equal(found, place, sizeof place);
+    EXPECT(wb_word_classes(3, (const char *[]){"w", "w20011", "x"}, n, labels, text[STEP]),
+           "[3] i32", 1, 1, 1);
+    const double odd[] = {0, NAN, 5, -0.0, -INFINITY, INFINITY, 5};
+    wb_tensor *y = wb_from((double[]){5, -0.0, INFINITY, NAN, -INFINITY, 4}, WB_F64, 1,
+                           (int64_t[]){6});
+    EXPECT(wb_number_classes(y, 7, odd, 1), "[6] i32", 2, 0, 5, 1, 4, 1);
+    assert_null(wb_number_classes(y, 7, odd, -1));
+    FAILED(WB_ERROR_ARGUMENT, "element 3", "nan", "7 labels");
+    const double gaps[] = {5, NAN, 3, NAN, 1, NAN, 4, 2, NAN, 0};
+    EXPECT(wb_number_classes(wb_arange(6, WB_I32), 10, gaps, -1), "[6] i32", 9, 4, 7, 2, 6, 0);
 }
 
 TEST(every_allocation_may_fail)

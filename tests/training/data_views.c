@@ -74,7 +74,7 @@ TEST_IN_SCOPE(views_by_index)
 static int above(wb_batch b, void *least)
 {
     assert_int_equal(b.n, 1);
-    assert_true(wb_at(b.x, 0, 0) == (double)b.index);
+    if (wb_ndim(b.x) > 1) assert_true(wb_at(b.x, 0, 0) == (double)b.index);
     return wb_item(b.y) > *(double *)least;
 }
 static int fails(wb_batch b, void *ctx)
@@ -210,6 +210,11 @@ TEST_IN_SCOPE(folds)
     }
     assert_int_equal(wb_leavepout(d, 3, 2, &train, &held), 0);      /* 3 folds */
     EXPECT(held, 7, 8, 9);
+    EXPECT(train, 0, 1, 2, 3, 4, 5, 6);
+    assert_true(!held->order);                      /* a range needs no list */
+    assert_int_equal(wb_kfolds(wb_obsview(d, 4, (int64_t[]){9, 2, 7, 0}), 2, 1, &train, &held), 0);
+    EXPECT(held, 7, 0);
+    EXPECT(train, 9, 2);
     assert_int_equal(wb_leavepout(d, 1, 9, &train, &held), 0);
     EXPECT(held, 9);
     assert_int_equal(wb_leavepout(d, 6, 0, &train, &held), WB_ERROR_ARGUMENT);
@@ -277,6 +282,37 @@ TEST_IN_SCOPE(equal_classes)
     assert_int_equal(wb_dataset_length(wb_undersample(d, .labels = labels)), 8);
     assert_null(wb_oversample(wb_dataset_of(wb_dataset_x(d), WB_NONE)));
     FAILED(WB_ERROR_ARGUMENT, ".labels");
+}
+
+/* Views keep lists of 4 bytes for each of their observations, and little else. */
+TEST_IN_SCOPE(views_hold_no_more_than_their_observations)
+{
+    enum { N = 50000, LITTLE = 4096 };
+    static int32_t y[N];
+    for (int i = 0; i < N; i++) y[i] = i % 1000 ? 0 : 1;
+    wb_tensor *labels = wb_from(y, WB_I32, 1, (int64_t[]){N});
+    wb_dataset *d = wb_dataset_of(labels, labels), *part[8], *train, *held;
+    const double sizes[7] = {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
+    for (int warm = 0; warm < 2; warm++) {          /* the first calls leave buffers behind */
+        const int64_t before = wb_memory_used();
+        assert_int_equal(wb_splitobs_parts(d, 7, sizes, part, .stratified = true), 0);
+        const int64_t split = wb_memory_used();
+        wb_dataset *few = wb_undersample(d);
+        assert_int_equal(wb_dataset_length(few), 100);
+        const int64_t sampled = wb_memory_used();
+        assert_int_equal(wb_kfolds(d, 5, 1, &train, &held, .stratified = true), 0);
+        const int64_t folded = wb_memory_used();
+        assert_int_equal(wb_kfolds(d, 5, 1, &train, &held), 0);
+        const int64_t plain = wb_memory_used();
+        wb_dataset *ones = wb_filterobs(d, above, &(double){0});
+        assert_int_equal(wb_dataset_length(ones), 50);
+        if (!warm) continue;
+        assert_true(split - before < 4 * N + 8 * LITTLE);
+        assert_true(sampled - split < LITTLE);
+        assert_true(folded - sampled < 4 * N + LITTLE);
+        assert_true(plain - folded < 4 * (N - N / 5) + LITTLE);
+        assert_true(wb_memory_used() - plain < LITTLE);
+    }
 }
 
 static int64_t calls;
@@ -356,6 +392,44 @@ TEST_IN_SCOPE(joined)
     assert_null(wb_joinobs_array(0, NULL));
 }
 
+/* Fails for the observation in ctx. */
+static int all_but_one(int64_t i, void *x, void *y, void *ctx)
+{
+    ((float *)x)[0] = (float)i;
+    ((float *)x)[1] = (float)-i;
+    *(int32_t *)y = (int32_t)(100 * i);
+    return i == *(const int *)ctx ? -3 : 0;
+}
+
+TEST_IN_SCOPE(joined_sources)
+{
+    int bad = -1;
+    wb_dataset_source s = {.size = sizeof s, .n = 3, .x_ndim = 1, .x_dims = {2}, .y_dtype = WB_I32,
+                           .get = all_but_one, .ctx = &(int){-1}};
+    wb_dataset *a = wb_dataset_from(&s);
+    s.n = 60;
+    s.ctx = &bad;
+    wb_dataset *b = wb_dataset_from(&s), *some = wb_obsview(b, 3, (int64_t[]){50, 4, 41});
+    wb_dataset *all = wb_joinobs(wb_joinobs(a, wb_subset(b, 7, 7)), some, wb_subset(b, 7, 9));
+    EXPECT(all, 0, 1, 2, 50, 4, 41, 7, 8);
+    wb_dataset *mixed = wb_obsview(all, 6, (int64_t[]){7, 2, 3, 0, 5, 3});
+    EXPECT(mixed, 8, 2, 50, 0, 41, 50);
+    assert_int_equal(((const int32_t *)wb_data(wb_dataset_y(mixed)))[4], 4100);
+    wb_tensor *x = wb_dataset_x(wb_slidingwindow(mixed, 3, 3));
+    assert_true(wb_at(x, 1, 0, 0) == 0 && wb_at(x, 1, 1, 1) == -41 && wb_at(x, 0, 1, 0) == 2);
+    int seen = 0;
+    WB_EACH_BATCH(batch, wb_dataloader(wb_joinobs(a, wb_subset(b, 3, 20)), 8, .shuffle = true,
+                                       .seed = 3, .ahead = 0))
+        for (int64_t i = 0; i < batch.n; i++) seen += 1 << (int)wb_at(batch.x, i, 0);
+    assert_int_equal(seen, (1 << 20) - 1);
+    bad = 41;
+    wb_clear_error();
+    assert_null(wb_dataset_x(mixed));
+    assert_non_null(strstr(wb_error(), "observation 41"));
+    assert_non_null(strstr(wb_error(), "-3"));
+    wb_clear_error();
+}
+
 TEST_IN_SCOPE(windows)
 {
     wb_dataset *d = series(20, NULL), *w = wb_slidingwindow(d, 6, 3);
@@ -396,7 +470,7 @@ static wb_dataset *all_functions(wb_dataset *d)
     wb_tensor *values, *counts = wb_group_counts(wb_dataset_y(d), &values);
     if (!counts || !wb_group_indices(wb_dataset_y(d), 1)) return NULL;
     if (wb_splitobs_parts(d, 2, ((double[]){0.5, 0.2}), part, .stratified = true)) return NULL;
-    if (wb_kfolds(d, 2, 1, &a, &b)) return NULL;
+    if (wb_kfolds(d, 2, 1, &a, &b) || wb_kfolds(d, 2, 1, &a, &b, .stratified = true)) return NULL;
     if (!wb_undersample(d)) return NULL;
     wb_dataset *join = wb_joinobs(wb_oversample(d), wb_shuffleobs(d));
     wb_dataset *w = join ? wb_slidingwindow(join, 2, 2) : NULL;
