@@ -2,6 +2,7 @@
  * those of a path; reading numbers back. */
 #include "optim/optim.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int no_object(void) { return wb__error_or(WB_ERROR_ARGUMENT); }
@@ -194,6 +195,15 @@ int wb_adjust_at_with(wb_opt_state *s, const char *path, const wb_Rule_options *
     return status;
 }
 
+int wb__rule_follows(const char *what, const wb_rule *rule, const char *by)
+{
+    char wanted[80];
+    for (int p = 0; p < rule->n; p++)
+        if (wb__part_follows(&rule->parts[p])) return 0;
+    snprintf(wanted, sizeof wanted, "eta that %s can change", by);
+    return has_no_number(what, rule, wanted);
+}
+
 int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
 {
     static const char what[] = "set_schedule";
@@ -201,9 +211,8 @@ int wb_set_schedule(wb_opt_state *s, const char *path, wb_schedule *schedule)
     if (status) return status;
     if (!wb__schedule_given(what, schedule)) return no_object();
     if (wb__unrecordable(what, WB__ACTS)) return wb_error_code();
-    bool follows = false;
-    for (int p = 0; p < s->rule->n; p++) follows |= wb__part_follows(&s->rule->parts[p]);
-    if (!follows) return has_no_number(what, s->rule, "eta that a schedule can change");
+    status = wb__rule_follows(what, s->rule, "a schedule");
+    if (status) return status;
     bool *below = slots_below(what, s, path);
     if (!below) return no_object();
     for (int i = 0; i < s->n; i++)

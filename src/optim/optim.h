@@ -197,6 +197,8 @@ static inline bool wb__part_follows(const wb__rule_part *part)
 {
     return wb__part_has(part, WB__ETA) && part->kind->start != WB__STEPS_FROM_ETA;
 }
+/* Returns 0 if `by`, such as "a schedule", can change an eta of the rule, else an error code. */
+int wb__rule_follows(const char *what, const wb_rule *rule, const char *by);
 /* Sets *o to the hyperparameters of part p of the rule for the next step of the slot.  False, with
  * the error set: its schedule failed. */
 bool wb__slot_options(const wb_opt_state *s, int p, int slot, wb_Rule_options *o);

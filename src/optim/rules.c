@@ -67,7 +67,9 @@ bool wb__rule_check(const wb__rule_kind *kind, const wb_Rule_options *o)
         else if ((i == RHO || i == ELL) && value > 1) must = "not exceed 1";
         else if (i == ELL + 1 && value < 1 && *wb__rule_number(&kind->defaults, i) > 0)
             must = "be 1 or more";
-        else if (i == GAMMA && value > *wb__rule_number(o, GAMMA + 1)) must = "not exceed gamma[1]";
+        else if (i == GAMMA && value > *wb__rule_number(o, GAMMA + 1) &&
+                 *wb__rule_number(&kind->defaults, GAMMA + 1) != 0)
+            must = "not exceed gamma[1]";
         if (must) {
             wb__fail(WB_ERROR_ARGUMENT, "%s: %s is %g; it must %s", kind->name,
                      wb__rule_fields[i].name, value, must);
@@ -234,7 +236,7 @@ static void print_part(const wb__rule_part *p, wb__text *t)
     for (int i = 0; i < WB__RULE_NUMBERS; i++) {
         const wb__rule_field *f = &wb__rule_fields[i];
         const double *number = wb__rule_number(&p->o, i);
-        if (*wb__rule_number(&p->kind->defaults, i) == 0 || of_pair(f, 1)) continue;
+        if (!wb__part_has(p, i) || (of_pair(f, 1) && wb__part_has(p, i - 1))) continue;
         if (!of_pair(f, 0)) wb__text_add(t, "%s%s=%g", comma, f->name, *number);
         else wb__text_add(t, "%s%s=(%g, %g)", comma, f->option, number[0], number[1]);
         comma = ", ";

@@ -167,9 +167,11 @@ double wb_schedule_at(wb_schedule *s, double t)
     if (!wb__schedule_given("schedule_at", s)) return NAN;
     if (!(t >= 1))
         return wb__fail(WB_ERROR_ARGUMENT, "schedule_at: step %g: steps count from 1", t), NAN;
+    const unsigned failures = wb__failures();
     const double y = value(s, t);
-    if (isnan(y) || isfinite(y)) return y;
-    wb__fail(WB_ERROR_NUMBER, "%s: its value in step %g is %g", s->kind->name, t, y);
+    if (isfinite(y) || (isnan(y) && failures != wb__failures())) return y;
+    wb__fail(WB_ERROR_NUMBER, "%s: its value in step %g is %g", s->kind->name, t,
+             isnan(y) ? (double)NAN : y);
     return NAN;
 }
 

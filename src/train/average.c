@@ -8,17 +8,24 @@
 
 /* ---- averages -------------------------------------------------------------------------------- */
 
+/* A small step of an average is below the spacing of f16 and bf16, so that a parameter of a .mixed
+ * model becomes f32.  It then is no parameter that an optimiser narrowed. */
 static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
 {
     (void)path, (void)ctx;
-    return x->op == WB__OP_variable ? wb__variable_replacing(wb_variable(x), x) : x;
+    if (x->op != WB__OP_variable) return x;
+    const uint16_t flags = wb__kept_flags(x);
+    wb_tensor *value = flags & WB__MIXED ? wb__as(x, WB_F32) : x;
+    wb_tensor *v = value ? wb_variable(value) : NULL;
+    if (v) v->flags |= flags & (uint16_t)~WB__MIXED;
+    return v;
 }
 
 wb_layer *wb_average_of(wb_layer *model)
 {
     if (WB__NULL(model) || !wb__alive("average_of", model)) return NULL;
     if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
-    return wb__fmap(model, copy, NULL);
+    return wb__fmap_plain(model, copy, NULL);
 }
 
 typedef struct { double decay; int n; } averaging;

@@ -14,6 +14,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,7 +265,10 @@ static int check_mixed(const restoring *r, const wb_opt_state *s)
 static int check_state(const restoring *r, const wb_opt_state *s)
 {
     const wb__json *entry, *slots = wb__json_get(r->note, "slots");
+    const wb__json *updates = wb__json_get(r->note, "updates");
     if (!is_list_of(slots, s->n)) return wrong(r, "state is of another model");
+    if (updates && (!wb__json_is(updates, WB__JSON_INTEGER) || wb__json_integer(updates) < 0))
+        return wrong(r, "updates are wrong");
     WB__JSON_EACH(slots, entry, i) {
         const wb__slot *slot = &s->slots[i];
         const wb__json *steps = wb__json_get(entry, "steps");
@@ -358,14 +363,17 @@ static int read_watch(const restoring *r, const char *key, wb_watch *w)
 {
     const wb__json *number, *list = wb__json_get(r->note, key);
     double numbers[2] = {0};
+    static const char what[] = "watched number is wrong";
     if (!list)
         return wb__fail(WB_ERROR_FORMAT, "%s: the checkpoint was saved without .%s", r->path, key);
     const int n = wb__json_count(list);
-    if (!is_list_of(list, n ? 2 : 0)) return wrong(r, "watched number is wrong");
+    if (!is_list_of(list, n) || n > 2) return wrong(r, what);
     WB__JSON_EACH(list, number, i) {
-        if (!read_number(number, &numbers[i])) return wrong(r, "watched number is wrong");
+        if (!read_number(number, &numbers[i])) return wrong(r, what);
     }
-    w->begun = n > 0;
+    if (!(numbers[0] >= 0 && numbers[0] <= INT_MAX) || numbers[0] != floor(numbers[0]))
+        return wrong(r, what);
+    w->begun = n == 2;
     w->count = (int)numbers[0];
     w->score = numbers[1];
     return 0;

@@ -4,10 +4,13 @@
  *   {"version": 2, "name": "digits", "epoch": 3, "metric": "0.0125", "serial": 7, "best": "lowest",
  *    "random": ["17", "4096"], "loader": ["9", "3", "0", "128"],
  *    "mixed": "f16", "rule": [{"name": "Adam", "eta": "0.001", ...}], "updates": 51,
- *    "slots": [{"path": "layers.0.weight", "steps": 51}, ...]}
+ *    "slots": [{"path": "layers.0.weight", "steps": 51, "frozen": true}, ...],
+ *    "average": true, "stop": ["2", "0.0125"], "reduce": ["0"]}
  *
- * A slot with numbers of its own has them under "rule". Version 1 has no name, metric, serial or
- * best. Files before 0.5 have no updates. */
+ * A slot with numbers of its own has them under "rule"; one that is not frozen has no "frozen".
+ * "average" says that the file has the tensors of an average. "stop" and "reduce" are a count and
+ * a score (put_watch). Version 1 has no name, metric, serial or best. Files before 0.5 have no
+ * updates. */
 #include "train/checkpoint.h"
 
 #include "base/numbers/philox.h"
@@ -80,7 +83,7 @@ static void put_slots(wb__json_out *out, const wb_opt_state *s)
     wb__json_close(out, ']');
 }
 
-/* The counts of a watched number: "stop": ["2", "0.0125"], with an empty list at first. */
+/* The count of a watched number and its score, if it has one: "stop": ["2", "0.0125"]. */
 static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
 {
     char count[24], score[40];
@@ -89,7 +92,7 @@ static void put_watch(wb__json_out *out, const char *key, const wb_watch *w)
     snprintf(score, sizeof score, "%.17g", w->score);
     wb__json_put_key(out, key);
     wb__json_open(out, '[');
-    if (w->begun) wb__json_put_text(out, count);
+    wb__json_put_text(out, count);
     if (w->begun) wb__json_put_text(out, score);
     wb__json_close(out, ']');
 }

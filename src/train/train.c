@@ -300,6 +300,8 @@ static int check_watching(training *t, const wb__given *g)
                             "at least 1", i ? "reduce" : "stop", w->wait);
         w->higher = o->higher;
     }
+    const int status = o->reduce ? wb__rule_follows("train", t->state->rule, ".reduce") : 0;
+    if (status) return status;
     bool follows = o->schedule != NULL;
     for (int i = 0; i < t->state->n; i++) follows |= t->state->slots[i].schedule != NULL;
     if (o->reduce && follows)
@@ -342,7 +344,7 @@ static int save(const training *t, double metric)
 }
 
 /* Multiplies all learning rates by .factor. */
-static int reduce_eta(const training *t)
+static void reduce_eta(const training *t)
 {
     wb_opt_state *s = t->state;
     for (int i = -1; i < s->n; i++)
@@ -352,7 +354,6 @@ static int reduce_eta(const training *t)
                                        : s->slots[i].own ? &s->slots[i].own[p] : NULL;
             if (o && wb__part_follows(part)) o->eta *= t->o.factor;
         }
-    return 0;
 }
 
 /* Ends the epoch: its metric, and what .stop, .reduce and the checkpoint make of it. */
@@ -367,7 +368,7 @@ static int end_epoch(training *t, int epoch)
     const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
     if (t->o.reduce && wb_early_stopping(t->o.reduce, metric)) {
         t->o.reduce->count = 0;
-        status = reduce_eta(t);
+        reduce_eta(t);
     }
     if (!status && saves(t)) status = save(t, metric);
     t->stop |= ends;
@@ -426,7 +427,7 @@ static int share(const training *t, bool loaded)
 /* Resumes from the checkpoint, if .resume is set and there is one.  Sets *done to the number of
  * epochs that it is ahead of the loader, which count as epochs of this training.  All ranks then
  * have what rank 0 has. */
-static int begin(const training *t, int *done)
+static int begin(training *t, int *done)
 {
     int64_t ahead = 0, status = 0;
     const bool divided = wb__is_divided(t->state);
@@ -450,6 +451,8 @@ static int begin(const training *t, int *done)
         if (!status) status = share(t, ahead > 0);
     }
     *done = (int)ahead;
+    /* .stop ended the training of which this is the checkpoint */
+    if (!status && ahead && t->o.stop) t->stop = t->o.stop->count >= t->o.stop->wait;
     return (int)status;
 }
 

@@ -102,6 +102,8 @@ TEST_IN_SCOPE(hostile_files)
         {"stack.pt", WB_ERROR_FORMAT, {"data.pkl"}},
         {"nothing.pt", WB_ERROR_FORMAT, {"data.pkl"}},
         {"memo.pt", WB_ERROR_FORMAT, {"data.pkl", "memo"}},
+        {"far.pt", WB_ERROR_FORMAT, {"data.pkl", "memo"}},
+        {"longer.pt", WB_ERROR_FORMAT, {"\"x\"", "2 sizes", "0 strides"}},
         {"deflated.pt", WB_ERROR_FORMAT, {"compressed"}},
         {"big.pt", WB_ERROR_UNSUPPORTED, {"little-endian"}},
         {"damaged.pt", WB_ERROR_FORMAT, {"damaged"}},

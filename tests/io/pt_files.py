@@ -64,6 +64,10 @@ def write(folder):
     put("stack", b"\x80\x02t.")
     put("nothing", b".")
     put("memo", b"\x80\x02h\5.")
+    # a number behind 2^24, and an opcode that lengthens the sizes of a tensor after its own
+    put("far", b"\x80\x02}r\0\0\0\1." + bytes(1 << 24))
+    lists = tensor(sizes=(), strides=()).replace(b"(t(t", b"]q\5]")
+    put("longer", b"\x80\x02}(" + text("x") + lists + text("y") + b"h\5(" + number(2) * 2 + b"eu.")
     put("deflated", of(("x", tensor())), method=zipfile.ZIP_DEFLATED)
     put("big", of(("x", tensor())), order=b"big")
     damaged = bytearray((folder / "good.pt").read_bytes())

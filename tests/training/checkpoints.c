@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <limits.h>
 #include <unistd.h>
 
 enum { N = 40 };
@@ -141,17 +142,24 @@ static void rewrite(const char *key, const char *(*change)(const char *))
 
 static char changed[2000];
 
-static const char *to_version(const char *note, const char *version)
+static const char *old, *new;
+
+/* The note with the text `new` in the place of `old`. */
+static const char *replaced(const char *note)
 {
-    const char *at = strstr(note, "\"version\":2");
+    const char *at = strstr(note, old);
     assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s\"version\":%s%s", (int)(at - note), note, version,
-             at + 11);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - note), note, new, at + strlen(old));
     return changed;
 }
 
-static const char *to_1(const char *note) { return to_version(note, "1"); }
-static const char *to_3(const char *note) { return to_version(note, "3"); }
+static void replace(const char *from, const char *to)
+{
+    old = from;
+    new = to;
+    rewrite("weber_checkpoint", replaced);
+}
+
 static const char *to_serial(const char *note)
 {
     snprintf(changed, sizeof changed, "{\"serial\":9223372036854775807,%s", note + 1);
@@ -162,15 +170,43 @@ TEST(versions)
 {
     wb_checkpoint c = {.model = filled(2), .epoch = 5}, back = {.model = filled(0)};
     WORKS(wb_checkpoint_save(path, &c));
-    rewrite("weber_checkpoint", to_1);
+    replace("\"version\":2", "\"version\":1");
     WORKS(wb_checkpoint_load(path, &back));
     assert_true(back.epoch == 5 && value_of(back.model) == 2);
     WORKS(wb_checkpoint_save(path, &c));
-    rewrite("weber_checkpoint", to_3);
+    replace("\"version\":2", "\"version\":3");
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "version", "3", "2");
     WORKS(wb_checkpoint_save(path, &c));
     rewrite("weber_checkpoint", to_serial);
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "serial");
+    unlink(path);
+}
+
+/* Numbers that no program writes are errors, before anything is changed. */
+TEST(numbers_of_the_note)
+{
+    static const char *const counts[] = {"nan", "1e300", "-1", "1.5", "2147483648", ""},
+                      *const updates[] = {"-1", "1.5", "\"0\"", "null"};
+    wb_layer *m = filled(2);
+    wb_watch watch = {.count = 3, .begun = true, .score = 0.5}, its = {.count = 7};
+    wb_opt_state *s = wb_setup(wb_Descent(), m);
+    const wb_checkpoint c = {.model = m, .state = s, .stop = &watch};
+    wb_checkpoint back = {.model = filled(0), .stop = &its};
+    back.state = wb_setup(wb_Descent(), back.model);
+    for (size_t i = 0; i < WB__COUNT(counts) + WB__COUNT(updates); i++) {
+        const bool count = i < WB__COUNT(counts);
+        char text[80];
+        WORKS(wb_checkpoint_save(path, &c));
+        if (count) snprintf(text, sizeof text, "\"stop\":[\"%s\"", counts[i]);
+        else snprintf(text, sizeof text, "\"updates\":%s", updates[i - WB__COUNT(counts)]);
+        replace(count ? "\"stop\":[\"3\"" : "\"updates\":0", text);
+        FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, count ? "watched" : "updates");
+        assert_true(its.count == 7 && value_of(back.model) == 0);
+    }
+    WORKS(wb_checkpoint_save(path, &c));
+    replace("\"stop\":[\"3\"", "\"stop\":[\"2147483647\"");
+    WORKS(wb_checkpoint_load(path, &back));
+    assert_true(its.count == INT_MAX && its.begun && its.score == 0.5);
     unlink(path);
 }
 

@@ -243,6 +243,8 @@ TEST(rules_of_ones_own)
     check_own((way){.dtype = WB_F16, .tolerance = 0.02});
 }
 
+static wb_tensor *keep(wb_rule_step *s, void *ctx) { return (void)ctx, s->g; }
+
 /* Printed, adjusted, saved and loaded as the rules of the library. */
 TEST_IN_SCOPE(own_rules_in_states)
 {
@@ -250,6 +252,13 @@ TEST_IN_SCOPE(own_rules_in_states)
     snprintf(path, sizeof path, "/tmp/weber-own-%d.safetensors", (int)getpid());
     char *text = wb_object_format(wb_Rule(&growing, .rho = 0.25));
     assert_string_equal(text, "Growing(eta=0.1, rho=0.25, beta=(0.9, 0.25))");
+    wb_free_text(text);
+    /* types with one number of a pair */
+    static const wb_rule_type first = {"First", keep, .gamma = {0.5}},
+                              second = {"Second", keep, .gamma = {0, 0.5}};
+    assert_string_equal(text = wb_object_format(wb_Rule(&first)), "First(gamma=(0.5, 0))");
+    wb_free_text(text);
+    assert_string_equal(text = wb_object_format(wb_Rule(&second)), "Second(gamma[1]=0.5)");
     wb_free_text(text);
     trained m = begin(wb_Rule(&growing)), n = begin(wb_Rule(&growing));
     assert_true(wb_at(m.state->slots[1].moments[1], 1) == 3);

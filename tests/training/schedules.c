@@ -135,6 +135,7 @@ TEST(refusals)
     IS_NAN(made(14), 16, WB_ERROR_ARGUMENT, "OneCycle", "16", "15");
     IS_NAN(made(21), 15, WB_ERROR_ARGUMENT, "Shortened", "15", "14");
     IS_NAN(wb_schedule_from_function(wrong, NULL), 3, WB_ERROR_NUMBER, "inf", "3");
+    IS_NAN(wb_Inv(0.1, -0.5, 0.5), 10, WB_ERROR_NUMBER, "Inv", "10", "nan");
     IS_NAN(wb_Exp(1, 1e300), 9, WB_ERROR_NUMBER, "Exp", "9");
     IS_NAN(wb_ComposedSchedule(wb_Sin(0, 1, 1), made(0), made(0), wb_Constant(-1)), 1,
            WB_ERROR_ARGUMENT, "Sin", "-1", "positive");

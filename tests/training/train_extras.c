@@ -79,6 +79,41 @@ TEST_IN_SCOPE(averages_of_halves)
     assert_true(value(a, "weight") == value(h, "weight"));
 }
 
+/* The average of a .mixed model is in f32, where small steps are not lost. */
+TEST_IN_SCOPE(averages_of_mixed_models)
+{
+    static const wb_dtype halves[] = {WB_BF16, WB_F16};
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weber-mixed-%d.safetensors", (int)getpid());
+    for (int i = 0; i < 2; i++) {
+        wb_layer *m = net();
+        wb_opt_state *s = wb_setup(wb_Descent(0.1), m, .mixed = halves[i]);
+        MADE(s);
+        WORKS(wb_set(m, "layers.0.weight", wb_full_array(1, halves[i], 2, (int64_t[]){4, 3})));
+        wb_layer *a = wb_average_of(m), *b = wb_average_of(m);
+        assert_int_equal(wb_dtype_of(wb_get(a, "layers.0.weight")), WB_F32);
+        assert_int_equal(wb_dtype_of(wb_get(m, "layers.0.weight")), halves[i]);
+        WORKS(wb_assign(wb_get(m, "layers.0.weight"),
+                        wb_full_array(2, halves[i], 2, (int64_t[]){4, 3})));
+        for (int k = 0; k < 200; k++) {
+            WORKS(wb_average(a, m, 0.999));
+            WORKS(wb_eval(wb_get(a, "layers.0.weight")));
+        }
+        assert_true(fabs(value(a, "layers.0.weight") - (2 - pow(0.999, 200))) < 1e-4);
+        wb_tensor *y = wb_call(a, wb_ones(2, 3));
+        MADE(y);
+        assert_true(wb_dtype_of(y) == WB_F32 && isfinite(wb_item(wb_sum(y))));
+        WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .average = a}));
+        WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = m, .average = b}));
+        assert_true(value(a, "layers.0.weight") == value(b, "layers.0.weight"));
+        /* it is no .mixed model: its layers warn of inputs in another dtype, and it trains */
+        assert_int_equal(wb__kept_flags(wb_get(a, "layers.0.weight")), 0);
+        WORKS(wb_train(loss, m, data(), s, .average = a));
+        WORKS(wb_train(loss, a, data(), wb_setup(wb_Descent(0.1), a)));
+    }
+    unlink(path);
+}
+
 TEST_IN_SCOPE(refusals)
 {
     wb_layer *m = wb_Dense(3, 4), *a = wb_average_of(m);
@@ -167,6 +202,33 @@ TEST_IN_SCOPE(stopping_and_reducing)
     REFUSED(!wb_train(loss, m, l, s, .factor = 2), WB_ERROR_ARGUMENT, "train", "factor", "2");
     REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce, .schedule = wb_Constant(1)),
             WB_ERROR_ARGUMENT, "reduce", "schedule");
+    s = wb_setup(wb_OptimiserChain(wb_SignDecay(), wb_Rprop()), m);
+    REFUSED(!wb_train(loss, m, l, s, .reduce = &reduce), WB_ERROR_ARGUMENT, "train", "Rprop", "eta",
+            ".reduce");
+    assert_int_equal(s->updates, 0);
+}
+
+/* A resumed training goes on with its count of scores that are NaN, and does not go on after the
+ * epoch that ended it, until .wait is larger. */
+TEST_IN_SCOPE(ended_trainings)
+{
+    static const double nans[] = {NAN, NAN, NAN, NAN, NAN, NAN};
+    static const int want[][3] = {{1, 4, 1}, {6, 4, 4}, {6, 4, 4}, {6, 5, 5}};
+    char path[64];
+    metrics = nans;
+    snprintf(path, sizeof path, "/tmp/weber-ended-%d.safetensors", (int)getpid());
+    unlink(path);
+    for (size_t i = 0; i < WB__COUNT(want); i++) {
+        wb_layer *m = net();
+        wb_opt_state *s = wb_setup(wb_Momentum(), m);
+        wb_watch stop = {.wait = want[i][1]};
+        WORKS(wb_train(loss, m, data(), s, .epochs = want[i][0], .metric = metric,
+                       .checkpoint = path, .resume = true, .stop = &stop));
+        assert_int_equal(s->updates, 3 * want[i][2]);
+        assert_int_equal(stop.count, want[i][2]);
+        assert_false(stop.begun);
+    }
+    unlink(path);
 }
 
 /* A training with an average and watched numbers that goes on from a checkpoint has the bits of one

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MOST = 1 << 24 };                /* values */
+enum { MOST = 1 << 24 };                /* values, and entries of the memo */
 
 typedef struct {
     const char *path;
@@ -253,7 +253,8 @@ static int remember(reader *r, int bytes)
     uint64_t i;
     if (take(r, bytes, &i)) return wb_error_code();
     /* Python numbers entries in their order; PyTorch's numbers begin at 0 or 1. */
-    if (!r->n_stack || i > (uint64_t)r->bytes) return broken(r, "an entry of the memo is wrong");
+    if (!r->n_stack || i >= MOST || i > (uint64_t)r->bytes)
+        return broken(r, "an entry of the memo is wrong");
     if ((int64_t)i >= r->n_memo) {
         const int more = (int)i + (int)i / 2 + 64;
         int *bigger = wb__realloc(r->memo, (size_t)more * sizeof *bigger);

@@ -183,6 +183,9 @@ static int add_tensor(archive *a, const char *name, const wb__pickle_value *v)
     int64_t size;
     wb__entry *e = wb__table_add(a->out, name);
     if (!e) return WB_ERROR_MEMORY;
+    if (sizes->n != item(a, v, 2)->n)   /* an opcode after the tensor's has lengthened a list */
+        return wb__fail(WB_ERROR_FORMAT, "%s: tensor \"%.200s\" has %d sizes and %d strides",
+                        a->m->path, name, sizes->n, item(a, v, 2)->n);
     for (size_t i = 0; i < WB__COUNT(classes); i++)
         if (wb__pickle_is(class, classes[i].name)) e->dtype = classes[i].dtype;
     const int before = (int)strlen("torch\n"), after = (int)strlen("Storage");
