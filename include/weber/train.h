@@ -360,7 +360,8 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 
 /* ---- averages of parameters ------------------------------------------------------------------ */
 
-/** A copy of a model for wb_average: a model of its own, which can be called, saved and loaded. */
+/** A copy of a model for wb_average: a model of its own, which can be called, saved and loaded.  The
+ * parameters of a .mixed model (wb_setup) are f32 in it. */
 WB_API wb_layer *wb_average_of(wb_layer *model);
 /** Options of wb_average. */
 typedef struct wb_average_options {
@@ -390,17 +391,19 @@ WB_API int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_
  * first three fields, and the others are 0 at first: wb_watch watch = {.wait = 3}. */
 typedef struct wb_watch {
     int wait;                               /* so many calls in a row without improvement end it */
-    double min_dist;                        /* by how much the number must change */
+    double min_dist;                        /* by how much the number must change; 0: equal is no
+                                               worse */
     bool higher;                            /* higher numbers are better */
     int count;                              /* such calls in a row until now */
-    bool begun;                             /* a call was made */
+    bool begun;                             /* `score` is set: NaN is no best score */
     double score;                           /* the best, or for wb_plateau the last number */
 } wb_watch;
 /** Whether the last .wait calls were all `bad`, as in Flux.patience. */
 WB_API bool wb_patience(wb_watch *w, bool bad);
 /** Whether none of the last .wait scores was better than the best one before by .min_dist or more,
- * as in Flux.early_stopping.  Lower is better, or with .higher higher; the first call counts as an
- * improvement; NaN is never better. */
+ * as in Flux.early_stopping: with .min_dist 0 a score that equals the best one ends the row too.
+ * Lower is better, or with .higher higher; the first call counts as an improvement; NaN is never
+ * better. */
 WB_API bool wb_early_stopping(wb_watch *w, double score);
 /** Whether in the last .wait calls the score differed from that of the call before by less than
  * .min_dist, as in Flux.plateau, whose default is 1e-6. */
@@ -474,12 +477,16 @@ typedef struct wb_train_options {
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
  * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
  * epochs before the checkpoint.  The results have the same bits as those of a training that was
- * never stopped.  If one program calls wb_train several times, each call needs its own .name or
- * file.
+ * never stopped.  A training that .stop ended does not go on, unless .wait is larger than its count.
+ * If one program calls wb_train several times, each call needs its own .name or file.
  *
  * Errors: a loader without batches; negative .epochs; .checkpoint and .folder together; .resume
- * without either; .keep_best or .higher without .folder; .keep_last = 0; a .name that
- * wb_checkpoint_save rejects; the errors of the loss, of evaluations and of files. */
+ * without either; .keep_best without .folder; .higher without .folder, .stop or .reduce;
+ * .keep_last = 0; a .name that wb_checkpoint_save rejects; a .wait of .stop or .reduce below 1;
+ * .factor outside 0 to 1; .reduce together with a schedule, also one of wb_set_schedule, or with a
+ * rule without an eta that it can change (AdaDelta, Rprop); ranks with different numbers of batches
+ * or .epochs, or of which only some have .average, .stop or .reduce; the errors of the loss, of
+ * wb_set_schedule and wb_average, of evaluations and of files. */
 WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);
 #ifndef __cplusplus

@@ -281,6 +281,25 @@ TEST_IN_SCOPE(other_numbers_of_epochs)
           WB_ERROR_ARGUMENT, ".epochs: ");
 }
 
+/* A training that .stop ended does not go on when it is resumed: all ranks have rank 0's count. */
+TEST_IN_SCOPE(an_ended_training_is_resumed)
+{
+    char path[80];
+    snprintf(path, sizeof path, "/tmp/weber-order-%d-%d", (int)getpid(), rank);
+    for (int i = 0; i < 2; i++) {
+        wb_layer *m = model_of(11, 8);
+        wb_loader *l = wb_dataloader(wb_dataset_of(wb_ones(8, 4), wb_ones(8, 1)), 4);
+        wb_opt_state *s = state_of(m, false, false);
+        wb_watch stop = {.wait = 1, .min_dist = 1e9};
+        WORKS(wb_train(mse_loss, m, l, s, .epochs = 6, .checkpoint = path, .resume = true,
+                       .stop = &stop));
+        assert_int_equal(stop.count, 1);
+        assert_int_equal(s->updates, 4);
+        expect_alike(m);
+    }
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     setenv("WEBER_CPU_DEVICES", "2", 1);

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <limits.h>
 #include <unistd.h>
 
 enum { N = 40 };
@@ -160,12 +159,6 @@ static void replace(const char *from, const char *to)
     rewrite("weber_checkpoint", replaced);
 }
 
-static const char *to_serial(const char *note)
-{
-    snprintf(changed, sizeof changed, "{\"serial\":9223372036854775807,%s", note + 1);
-    return changed;
-}
-
 TEST(versions)
 {
     wb_checkpoint c = {.model = filled(2), .epoch = 5}, back = {.model = filled(0)};
@@ -177,7 +170,7 @@ TEST(versions)
     replace("\"version\":2", "\"version\":3");
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "version", "3", "2");
     WORKS(wb_checkpoint_save(path, &c));
-    rewrite("weber_checkpoint", to_serial);
+    replace("{", "{\"serial\":9223372036854775807,");
     FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, "serial");
     unlink(path);
 }
@@ -200,13 +193,14 @@ TEST(numbers_of_the_note)
         if (count) snprintf(text, sizeof text, "\"stop\":[\"%s\"", counts[i]);
         else snprintf(text, sizeof text, "\"updates\":%s", updates[i - WB__COUNT(counts)]);
         replace(count ? "\"stop\":[\"3\"" : "\"updates\":0", text);
-        FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path, count ? "watched" : "updates");
+        FAILS(wb_checkpoint_load(path, &back), WB_ERROR_FORMAT, path,
+              count ? "watched" : "updates");
         assert_true(its.count == 7 && value_of(back.model) == 0);
     }
     WORKS(wb_checkpoint_save(path, &c));
     replace("\"stop\":[\"3\"", "\"stop\":[\"2147483647\"");
     WORKS(wb_checkpoint_load(path, &back));
-    assert_true(its.count == INT_MAX && its.begun && its.score == 0.5);
+    assert_true(its.count == 2147483647 && its.begun && its.score == 0.5);
     unlink(path);
 }
 
