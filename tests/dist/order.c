@@ -2,7 +2,10 @@
  * are read, and all ranks must perform the same operations in the same order all the same.  Each
  * rank runs all cases; the output is that of rank 0.  A wrong order ends with the time-out, or with
  * an error of MPI. */
+#include "optim/optim.h"
 #include "rank_cases.h"
+
+#include <unistd.h>
 
 static wb_layer *model_of(uint64_t seed, int64_t width)
 {
