@@ -260,6 +260,8 @@ TEST_IN_SCOPE(random_integers)
     assert_int_equal(wb_size(wb_permutation(0)), 0);
     REFUSED(wb_randint(3, 3, 2), WB_ERROR_ARGUMENT, "randint", "3");
     REFUSED(wb_randint_array(0, 300, WB_U8, 0, NULL), WB_ERROR_DTYPE, "u8", "299");
+    REFUSED(wb_randint_array(INT64_MAX - 2, INT64_MAX, WB_I64, 0, NULL), WB_ERROR_ARGUMENT,
+            "randint", "9223372036854775805", "2^53");
     REFUSED(wb_randint(0, 2, -1), WB_ERROR_SHAPE, "randint", "-1");
     REFUSED(wb_permutation(-1), WB_ERROR_ARGUMENT, "permutation", "-1");
 }

@@ -164,6 +164,10 @@ TEST_IN_SCOPE(arrange_errors)
     REFUSED(wb_tile(x, 2, -3), WB_ERROR_ARGUMENT, "tile", "-3");
     REFUSED(wb_tril(k, 0), WB_ERROR_SHAPE, "tril", "[3] u8");
     REFUSED(wb_repeat(x, 0, (int64_t)1 << 31), WB_ERROR_SHAPE, "repeat", "2^32");
+    REFUSED(wb_repeat(x, 1, 5000000000), WB_ERROR_SHAPE, "repeat", "5000000000", "[2,3] f32");
+    REFUSED(wb_tile(x, INT64_MAX / 2), WB_ERROR_SHAPE, "tile", "4611686018427387903", "[2,3] f32");
+    wb_tensor *y = wb_roll(wb_arange(3, WB_F32), 0, INT64_MIN);   /* a roll by 1 */
+    for (int i = 0; i < 3; i++) assert_true(wb_at(y, i) == (i + 2) % 3);
     assert_int_equal(wb_size(wb_repeat(x, 1, 0)), 0);
     assert_int_equal(wb_size(wb_roll(wb_zeros(0, 2), 0, 3)), 0);
     assert_true(wb_at(wb_triu(wb_ones(2, 2), 900), 0, 1) == 0);

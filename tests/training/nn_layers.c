@@ -88,7 +88,7 @@ TEST(transposed)
         assert_int_equal(wb_ndim(y), 4);
     }
     assert_null(wb_ConvTranspose(1, 1, {2}, .outpad = {1}));
-    FAILED(WB_ERROR_ARGUMENT, "ConvTranspose", ".outpad", "outpad has 1", "0", "stride");
+    FAILED(WB_ERROR_ARGUMENT, "ConvTranspose", ".outpad", "1", "0", "stride");
     assert_null(wb_Conv(1, 1, {2}, .outpad = {1}));
     assert_null(wb_conv(x, x, WB_NONE, .outpad = {1}));
     assert_null(wb_conv_transpose(x, x, WB_NONE, .pad = {2, 2}));

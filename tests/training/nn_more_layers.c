@@ -304,6 +304,17 @@ TEST_IN_SCOPE(empty_bags)
     }
 }
 
+/* The sum of a bag is above the largest f16, and its mean is not. */
+TEST_IN_SCOPE(bags_in_f16)
+{
+    wb_layer *l = wb_EmbeddingBag(3, 1, .dtype = WB_F16);
+    wb_tensor *x = wb_astype(wb_zeros(1, 300), WB_I32);
+    WORKS(wb_assign(wb_get(l, "weight"), wb_full_array(1000, WB_F16, 2, (int64_t[]){3, 1})));
+    wb_tensor *y = wb_call(l, x);
+    MADE(y);
+    assert_true(wb_dtype_of(y) == WB_F16 && wb_item(y) == 1000);
+}
+
 TEST_IN_SCOPE(refusals)
 {
     wb_tensor *x = wb_zeros(2, 5), *i = wb_from((int32_t[]){1, 2}, WB_I32, 1, (int64_t[]){2});
@@ -373,10 +384,14 @@ TEST_IN_SCOPE(refusals)
     REFUSED(wb_unfold(image, .window = {0}), WB_ERROR_ARGUMENT, "unfold", "0");
     REFUSED(wb_fold(line, .window = {2}, .sizes = {3}), WB_ERROR_SHAPE, "fold", "3", "4",
             "[1,2,5] f32");
+    REFUSED(wb_fold(line, .window = {1}, .sizes = {INT64_MAX, 2}), WB_ERROR_SHAPE, "fold",
+            "9223372036854775807");
     REFUSED(wb_lpnormpool(image, 0, .window = {2}), WB_ERROR_ARGUMENT, "lpnormpool", "p", "0");
     REFUSED(wb_PixelShuffle(0), WB_ERROR_ARGUMENT, "PixelShuffle", "0");
     REFUSED(wb_DepthwiseConv(2, 3, {3}), WB_ERROR_ARGUMENT, "2", "3", "groups");
     REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 2), WB_ERROR_ARGUMENT, "DepthwiseConv",
+            ".groups");
+    REFUSED(wb_DepthwiseConv(2, 4, {3}, .groups = 1), WB_ERROR_ARGUMENT, "DepthwiseConv",
             ".groups");
     REFUSED(wb_Embedding(4, 2, .padding_index = 4), WB_ERROR_ARGUMENT, ".padding_index", "4", "-4",
             "3");

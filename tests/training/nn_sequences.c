@@ -270,6 +270,9 @@ TEST_IN_SCOPE(wrong_uses)
     REFUSED(wb_attention_cache(causal, 0, 6), WB_ERROR_ARGUMENT, "0", "6");
     wb_tree *cache = wb_attention_cache(causal, 2, 6);
     REFUSED(wb_call_cached(two, cache, x), WB_ERROR_ARGUMENT, "call_cached", "attention_cache");
+    wb_tree *of_two = wb_attention_cache(two, 2, 6);
+    REFUSED(wb_call_cached(causal, of_two, x), WB_ERROR_ARGUMENT, "call_cached", "2 layers", "1",
+            "attention_cache");
     REFUSED(wb_call_cached(plain, cache, x), WB_ERROR_ARGUMENT, "MultiHeadAttention", ".causal");
     REFUSED(wb_call_cached(causal, cache, wb_zeros(3, 1, 4)), WB_ERROR_SHAPE, "[3,2,1,2] f32",
             "[2,2,2,6] f32", "[2,6,2,2] f32");

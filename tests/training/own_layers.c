@@ -212,6 +212,32 @@ TEST_IN_SCOPE(files_of_other_structs)
             WB_ERROR_FORMAT, "file", "scaled", "\"more\"");
 }
 
+/* Two structs of two source files may have one name and the same fields. */
+static int call_doubled(const void *self, int n, wb_tensor *const *inputs, wb_tensor **outputs)
+{
+    (void)n;
+    outputs[0] = wb_mul(((const scaled *)self)->gain, wb_mul(inputs[0], 2));
+    return 1;
+}
+
+TEST_IN_SCOPE(two_structs_of_one_name)
+{
+    static wb_struct_type other;
+    other = scaled_wb_type;
+    other.call = call_doubled;
+    wb_layer *m = new_scaled(2, 0.5);
+    scaled s;
+    WORKS(wb_struct_get(scaled, m, &s));
+    wb_layer *l = wb_layer_typed(&other, &s);
+    MADE(l);
+    wb_tensor *x = wb_ones(1, 2);
+    assert_true(wb_at(wb_call(l, x), 0, 0) == 1);
+    close_to(wb_call(m, x), call_scaled(&s, x), 1e-6);
+    WORKS(wb_save(in_folder("one_name.safetensors"), l));
+    close_to(wb_call(wb_load(in_folder("one_name.safetensors")), x), call_scaled(&s, x),
+             1e-6);
+}
+
 /* ---- trees ----------------------------------------------------------------------------------- */
 
 typedef struct { wb_layer *actor; wb_tensor *rate; int steps; } pair;
