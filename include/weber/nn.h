@@ -21,15 +21,15 @@ typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
 /** Calls a layer with n inputs.  A layer takes one input unless its comment names more: Parallel
  * and PairwiseFusion take one for each of their layers, MultiHeadAttention q, k, v and a mask,
- * recurrent layers and Recurrence x and states, Bilinear x and y, EmbeddingBag x and offsets.  An input that is
- * WB_NONE is an error.  Other errors are those of the layer; the message begins with the layer's
- * path in the model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
+ * recurrent layers and Recurrence x and states, Bilinear x and y, EmbeddingBag x and offsets.  An
+ * input that is WB_NONE is an error.  Other errors are those of the layer; the message begins with
+ * the layer's path in the model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** Calls a layer with n inputs, as wb_call_array does, and sets the n_outputs elements of `outputs`
  * to its results.  A layer gives one tensor unless its comment names more: Parallel with
  * wb_separate, PairwiseFusion, MultiHeadAttention with .weights, recurrent layers and Recurrence
- * with .return_state, layers of WB_LAYER (structs.h).  Returns 0 or an error code, and then the outputs
- * are NULL.  Error: the layer gives another number of tensors. */
+ * with .return_state, layers of WB_LAYER (structs.h).  Returns 0 or an error code, and then the
+ * outputs are NULL.  Error: the layer gives another number of tensors. */
 WB_API int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
                            wb_tensor **outputs);
 /** y = layer(x): wb_call_array with one input.  Error: the layer gives several tensors. */

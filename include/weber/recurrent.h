@@ -2,7 +2,7 @@
 #ifndef WEBER_RECURRENT_H
 #define WEBER_RECURRENT_H
 
-#include "weber/base.h"
+#include "weber/nn.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -82,8 +82,8 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
-    /* A container that has one layer, calls it in a way of its own, and is printed and summarised as
-     * one layer. */
+    /* A container that has one layer, calls it in a way of its own, and is printed and summarised
+     * as one layer. */
     bool one_row;
     /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;

@@ -15,11 +15,11 @@ static bool check_count(const wb_layer *cell, int n_out, int *n)
 {
     const char *name = cell->type->name;
     if (n_out < 2)
-        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives one tensor; a cell gives its output and then "
-                         "its new states", name);
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives one tensor; a cell gives its output and "
+                         "then its new states", name);
     if (*n && *n != n_out - 1)
-        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives %d new states for %d states", name, n_out - 1,
-                         *n);
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives %d new states for %d states", name,
+                         n_out - 1, *n);
     *n = n_out - 1;
     return true;
 }
@@ -140,12 +140,9 @@ wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
 
 /* ---- initial states -------------------------------------------------------------------------- */
 
-int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
+/* wb_initial_states without the frame. Returns 0 or an error code. */
+static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
 {
-    if (WB__NULL(layer) || !wb__alive("initial_states", layer))
-        return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__is(layer, &wb__layer_class))
-        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: a %s is not a layer", wb__kind(layer));
     wb_layer *l = wb__layer_unnamed(layer, NULL);
     if (l->type == &wb__recurrence_type) l = wb__layer_child(l, 0);
     if (!(l = wb__with_weights(l))) return wb__error_or(WB_ERROR_MEMORY);
@@ -153,15 +150,24 @@ int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **
         return wb__fail(WB_ERROR_ARGUMENT, "initial_states: a %s has none that the library knows%s",
                         l->type->name, wb__own_struct(l->type)
                         ? ": called without states it begins with its own" : "");
-    if (batch < 0 || !states)
-        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: %s",
-                        states ? "the batch is negative" : "no place for the states");
+    if (batch < 0)
+        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: the batch %lld is negative",
+                        (long long)batch);
     wb__branch_used(&l->node);
+    return wb__first_states(l, batch, n_states, states) ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
+{
+    if (WB__NULL(layer) || !wb__alive("initial_states", layer))
+        return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__is(layer, &wb__layer_class) || !states)
+        return wb__fail(WB_ERROR_ARGUMENT, states ? "initial_states: a %s is not a layer"
+                        : "initial_states: no place for the states", wb__kind(layer));
     wb_tensor *made[WB__OUTPUTS] = {NULL};
     const wb__frame f = wb__frame_begin();
-    const bool ok = wb__first_states(l, batch, n_states, made);
-    wb__frame_end_many(f, ok ? n_states : 0, (void *const *)made);
-    if (!ok) return wb__error_or(WB_ERROR_MEMORY);
-    memcpy(states, made, (size_t)n_states * sizeof *made);
-    return 0;
+    const int status = make_states(layer, batch, n_states, made);
+    wb__frame_end_many(f, status ? 0 : n_states, (void *const *)made);
+    if (!status) memcpy(states, made, (size_t)n_states * sizeof *made);
+    return status;
 }

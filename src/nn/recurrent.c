@@ -359,11 +359,12 @@ static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
 
 bool wb__is_cell(const wb_layer *l) { return l->type->call == cell_call; }
 
-int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
+/* wb_cell_step without the frame: sets the elements of `next`. Returns 0 or an error code. */
+static int step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *const *states,
+                     wb_tensor **next)
 {
-    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
     if (wb__is(cell, &wb__layer_class) && !(cell = wb__with_weights(cell)))
-        return wb__error_or(WB_ERROR_ARGUMENT);
+        return wb__error_or(WB_ERROR_MEMORY);
     if (!wb__is(cell, &wb__layer_class) || !wb__is_cell(cell))
         return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
     const cell_kind *kind = cell->type->detail;
@@ -371,18 +372,23 @@ int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", cell->type->name,
                         kind->states, n_states);
     if (!wb__operand(cell->type->name, x)) return wb_error_code();
-    wb_tensor *next[2] = {NULL, NULL};
     for (int i = 0; i < n_states; i++) {
         next[i] = wb_is_none(states[i]) ? NULL : states[i];
         if (next[i] && !wb__operand(cell->type->name, next[i])) return wb_error_code();
     }
     wb__branch_used(&cell->node);
+    return cell_step(cell, x, n_states, next) ? 0 : wb_error_code();
+}
+
+int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
+{
+    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
+    wb_tensor *next[2] = {NULL, NULL};
     const wb__frame f = wb__frame_begin();
-    const bool done = cell_step(cell, x, n_states, next);
-    wb__frame_end_many(f, done ? n_states : 0, (void *const *)next);
-    if (!done) return wb_error_code();
-    for (int i = 0; i < n_states; i++) states[i] = next[i];
-    return 0;
+    const int status = step_once(cell, x, n_states, states, next);
+    wb__frame_end_many(f, status ? 0 : n_states, (void *const *)next);
+    for (int i = 0; !status && i < n_states; i++) states[i] = next[i];
+    return status;
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
-/* WeightNorm: a layer whose weight is g v / ||v||. Its child "layer" is the layer, whose tensor with
- * the name .name is v; its child "g" has the lengths. A call makes a copy of the layer that shares
- * all children but v, in whose place it has the weight. A WeightNorm may be inside another one; the
- * innermost layer is called the base. */
+/* WeightNorm: a layer whose weight is g v / ||v||. Its child "layer" is the layer, whose tensor
+ * with the name .name is v; its child "g" has the lengths. A call makes a copy of the layer that
+ * shares all children but v, in whose place it has the weight. A WeightNorm may be inside another
+ * one; the innermost layer is called the base. */
 #include "nn/layer.h"
 
 #include <stdio.h>

@@ -4,9 +4,9 @@ nn.safetensors lacks.
 
 PyTorch 2.15 computes the results, by its own functions where it has them: RNN, LSTM, GRU and
 scaled_dot_product_attention.  Three results are formulas that this file transcribes, since PyTorch
-has no such function: recurrence_own is a cell that the test has too; gruv3 is the formula of Flux's GRUv3Cell, and attention_groups turns queries
-and keys by the published formula of rotary positions.  The weights of attention_sizes are their
-formula, softmax of q k' / sqrt(d) + bias.
+has no such function: recurrence_own is a cell that the test has too, gruv3 is the formula of
+Flux's GRUv3Cell, and attention_groups turns queries and keys by the published formula of rotary
+positions.  The weights of attention_sizes are their formula, softmax of q k' / sqrt(d) + bias.
 
 golden.py describes the tensors.  Several results are one row.  Each case is drawn from a seed of
 its own name, so a new case changes no other one.

@@ -118,8 +118,8 @@ TEST(every_kind)
               "cell.weight_hh [9,3] f32", "cell.bias_ih [9] f32", "cell.bias_hh [9] f32");
     BOTH_WAYS(wb_Chain(wb_WeightNorm(wb_Dense(4, 2, wb_relu)), wb_Dense(2, 2)),
               "0.parametrizations.weight.original0 [2,1] f32",
-              "0.parametrizations.weight.original1 [2,4] f32", "0.bias [2] f32", "2.weight [2,2] f32",
-              "2.bias [2] f32");
+              "0.parametrizations.weight.original1 [2,4] f32", "0.bias [2] f32",
+              "2.weight [2,2] f32", "2.bias [2] f32");
     BOTH_WAYS(wb_WeightNorm(wb_Conv(4, 6, {3}, .flip = true), .whole = true),
               "parametrizations.weight.original0 [] f32",
               "parametrizations.weight.original1 [6,4,3,3] f32", "bias [6] f32");

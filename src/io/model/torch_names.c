@@ -124,9 +124,9 @@ static char *plain_child(const walk *w, const wb_layer *owner, const wb__branch 
 }
 
 /* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
- * layer whose child `node` is, or NULL; of several WeightNorms one in the other it is the outermost.
- * The numbers in a Sequential count activations too, unless w->numbered is true. The caller frees
- * the result; NULL: out of memory. */
+ * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost. The
+ * numbers in a Sequential count activations too, unless w->numbered is true. The caller frees the
+ * result; NULL: out of memory. */
 static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
                         const char *name)
 {
@@ -182,7 +182,7 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
     const wb__torch_child *other = torch_child(l, c->name);
     int status = WB_ERROR_MEMORY;
-    if (inner_name && inner_path) 
+    if (inner_name && inner_path)
         status = visit(w, owner_inside(owner, l), c->object, inner_name, inner_path);
     if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
         status = add_second(w, l, c, other, name, inner_path);
