@@ -7,8 +7,9 @@
  *   3  weber/ops.h      operations on tensors; weber/indexing.h has those on parts of tensors,
  *                       weber/vision.h those on images,
  *                       weber/signal.h those on sound, weber/linalg.h linear algebra
- *   4  weber/nn.h       models; it includes weber/layers.h and weber/losses.h; weber/structs.h has
- *                       structs of the program as layers and trees, weber/models.h tools
+ *   4  weber/nn.h       models; it includes weber/layers.h, weber/recurrent.h and weber/losses.h;
+ *                       weber/structs.h has structs of the program as layers and trees,
+ *                       weber/models.h tools
  *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate

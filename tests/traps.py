@@ -23,6 +23,8 @@ C = [  # must fail, must compile
     ("wb_Embedding(3, 4, wb_init_ones);", "wb_Embedding(3, 4, .init = wb_init_ones);"),
     ("wb_MultiHeadAttention(8, 2, true);", "wb_MultiHeadAttention(8, 2, .causal = true);"),
     ("wb_GRU(3, 4, wb_tanh, true);", "wb_GRU(3, 4, .last = true);"),
+    ("wb_Recurrence(wb_GRUCell(3, 4), true);", "wb_Recurrence(wb_GRUCell(3, 4), .last = true);"),
+    ('wb_WeightNorm(wb_GRUCell(3, 4), "bias", 1);', 'wb_WeightNorm(wb_GRUCell(3, 4), "bias", .dim = 0);'),
     ("wb_Dropout(0.5, true);", "wb_Dropout(0.5); wb_Dropout(0.5, .axes = WB_INTS(1, 0)); wb_Dropout(0.5, .axes = {1});"),
     ("wb_conv(x, x, x, 2);", "wb_conv(x, x, x, .stride = {2}); wb_conv(x, x, x);"),
     ("wb_maxpool(x, 3, 2);", "wb_maxpool(x, .window = {3}, .stride = {2});"),

@@ -193,6 +193,10 @@ inline wb_tensor *wb_label_smoothing(wb_tensor *y, double alpha,
 }
 
 template <class T> inline T *wb_clone(T *x) { return static_cast<T *>(wb_object_clone(x)); }
+template <class T> inline T *wb_remove_weight_norms(T *model)
+{
+    return static_cast<T *>(wb_object_remove_weight_norms(model));
+}
 template <class T> inline T *wb_restructure(T *model, wb_tensor *flat)
 {
     return static_cast<T *>(wb_object_restructure(model, flat));

@@ -119,6 +119,16 @@ inline wb_layer *wb_EmbeddingBag(int64_t n, int64_t dim, wb_EmbeddingBag_options
     o.dim = dim;
     return wb_EmbeddingBag_with(&o);
 }
+inline wb_layer *wb_WeightNorm(wb_layer *layer, const char *name = "weight",
+                               wb_WeightNorm_options o = {})
+{
+    o.name = name;
+    return wb_WeightNorm_with(layer, &o);
+}
+inline wb_layer *wb_WeightNorm(wb_layer *layer, wb_WeightNorm_options o)
+{
+    return wb_WeightNorm_with(layer, &o);
+}
 inline wb_layer *wb_Embedding(int64_t n, int64_t dim, wb_Embedding_options o = {})
 {
     o.n = n;
@@ -161,5 +171,9 @@ WB_RECURRENT_(wb_GRUCell)
 WB_RECURRENT_(wb_GRUv3)
 WB_RECURRENT_(wb_GRUv3Cell)
 #undef WB_RECURRENT_
+inline wb_layer *wb_Recurrence(wb_layer *cell, wb_Recurrence_options o = {})
+{
+    return wb_Recurrence_with(cell, &o);
+}
 
 #endif

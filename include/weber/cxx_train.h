@@ -93,11 +93,15 @@ inline wb_if_number_<N, int> wb_adjust(wb_opt_state *state, N eta, wb_Rule_optio
     o.eta = double(eta);
     return wb_adjust_with(state, &o);
 }
-inline int wb_average(wb_layer *average, wb_layer *model, wb_average_options o = {})
+template <class T> inline T *wb_average_of(T *model)
+{
+    return static_cast<T *>(wb_object_average_of(model));
+}
+inline int wb_average(void *average, void *model, wb_average_options o = {})
 {
     return wb_average_with(average, model, &o);
 }
-inline int wb_average(wb_layer *average, wb_layer *model, double decay)
+inline int wb_average(void *average, void *model, double decay)
 {
     wb_average_options o;
     o.decay = decay;

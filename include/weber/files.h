@@ -233,7 +233,7 @@ typedef struct {
     const char *name;               /* 1 to 100 letters, digits, _ - . (no . in front); or NULL */
     double metric;                  /* valid if has_metric is set */
     bool has_metric;
-    wb_layer *average;              /* of wb_average_of, or NULL */
+    void *average;                  /* of wb_average_of, or NULL */
     wb_watch *stop, *reduce;        /* counts of wb_train's options, or NULL */
 } wb_checkpoint;
 /** Saves model, optimiser state, loader and the state of this thread's random numbers in one

@@ -352,10 +352,37 @@ typedef struct wb_EmbeddingBag_options {
  *   wb_call(layer, x)            x [bags, k] integer   y [bags, dim]   weight [n, dim]
  *   wb_call(layer, x, offsets)   x [k], offsets [bags] integer
  * With offsets, bag b has the indices x[offsets[b]] to x[offsets[b+1] - 1]; the last bag ends with
- * x.  Offsets ascend from 0.  A bag without indices gives zeros.  An index outside 0 .. n-1 counts
- * as a row of zeros.  If several rows have the maximum, each has an equal share of the gradient.
- * Error: x [bags, 0]. */
+ * x.  A bag without indices gives zeros.  An index outside 0 .. n-1 counts as a row of zeros.  If
+ * several rows have the maximum, each has an equal share of the gradient.  Errors: x [bags, 0];
+ * offsets that do not begin with 0, decrease, or exceed k, if they are evaluated in memory that the
+ * host can read, or with WEBER_DEBUG=check.  Elsewhere the bags are then undefined. */
 WB_API wb_layer *wb_EmbeddingBag_with(const wb_EmbeddingBag_options *o);
+
+/** Options of wb_WeightNorm. */
+typedef struct wb_WeightNorm_options {
+    WB_OPTIONS_HEAD(wb_WeightNorm_options)
+    int64_t dim WB_IS(0);                   /* axis of the weight that keeps its size in g; a
+                                               negative one counts from the last axis */
+    bool whole WB_IS(false);                /* one norm of the whole weight: PyTorch's dim=None */
+    WB_BY_PLACE
+    const char *name WB_IS("weight");       /* of the tensor in the layer */
+    WB_NO_MORE
+} wb_WeightNorm_options;
+/** A layer whose weight is computed from a direction v and lengths g, which are trained in its
+ * place: wb_WeightNorm(wb_Dense(4, 8)), wb_WeightNorm(wb_GRUCell(4, 8), "weight_hidden").
+ *   weight = g v / ||v||     ||v|| over all axes but .dim; g [1, ..., size of axis .dim, ..., 1],
+ *                            with .whole []
+ * The inner layer's weight becomes v, "layer.weight" among the parameters, and g, "g", is made as
+ * its norms, so that the call first gives what the inner layer gave.  The norm of f16 and bf16 is
+ * computed in f32.  Where v is all zeros, the weight is zeros and v has the gradient g dL/dweight
+ * (PyTorch: NaN).  Gradients reach g and v.  Any layer or cell of the library with a tensor of this
+ * name can be inside, a struct of WB_LAYER too, and another WeightNorm for another tensor; a
+ * WeightNorm of a cell goes to wb_cell_step and wb_Recurrence.  In PyTorch's files the tensors are
+ * parametrizations.weight.original0 (g) and .original1 (v); Flux's BSON files cannot have them.
+ * wb_remove_weight_norms takes it away.  (Salimans &
+ * Kingma 2016)  Errors: the layer has no such floating tensor, or it has a WeightNorm;
+ * .dim out of range; .dim and .whole. */
+WB_API wb_layer *wb_WeightNorm_with(wb_layer *layer, const wb_WeightNorm_options *o);
 
 /** Options of wb_MultiHeadAttention.  k_in, v_in, qk_dim, v_dim and out: 0 means `dim`. */
 typedef struct wb_MultiHeadAttention_options {
@@ -434,83 +461,6 @@ WB_API wb_tensor *wb_positions(int64_t n);
     wb_call_cached_array((model), (cache), WB_TENSORS_(__VA_ARGS__))
 #endif
 
-/** Options of recurrent layers and cells. */
-typedef struct wb_Recurrent_options {
-    WB_OPTIONS_HEAD(wb_Recurrent_options)
-    bool no_bias WB_IS(false);
-    bool last WB_IS(false);                 /* only the last step's output; not for cells */
-    wb_initialiser init WB_IS(wb_glorot_uniform);
-    wb_dtype dtype WB_IS(WB_F32);
-    bool hidden_bias WB_IS(false);          /* for a GRU with a bias: adds bias_hidden [3 out] */
-    bool initial_state WB_IS(false);        /* adds initial_hidden, in an LSTM also initial_cell */
-    bool return_state WB_IS(false);         /* gives the last states too; not for cells */
-    int64_t layers WB_IS(1);                /* one behind the other; not for cells */
-    bool bidirectional WB_IS(false);        /* a second direction, from the last step; as above */
-    WB_BY_PLACE
-    int64_t in WB_REQUIRED, out WB_REQUIRED;
-    wb_function activation WB_IS(NULL);     /* for an RNN only; NULL: wb_tanh */
-    WB_NO_MORE
-} wb_Recurrent_options;
-/** h' = activation(weight_input·x + weight_hidden·h + bias): wb_RNN(in, out, activation).
- *   x [N, T, in]   y [N, T, out]: the states h' of all steps; with .last [N, out], the last one
- *   weight_input [gates out, in]   weight_hidden [gates out, out]   bias [gates out]
- * weight_input has `out` rows for each gate, in the order of the formula: an RNN has 1 gate, an
- * LSTM 4, a GRU 3.  In the formula x and h are the vectors of one step. The state before step 1 is
- * that of the call, wb_call(layer, x, h) with h [N, out], for an LSTM wb_call(layer, x, h, c); else
- * the parameter initial_hidden [out] with .initial_state; else zeros. With .return_state the layer
- * gives several tensors (wb_call_outputs): y and the last state h, of an LSTM h and c, which a
- * later call takes to go on where this one ended.
- *
- * The last input may be lengths, integers [N] from 0 to T: wb_call(layer, x, lengths), wb_call(
- * layer, x, h, lengths).  Steps behind the length of a sequence do not count: y is 0 there, and the
- * last state is that of the last step that counts, from which the second direction begins.
- * (pack_padded_sequence of PyTorch)
- *
- * With .bidirectional y is [N, T, 2 out], both directions side by side, and with .last [N, 2 out],
- * the last states of both.  Of several .layers each takes the y of all steps of the one before.
- * With D = layers times directions above 1, states are [D, N, out]: layer 0 forwards, layer 0
- * backwards, layer 1 ..., as in PyTorch.  Layer and direction are in the names of parameters, as in
- * weight_input_l1_reverse; the first ones are not.
- *
- * Errors: a call with T = 0; states or lengths of another shape or number; lengths out of range
- * with WEBER_DEBUG=check (else the nearest in range); .layers outside 1 to 1000. */
-WB_API wb_layer *wb_RNN_with(const wb_Recurrent_options *o);
-/** An LSTM: wb_LSTM(in, out).  The sum in the first line is split into four vectors.
- *   [i, f, g, o] = weight_input·x + weight_hidden·h + bias
- *   c' = sigmoid(f) c + sigmoid(i) tanh(g)   h' = sigmoid(o) tanh(c')
- * Shapes as wb_RNN.  Error: .activation is given. */
-WB_API wb_layer *wb_LSTM_with(const wb_Recurrent_options *o);
-/** A GRU: wb_GRU(in, out).  Both sums in the first line are split into three vectors.
- *   [ar, az, an] = weight_input·x + bias   [br, bz, bn] = weight_hidden·h + bias_hidden
- *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + r bn)   h' = (1 - z) n + z h
- * Without .hidden_bias, bias_hidden is 0; PyTorch's GRU has that bias.  Shapes as wb_RNN.  Error:
- * .activation is given. */
-WB_API wb_layer *wb_GRU_with(const wb_Recurrent_options *o);
-/** The GRU of the first version of the paper, Flux's GRUv3: wb_GRUv3(in, out).
- *   [ar, az, an] = weight_input·x + bias   [br, bz] = weight_hidden[:2 out]·h
- *   r = sigmoid(ar + br)   z = sigmoid(az + bz)   n = tanh(an + weight_hidden[2 out:]·(r h))
- *   h' = (1 - z) n + z h
- * weight_hidden [3 out, out] has Flux's Wh above its Wh_h̃.  Shapes as wb_RNN.  Errors: .activation
- * or .hidden_bias is given.  (Cho et al. 2014) */
-WB_API wb_layer *wb_GRUv3_with(const wb_Recurrent_options *o);
-/** One step of an RNN: wb_call(cell, x, h) with x [N, in], h [N, out] returns the new h.  Without
- * h, wb_call(cell, x), the state is 0 or, with .initial_state, the parameter initial_hidden. */
-WB_API wb_layer *wb_RNNCell_with(const wb_Recurrent_options *o);
-/** One step of an LSTM: wb_call(cell, x, h, c) returns the new h only; wb_cell_step returns the new
- * h and c.  A state that is not given is 0 or, with .initial_state, the parameter initial_hidden
- * (h) or initial_cell (c). */
-WB_API wb_layer *wb_LSTMCell_with(const wb_Recurrent_options *o);
-/** One step of a GRU: wb_call(cell, x, h) returns the new h.  Without h, the state is 0 or, with
- * .initial_state, the parameter initial_hidden. */
-WB_API wb_layer *wb_GRUCell_with(const wb_Recurrent_options *o);
-/** One step of a GRUv3, as of a GRU. */
-WB_API wb_layer *wb_GRUv3Cell_with(const wb_Recurrent_options *o);
-/** One step of a cell: replaces the tensors in `states` by the new states, which belong to the
- * current scope.  n_states is 2 (h and c) for an LSTM, else 1 (h).  A state that is WB_NONE or NULL
- * counts as not given (see wb_RNNCell).  Returns 0 or an error code, and then `states` is
- * unchanged. */
-WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states);
-
 #ifndef __cplusplus
 #define WB_OPTIONS_(f, T, ...) f(WB_GET_(T, __VA_ARGS__))
 /* The options begin with a list of sizes in braces, which the preprocessor splits at its commas:
@@ -557,20 +507,18 @@ WB_API int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **
 #define wb_Maxout(...) wb_Maxout_array(WB_NARGS_(__VA_ARGS__), WB_LAYERS_(__VA_ARGS__))
 #define wb_EmbeddingBag(...) \
     WB_OPTIONS_(wb_EmbeddingBag_with, wb_EmbeddingBag_options, __VA_ARGS__)
+#define wb_WeightNorm(...) WB_WEIGHT_NORM_(__VA_ARGS__, )
+#define WB_WEIGHT_NORM_(layer, ...) \
+    wb_WeightNorm_with((layer), WB_GET_(wb_WeightNorm_options, __VA_ARGS__))
 #define wb_Embedding(...) WB_OPTIONS_(wb_Embedding_with, wb_Embedding_options, __VA_ARGS__)
 #define wb_MultiHeadAttention(...) \
     WB_OPTIONS_(wb_MultiHeadAttention_with, wb_MultiHeadAttention_options, __VA_ARGS__)
-#define wb_RNN(...) WB_OPTIONS_(wb_RNN_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_LSTM(...) WB_OPTIONS_(wb_LSTM_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRU(...) WB_OPTIONS_(wb_GRU_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_RNNCell(...) WB_OPTIONS_(wb_RNNCell_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_LSTMCell(...) WB_OPTIONS_(wb_LSTMCell_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRUv3(...) WB_OPTIONS_(wb_GRUv3_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRUv3Cell(...) WB_OPTIONS_(wb_GRUv3Cell_with, wb_Recurrent_options, __VA_ARGS__)
-#define wb_GRUCell(...) WB_OPTIONS_(wb_GRUCell_with, wb_Recurrent_options, __VA_ARGS__)
 #endif
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "weber/recurrent.h"
+
 #endif

@@ -24,6 +24,12 @@ WB_API wb_tensor *wb_destructure(void *model);
  * wb_destructure. */
 WB_API void *wb_object_restructure(void *model, wb_tensor *flat);
 
+/** A layer or tree like `model` in which each WeightNorm is replaced by its layer, with the weight
+ * as a parameter: wb_remove_weight_norms(model) is the typed form.  Other tensors are shared with
+ * `model`, which stays as it is; ties of g and v become ties of the weight.  An optimiser state of
+ * `model` does not fit the result, which belongs to the current scope. */
+WB_API void *wb_object_remove_weight_norms(void *model);
+
 /** Calls f for `object`, if it is a layer, and for each layer inside a layer or tree, depth first,
  * once for each layer.  `path` is the layer's path, "" for `object`, valid during the call.  If f
  * returns a value other than 0, the function stops and returns it; otherwise it returns 0 or an
@@ -31,8 +37,8 @@ WB_API void *wb_object_restructure(void *model, wb_tensor *flat);
 WB_API int wb_each_layer(void *object, int (*f)(wb_layer *layer, const char *path, void *ctx),
                          void *ctx);
 
-/** The number of inner layers of a Chain, Parallel, PairwiseFusion or Maxout; 1 for SkipConnection;
- * 0 for all other layers, also those of WB_LAYER.  -1: not a layer. */
+/** The number of inner layers of a Chain, Parallel, PairwiseFusion or Maxout; 1 for SkipConnection,
+ * Recurrence and WeightNorm; 0 for all other layers, also those of WB_LAYER.  -1: not a layer. */
 WB_API int wb_layer_count(wb_layer *layer);
 /** Calls a Chain and sets outputs[i] to the output of layer i: the activations of Flux.  Returns 0
  * or an error code, and then the outputs are NULL.  Errors: not a Chain; n is not its number of
@@ -74,6 +80,8 @@ WB_API char *wb_profile_end(const char *trace);
 #define wb_summary(layer, ...) wb_summary_array((layer), WB_TENSORS_(__VA_ARGS__))
 #define wb_clone(x) WB_ONCE_(WB_CLONE_, x, )
 #define WB_CLONE_(x, _) (__typeof__(x))wb_object_clone(WB_MODEL_(x))
+#define wb_remove_weight_norms(model) WB_ONCE_(WB_REMOVE_WEIGHT_NORMS_, model, )
+#define WB_REMOVE_WEIGHT_NORMS_(x, _) (__typeof__(x))wb_object_remove_weight_norms(WB_MODEL_(x))
 #define wb_restructure(model, flat) WB_ONCE_(WB_RESTRUCTURE_, model, (flat))
 #define WB_RESTRUCTURE_(x, flat) (__typeof__(x))wb_object_restructure(WB_MODEL_(x), flat)
 #define WB_MODEL_(x)                                                                        \

@@ -21,15 +21,15 @@ typedef wb_tensor *(*wb_connection)(wb_tensor *x, wb_tensor *y);
 
 /** Calls a layer with n inputs.  A layer takes one input unless its comment names more: Parallel
  * and PairwiseFusion take one for each of their layers, MultiHeadAttention q, k, v and a mask,
- * recurrent layers x and states, Bilinear x and y, EmbeddingBag x and offsets.  An input that is
- * WB_NONE is an error.  Other errors are those of the layer; the message begins with the layer's
- * path in the model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
+ * recurrent layers and Recurrence x and states, Bilinear x and y, EmbeddingBag x and offsets.  An
+ * input that is WB_NONE is an error.  Other errors are those of the layer; the message begins with
+ * the layer's path in the model: "layers.3.layers.0: Dense: expects 4 features, got [2,5] f32". */
 WB_API wb_tensor *wb_call_array(wb_layer *layer, int n, wb_tensor *const *inputs);
 /** Calls a layer with n inputs, as wb_call_array does, and sets the n_outputs elements of `outputs`
  * to its results.  A layer gives one tensor unless its comment names more: Parallel with
- * wb_separate, PairwiseFusion, MultiHeadAttention with .weights, recurrent layers with
- * .return_state, layers of WB_LAYER (structs.h).  Returns 0 or an error code, and then the outputs
- * are NULL.  Error: the layer gives another number of tensors. */
+ * wb_separate, PairwiseFusion, MultiHeadAttention with .weights, recurrent layers and Recurrence
+ * with .return_state, layers of WB_LAYER (structs.h).  Returns 0 or an error code, and then the
+ * outputs are NULL.  Error: the layer gives another number of tensors. */
 WB_API int wb_call_outputs(wb_layer *layer, int n, wb_tensor *const *inputs, int n_outputs,
                            wb_tensor **outputs);
 /** y = layer(x): wb_call_array with one input.  Error: the layer gives several tensors. */
@@ -71,11 +71,59 @@ WB_API wb_tensor *wb_lecun_normal(wb_dtype dtype, int ndim, const int64_t *dims)
 WB_API wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims);
 /** Orthonormal rows of the matrix [out, in k...], or columns if that has more rows, at random, from
  * the seed of wb_seed: the factor q of a matrix of normal numbers, where r has a positive diagonal.
- * `dtype` is floating.  (Saxe et al. 2014)  Errors: one dimension; inside wb_compile.
- *
- * An initialiser with a gain is a function of the program: return wb_mul(wb_orthogonal(dtype, ndim,
- * dims), 1.41). */
+ * `dtype` is floating.  (Saxe et al. 2014)  Errors: one dimension; inside wb_compile. */
 WB_API wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims);
+/** Options of initialisers. */
+typedef struct wb_init_options {
+    WB_OPTIONS_HEAD(wb_init_options)
+    WB_BY_PLACE
+    double gain WB_IS(WB_DEFAULT);          /* default: that of the initialiser */
+    WB_NO_MORE
+} wb_init_options;
+/** The initialisers with a gain, as Flux's.  With the gain a, wb_glorot_uniform is uniform on [-r,
+ * r] with r = a sqrt(6 / (fan_in + fan_out)); wb_glorot_normal has the standard deviation
+ * a sqrt(2 / (fan_in + fan_out)); wb_kaiming_uniform r = a sqrt(3 / fan_in), wb_kaiming_normal
+ * a / sqrt(fan_in), wb_lecun_normal a sqrt(1 / fan_in), cut off at the same values;
+ * wb_identity_init and wb_orthogonal are multiplied by a.  The default is sqrt(2) for the two
+ * Kaiming functions, else 1, which gives the functions above.  Error: the gain is not finite. */
+WB_API wb_tensor *wb_glorot_uniform_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                         const wb_init_options *o);
+/** wb_glorot_normal with a gain. */
+WB_API wb_tensor *wb_glorot_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                        const wb_init_options *o);
+/** wb_kaiming_uniform with a gain. */
+WB_API wb_tensor *wb_kaiming_uniform_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                          const wb_init_options *o);
+/** wb_kaiming_normal with a gain. */
+WB_API wb_tensor *wb_kaiming_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                         const wb_init_options *o);
+/** wb_lecun_normal with a gain. */
+WB_API wb_tensor *wb_lecun_normal_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                       const wb_init_options *o);
+/** wb_identity_init with a gain. */
+WB_API wb_tensor *wb_identity_init_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                        const wb_init_options *o);
+/** wb_orthogonal with a gain. */
+WB_API wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                     const wb_init_options *o);
+/** Defines, at file scope, a static function `name` that is the initialiser `of` with a gain:
+ *     WB_INITIALISER(wide, wb_orthogonal, 1.41)
+ *     wb_layer *l = wb_Dense(4, 8, .init = wide); */
+#ifdef __cplusplus
+#define WB_INITIALISER(name, of, gain_)                                                     \
+    static wb_tensor *name(wb_dtype dtype, int ndim, const int64_t *dims)                   \
+    {                                                                                       \
+        wb_init_options o;                                                                  \
+        o.gain = (gain_);                                                                   \
+        return of##_with(dtype, ndim, dims, &o);                                            \
+    }
+#else
+#define WB_INITIALISER(name, of, ...)                                                       \
+    static wb_tensor *name(wb_dtype dtype, int ndim, const int64_t *dims)                   \
+    {                                                                                       \
+        return of##_with(dtype, ndim, dims, WB_GET_(wb_init_options, __VA_ARGS__));         \
+    }
+#endif
 /** Normal numbers with the standard deviation std (0.01 in Flux and PyTorch) in a matrix [out, in],
  * of which ceil(sparsity out) in each column are 0, at random places, from the seed of wb_seed.
  * `dtype` is floating.  It is called by an initialiser of the program.  (Martens 2010)  Errors:

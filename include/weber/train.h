@@ -360,9 +360,10 @@ WB_API int wb_thaw(wb_opt_state *state, const char *path);
 
 /* ---- averages of parameters ------------------------------------------------------------------ */
 
-/** A copy of a model for wb_average: a model of its own, which can be called, saved and loaded.
- * The parameters of a .mixed model (wb_setup) are f32 in it. */
-WB_API wb_layer *wb_average_of(wb_layer *model);
+/** A copy of a model, a layer or tree, for wb_average: a model of its own, which can be called,
+ * saved and loaded.  The parameters of a .mixed model (wb_setup) are f32 in it.
+ * wb_average_of(model) is the typed form. */
+WB_API void *wb_object_average_of(void *model);
 /** Options of wb_average. */
 typedef struct wb_average_options {
     WB_OPTIONS_HEAD(wb_average_options)
@@ -378,8 +379,10 @@ typedef struct wb_average_options {
  * of the model.  In a function of wb_compile .decay and .count are constants.  wb_average_of makes
  * `average`; wb_checkpoint.average saves it.  Returns 0 or an error code.  Errors: the two are
  * different models; decay outside 0 to 1; negative .count. */
-WB_API int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_options *o);
+WB_API int wb_average_with(void *average, void *model, const wb_average_options *o);
 #ifndef __cplusplus
+#define wb_average_of(model) WB_ONCE_(WB_AVERAGE_OF_, model, )
+#define WB_AVERAGE_OF_(x, _) (__typeof__(x))wb_object_average_of(WB_MODEL_(x))
 #define wb_average(...) WB_AVERAGE_(__VA_ARGS__, )
 #define WB_AVERAGE_(average, model, ...) \
     wb_average_with((average), (model), WB_GET_(wb_average_options, __VA_ARGS__))
@@ -443,7 +446,7 @@ typedef struct wb_train_options {
     bool higher WB_IS(false);               /* the best metric is the highest, not the lowest */
     bool resume WB_IS(false);               /* continues from the checkpoint, if there is one */
     wb_schedule *schedule WB_IS(NULL);      /* as wb_set_schedule for all parameters */
-    wb_layer *average WB_IS(NULL);          /* of wb_average_of(model): wb_average after updates */
+    void *average WB_IS(NULL);              /* of wb_average_of(model): wb_average after updates */
     double decay WB_IS(0.999);              /* of the average */
     /* Ends the training, with success, after the epoch in which wb_early_stopping of the metric is
      * true.  Its .higher is the option .higher. */

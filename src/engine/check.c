@@ -82,10 +82,30 @@ static bool outside(const char *what, const wb_tensor *index, int64_t at, int64_
                      wb__checks ? " (WEBER_DEBUG=check)" : "");
 }
 
-/* Whether all values of x, an evaluated tensor of integers, are *except or from 0 to bound - 1.
- * `except` may be NULL. */
-static bool values_below(const char *what, const wb_tensor *x, int64_t bound,
-                         const int64_t *except)
+/* What the values of a tensor are checked for. `before` is the last value that was read. */
+typedef struct {
+    const char *what;
+    int64_t bound;
+    const int64_t *except;
+    bool ascending;
+    int64_t before;
+} value_check;
+
+/* Checks a value of x. Whether it is good; otherwise sets the error. */
+static bool check_value(value_check *c, const wb_tensor *x, int64_t at, int64_t value)
+{
+    if ((value < 0 || value >= c->bound) && !(c->except && value == *c->except))
+        return outside(c->what, x, at, value, c->bound);
+    if (c->ascending && (at ? value < c->before : value != 0))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: %lld, at [%lld] of %s, %s", c->what,
+                         (long long)value, (long long)at, wb_describe(x),
+                         at ? "is below the one before: they ascend" : "is not 0: the first is");
+    c->before = value;
+    return true;
+}
+
+/* Checks all values of x, an evaluated tensor of integers. */
+static bool check_values(value_check *c, const wb_tensor *x)
 {
     enum { CHUNK = 256 };
     int64_t chunk[CHUNK];
@@ -95,13 +115,27 @@ static bool values_below(const char *what, const wb_tensor *x, int64_t bound,
     for (int64_t at = 0; at < x->size; at += CHUNK) {
         const int64_t n = WB__MIN(x->size - at, CHUNK);
         wb__convert(chunk, WB_I64, values + x->offset + (size_t)at * bytes, (wb_dtype)x->dtype, n);
-        for (int64_t i = 0; i < n; i++) {
-            const int64_t value = chunk[i];
-            if ((value < 0 || value >= bound) && !(except && value == *except))
-                return outside(what, x, at + i, value, bound);
-        }
+        for (int64_t i = 0; i < n; i++)
+            if (!check_value(c, x, at + i, chunk[i])) return false;
     }
     return true;
+}
+
+/* Checks the values of x if they are known and the host can read them; with WEBER_DEBUG=check it
+ * evaluates x. */
+static bool check_readable(value_check *c, const wb_tensor *x)
+{
+    const wb__thread *t = wb__this_thread();
+    if (!wb__checks) {
+        while (!x->storage && x->op == WB__OP_reshape) x = x->in[0];
+        if (!x->storage || t->recording) return true;
+        if (x->device && !x->device->backend->host_visible) return true;
+    }
+    if (!x->storage) {
+        if (t->recording) return true;
+        if (wb__evaluate_keeping(1, &(wb_tensor *){(wb_tensor *)(uintptr_t)x})) return false;
+    }
+    return check_values(c, x);
 }
 
 bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
@@ -112,17 +146,14 @@ bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound)
 bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except)
 {
     const wb_tensor *x = wb__bind(labels);
-    const wb__thread *t = wb__this_thread();
-    if (!wb__checks) {
-        while (t->training && !x->storage && x->op == WB__OP_reshape) x = x->in[0];
-        if (!t->training || !x->storage || t->recording) return true;
-        if (x->device && !x->device->backend->host_visible) return true;
-    }
-    if (!x->storage) {
-        if (t->recording) return true;
-        if (wb__evaluate_keeping(1, &(wb_tensor *){(wb_tensor *)x})) return false;
-    }
-    return values_below(what, x, bound, except);
+    if (!wb__checks && !wb__this_thread()->training) return true;
+    return check_readable(&(value_check){.what = what, .bound = bound, .except = except}, x);
+}
+
+bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound)
+{
+    value_check c = {.what = what, .bound = bound, .ascending = true};
+    return check_readable(&c, wb__bind(offsets));
 }
 
 bool wb__same_dims(const wb_tensor *x, const wb_tensor *y)

@@ -273,6 +273,10 @@ bool wb__indices_below(const char *what, wb_tensor *index, int64_t bound);
  * Without WEBER_DEBUG=check it checks only inside wb_withgradient and wb_train, outside recordings,
  * and only labels that are evaluated in memory that the host may read, so that nothing waits. */
 bool wb__labels_below(const char *what, wb_tensor *labels, int64_t bound, const int64_t *except);
+/* Returns false, with the error set, if the offsets do not begin with 0, decrease, or have an
+ * element outside 0 to bound - 1.  Without WEBER_DEBUG=check it checks only outside recordings, and
+ * only offsets that are evaluated in memory that the host may read. */
+bool wb__offsets_ascend(const char *what, wb_tensor *offsets, int64_t bound);
 
 /* Returns the dtype in which sums over this dtype are computed: f32 for f16 and bf16, else the same
  * dtype. */

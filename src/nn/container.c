@@ -78,7 +78,7 @@ int wb__container_layers(const wb_layer *l, wb__child **layers)
     wb__branch *inner = wb__layer_child(l, 0);
     bool list = wb__is(inner, &wb__tree_class);
     *layers = list ? inner->children : l->node.children;
-    return list ? inner->n : l->node.n;
+    return list ? inner->n : 1;
 }
 
 /* Calls one inner layer, as wb__call_layer. The message of an error gets the path of the inner

@@ -139,6 +139,8 @@ static wb_tensor *bag_call(wb_layer *l, int n, wb_tensor *const *inputs)
         return wb__fail_null(WB_ERROR_SHAPE, "EmbeddingBag: takes indices [bags, n], or [n] and "
                              "offsets [bags], got %s%s%s", wb_describe(x), offsets ? " and " : "",
                              offsets ? wb_describe(offsets) : "");
+    if (offsets && !wb__offsets_ascend("EmbeddingBag offsets", offsets, x->dims[0] + 1))
+        return NULL;
     wb_tensor *rows = wb_take(wb__layer_child(l, 0), x);
     if (!rows) return NULL;
     if (offsets && !x->dims[0]) {

@@ -1,5 +1,6 @@
 /* Initialisers of parameters. Random numbers come from the generator that wb_seed seeds. */
 #include "nn/layer.h"
+#include "base/options.h"
 
 #include <math.h>
 
@@ -19,6 +20,19 @@ static bool fans(const char *what, int ndim, const int64_t *dims, double *in, do
     return true;
 }
 
+/* Sets *gain to the option, or to by_default. False, with the error set: it is not finite, or the
+ * options are wrong. */
+static bool read_gain(const char *what, const wb_init_options *given, double by_default,
+                      double *gain)
+{
+    wb_init_options o;
+    wb__given g;
+    if (!wb__read_options(what, &o, sizeof o, given, "gain", &g)) return false;
+    *gain = wb__real(wb__real_option(&g, "gain", 0, o.gain), by_default);
+    if (isfinite(*gain)) return true;
+    return !wb__fail(WB_ERROR_ARGUMENT, "%s: the gain is %g; it is finite", what, *gain);
+}
+
 static wb_tensor *uniform(wb_dtype dtype, int ndim, const int64_t *dims, double bound)
 {
     return wb_mul(wb_sub(wb_rand_array(dtype, ndim, dims), wb_scalar(0.5)), wb_scalar(2 * bound));
@@ -29,28 +43,44 @@ static wb_tensor *normal(wb_dtype dtype, int ndim, const int64_t *dims, double s
     return wb_mul(wb_randn_array(dtype, ndim, dims), wb_scalar(sigma));
 }
 
-#define INITIALISER(name, draw, width)                                              \
+/* Defines an initialiser, and the one with a gain. */
+#define INITIALISER(name, draw, by_default, width)                                  \
+    wb_tensor *wb_##name##_with(wb_dtype dtype, int ndim, const int64_t *dims,      \
+                                const wb_init_options *o)                           \
+    {                                                                               \
+        double in, out, gain;                                                       \
+        if (!fans(#name, ndim, dims, &in, &out)) return NULL;                       \
+        if (!read_gain(#name, o, by_default, &gain)) return NULL;                   \
+        return draw(dtype, ndim, dims, width);                                      \
+    }                                                                               \
     wb_tensor *wb_##name(wb_dtype dtype, int ndim, const int64_t *dims)             \
     {                                                                               \
-        double in, out;                                                             \
-        return fans(#name, ndim, dims, &in, &out) ? draw(dtype, ndim, dims, width) : NULL; \
+        return wb_##name##_with(dtype, ndim, dims, NULL);                           \
     }
-INITIALISER(glorot_uniform, uniform, sqrt(6 / (in + out)))
-INITIALISER(glorot_normal, normal, sqrt(2 / (in + out)))
-INITIALISER(kaiming_uniform, uniform, sqrt(2) * sqrt(3 / in))
-INITIALISER(kaiming_normal, normal, sqrt(2) / sqrt(in))
+INITIALISER(glorot_uniform, uniform, 1, gain * sqrt(6 / (in + out)))
+INITIALISER(glorot_normal, normal, 1, gain * sqrt(2 / (in + out)))
+INITIALISER(kaiming_uniform, uniform, sqrt(2), gain * sqrt(3 / in))
+INITIALISER(kaiming_normal, normal, sqrt(2), gain / sqrt(in))
 
 static wb_tensor *truncated(wb_dtype dtype, int ndim, const int64_t *dims, double sigma)
 {
-    return wb_truncated_normal_array(0, sigma, -2, 2, dtype, ndim, dims);
+    if (sigma == 0) return wb_full_array(0, dtype, ndim, dims);
+    return wb_truncated_normal_array(0, fabs(sigma), -2, 2, dtype, ndim, dims);
 }
-INITIALISER(init_truncated_normal, truncated, 1)
-INITIALISER(lecun_normal, truncated, 1 / sqrt(in))
+INITIALISER(lecun_normal, truncated, 1, gain / sqrt(in))
 
-wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_init_truncated_normal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return truncated(dtype, ndim, dims, 1);
+}
+
+wb_tensor *wb_identity_init_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                                 const wb_init_options *o)
 {
     int64_t size, kernel = 1, centre = 0;
+    double gain;
     if (!wb__check_dims("identity_init", ndim, dims, &size)) return NULL;
+    if (!read_gain("identity_init", o, 1, &gain)) return NULL;
     if (ndim < 2) return wb_init_zeros(dtype, ndim, dims);
     for (int i = 2; i < ndim; i++) {
         centre = centre * dims[i] + WB__MAX(dims[i] - 1, 0) / 2;
@@ -58,8 +88,13 @@ wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
     }
     double *values = wb__alloc_zero(WB__MAX((size_t)size, 1), sizeof *values);
     for (int64_t i = 0; values && kernel && i < dims[0] && i < dims[1]; i++)
-        values[(i * dims[1] + i) * kernel + centre] = 1;
+        values[(i * dims[1] + i) * kernel + centre] = gain;
     return wb__from_doubles(values, dtype, ndim, dims);
+}
+
+wb_tensor *wb_identity_init(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_identity_init_with(dtype, ndim, dims, NULL);
 }
 
 static double dot(const double *x, const double *y, int64_t n)
@@ -85,10 +120,13 @@ static void orthonormalise(double *rows, int64_t n, int64_t length)
     }
 }
 
-wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
+wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
+                              const wb_init_options *o)
 {
     int64_t size;
+    double gain;
     if (!wb__check_dims("orthogonal", ndim, dims, &size)) return NULL;
+    if (!read_gain("orthogonal", o, 1, &gain)) return NULL;
     if (ndim < 2)
         return wb__fail_null(WB_ERROR_SHAPE, "orthogonal: %d dimensions; it has at least 2", ndim);
     const int64_t out = dims[0], in = out ? size / out : 0, n = WB__MIN(out, in);
@@ -101,6 +139,7 @@ wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
     if (drawn && numbers && rows && !wb_copy_out(drawn, numbers, (size_t)size * sizeof *numbers)) {
         for (int64_t i = 0; i < size; i++) rows[i] = (double)numbers[i];
         orthonormalise(rows, n, length);
+        for (int64_t i = 0; i < size; i++) rows[i] *= gain;
         x = wb__from_doubles(rows, dtype, 2, (int64_t[]){n, length});
         rows = NULL;                    /* freed */
         if (x && out > in) x = wb_transpose(x);
@@ -109,6 +148,11 @@ wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
     wb__free(numbers);
     wb__free(rows);
     return wb__frame_end(f, x);
+}
+
+wb_tensor *wb_orthogonal(wb_dtype dtype, int ndim, const int64_t *dims)
+{
+    return wb_orthogonal_with(dtype, ndim, dims, NULL);
 }
 
 wb_tensor *wb_sparse_init(double sparsity, double std, wb_dtype dtype, int ndim,

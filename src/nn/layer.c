@@ -12,7 +12,7 @@
     X(rmsnorm) X(scale) X(bilinear) X(pixelshuffle) X(upsample) X(adaptivemaxpool)              \
     X(adaptivemeanpool) X(embedding) X(embeddingbag) X(attention)                               \
     X(rnn) X(lstm) X(gru) X(rnn_cell) X(lstm_cell) X(gru_cell)                                  \
-    X(gruv3) X(gruv3_cell)                                                                      \
+    X(gruv3) X(gruv3_cell) X(recurrence) X(weightnorm)                                          \
     X(chain) X(skip) X(parallel) X(fusion) X(maxout) X(function)
 
 #define EXTERN(name) extern const wb__layer_type wb__##name##_type;
@@ -280,7 +280,8 @@ static void warn_dtype(const wb_layer *l, const wb_tensor *x, const wb_tensor *p
 wb_tensor *wb__layer_input(const wb_layer *l, wb_tensor *x, const wb_tensor *parameter)
 {
     if (wb__likely(x->dtype == parameter->dtype)) return x;
-    if (wb__dtype_float((wb_dtype)x->dtype) && !(wb__kept_flags(parameter) & WB__MIXED))
+    if (wb__dtype_float((wb_dtype)x->dtype) && parameter->op == WB__OP_variable &&
+        !(parameter->flags & WB__MIXED))
         warn_dtype(l, x, parameter);
     return wb_astype(x, (wb_dtype)parameter->dtype);
 }

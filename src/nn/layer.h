@@ -24,6 +24,7 @@ typedef enum {
     WB__OPTION_FUNCTION,        /* wb_function; files hold its registered name */
     WB__OPTION_CONNECTION,      /* wb__connection; files hold its registered name */
     WB__OPTION_DTYPE,
+    WB__OPTION_TEXT,            /* char[count], ended by 0 */
     WB__OPTION_INITIALISER      /* not stored in files */
 } wb__option_kind;
 typedef struct { const char *name; wb__option_kind kind; size_t offset; int count; } wb__option;
@@ -81,6 +82,9 @@ typedef struct {
     wb_layer *(*make)(const void *options);
     wb_layer *(*assemble)(const void *options, int n, const char *const *names,
                           wb_layer *const *layers);
+    /* A container that has one layer, calls it in a way of its own, and is printed and summarised
+     * as one layer. */
+    bool one_row;
     /* data that only this type uses, such as the cell_kind of a recurrent layer (recurrent.c) */
     const void *detail;
     const wb__torch_kind *torch;        /* NULL: PyTorch uses the same names */
@@ -149,6 +153,14 @@ int wb__container_layers(const wb_layer *l, wb__child **layers);
 /* If l was made by wb_named, returns the layer inside l and sets *name to the given name. Otherwise
  * returns l and sets *name to NULL. `name` may be NULL. */
 wb_layer *wb__layer_unnamed(wb_layer *l, const char **name);
+/* If l is a WeightNorm, returns a layer that computes as l and has no WeightNorm around it, in the
+ * current scope; else l. NULL with the error set. */
+wb_layer *wb__with_weights(wb_layer *l);
+/* If l is a WeightNorm, returns the name of the tensor that it normalises, and sets *base to the
+ * layer with this tensor, and *i to its index there. Otherwise returns NULL. */
+const char *wb__normed_child(const wb_layer *l, const wb_layer **base, int *i);
+/* Whether `owner` is a WeightNorm that normalises the tensor `child`, or has such a one inside. */
+bool wb__is_normed(const wb_layer *owner, const char *child);
 /* Makes the tree "layers" of a container from its n inner layers. NULL with the error set. */
 wb_tree *wb__layer_list(const char *what, int n, const char *const *names, wb_layer *const *layers);
 

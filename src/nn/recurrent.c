@@ -5,7 +5,7 @@
  *
  * A layer with .layers or .bidirectional consists of several passes over the sequences, one for
  * each layer and direction. Each pass has children of its own. */
-#include "nn/layer.h"
+#include "nn/recurrent.h"
 
 #include <stdio.h>
 
@@ -141,18 +141,17 @@ static bool gruv3_step(const pass *p, wb_tensor *x, wb_tensor **s)
 static const cell_kind rnn_kind = {1, 1, rnn_step}, lstm_kind = {4, 2, lstm_step},
                        gru_kind = {3, 1, gru_step}, gruv3_kind = {3, 1, gruv3_step};
 
-/* Sets NULL states to the initial states, if the layer has them. An initial state has one row,
- * which broadcasts over the batch. */
-static bool first_states(const pass *p, const wb_tensor *x, wb_tensor **states)
+/* Sets NULL states to the initial states, if the layer has them. An initial state has `ndim`
+ * dimensions, and one row, which broadcasts over the batch. */
+static bool first_states(const pass *p, int ndim, wb_tensor **states)
 {
     const wb_Recurrent_options *o = p->o;
     const cell_kind *kind = p->l->type->detail;
     int64_t dims[WB_MAX_DIMS];
-    for (int i = 0; i < x->ndim; i++) dims[i] = i == x->ndim - 1 ? o->out : 1;
+    for (int i = 0; i < ndim; i++) dims[i] = i == ndim - 1 ? o->out : 1;
     const int first = MORE + o->hidden_bias;
     for (int i = 0; o->initial_state && i < kind->states; i++)
-        if (!states[i] &&
-            !(states[i] = wb_reshape_array(child(p, first + i), x->ndim, dims)))
+        if (!states[i] && !(states[i] = wb_reshape_array(child(p, first + i), ndim, dims)))
             return false;
     return true;
 }
@@ -166,60 +165,40 @@ static wb_tensor *input_product(const pass *p, wb_tensor *x)
     return wb_linear(x, weight, child(p, BIAS));
 }
 
-/* Replaces the states after a step by `before` in the rows whose sequence has no such step. Sets
- * *output to the first state, or to zeros in these rows. A NULL state in `before` is zero. */
-static bool mask_step(wb_tensor *valid, int n, wb_tensor *const *before, wb_tensor **states,
-                      wb_tensor **output)
+/* wb__steps.step of a pass. x is a step of input_product. */
+static bool pass_step(const wb__steps *steps, wb_tensor *x, int *n, wb_tensor **states,
+                      wb_tensor **y)
 {
-    wb_tensor *zero = wb_scalar(0);
-    *output = wb_where(valid, states[0], zero);
-    for (int i = 0; i < n; i++)
-        states[i] = (i || before[i]) ? wb_where(valid, states[i], before[i] ? before[i] : zero)
-                                   : *output;
-    return *output && states[n - 1];
-}
-
-/* Computes all steps, backwards if `reverse` is true, and replaces the states by the last ones.
- * Sets outputs[t], unless there are no `outputs`. `lengths` is i64 [N, 1] or NULL. */
-static bool unroll(const pass *p, wb_tensor *x, wb_tensor *lengths, bool reverse,
-                   wb_tensor **states, wb_tensor **outputs)
-{
+    const pass *p = steps->ctx;
     const cell_kind *kind = p->l->type->detail;
-    const int64_t steps = x->dims[1], wide[2] = {x->dims[0], kind->gates * p->o->out};
-    wb_tensor *all = input_product(p, x);
-    for (int64_t i = 0; i < steps; i++) {
-        const int64_t t = reverse ? steps - 1 - i : i;
-        wb_tensor *now = wb_slice(all, 1, t, t + 1);
-        now = now ? wb_reshape_array(now, 2, wide) : NULL;
-        if (!i && now && !first_states(p, now, states)) return false;
-        wb_tensor *before[2] = {states[0], states[1]};
-        if (!now || !kind->step(p, now, states)) return false;
-        outputs[t] = states[0];
-        if (lengths && !mask_step(wb_gt(lengths, wb_scalar_int(t)), kind->states, before, states,
-                                  &outputs[t]))
-            return false;
-    }
-    return true;
+    *n = kind->states;
+    *y = kind->step(p, x, states) ? states[0] : NULL;
+    return *y != NULL;
 }
 
 /* Computes one of the .layers. states[direction] has the states of a direction. */
-static wb_tensor *layer_of(wb_layer *l, int number, wb_tensor *x, wb_tensor *lengths,
-                           wb_tensor *(*states)[2], wb_tensor **outputs)
+static wb_tensor *layer_of(wb_layer *l, wb__over_steps how, int number, wb_tensor *x,
+                           wb_tensor *lengths, wb_tensor *(*states)[2], wb_tensor **outputs)
 {
     const wb_Recurrent_options *o = l->options;
     const int64_t steps = x->dims[1];
     const int directions = o->bidirectional ? 2 : 1;
-    const bool last = o->last && number + 1 == o->layers;
+    const bool last = how.last && number + 1 == o->layers;
     wb_tensor *y[2];
     for (int i = 0; i < directions; i++) {
         const pass p = pass_of(l, number * directions + i);
-        if (!unroll(&p, x, lengths, i == 1, states[i], outputs)) return NULL;
+        const wb__steps all = {pass_step, &p};
+        int n = ((const cell_kind *)l->type->detail)->states;
+        if (!first_states(&p, 2, states[i]) ||
+            !wb__unroll(&all, input_product(&p, x), lengths, how.reverse || i == 1, &n, states[i],
+                        outputs))
+            return NULL;
         y[i] = last ? states[i][0] : wb_stack_array((int)steps, outputs, 1);
     }
     return directions == 1 ? y[0] : y[0] && y[1] ? wb_concat_array(2, y, -1) : NULL;
 }
 
-/* ---- states and lengths ---------------------------------------------------------------------- */
+/* ---- states ---------------------------------------------------------------------------------- */
 
 /* Checks the states of a call, and converts them to the layer's dtype. Sets those of each pass. */
 static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const *given,
@@ -248,23 +227,6 @@ static bool read_states(wb_layer *l, const wb_tensor *x, int n, wb_tensor *const
     return true;
 }
 
-/* Sets *lengths to the last input as i64 [N, 1], if it has integers, and takes it from *n. */
-static bool read_lengths(const wb_layer *l, const wb_tensor *x, int *n, wb_tensor *const *inputs,
-                         wb_tensor **lengths)
-{
-    wb_tensor *y = inputs[*n - 1];
-    if (*n < 2 || wb__dtype_float((wb_dtype)y->dtype) || y->dtype == WB_BOOL) return true;
-    if (y->ndim != 1 || y->dims[0] != x->dims[0])
-        return !wb__fail(WB_ERROR_SHAPE, "%s: expects lengths [%lld], got %s", l->type->name,
-                         (long long)x->dims[0], wb_describe(y));
-    char what[40];
-    snprintf(what, sizeof what, "%s lengths", l->type->name);
-    if (!wb__indices_below(what, y, x->dims[1] + 1)) return false;
-    *n -= 1;
-    *lengths = wb_unsqueeze(wb__as(y, WB_I64), -1);
-    return *lengths != NULL;
-}
-
 /* Returns state i of all passes: [N, out], or [passes, N, out] if there are several. */
 static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(*states)[2],
                               wb_tensor **room)
@@ -276,21 +238,22 @@ static wb_tensor *joint_state(const wb_Recurrent_options *o, int i, wb_tensor *(
 }
 
 /* Sets the results of a call. `room` has an element for each step and for each pass. */
-static int run_layers(wb_layer *l, wb_tensor *x, wb_tensor *lengths, wb_tensor *(*states)[2],
-                      wb_tensor **room, wb_tensor **results)
+static int run_layers(wb_layer *l, wb__over_steps how, wb_tensor *x, wb_tensor *lengths,
+                      wb_tensor *(*states)[2], wb_tensor **room, wb_tensor **results)
 {
     const wb_Recurrent_options *o = l->options;
     const int n_states = ((const cell_kind *)l->type->detail)->states;
     const int directions = o->bidirectional ? 2 : 1;
     for (int k = 0; k < o->layers; k++)
-        if (!(x = layer_of(l, k, x, lengths, states + k * directions, room))) return -1;
+        if (!(x = layer_of(l, how, k, x, lengths, states + k * directions, room))) return -1;
     results[0] = x;
-    for (int i = 0; o->return_state && i < n_states; i++)
+    for (int i = 0; how.return_state && i < n_states; i++)
         if (!(results[i + 1] = joint_state(o, i, states, room))) return -1;
-    return o->return_state ? 1 + n_states : 1;
+    return how.return_state ? 1 + n_states : 1;
 }
 
-static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
+int wb__call_sequence(wb_layer *l, wb__over_steps how, int n, wb_tensor *const *inputs,
+                      wb_tensor **results)
 {
     const wb_Recurrent_options *o = l->options;
     const int n_states = ((const cell_kind *)l->type->detail)->states, given = n;
@@ -300,7 +263,7 @@ static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor
                         (long long)o->in, wb_describe(x)), -1;
     if (!x->dims[1])
         return wb__fail(WB_ERROR_SHAPE, "%s: no steps in %s", l->type->name, wb_describe(x)), -1;
-    if (!read_lengths(l, x, &n, inputs, &lengths)) return -1;
+    if (!wb__read_lengths(l->type->name, x, &n, inputs, &lengths)) return -1;
     if (n != 1 && n != 1 + n_states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: takes x, or x and its %d states, and then integers "
                         "that are lengths; got %d inputs", l->type->name, n_states, given), -1;
@@ -309,10 +272,46 @@ static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor
     wb_tensor **room = wb__alloc(most * sizeof *room);
     int n_results = -1;
     if (states && room && read_states(l, x, n - 1, inputs + 1, states))
-        n_results = run_layers(l, x, lengths, states, room, results);
+        n_results = run_layers(l, how, x, lengths, states, room, results);
     wb__free(room);
     wb__free(states);
     return n_results;
+}
+
+static int sequence_call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
+{
+    const wb_Recurrent_options *o = l->options;
+    return wb__call_sequence(l, (wb__over_steps){o->last, false, o->return_state}, n, inputs,
+                             results);
+}
+
+bool wb__is_recurrent(const wb_layer *l) { return l->type->call_many == sequence_call; }
+
+bool wb__first_states(wb_layer *l, int64_t batch, int n_states, wb_tensor **states)
+{
+    const wb_Recurrent_options *o = l->options;
+    const cell_kind *kind = l->type->detail;
+    const int count = passes(o), ndim = count > 1 ? 3 : 2;
+    const int64_t dims[3] = {count, batch, o->out};
+    if (n_states != kind->states)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", l->type->name,
+                         kind->states, n_states);
+    for (int i = 0; i < n_states; i++) {
+        const wb_tensor *weight = wb__layer_child(l, HIDDEN);
+        wb_tensor *all[2 * MOST_LAYERS];
+        for (int k = 0; o->initial_state && k < count; k++) {
+            const pass p = pass_of(l, k);
+            all[k] = child(&p, MORE + o->hidden_bias + i);
+        }
+        states[i] = !o->initial_state ? wb_full_array(0, (wb_dtype)weight->dtype, ndim,
+                                                      dims + 3 - ndim)
+                                      : wb_stack_array(count, all, 0);
+        if (o->initial_state && states[i] && count > 1) states[i] = wb_unsqueeze(states[i], 1);
+        if (o->initial_state && states[i])
+            states[i] = wb_expand_array(states[i], ndim, dims + 3 - ndim);
+        if (!states[i]) return false;
+    }
+    return true;
 }
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -346,7 +345,7 @@ static bool cell_step(wb_layer *l, wb_tensor *x, int n, wb_tensor **states)
             return false;
     const pass p = pass_of(l, 0);
     x = input_product(&p, x);
-    return x && first_states(&p, x, states) && kind->step(&p, x, states);
+    return x && first_states(&p, x->ndim, states) && kind->step(&p, x, states);
 }
 
 static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
@@ -358,28 +357,38 @@ static wb_tensor *cell_call(wb_layer *l, int n, wb_tensor *const *inputs)
     return cell_step(l, inputs[0], n - 1, states) ? states[0] : NULL;
 }
 
-int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
+bool wb__is_cell(const wb_layer *l) { return l->type->call == cell_call; }
+
+/* wb_cell_step without the frame: sets the elements of `next`. Returns 0 or an error code. */
+static int step_once(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor *const *states,
+                     wb_tensor **next)
 {
-    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
-    if (!wb__is(cell, &wb__layer_class) || cell->type->call != cell_call)
+    if (wb__is(cell, &wb__layer_class) && !(cell = wb__with_weights(cell)))
+        return wb__error_or(WB_ERROR_MEMORY);
+    if (!wb__is(cell, &wb__layer_class) || !wb__is_cell(cell))
         return wb__fail(WB_ERROR_ARGUMENT, "cell_step: not a cell");
     const cell_kind *kind = cell->type->detail;
     if (n_states != kind->states || !states)
         return wb__fail(WB_ERROR_ARGUMENT, "%s: has %d states, got %d", cell->type->name,
                         kind->states, n_states);
     if (!wb__operand(cell->type->name, x)) return wb_error_code();
-    wb_tensor *next[2] = {NULL, NULL};
     for (int i = 0; i < n_states; i++) {
         next[i] = wb_is_none(states[i]) ? NULL : states[i];
         if (next[i] && !wb__operand(cell->type->name, next[i])) return wb_error_code();
     }
     wb__branch_used(&cell->node);
+    return cell_step(cell, x, n_states, next) ? 0 : wb_error_code();
+}
+
+int wb_cell_step(wb_layer *cell, wb_tensor *x, int n_states, wb_tensor **states)
+{
+    if (WB__NULL(cell) || WB__NULL(x)) return wb__error_or(WB_ERROR_ARGUMENT);
+    wb_tensor *next[2] = {NULL, NULL};
     const wb__frame f = wb__frame_begin();
-    const bool done = cell_step(cell, x, n_states, next);
-    wb__frame_end_many(f, done ? n_states : 0, (void *const *)next);
-    if (!done) return wb_error_code();
-    for (int i = 0; i < n_states; i++) states[i] = next[i];
-    return 0;
+    const int status = step_once(cell, x, n_states, states, next);
+    wb__frame_end_many(f, status ? 0 : n_states, (void *const *)next);
+    for (int i = 0; !status && i < n_states; i++) states[i] = next[i];
+    return status;
 }
 
 /* ---- kinds ----------------------------------------------------------------------------------- */

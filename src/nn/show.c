@@ -159,7 +159,7 @@ static void show(wb__text *t, const wb_layer *l, int indent, const char *name)
 {
     l = wb__layer_unnamed((wb_layer *)(uintptr_t)l, NULL);
     const bool is_struct = wb__own_struct(l->type) && has_layers(l);
-    if (!l->type->assemble && !is_struct) {
+    if (l->type->one_row || (!l->type->assemble && !is_struct)) {
         show_plain(t, l, indent, name);
         return;
     }

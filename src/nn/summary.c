@@ -61,7 +61,7 @@ static double sum_flops(wb_tensor *x, wb__pointer_map *seen)
  * have one row. */
 bool wb__has_row(const wb_layer *l)
 {
-    if (!wb__own_struct(l->type)) return l->type->make;
+    if (!wb__own_struct(l->type)) return l->type->make || l->type->one_row;
     for (int i = 0; i < l->node.n; i++)
         if (wb__is_branch(wb__layer_child(l, i))) return false;
     return true;

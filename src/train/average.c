@@ -21,9 +21,12 @@ static wb_tensor *copy(wb_tensor *x, const char *path, void *ctx)
     return v;
 }
 
-wb_layer *wb_average_of(wb_layer *model)
+void *wb_object_average_of(void *model)
 {
     if (WB__NULL(model) || !wb__alive("average_of", model)) return NULL;
+    if (!wb__is_branch(model))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "average_of: a %s is not a layer or tree",
+                             wb__kind(model));
     if (wb__unrecordable("average_of", WB__ACTS)) return NULL;
     return wb__fmap_plain(model, copy, NULL);
 }
@@ -52,7 +55,7 @@ static int average_leaf(const wb__leaf *leaf, void *ctx)
     return value ? wb_assign(to, value) : wb__error_or(WB_ERROR_MEMORY);
 }
 
-int wb_average_with(wb_layer *average, wb_layer *model, const wb_average_options *given)
+int wb_average_with(void *average, void *model, const wb_average_options *given)
 {
     wb_average_options o;
     wb__given g;

@@ -8,6 +8,7 @@ typedef struct {
     wb_leaf_function f;
     void *ctx;
     bool plain;                             /* results for variables stay as they are */
+    void *(*replace)(void *branch, void *ctx);
     wb__pointer_map seen;
     wb__text path;
 } mapping;
@@ -56,8 +57,10 @@ static void *map(mapping *m, void *object, bool in_layer)
     void **seen = wb__pointer_map_at(&m->seen, object);
     if (!seen) return NULL;
     if (*seen) return *seen;
-    void *made = wb__is_branch(object) ? map_node(m, object, in_layer)
-                                       : (void *)map_tensor(m, object, in_layer);
+    const bool branch = wb__is_branch(object);
+    void *from = branch && m->replace ? m->replace(object, m->ctx) : object;
+    if (!from) return NULL;
+    void *made = branch ? map_node(m, from, in_layer) : (void *)map_tensor(m, object, in_layer);
     if (!made) return NULL;
     seen = wb__pointer_map_at(&m->seen, object);       /* the map may have grown */
     if (!seen) return NULL;
@@ -80,6 +83,12 @@ void *wb__fmap(void *object, wb_leaf_function f, void *ctx)
 void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx)
 {
     return map_all((mapping){.f = f, .ctx = ctx, .plain = true}, object);
+}
+
+void *wb__fmap_replacing(void *object, void *(*replace)(void *branch, void *ctx),
+                         wb_leaf_function f, void *ctx)
+{
+    return map_all((mapping){.f = f, .ctx = ctx, .replace = replace}, object);
 }
 
 static void *public_map(wb_leaf_function f, void *object, void *ctx)

@@ -123,6 +123,10 @@ wb_tree *wb__gradient_of_some(wb_tensor *loss, void *wrt, bool (*skips)(void *ct
 void *wb__fmap(void *object, wb_leaf_function f, void *ctx);
 /* As wb__fmap, but the result for a variable in a layer need not be a variable. */
 void *wb__fmap_plain(void *object, wb_leaf_function f, void *ctx);
+/* As wb__fmap of the structure in which each layer and tree is replaced by the result of `replace`,
+ * which may be the same object. NULL: it failed. */
+void *wb__fmap_replacing(void *object, void *(*replace)(void *branch, void *ctx),
+                         wb_leaf_function f, void *ctx);
 
 /* Returns a variable that replaces the tensor `of`. The variable is x if x is a variable, else a
  * new variable with x's value. If `of` is not NULL, the variable gets the flags wb__kept_flags(of).

@@ -26,6 +26,8 @@ static int twice(wb_tensor *g, wb_tensor *, int, wb_tensor *const *, wb_tensor *
     return 0;
 }
 
+WB_INITIALISER(twice_orthogonal, wb_orthogonal, 2)
+
 static bool own_layer()
 {
     wb_layer *m = wb_Chain(wb_Dense(3, 2), wb_layer_of(affine, wb_variable(wb_ones(2)),
@@ -110,6 +112,16 @@ int main()
     if (wb_kfolds(joined, 4, 0, &train, &held) || wb_dataset_length(held) != 32) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+    wb_layer *cell = wb_WeightNorm(wb_LSTMCell(3, 2), "weight_hidden"), *over = wb_Recurrence(cell);
+    wb_tensor *first_states[2];
+    if (wb_initial_states(cell, 4, 2, first_states) || wb_dim(first_states[1], 1) != 2) return 1;
+    if (wb_ndim(wb_call(over, wb_randn(4, 5, 3), first_states[0], first_states[1])) != 3) return 1;
+    if (!wb_call(wb_remove_weight_norms(over), wb_randn(4, 5, 3))) return 1;
+    wb_Dense_options doubled;
+    doubled.init = twice_orthogonal;
+    if (!wb_Dense(3, 3, nullptr, doubled)) return 1;
+    wb_tree *pair = wb_tuple(model, over), *mean = wb_average_of(pair);
+    if (wb_average(mean, pair, 0.5)) return 1;
     if (wb_adjust_at(state, "*.bias", 0.03) || wb_average(wb_average_of(model), model, 0.5))
         return 1;
 

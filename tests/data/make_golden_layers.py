@@ -9,6 +9,8 @@ import zlib
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.nn.utils import parametrizations
 
 import golden
 from golden import draw, keep
@@ -162,5 +164,69 @@ case("fold", lambda p, x: F.fold(x[0], (6, 5), (3, 2), dilation=(1, 2), padding=
                                  stride=(2, 1)), nothing, lambda: [draw(2, 12, 9)])
 case("lpnormpool", lambda p, x: F.lp_pool2d(x[0], 3, (2, 3), stride=(1, 2)), nothing,
      lambda: [draw(2, 2, 5, 7).abs() + 0.25])
+
+
+# ---- WeightNorm ----------------------------------------------------------------------------------
+
+def normed(module, names, call, dim=0):
+    """A case of PyTorch's weight_norm of `module`; names is PyTorch's name of each parameter."""
+    for path in names.values():
+        if path.endswith("original0"):
+            parametrizations.weight_norm(module, path.split(".")[-2], dim)
+    return lambda p, x: call(lambda *inputs: torch.func.functional_call(
+        module, {names[k]: v for k, v in p.items()}, inputs), x)
+
+
+ONE = {"layer.weight": "parametrizations.weight.original1", "layer.bias": "bias",
+       "g": "parametrizations.weight.original0"}
+
+
+def normed_params(weight, g, bias=None):
+    return lambda: {"layer.weight": draw(*weight), "g": draw(*g) if g else draw(1)[0]} | (
+        {"layer.bias": draw(*bias)} if bias else {})
+
+
+def one(module, dim=0):
+    return normed(module, ONE, lambda f, x: f(x[0]), dim)
+
+
+case("weightnorm", one(nn.Linear(4, 3)), normed_params((3, 4), (3, 1), (3,)), lambda: [draw(2, 4)])
+case("weightnorm_dim", one(nn.Linear(4, 3), 1), normed_params((3, 4), (1, 4), (3,)),
+     lambda: [draw(2, 4)])
+case("weightnorm_whole", one(nn.Linear(4, 3), None), normed_params((3, 4), (), (3,)),
+     lambda: [draw(2, 4)])
+case("weightnorm_conv", one(nn.Conv2d(4, 6, (3, 2), groups=2)),
+     normed_params((6, 2, 3, 2), (6, 1, 1, 1), (6,)), lambda: [draw(2, 4, 5, 4)])
+case("weightnorm_transpose", one(nn.ConvTranspose1d(3, 4, 3), 1),
+     normed_params((3, 4, 3), (1, 4, 1), (4,)), lambda: [draw(2, 3, 5)])
+case("weightnorm_embedding", one(nn.Embedding(5, 3)), normed_params((5, 3), (5, 1)),
+     lambda: [torch.tensor([[0, 4, 1], [1, 1, 3]])])
+
+
+def over_steps(f, x):
+    y, states = [], (x[1], x[2])
+    for t in range(x[0].shape[1]):
+        states = f(x[0][:, t], states)
+        y.append(states[0])
+    return torch.stack(y, 1)
+
+
+class Cell(nn.LSTMCell):
+    """With one bias, as Weber's."""
+    def __init__(self):
+        super().__init__(2, 3)
+        self.bias_hh = nn.Parameter(torch.zeros(12), requires_grad=False)
+
+
+case("weightnorm_lstm", normed(Cell(), {
+    "cell.layer.layer.weight_input": "parametrizations.weight_ih.original1",
+    "cell.layer.layer.weight_hidden": "parametrizations.weight_hh.original1",
+    "cell.layer.layer.bias": "bias_ih",
+    "cell.layer.g": "parametrizations.weight_ih.original0",
+    "cell.g": "parametrizations.weight_hh.original0"}, over_steps),
+     lambda: {"cell.layer.layer.weight_input": draw(12, 2),
+              "cell.layer.layer.weight_hidden": draw(12, 3), "cell.layer.layer.bias": draw(12),
+              "cell.layer.g": draw(12, 1), "cell.g": draw(12, 1)},
+     lambda: [draw(2, 4, 2), draw(2, 3), draw(2, 3)])
 
 golden.write("layers.safetensors", "make_golden_layers.py")

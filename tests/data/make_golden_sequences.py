@@ -3,10 +3,10 @@
 nn.safetensors lacks.
 
 PyTorch 2.15 computes the results, by its own functions where it has them: RNN, LSTM, GRU and
-scaled_dot_product_attention.  Two results are formulas that this file transcribes, since PyTorch
-has no such function: gruv3 is the formula of Flux's GRUv3Cell, and attention_groups turns queries
-and keys by the published formula of rotary positions.  The weights of attention_sizes are their
-formula, softmax of q k' / sqrt(d) + bias.
+scaled_dot_product_attention.  Three results are formulas that this file transcribes, since PyTorch
+has no such function: recurrence_own is a cell that the test has too, gruv3 is the formula of
+Flux's GRUv3Cell, and attention_groups turns queries and keys by the published formula of rotary
+positions.  The weights of attention_sizes are their formula, softmax of q k' / sqrt(d) + bias.
 
 golden.py describes the tensors.  Several results are one row.  Each case is drawn from a seed of
 its own name, so a new case changes no other one.
@@ -162,5 +162,19 @@ case("rnn_both", stacked("RNN", 1, 2, lengths=False, whole=False),
 case("lstm_lengths", stacked("LSTM", 1, 1), lambda: stacked_params(4, 1, 1),
      lambda: [draw(3, 4, 2), LENGTHS])
 case("gruv3", gruv3, lambda: stacked_params(3, 1, 1), lambda: [draw(2, 4, 2), draw(2, 3)])
+
+
+def own_cell(p, x):
+    """A cell of nobody: the output, a state and a second one of another size, by autograd."""
+    h, m, y = torch.zeros(2, 3), torch.ones(2, 1), []
+    for t in range(x[0].shape[1]):
+        h = torch.tanh(x[0][:, t] @ p["cell.weight"].T + h * p["cell.gain"] * m)
+        m = 0.5 * m + h.mean(1, keepdim=True)
+        y.append(h * m)
+    return row(torch.stack(y, 1), h, m)
+
+
+case("recurrence_own", own_cell, lambda: {"cell.weight": draw(3, 2), "cell.gain": draw(3)},
+     lambda: [draw(2, 4, 2)])
 
 golden.write("sequences.safetensors", "make_golden_sequences.py with PyTorch 2.15")

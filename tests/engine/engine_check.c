@@ -206,6 +206,11 @@ TEST(labels_and_indices)
     REFUSED(wb_crossentropy(wb_softmax(scores), wb_add(y, wb_scalar(0)), .ignore_index = 9),
             WB_ERROR_ARGUMENT, "crossentropy", "-3", "[1,2]", "0", "8");
     assert_non_null(wb_logitcrossentropy(scores, wb_maximum(y, wb_scalar(0)), .ignore_index = 9));
+    wb_tensor *offsets = wb_from((int32_t[]){0, 1, 3}, WB_I32, 1, (int64_t[]){3});
+    wb_tensor *rows = wb_from((int32_t[]){1, 2}, WB_I32, 1, (int64_t[]){2});
+    REFUSED(wb_call(wb_EmbeddingBag(5, 2), rows, wb_maximum(offsets, wb_scalar_int(0))),
+            WB_ERROR_ARGUMENT, "EmbeddingBag offsets", "3, at [2]", "0 to 2");
+    assert_non_null(wb_call(wb_EmbeddingBag(5, 2), rows, wb_minimum(offsets, wb_scalar_int(2))));
     /* The check evaluates an index that is not computed yet, which must not consume other pending
      * tensors. */
     wb_tensor *v = wb_variable(wb_ones(2)), *before = wb_exp(v), *use = wb_sum(before);

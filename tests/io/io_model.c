@@ -72,6 +72,13 @@ TEST(every_kind)
     round_trip(wb_RNNCell(4, 3), flat);
     round_trip(wb_LSTMCell(4, 3), flat);
     round_trip(wb_GRUCell(4, 3), flat);
+    round_trip(wb_Recurrence(wb_LSTMCell(4, 3, .initial_state = true), .reverse = true), sequence);
+    round_trip(wb_WeightNorm(wb_Dense(4, 3), .dim = 1), flat);
+    round_trip(wb_WeightNorm(wb_Conv(4, 6, {3}, .groups = 2), .whole = true), image);
+    wb_layer *cell = wb_WeightNorm(wb_GRUCell(4, 3, .dtype = WB_F32), "weight_hidden");
+    round_trip(wb_Chain(wb_Recurrence(wb_WeightNorm(cell, "weight_input", .dim = -1), .last = true),
+                        wb_WeightNorm(wb_Dense(3, 1))), sequence);
+    round_trip(wb_WeightNorm(wb_Dense(4, 3, .dtype = WB_BF16)), NULL);
     round_trip(wb_Chain(wb_Dense(4, 4), wb_named("act", wb_layer_from_function(wb_softmax)),
                         wb_Flatten()),
                flat);

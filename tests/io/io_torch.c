@@ -114,6 +114,25 @@ TEST(every_kind)
               "bias_hh [12] f32");
     BOTH_WAYS(wb_GRUCell(4, 3), "weight_ih [9,4] f32", "weight_hh [9,3] f32", "bias_ih [9] f32",
               "bias_hh [9] f32");
+    BOTH_WAYS(wb_Recurrence(wb_GRUCell(4, 3)), "cell.weight_ih [9,4] f32",
+              "cell.weight_hh [9,3] f32", "cell.bias_ih [9] f32", "cell.bias_hh [9] f32");
+    BOTH_WAYS(wb_Chain(wb_WeightNorm(wb_Dense(4, 2, wb_relu)), wb_Dense(2, 2)),
+              "0.parametrizations.weight.original0 [2,1] f32",
+              "0.parametrizations.weight.original1 [2,4] f32", "0.bias [2] f32",
+              "2.weight [2,2] f32", "2.bias [2] f32");
+    BOTH_WAYS(wb_WeightNorm(wb_Conv(4, 6, {3}, .flip = true), .whole = true),
+              "parametrizations.weight.original0 [] f32",
+              "parametrizations.weight.original1 [6,4,3,3] f32", "bias [6] f32");
+    BOTH_WAYS(wb_WeightNorm(wb_LSTM(4, 3), "weight_hidden"), "weight_ih_l0 [12,4] f32",
+              "parametrizations.weight_hh_l0.original0 [12,1] f32",
+              "parametrizations.weight_hh_l0.original1 [12,3] f32", "bias_ih_l0 [12] f32",
+              "bias_hh_l0 [12] f32");
+    BOTH_WAYS(wb_WeightNorm(wb_WeightNorm(wb_LSTMCell(4, 3), "weight_hidden"), "weight_input"),
+              "parametrizations.weight_ih.original0 [12,1] f32",
+              "parametrizations.weight_ih.original1 [12,4] f32",
+              "parametrizations.weight_hh.original0 [12,1] f32",
+              "parametrizations.weight_hh.original1 [12,3] f32", "bias_ih [12] f32",
+              "bias_hh [12] f32");
     BOTH_WAYS(wb_MultiHeadAttention(4, 2), "in_proj_weight [12,4] f32",
               "out_proj.weight [4,4] f32");
     BOTH_WAYS(wb_MultiHeadAttention(4, 2, .bias = true), "in_proj_weight [12,4] f32",

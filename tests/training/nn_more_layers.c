@@ -2,6 +2,9 @@
  * make_golden_layers.py. */
 #define GOLDEN_FILE WB_TEST_DATA "/layers.safetensors"
 #include "golden_layer.h"
+#include "reference.h"
+
+#include "weber/device.h"
 
 #include <unistd.h>
 
@@ -43,6 +46,14 @@ static wb_tensor *normed(wb_tensor *x)
     X(bag_mean_offsets, wb_EmbeddingBag(6, 3), false)                                          \
     X(bag_sum_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_SUM), false)                       \
     X(bag_max_offsets, wb_EmbeddingBag(6, 3, .mode = WB_BAG_MAX), false)                       \
+    X(weightnorm, wb_WeightNorm(wb_Dense(4, 3)), false)                                        \
+    X(weightnorm_dim, wb_WeightNorm(wb_Dense(4, 3), .dim = -1), false)                         \
+    X(weightnorm_whole, wb_WeightNorm(wb_Dense(4, 3), .whole = true), false)                   \
+    X(weightnorm_conv, wb_WeightNorm(wb_Conv(4, 6, {3, 2}, .groups = 2)), false)               \
+    X(weightnorm_transpose, wb_WeightNorm(wb_ConvTranspose1d(3, 4, {3}), .dim = 1), false)     \
+    X(weightnorm_embedding, wb_WeightNorm(wb_Embedding(5, 3)), false)                          \
+    X(weightnorm_lstm, wb_Recurrence(wb_WeightNorm(wb_WeightNorm(wb_LSTMCell(2, 3),            \
+        "weight_input"), "weight_hidden")), false)                                             \
     X(nearest_1d, wb_Upsample(.sizes = {9}), false)                                            \
     X(nearest_2d, wb_Upsample(.sizes = {6, 4}), false)                                         \
     X(nearest_3d, wb_Upsample(.sizes = {4, 3, 5}), false)                                      \
@@ -151,6 +162,9 @@ TEST_IN_SCOPE(prints)
     shows(wb_Bilinear(3, 3, 2, .no_bias = true), "Bilinear(3 => 2; bias=false)");
     shows(wb_Maxout(wb_Dense(2, 2), wb_relu), "Maxout(Dense(2 => 2), relu)");
     shows(wb_PixelShuffle(2), "PixelShuffle(2)");
+    shows(wb_WeightNorm(wb_Dense(2, 3), .dim = 1), "WeightNorm(Dense(2 => 3), weight; dim=1)");
+    shows(wb_WeightNorm(wb_GRUCell(2, 3), "weight_hidden", .whole = true),
+          "WeightNorm(GRUCell(2 => 3), weight_hidden; whole=true)");
     shows(wb_Upsample(.scale = {2}), "Upsample(nearest, scale=2)");
     shows(wb_Upsample(.sizes = {4, 5}, .mode = WB_UPSAMPLE_LINEAR, .no_align_corners = true),
           "Upsample(linear, sizes=(4, 5), align_corners=false)");
@@ -237,6 +251,8 @@ TEST_IN_SCOPE(alpha_dropout)
     REFUSED(wb_AlphaDropout(), WB_ERROR_ARGUMENT, "AlphaDropout", "probability");
 }
 
+WB_INITIALISER(doubled, wb_orthogonal, 2)
+
 /* The normal distribution within [-2, 2] has the standard deviation 0.8796, and a narrow one keeps
  * its own; a kernel at its centre. */
 TEST_IN_SCOPE(initialisers)
@@ -263,6 +279,33 @@ TEST_IN_SCOPE(initialisers)
         assert_true(wb_item(wb_max(wb_abs(wb_sub(one, wb_eye(turn ? 12 : 6, WB_F32))))) < 1e-6);
         assert_true(fabs(wb_item(wb_sum(x))) > 1e-3);
     }
+    static const double by_default[7] = {1, 1, M_SQRT2, M_SQRT2, 1, 1, 1};
+    static wb_tensor *(*const plain[7])(wb_dtype, int, const int64_t *) = {
+        wb_glorot_uniform, wb_glorot_normal, wb_kaiming_uniform, wb_kaiming_normal,
+        wb_lecun_normal, wb_identity_init, wb_orthogonal};
+    static wb_tensor *(*const gained[7])(wb_dtype, int, const int64_t *,
+                                         const wb_init_options *) = {
+        wb_glorot_uniform_with, wb_glorot_normal_with, wb_kaiming_uniform_with,
+        wb_kaiming_normal_with, wb_lecun_normal_with, wb_identity_init_with, wb_orthogonal_with};
+    const int64_t dims[2] = {300, 200};
+    for (int i = 0; i < 7; i++) {
+        const wb_init_options o = {.size = sizeof o, .gain = 0.5};
+        wb_seed(7);
+        wb_tensor *one = plain[i](WB_F32, 2, dims);
+        wb_seed(7);
+        wb_tensor *same = gained[i](WB_F32, 2, dims, NULL);
+        wb_seed(7);
+        wb_tensor *half = gained[i](WB_F32, 2, dims, &o);
+        MADE(half);
+        assert_true(apart(one, same) == 0);
+        assert_true(apart(wb_mul(one, 0.5 / by_default[i]), half) < 1e-6);
+        const wb_init_options none = {.size = sizeof o, .given = ".gain", .gain = 0};
+        assert_true(wb_item(wb_max(wb_abs(gained[i](WB_F32, 2, dims, &none)))) == 0);
+        const wb_init_options bad = {.size = sizeof o, .gain = INFINITY};
+        REFUSED(gained[i](WB_F32, 2, dims, &bad), WB_ERROR_ARGUMENT, "gain", "inf");
+    }
+    x = wb_get(wb_Dense(12, 6, .init = doubled), "weight");
+    assert_true(fabs(wb_item(wb_sum(wb_square(x))) - 24) < 1e-4);
     x = wb_sparse_init(0.55, 0.5, WB_F32, 2, (int64_t[]){10, 2000});
     MADE(x);
     wb_tensor *zero = wb_astype(wb_eq(x, wb_scalar(0)), WB_F32), *each = wb_sum(zero, .axes = {0});
@@ -289,6 +332,7 @@ TEST_IN_SCOPE(empty_bags)
 {
     wb_tensor *x = wb_from((int32_t[]){1, 2}, WB_I32, 1, (int64_t[]){2});
     wb_tensor *offsets = wb_from((int32_t[]){0, 0, 2, 2}, WB_I32, 1, (int64_t[]){4});
+    wb_tensor *none = wb_from((int32_t[4]){0}, WB_I32, 1, (int64_t[]){4});
     for (int64_t mode = 0; mode < 3; mode++) {
         wb_layer *l = wb_EmbeddingBag(3, 1, .mode = mode);
         wb_tensor *y = wb_call(l, x, offsets), *w = wb_get(l, "weight");
@@ -298,7 +342,7 @@ TEST_IN_SCOPE(empty_bags)
                                                                                   : fmax(p, q);
         for (int i = 0; i < 4; i++)
             assert_true(fabs(wb_at(y, i, 0) - (i == 1 ? want : 0)) < 1e-6);
-        y = wb_call(l, wb_from((int32_t[]){0}, WB_I32, 1, (int64_t[]){0}), offsets);
+        y = wb_call(l, wb_from((int32_t[]){0}, WB_I32, 1, (int64_t[]){0}), none);
         MADE(y);
         assert_true(wb_dim(y, 0) == 4 && wb_item(wb_sum(y)) == 0);
     }
@@ -313,6 +357,116 @@ TEST_IN_SCOPE(bags_in_f16)
     wb_tensor *y = wb_call(l, x);
     MADE(y);
     assert_true(wb_dtype_of(y) == WB_F16 && wb_item(y) == 1000);
+}
+
+/* Offsets that the host can read are checked at once. */
+TEST_IN_SCOPE(wrong_offsets)
+{
+    static const int64_t wrong[4][3] = {{0, 2, 1}, {0, 1, 5}, {1, 2, 3}, {0, -1, 2}};
+    static const char *const parts[4] = {"ascend", "not in 0 to 4", "first", "not in 0 to 4"};
+    const char *device = getenv("WEBER_TEST_DEVICE");
+    const bool visible = !device || !*device || wb_device_at(device, 0)->backend->host_visible;
+    wb_tensor *x = wb_from((int32_t[4]){0}, WB_I32, 1, (int64_t[]){4});
+    wb_layer *l = wb_EmbeddingBag(3, 2);
+    for (int i = 0; i < 4; i++) {
+        wb_tensor *offsets = wb_from(wrong[i], WB_I64, 1, (int64_t[]){3});
+        if (visible)
+            REFUSED(wb_call(l, x, offsets), WB_ERROR_ARGUMENT, "EmbeddingBag offsets", "[3] i64",
+                    parts[i]);
+        else
+            MADE(wb_call(l, x, offsets));
+    }
+    MADE(wb_call(l, x, wb_from((int64_t[]){0, 4, 4}, WB_I64, 1, (int64_t[]){3})));
+}
+
+/* ---- WeightNorm ------------------------------------------------------------------------------ */
+
+/* A new WeightNorm computes as its layer, in all dtypes; without it the layer has the weight. */
+TEST_IN_SCOPE(norms_come_and_go)
+{
+    static const wb_dtype dtypes[4] = {WB_F32, WB_F16, WB_BF16, WB_F64};
+    for (int i = 0; i < 4; i++) {
+        if (!has_dtype(dtypes[i])) continue;
+        wb_layer *inner = wb_Dense(5, 4, wb_tanh, .dtype = dtypes[i]);
+        wb_tensor *x = wb_astype(wb_randn(3, 5), dtypes[i]), *y = wb_call(inner, x);
+        wb_layer *l = wb_Chain(wb_WeightNorm(inner), wb_WeightNorm(wb_Dense(4, 1)));
+        const double within = i == 1 ? 3e-3 : i == 2 ? 3e-2 : 1e-6;
+        assert_true(apart(wb_call(wb_layer_at(l, "layers.0"), x), y) < within);
+        wb_tensor *g = wb_get(l, "layers.0.g");
+        assert_true(wb_dtype_of(g) == dtypes[i] && wb_dim(g, 0) == 4 && wb_dim(g, 1) == 1);
+        WORKS(wb_set(l, "layers.0.g", wb_mul(g, 2)));
+        y = wb_call(wb_layer_at(l, "layers.0"), x);
+        wb_layer *plain = wb_remove_weight_norms(l);
+        MADE(plain);
+        assert_string_equal(plain->type->name, "Chain");
+        assert_string_equal(wb_layer_at(plain, "layers.0")->type->name, "Dense");
+        assert_true(apart(wb_call(wb_layer_at(plain, "layers.0"), x), y) < within);
+        assert_ptr_equal(wb_get(plain, "layers.0.bias"), wb_get(inner, "bias"));
+        assert_true(wb_get(plain, "layers.0.weight") != wb_get(inner, "weight"));
+        assert_int_equal(wb_parameter_count(plain), wb_parameter_count(l) - 5);
+        assert_true(apart(wb_get(l, "layers.0.g"), wb_mul(g, 2)) == 0);
+    }
+}
+
+/* Two layers with one g and one v keep one weight; a layer that occurs twice is one layer. */
+TEST_IN_SCOPE(tied_norms)
+{
+    wb_layer *a = wb_WeightNorm(wb_Dense(3, 3)), *b = wb_WeightNorm(wb_Dense(3, 3));
+    wb_layer *l = wb_Chain(a, b, a);
+    WORKS(wb_tie(l, "layers.1.layer.weight", "layers.0.layer.weight"));
+    WORKS(wb_tie(l, "layers.1.g", "layers.0.g"));
+    wb_layer *plain = wb_remove_weight_norms(l);
+    MADE(plain);
+    assert_ptr_equal(wb_get(plain, "layers.0.weight"), wb_get(plain, "layers.1.weight"));
+    assert_ptr_equal(wb_layer_at(plain, "layers.0"), wb_layer_at(plain, "layers.2"));
+    wb_tensor *x = wb_randn(2, 3);
+    assert_true(apart(wb_call(l, x), wb_call(plain, x)) < 1e-5);
+    wb_tree *tree = wb_remove_weight_norms(wb_tuple(a, wb_Dense(2, 2)));
+    MADE(tree);
+    assert_string_equal(wb_layer_at((wb_layer *)tree, "0")->type->name, "Dense");
+}
+
+/* Training changes g and v, and a row of zeros stays. */
+TEST_IN_SCOPE(trained_norms)
+{
+    wb_layer *l = wb_WeightNorm(wb_Dense(3, 2));
+    wb_tensor *x = wb_randn(8, 3), *y = wb_full(1.5, 8, 2);
+    wb_tensor *rows = wb_reshape(wb_arange(2, WB_F32), 2, 1);
+    WORKS(wb_set(l, "layer.weight", wb_mul(wb_get(l, "layer.weight"), rows)));
+    WORKS(wb_set(l, "g", wb_mul(wb_get(l, "g"), rows)));
+    wb_opt_state *s = wb_setup(wb_Descent(0.1), l);
+    wb_tensor *v = wb_clone(l) ? wb_add(wb_get(l, "layer.weight"), 0) : NULL;
+    double first = 0, now = 0;
+    for (int i = 0; i < 30; i++) {
+        wb_tensor *loss = wb_mse(wb_call(l, x), y);
+        MADE(loss);
+        WORKS(wb_update(s, l, wb_gradient(loss, l)));
+        now = wb_item(loss);
+        if (!i) first = now;
+    }
+    assert_true(now < 0.2 * first);
+    wb_tensor *after = wb_get(l, "layer.weight");
+    assert_true(wb_at(after, 0, 1) == 0 && wb_at(wb_get(l, "g"), 0, 0) == 0);
+    assert_true(apart(v, after) > 1e-3);
+}
+
+TEST_IN_SCOPE(wrong_norms)
+{
+    wb_layer *cell = wb_GRUCell(2, 3), *l = wb_WeightNorm(cell, "weight_hidden");
+    REFUSED(wb_WeightNorm(wb_Dense(2, 3), "gain"), WB_ERROR_ARGUMENT, "Dense", "\"gain\"");
+    REFUSED(wb_WeightNorm(wb_Dense(2, 3, .no_bias = true), "bias"), WB_ERROR_ARGUMENT, "\"bias\"");
+    REFUSED(wb_WeightNorm(wb_Chain(wb_Dense(2, 3))), WB_ERROR_ARGUMENT, "Chain", "\"weight\"");
+    REFUSED(wb_WeightNorm(wb_Dense(2, 3), .dim = 2), WB_ERROR_SHAPE, "WeightNorm", "2", "[3,2]");
+    REFUSED(wb_WeightNorm(wb_Dense(2, 3), .dim = 1, .whole = true), WB_ERROR_ARGUMENT, ".whole");
+    REFUSED(wb_WeightNorm(l, "weight_hidden"), WB_ERROR_ARGUMENT, "weight_hidden", "already");
+    REFUSED(wb_WeightNorm(NULL), WB_ERROR_ARGUMENT, "NULL");
+    REFUSED(wb_remove_weight_norms((wb_layer *)NULL), WB_ERROR_ARGUMENT, "NULL");
+    REFUSED(wb_call(l, wb_zeros(1, 3)), WB_ERROR_SHAPE, "layer: GRUCell", "[1,3] f32");
+    REFUSED(wb_Recurrence(wb_WeightNorm(wb_GRU(2, 3), "bias")), WB_ERROR_ARGUMENT, "GRU");
+    wb_tensor *h = WB_NONE, *want = WB_NONE, *x = wb_ones(1, 2);
+    WORKS(wb_cell_step(l, x, 1, &h));
+    WORKS(wb_cell_step(cell, x, 1, &want));
+    assert_true(apart(h, want) < 1e-6);
 }
 
 TEST_IN_SCOPE(refusals)

@@ -2,6 +2,7 @@
  * make_golden_sequences.py; and the cache of keys and values against calls of the whole text. */
 #define GOLDEN_FILE WB_TEST_DATA "/sequences.safetensors"
 #include "golden_layer.h"
+#include "own_cell.h"
 #include "reference.h"
 
 /* X(name in sequences.safetensors, layer) */
@@ -20,7 +21,8 @@
     X(rnn_deep, wb_RNN(2, 3, .layers = 3, .return_state = true))                               \
     X(rnn_both, wb_RNN(2, 3, .bidirectional = true))                                           \
     X(lstm_lengths, wb_LSTM(2, 3, .return_state = true))                                       \
-    X(gruv3, wb_GRUv3(2, 3, .return_state = true))
+    X(gruv3, wb_GRUv3(2, 3, .return_state = true))                                             \
+    X(recurrence_own, wb_Recurrence(new_own_cell(), .return_state = true))
 
 #define CASE(name, layer) TEST(name) { check_in(#name, layer, false); }
 CASES(CASE)

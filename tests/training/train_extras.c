@@ -114,6 +114,49 @@ TEST_IN_SCOPE(averages_of_mixed_models)
     unlink(path);
 }
 
+/* A struct of two layers and a tensor of its own, in a tree: by hand, in wb_train, in a
+ * checkpoint. */
+typedef struct { wb_layer *first, *second; wb_tensor *shift; int64_t calls; } two_layers;
+WB_FUNCTOR(two_layers, first, second, shift, calls)
+
+static wb_tensor *loss_of_two(wb_layer *m, wb_batch b, void *ctx)
+{
+    two_layers t;
+    (void)ctx;
+    if (wb_struct_get(two_layers, (wb_tree *)m, &t)) return NULL;
+    wb_tensor *y = wb_call(t.second, wb_call(t.first, b.x));
+    return wb_mse(wb_add(y, t.shift), b.y);
+}
+
+TEST_IN_SCOPE(averages_of_trees)
+{
+    const two_layers parts = {wb_Dense(3, 4), wb_Dense(4, 1), wb_variable(wb_full(1, 1)), 7};
+    wb_tree *m = wb_struct(two_layers, &parts), *a = wb_average_of(m), *b = wb_average_of(m);
+    two_layers got;
+    MADE(a);
+    WORKS(wb_struct_get(two_layers, a, &got));
+    assert_true(got.calls == 7 && got.shift != parts.shift && got.first != parts.first);
+    WORKS(wb_assign(parts.shift, wb_full(3, 1)));
+    WORKS(wb_average(a, m, 0.75));
+    assert_true(wb_item(got.shift) == 1.5);
+    wb_opt_state *s = wb_setup(wb_Descent(0.1), m);
+    WORKS(wb_average(a, m, 0));
+    wb_tensor *before = wb_add(wb_get(m, "first.weight"), 0);
+    WORKS(wb_eval(before));
+    WORKS(wb_train(loss_of_two, m, data(), s, .average = a, .decay = 1));
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(a, "first.weight"), before)))) == 0);
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(m, "first.weight"), before)))) > 0);
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weber-trees-%d.safetensors", (int)getpid());
+    WORKS(wb_checkpoint_save(path, &(wb_checkpoint){.model = m, .average = a}));
+    WORKS(wb_checkpoint_load(path, &(wb_checkpoint){.model = m, .average = b}));
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_get(b, "first.weight"), before)))) == 0);
+    unlink(path);
+    wb_tree *pair = wb_tuple(parts.first, parts.second);
+    REFUSED(!wb_average(pair, m, 0.5), WB_ERROR_ARGUMENT, "average");
+    REFUSED(wb_object_average_of(parts.shift), WB_ERROR_ARGUMENT, "average_of", "tensor");
+}
+
 TEST_IN_SCOPE(refusals)
 {
     wb_layer *m = wb_Dense(3, 4), *a = wb_average_of(m);
@@ -123,7 +166,7 @@ TEST_IN_SCOPE(refusals)
     REFUSED(!wb_average(m, m), WB_ERROR_ARGUMENT, "average", "wb_average_of");
     REFUSED(!wb_average(a, wb_Dense(3, 5)), WB_ERROR_SHAPE, "average", "weight");
     REFUSED(!wb_average(NULL, m), WB_ERROR_ARGUMENT, "average", "NULL");
-    REFUSED(wb_average_of(NULL), WB_ERROR_ARGUMENT, "model", "NULL");
+    REFUSED(wb_object_average_of(NULL), WB_ERROR_ARGUMENT, "model", "NULL");
 }
 
 /* ---- watched numbers ------------------------------------------------------------------------- */

@@ -432,6 +432,7 @@ wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
     const wb_Conv_options *o = l->options;
     if (!strcmp(name, "Flatten")) return function_named(s, "flatten");
     if (!strcmp(name, "Function")) return function_layer(s, l);
+    if (!strcmp(name, "Recurrence")) return wb__flux_refuse(s, "%s", name);
     if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";
     const wb__flux_struct *newest = wb__flux_struct_named(name);
     bool sequence = newest && newest->fields[0].kind == WB__FIELD_CELL;

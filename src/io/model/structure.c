@@ -47,6 +47,7 @@ static void put_option(wb__json_out *out, const wb__option *o, const char *at)
     case WB__OPTION_DTYPE:
         wb__json_put_text(out, wb_dtype_name(*(const wb_dtype *)(const void *)at));
         break;
+    case WB__OPTION_TEXT: wb__json_put_text(out, at); break;
     case WB__OPTION_INTS: {
         const int64_t *list = (const void *)at;
         wb__json_open(out, '[');
@@ -135,6 +136,9 @@ static bool read_value(const wb__option *o, char *at, const wb__json *value)
             return true;
         }
         return false;
+    case WB__OPTION_TEXT:
+        if (text && strlen(text) < (size_t)o->count) memcpy(at, text, strlen(text) + 1);
+        return text && strlen(text) < (size_t)o->count;
     case WB__OPTION_INTS: return read_ints(o, (void *)at, value);
     default: return false;
     }

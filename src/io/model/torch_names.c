@@ -91,6 +91,8 @@ static bool has_module_behind(void *object)
 {
     if (!wb__is(object, &wb__layer_class)) return false;
     const wb_layer *l = object;
+    int child;
+    wb__normed_child(l, &l, &child);
     for (int i = 0; i < l->type->n_options; i++) {
         const wb__option *o = &l->type->options[i];
         wb_function f;
@@ -103,10 +105,8 @@ static bool has_module_behind(void *object)
 
 typedef struct { wb__name_map *out; bool numbered; } walk;
 
-/* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
- * layer whose child `node` is, or NULL. The numbers in a Sequential count activations too, unless
- * w->numbered is true. The caller frees the result; NULL: out of memory. */
-static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
+/* name_child, without WeightNorm. */
+static char *plain_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
                         const char *name)
 {
     const wb__child *c = &node->children[i];
@@ -121,6 +121,26 @@ static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *
     for (int j = 0; j < i; j++) number += has_module_behind(node->children[j].object);
     snprintf(own, sizeof own, "%d", number);
     return join(name, own);
+}
+
+/* Returns PyTorch's name of child i of `node`; `name` is PyTorch's name of `node`. `owner` is the
+ * layer whose child `node` is, or NULL; of WeightNorms one in the other it is the outermost. The
+ * numbers in a Sequential count activations too, unless w->numbered is true. The caller frees the
+ * result; NULL: out of memory. */
+static char *name_child(const walk *w, const wb_layer *owner, const wb__branch *node, int i,
+                        const char *name)
+{
+    const wb_layer *l = wb__is(node, &wb__layer_class) ? (const wb_layer *)node : NULL, *base = l;
+    const char *child = node->children[i].name;
+    int at = i;
+    const bool is_g = !strcmp(child, "g") && l && wb__normed_child(l, &base, &at);
+    if (!is_g && !(l && wb__is_normed(owner, child)))
+        return plain_child(w, owner, node, i, name);
+    char *own = plain_child(w, owner, &base->node, at, "");
+    char *full = own ? wb__printf("%s%sparametrizations.%s.original%d", name, *name ? "." : "", own,
+                                  is_g ? 0 : 1) : NULL;
+    wb__free(own);
+    return full;
 }
 
 static int visit(walk *w, const wb_layer *owner, void *object, const char *name, const char *path);
@@ -144,6 +164,16 @@ static int add_second(walk *w, const wb_layer *l, const wb__child *c, const wb__
     return row ? 0 : WB_ERROR_MEMORY;
 }
 
+/* Returns the owner of what is inside l. */
+static const wb_layer *owner_inside(const wb_layer *owner, const wb_layer *l)
+{
+    const wb_layer *base;
+    int i;
+    const bool both = owner && l && wb__normed_child(owner, &base, &i) &&
+                      wb__normed_child(l, &base, &i);
+    return both ? owner : l;
+}
+
 static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, int i,
                        const char *name, const char *path)
 {
@@ -152,7 +182,8 @@ static int visit_child(walk *w, const wb_layer *owner, const wb__branch *node, i
     char *inner_name = name_child(w, owner, node, i, name), *inner_path = join(path, c->name);
     const wb__torch_child *other = torch_child(l, c->name);
     int status = WB_ERROR_MEMORY;
-    if (inner_name && inner_path) status = visit(w, l, c->object, inner_name, inner_path);
+    if (inner_name && inner_path)
+        status = visit(w, owner_inside(owner, l), c->object, inner_name, inner_path);
     if (!status && other && other->second && !wb_is_none(c->object) && !has_child(l, "bias_hidden"))
         status = add_second(w, l, c, other, name, inner_path);
     wb__free(inner_name);
@@ -264,7 +295,7 @@ char *wb__torch_name(void *model, const char *path, bool numbered)
         char *longer = name_child(&w, owner, node, i, name);
         wb__free(name);
         name = longer;
-        owner = wb__is(object, &wb__layer_class) ? object : NULL;
+        owner = owner_inside(owner, wb__is(object, &wb__layer_class) ? object : NULL);
         object = node->children[i].object;
         path += n + (path[n] == '.');
     }

@@ -223,6 +223,13 @@ TEST(refusals)
     assert_true(HAS_LINE(wb_error(), "\"layers.6\"", "function", "own"));
     must_save("refused.bson", m, "0.16", false);        /* a state contains no functions */
 
+    m = wb_Chain(wb_Recurrence(wb_GRUCell(2, 2)), wb_WeightNorm(wb_Dense(2, 2)));
+    for (int structs = 0; structs < 2; structs++) {
+        assert_int_equal(save("no.bson", m, "0.16", structs), WB_ERROR_ARGUMENT);
+        assert_true(HAS_LINE(wb_error(), "\"layers.0\"", "Recurrence"));
+        assert_true(HAS_LINE(wb_error(), "\"layers.1\"", "WeightNorm"));
+    }
+
     wb_layer *d = wb_Dense(1, 1);
     const char *wrong[] = {"0.8", "0.17", "1.0", "0.16.", "0.16.x", "16", "", "0.16.100", "0.-9"};
     for (size_t i = 0; i < WB__COUNT(wrong); i++) {

@@ -1,0 +1,173 @@
+/* Recurrence: a layer that runs a cell over sequences. The cell is one of the library, which
+ * recurrent.c runs, or a layer with the inputs x, states and the outputs y, states. */
+#include "nn/recurrent.h"
+
+#define OPTIONS(X)                                                                              \
+    X(wb_Recurrence_options, last, BOOL, 1) X(wb_Recurrence_options, reverse, BOOL, 1)          \
+    X(wb_Recurrence_options, return_state, BOOL, 1)
+static const wb__option option_table[] = {OPTIONS(WB__OPTION_ROW)};
+
+extern const wb__layer_type wb__recurrence_type;
+
+/* Whether the cell gave the number of outputs that *n states need. Sets *n if no state was given.
+ * Otherwise sets the error. */
+static bool check_count(const wb_layer *cell, int n_out, int *n)
+{
+    const char *name = cell->type->name;
+    if (n_out < 2)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives one tensor; a cell gives its output and "
+                         "then its new states", name);
+    if (*n && *n != n_out - 1)
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: gives %d new states for %d states", name,
+                         n_out - 1, *n);
+    *n = n_out - 1;
+    return true;
+}
+
+/* wb__steps.step of a cell that is a layer of the program. */
+static bool call_step(const wb__steps *s, wb_tensor *x, int *n, wb_tensor **states, wb_tensor **y)
+{
+    wb_layer *cell = (wb_layer *)(uintptr_t)s->ctx;
+    wb_tensor *inputs[1 + WB__OUTPUTS] = {x}, *outputs[WB__OUTPUTS];
+    memcpy(inputs + 1, states, (size_t)*n * sizeof *states);
+    const unsigned failures = wb__failures();
+    const int n_out = wb__call_layer(cell, 1 + *n, inputs, outputs);
+    if (n_out < 0 && failures != wb__failures()) wb__failed_in("cell", "");
+    if (n_out < 0 || !check_count(cell, n_out, n)) return false;
+    if (!outputs[0]->ndim || outputs[0]->dims[0] != x->dims[0])
+        return !wb__fail(WB_ERROR_SHAPE, "%s: gives the output %s for the step %s; it has a row "
+                         "for each of the %lld sequences", cell->type->name,
+                         wb_describe(outputs[0]), wb_describe(x), (long long)x->dims[0]);
+    *y = outputs[0];
+    memcpy(states, outputs + 1, (size_t)*n * sizeof *states);
+    return true;
+}
+
+/* Returns the last output of each sequence that counts. */
+static wb_tensor *last_of(int64_t n_steps, wb_tensor *const *outputs, wb_tensor *lengths)
+{
+    wb_tensor *last = outputs[0];
+    for (int64_t t = 1; last && t < n_steps; t++)
+        last = wb__where_valid(wb_gt(lengths, wb_scalar_int(t)), outputs[t], last);
+    return last;
+}
+
+/* Runs a cell of the program. Sets the results and returns how many; negative on failure. */
+static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_tensor *const *inputs,
+                   wb_tensor **results)
+{
+    wb_tensor *x = inputs[0], *lengths = NULL, *states[WB__OUTPUTS] = {NULL};
+    if (x->ndim < 2 || !x->dims[1])
+        return wb__fail(WB_ERROR_SHAPE, "Recurrence: expects [N,T,...] with steps, got %s",
+                        wb_describe(x)), -1;
+    if (!wb__read_lengths("Recurrence", x, &n, inputs, &lengths)) return -1;
+    if (n > WB__OUTPUTS)
+        return wb__fail(WB_ERROR_ARGUMENT, "Recurrence: got %d states; a cell has at most %d",
+                        n - 1, WB__OUTPUTS - 1), -1;
+    int n_states = n - 1;
+    memcpy(states, inputs + 1, (size_t)n_states * sizeof *states);
+    wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
+    const wb__steps steps = {call_step, cell};
+    bool ok = outputs && wb__unroll(&steps, x, lengths, o->reverse, &n_states, states, outputs);
+    const int64_t n_steps = x->dims[1], end = o->reverse ? 0 : n_steps - 1;
+    if (ok)
+        results[0] = !o->last                 ? wb_stack_array((int)n_steps, outputs, 1)
+                     : lengths && !o->reverse ? last_of(n_steps, outputs, lengths)
+                                              : outputs[end];
+    wb__free(outputs);
+    if (!ok || !results[0]) return -1;
+    memcpy(results + 1, states, (size_t)n_states * sizeof *states);
+    return o->return_state ? 1 + n_states : 1;
+}
+
+static int call(wb_layer *l, int n, wb_tensor *const *inputs, wb_tensor **results)
+{
+    const wb_Recurrence_options *o = l->options;
+    wb_layer *cell = wb__with_weights(wb__layer_child(l, 0));
+    if (!cell) return -1;
+    if (!wb__is_cell(cell)) return run_own(o, cell, n, inputs, results);
+    const unsigned failures = wb__failures();
+    const wb__over_steps how = {o->last, o->reverse, o->return_state};
+    const int n_results = wb__call_sequence(cell, how, n, inputs, results);
+    if (n_results < 0 && failures != wb__failures()) wb__failed_in("cell", "");
+    return n_results;
+}
+
+static void print(const wb_layer *l, wb__text *t)
+{
+    const wb_Recurrence_options *o = l->options;
+    const char *before = ";";
+    wb__text_add(t, "Recurrence(");
+    wb__print_layer(wb__layer_child(l, 0), t);
+    if (o->last) wb__text_add(t, "%s last=true", before), before = ",";
+    if (o->reverse) wb__text_add(t, "%s reverse=true", before), before = ",";
+    if (o->return_state) wb__text_add(t, "%s return_state=true", before);
+    wb__text_add(t, ")");
+}
+
+static wb_layer *assemble(const void *options, int n, const char *const *names,
+                          wb_layer *const *layers)
+{
+    (void)names;
+    if (n == 1) return wb_Recurrence_with(layers[0], options);
+    return wb__fail_null(WB_ERROR_ARGUMENT, "Recurrence: has one cell, got %d", n);
+}
+
+const wb__layer_type wb__recurrence_type = {
+    .name = "Recurrence", WB__LAYER_OPTIONS(wb_Recurrence_options, option_table),
+    .call_many = call, .print = print, .assemble = assemble, .one_row = true};
+
+wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *given)
+{
+    wb_Recurrence_options o;
+    if (WB__NULL(cell) || !wb__alive("Recurrence", cell)) return NULL;
+    if (!wb__read_options("Recurrence", &o, sizeof o, given, "", NULL)) return NULL;
+    if (!wb__is(cell, &wb__layer_class))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Recurrence: a %s is not a layer", wb__kind(cell));
+    cell = wb__layer_unnamed(cell, NULL);
+    const wb_layer *base = cell;
+    int child;
+    wb__normed_child(cell, &base, &child);
+    if (wb__is_recurrent(base))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Recurrence: %s runs over sequences itself: give "
+                             "the cell, or call the layer", base->type->name);
+    if (base->type->call && !wb__is_cell(base))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "Recurrence: %s is no cell, which takes x and "
+                             "states and gives its output and the new states", base->type->name);
+    wb_layer *l = wb__layer_new(&wb__recurrence_type, &o, 1);
+    return l && wb__layer_put(l, 0, "cell", cell) ? l : NULL;
+}
+
+/* ---- initial states -------------------------------------------------------------------------- */
+
+/* wb_initial_states without the frame. Returns 0 or an error code. */
+static int make_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
+{
+    wb_layer *l = wb__layer_unnamed(layer, NULL);
+    if (l->type == &wb__recurrence_type) l = wb__layer_child(l, 0);
+    if (!(l = wb__with_weights(l))) return wb__error_or(WB_ERROR_MEMORY);
+    if (!wb__is_cell(l) && !wb__is_recurrent(l))
+        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: a %s has none that the library knows%s",
+                        l->type->name, wb__own_struct(l->type)
+                        ? ": called without states it begins with its own" : "");
+    if (batch < 0)
+        return wb__fail(WB_ERROR_ARGUMENT, "initial_states: the batch %lld is negative",
+                        (long long)batch);
+    wb__branch_used(&l->node);
+    return wb__first_states(l, batch, n_states, states) ? 0 : wb__error_or(WB_ERROR_MEMORY);
+}
+
+int wb_initial_states(wb_layer *layer, int64_t batch, int n_states, wb_tensor **states)
+{
+    if (WB__NULL(layer) || !wb__alive("initial_states", layer))
+        return wb__error_or(WB_ERROR_ARGUMENT);
+    if (!wb__is(layer, &wb__layer_class) || !states)
+        return wb__fail(WB_ERROR_ARGUMENT, states ? "initial_states: a %s is not a layer"
+                        : "initial_states: no place for the states", wb__kind(layer));
+    wb_tensor *made[WB__OUTPUTS] = {NULL};
+    const wb__frame f = wb__frame_begin();
+    const int status = make_states(layer, batch, n_states, made);
+    wb__frame_end_many(f, status ? 0 : n_states, (void *const *)made);
+    if (!status) memcpy(states, made, (size_t)n_states * sizeof *made);
+    return status;
+}
