@@ -367,6 +367,8 @@ wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v)
     char layer[32];
     int64_t strides[4];
     r->reason = NULL;
+    if (x.row && !strcmp(x.row->type, "WeightNorm"))
+        return wb__flux_reason(r, "in Julia, save Flux.remove_weight_norms(model)");
     if (!x.row || !x.row->layer) return NULL;
     /* a struct with a cell is read from its cell */
     const bool sequence = x.row->fields[0].kind == WB__FIELD_CELL;

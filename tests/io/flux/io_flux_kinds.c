@@ -67,6 +67,16 @@ TEST_IN_SCOPE(recurrences)
     assert_true(o->return_state);
 }
 
+TEST_IN_SCOPE(weight_norms)
+{
+    bson_maker m = made();
+    bm_struct(&m, "Flux.WeightNorm");
+    dense_fields(&m, "Base.#identity");
+    bm_array(&m, 2, 3, 1), bm_symbol(&m, "weight"), bm_integer(&m, 2);
+    assert_null(load_with(&m, NULL));
+    FAILED(WB_ERROR_FORMAT, "WeightNorm", "Flux.remove_weight_norms(model)");
+}
+
 static void norm_fields(bson_maker *m, bool arrays, bool statistics)
 {
     bm_function(m, "NNlib.#relu");
