@@ -124,19 +124,21 @@ typedef struct wb_load_state_options {
     int n_rename WB_IS(0);                  /* number of rows of .rename */
     /* Renames names of the file, after .prefix is removed: the first row that matches is used. */
     const wb_rename *rename WB_IS(NULL);
-    const char *key WB_IS(NULL);            /* BSON: see wb_load_options.key */
+    /* BSON: see wb_load_options.key.  JLD2: the variable; by default the only one, else
+     * "model_state", else "model". */
+    const char *key WB_IS(NULL);
     WB_BY_PLACE
     WB_NO_MORE
 } wb_load_state_options;
 /** Loads values by name into an existing layer or tree: wb_load_state("w.safetensors", model).  The
  * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
- * parameters, which is read in order), or NPZ.  Returns 0 or an error code.
+ * parameters, which is read in order), JLD2 (Flux.state) or NPZ.  Returns 0 or an error code.
  *
  * Every tensor of the model must be a variable, as those of layers are, and be in the file with its
  * shape and dtype.  The file must have no other tensor.  Otherwise the error lists the
  * differences, and nothing is changed.  Values are not converted: convert the model with
  * wb_to(model, device, .dtype = ...), load, and convert it back.
- * Kernels of Flux are flipped where the layer is not a .flip layer.
+ * Kernels of Flux (BSON, JLD2) are flipped where the layer is not a .flip layer.
  *
  * For a file with PyTorch's names a row of .rename needs to rename only the layer; the names inside
  * the layer may stay PyTorch's.  {"bn.*", "layers.1.*"} also renames "bn.running_mean".
@@ -157,17 +159,23 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-/** All tensors of a safetensors, BSON, NPZ, NPY, IDX or PT file as a tree, by their names in the
- * file, which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on the
- * default device.  wb_save writes such a tree.
+/** All tensors of a safetensors, BSON, NPZ, NPY, IDX, PT or JLD2 file as a tree, by their names in
+ * the file, which may have dots; the tensor of an NPY or IDX file is "0".  They are constants on
+ * the default device.  wb_save writes such a tree.
  *
  * A PT file is one of torch.save, of PyTorch 1.6 or newer, with tensors in dicts, lists and tuples,
  * such as a state_dict; keys and indices make the names ("model.0.weight"), and other values are
  * left out.  Nothing in the file is executed: a class or function other than those of tensors is an
  * error that names it.
  *
+ * A JLD2 file is one of Julia's JLD2.jl, in which Flux's manual saves Flux.state(model), or another
+ * HDF5 file.  Names and shapes are those of a BSON file: "layers.0.weight", [out,in].  The variable
+ * is chosen as without .key in wb_load_state; of others than "model_state" and "model" all are
+ * read.  libhdf5 reads the file; it is opened when the first such file is read.
+ *
  * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have
- * (the message lists them); a file that cannot be read or is damaged. */
+ * (the message lists them); a file that cannot be read or is damaged; JLD2 where libhdf5 1.10 or
+ * newer is not installed. */
 WB_API wb_tree *wb_load_tensors(const char *path);
 
 /** The array in a file of NumPy's NPY format, versions 1 to 3, little-endian, in C or Fortran

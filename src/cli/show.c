@@ -255,7 +255,7 @@ int wb__cli_show(const char *path)
     wb__format format = wb__format_of(m);
     if (!format) format = wb__format_named(path);       /* its reader reports what is wrong */
     if (format == WB__FORMAT_NPZ || format == WB__FORMAT_NPY || format == WB__FORMAT_IDX ||
-        format == WB__FORMAT_PT)
+        format == WB__FORMAT_PT || format == WB__FORMAT_JLD2)
         return show_arrays(path, format, m);
     const int status = format == WB__FORMAT_BSON ? wb__cli_show_bson(m) : 0;
     wb__unmap(m);

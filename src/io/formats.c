@@ -3,17 +3,18 @@
 
 #include "io/dataset/idx.h"
 #include "io/flux/flux.h"
+#include "io/jld2/jld2.h"
 #include "io/numpy/npz.h"
 #include "io/torch/pt.h"
 
 #include <string.h>
 
 static const char *const names[WB__FORMATS] = {"unknown", "safetensors", "BSON",
-                                               "NPZ", "NPY", "IDX", "PT"};
+                                               "NPZ", "NPY", "IDX", "PT", "JLD2"};
 static const struct { const char *ending; wb__format format; } endings[] = {
     {".safetensors", WB__FORMAT_SAFETENSORS}, {".bson", WB__FORMAT_BSON}, {".npz", WB__FORMAT_NPZ},
     {".npy", WB__FORMAT_NPY}, {".idx", WB__FORMAT_IDX}, {".pt", WB__FORMAT_PT},
-    {".pth", WB__FORMAT_PT}};
+    {".pth", WB__FORMAT_PT}, {".jld2", WB__FORMAT_JLD2}};
 
 static uint64_t little(const uint8_t *at, int n)
 {
@@ -30,6 +31,7 @@ wb__format wb__format_of(const wb__mapping *m)
     const uint8_t *at = m->data;
     if (m->bytes >= 6 && !memcmp(at, "\x93NUMPY", 6)) return WB__FORMAT_NPY;
     if (wb__pt_is(m)) return WB__FORMAT_PT;
+    if (wb__jld2_is(m)) return WB__FORMAT_JLD2;
     if (m->bytes >= 4 && (!memcmp(at, "PK\3\4", 4) || !memcmp(at, "PK\5\6", 4)))
         return WB__FORMAT_NPZ;
     if (m->bytes >= 5 && (int64_t)little(at, 4) == m->bytes && !at[m->bytes - 1])
@@ -65,6 +67,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     case WB__FORMAT_NPY: return wb__npz_table(m, values, out);
     case WB__FORMAT_IDX: return wb__idx_table(m, values, out);
     case WB__FORMAT_PT: return wb__pt_table(m, values, out);
+    case WB__FORMAT_JLD2: return wb__jld2_table(m, key, values, out);
     case WB__FORMAT_BSON: {
         if (values) wb__map_ahead(m, m->data, m->bytes);
         int status = wb__flux_table(m, key, out);
@@ -74,7 +77,7 @@ int wb__table_of(wb__mapping *m, const char *key, bool values, wb__table *out)
     default:
         return wb__map_fail(m, 0,
                             "this is no file with tensors: it does not begin as safetensors, BSON, "
-                            "NPZ, NPY, IDX or PT (of PyTorch)");
+                            "NPZ, NPY, IDX, PT (of PyTorch) or JLD2 (of Julia)");
     }
 }
 

@@ -7,7 +7,8 @@
  *   NPZ          -                  wb__npz_table      wb__npz_save
  *   NPY          -                  wb__npz_table      - (wb_save_npy saves one tensor)
  *   IDX          -                  wb__idx_table      -
- *   PT           -                  wb__pt_table       - */
+ *   PT           -                  wb__pt_table       -
+ *   JLD2         -                  wb__jld2_table     - */
 #ifndef WB__FORMATS_H
 #define WB__FORMATS_H
 
@@ -22,13 +23,14 @@ typedef enum {
     WB__FORMAT_NPY,
     WB__FORMAT_IDX,
     WB__FORMAT_PT,
+    WB__FORMAT_JLD2,
     WB__FORMATS
 } wb__format;
 
 /* Returns the format that the contents of the file show; WB__FORMAT_UNKNOWN: none of these. */
 wb__format wb__format_of(const wb__mapping *m);
 /* Returns the format for the end of the path: .safetensors, .bson, .npz, .npy, .idx,
- * .pt or .pth; WB__FORMAT_UNKNOWN: another end. */
+ * .pt, .pth or .jld2; WB__FORMAT_UNKNOWN: another end. */
 wb__format wb__format_named(const char *path);
 /* The name for messages, such as "safetensors". */
 const char *wb__format_name(wb__format f);
@@ -38,7 +40,8 @@ const char *wb__format_name(wb__format f);
 wb__format wb__format_in(const wb__mapping *m);
 
 /* Loads the table of a file of any format; the caller frees it with wb__table_free. `key` is the
- * variable of a BSON file, or NULL. With `values` false only headers are read, but a BSON file is
+ * variable of a BSON or JLD2 file, or NULL. With `values` false only headers are read, but a BSON
+ * file is
  * read whole. Returns 0 or an error code; on failure *out is empty. */
 int wb__table_load(const char *path, const char *key, bool values, wb__table *out);
 /* As wb__table_load, for a mapped file. On success the table owns the mapping, on failure the

@@ -19,8 +19,8 @@ typedef struct {
     /* the values, maybe unaligned, row-major unless `transposed`; NULL: not read */
     const void *data;
     wb__flip flip;                      /* of a kernel; else WB__FLIP_UNKNOWN */
-    /* the values are a column-major matrix; wb__entry_values (model/load_state.h) returns them
-     * row-major */
+    /* the values are column-major, of 2 or 3 dimensions; wb__entry_values (model/load_state.h)
+     * returns them row-major */
     bool transposed;
     /* `data` is a block of wb__alloc_aligned, which the entry owns */
     bool owned;

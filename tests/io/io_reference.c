@@ -153,6 +153,17 @@ static wb_layer *model_named(const char *name, bool flip)
     if (IS("gru")) return wb_GRU(4, 3);
     if (IS("gru_of_two")) return wb_GRU(4, 3, .hidden_bias = true);
     if (IS("deep")) return wb_LSTM(4, 3, .layers = 2, .bidirectional = true);
+    if (IS("line"))
+        return wb_Chain(wb_Conv1d(2, 4, {3}, wb_relu, .pad = {1}, .groups = 2, .flip = flip),
+                        wb_InstanceNorm(4, .affine = true, .track_stats = true),
+                        wb_ConvTranspose1d(4, 2, {3}, .stride = {2}, .outpad = {1}, .flip = flip));
+    if (IS("volume"))
+        return wb_Chain(wb_Conv(2, 4, {2, 3, 1}, .flip = flip), wb_GroupNorm(4, 2, wb_relu),
+                        wb_ConvTranspose(4, 2, {1, 2, 2}, .flip = flip));
+    if (IS("image"))
+        return wb_Chain(wb_ConvTranspose(2, 4, {2, 3}, .groups = 2, .flip = flip),
+                        wb_PixelShuffle(2), wb_RMSNorm({12}), wb_Upsample(.scale = {2}));
+    if (IS("tbag")) return wb_EmbeddingBag(11, 4, .mode = WB_BAG_MAX);
     if (IS("attention")) return wb_MultiHeadAttention(8, 2, .bias = true);
     return wb_MultiHeadAttention(8, 2);
 #undef IS
@@ -160,7 +171,8 @@ static wb_layer *model_named(const char *name, bool flip)
 
 static const char *const models[] = {"mlp",        "cnn",       "tokens",         "tied",
                                      "block",      "rnn",       "lstm",           "gru",
-                                     "gru_of_two", "deep",      "attention",
+                                     "gru_of_two", "deep",      "line",           "volume",
+                                     "image",      "tbag",      "attention",
                                      "attention_plain"};
 
 static wb_tensor *input_of(const char *name)
@@ -169,6 +181,9 @@ static wb_tensor *input_of(const char *name)
     if (!strcmp(name, "mlp")) return wb_randn(3, 5);
     if (!strcmp(name, "cnn")) return wb_randn(2, 2, 6, 6);
     if (!strcmp(name, "block")) return wb_randn(3, 4);
+    if (!strcmp(name, "line")) return wb_randn(2, 2, 7);
+    if (!strcmp(name, "volume")) return wb_randn(2, 2, 4, 5, 3);
+    if (!strcmp(name, "image")) return wb_randn(2, 2, 5, 4);
     if (name[0] == 't') return wb_from(tokens, WB_I32, 2, (int64_t[]){2, 3});
     return wb_randn(2, 5, name[0] == 'a' ? 8 : 4);
 }

@@ -74,6 +74,8 @@ TEST(every_kind)
     BOTH_WAYS(wb_ConvTranspose(2, 3, {3, 2}, .flip = true), "weight [2,3,3,2] f32", "bias [3] f32");
     BOTH_WAYS(wb_Conv1d(4, 6, {3}, .flip = true), "weight [6,4,3] f32", "bias [6] f32");
     BOTH_WAYS(wb_Conv(4, 6, {3, 2, 1}, .flip = true), "weight [6,4,3,2,1] f32", "bias [6] f32");
+    BOTH_WAYS(wb_ConvTranspose1d(4, 6, {3}, .flip = true), "weight [4,6,3] f32", "bias [6] f32");
+    BOTH_WAYS(wb_ConvTranspose(4, 6, {3, 2, 1}), "weight [4,6,3,2,1] f32", "bias [6] f32");
     BOTH_WAYS(wb_BatchNorm(3), "weight [3] f32", "bias [3] f32", "running_mean [3] f32",
               "running_var [3] f32", "num_batches_tracked [] i64");
     BOTH_WAYS(wb_BatchNorm(3, .no_affine = true), "running_mean [3] f32", "running_var [3] f32",

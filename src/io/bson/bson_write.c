@@ -191,9 +191,24 @@ typedef struct {
     int64_t done;
 } reordering;
 
+/* Writes a tensor [a, b, c] in the order of the tensor [c, b, a] with its axes reversed. */
+static int put_reversed(const reordering *o, const char *from)
+{
+    const wb_tensor *x = o->value->x;
+    const int64_t bytes = x->size * (int64_t)o->each;
+    char *to = wb__alloc_aligned((size_t)bytes + 1);
+    if (!to) return WB_ERROR_MEMORY;
+    wb__to_rows(to, from, o->each, 3, (int64_t[]){x->dims[2], x->dims[1], x->dims[0]});
+    const int status = wb__writer_put(o->w, to, bytes);
+    wb__free(to);
+    return status;
+}
+
 static int put_columns(const reordering *o, const char *from)
 {
-    const int64_t rows = o->value->x->dims[0], columns = o->value->x->dims[1];
+    const wb_tensor *x = o->value->x;
+    const int64_t rows = x->dims[0], columns = x->dims[1];
+    if (x->ndim == 3) return put_reversed(o, from);
     const int64_t most = WB__MIN(columns, WB__MAX(1, PART / (rows * (int64_t)o->each)));
     char *to = wb__alloc((size_t)(most * rows) * o->each);
     int status = to ? 0 : WB_ERROR_MEMORY;

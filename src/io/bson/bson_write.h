@@ -32,7 +32,7 @@ wb__doc *wb__doc_bytes(wb__doc_arena *r, const void *bytes, int64_t n);
 wb__doc *wb__doc_zeros(wb__doc_arena *r, int64_t n);
 /* The order in which the elements of a tensor are written. WB__ROWS: row-major. WB__FLIPPED:
  * row-major, with each kernel (the axes 2 and up) flipped along all its axes. WB__COLUMNS:
- * column-major, for matrices. */
+ * column-major, for tensors of 2 or 3 dimensions. */
 typedef enum { WB__ROWS, WB__FLIPPED, WB__COLUMNS, WB__ORDERS } wb__order;
 /* Makes a binary of the elements of an evaluated tensor, which must live until the document is
  * written. */

@@ -187,7 +187,8 @@ static wb__julia array(wb__doc_arena *r, wb_dtype dtype, int ndim, const int64_t
 
 wb__julia wb__julia_array(wb__doc_arena *r, wb_tensor *x, wb__order order)
 {
-    const int64_t columns[2] = {x->dims[1], x->dims[0]};
+    int64_t columns[WB_MAX_DIMS];
+    for (int i = 0; i < x->ndim; i++) columns[i] = x->dims[x->ndim - 1 - i];
     return array(r, (wb_dtype)x->dtype, x->ndim, order == WB__COLUMNS ? columns : x->dims,
                  wb__doc_tensor(r, x, order));
 }

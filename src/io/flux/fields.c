@@ -19,20 +19,31 @@
 #define SIGMA FIELD("σ", "activation", FUNCTION)
 #define CONV(kernel)                                                                       \
     FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", kernel), BIAS(1300),          \
-        SAME("stride", PAIR), SAME("pad", PAD), SAME("dilation", PAIR)
+        SAME("stride", AXES_OF_SPACE), SAME("pad", PAD), SAME("dilation", AXES_OF_SPACE)
 #define GROUPS SAME("groups", INT)
-#define PAD_MODE FIELD("pad_mode", NULL, ZEROS)
-#define POOL FIELD("k", "window", PAIR), SAME("pad", PAD), SAME("stride", PAIR)
+#define PAD_MODE SAME("pad_mode", PAD_MODE)
+#define POOL                                                                               \
+    FIELD("k", "window", AXES_OF_SPACE), SAME("pad", PAD), SAME("stride", AXES_OF_SPACE)
+#define ADAPTIVE(type)                                                                     \
+    STRUCT(type, type, 1100, 0, "2+axes axes", SAME("out", AXES_OF_SPACE))
 #define NORM                                                                               \
     FIELD("λ", "activation", FUNCTION), FIELD("β", "bias", SHIFT),                         \
         FIELD("γ", "scale", SCALE), FIELD("μ", "mean", STATISTIC),                         \
         FIELD("σ²", "var", STATISTIC), NUMBER("ϵ", "eps", FLOAT32, 1e-5),                  \
         NUMBER("momentum", "momentum", FLOAT32, 0.1)
-#define TRACKED                                                                            \
-    NORM, FIELD("affine", "no_affine", NOT), FIELD("track_stats", "no_track_stats", NOT),  \
-        FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
+#define TRACKED(affine, track_stats)                                                       \
+    NORM, affine, track_stats, FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
 #define UNTRACKED NORM, FIELD("active", NULL, TRAINING)
-#define DROP NUMBER("p", "p", FLOAT64, 2), FIELD("dims", "axes", AXES)
+/* Flux's GroupNorm had statistics; later versions have fields for them, which are `nothing`. */
+#define GROUPED                                                                            \
+    FIELD("G", "groups", INT), FIELD("λ", "activation", FUNCTION),                         \
+        FIELD("β", "bias", SHIFT), FIELD("γ", "scale", SCALE), OTHER("μ"), OTHER("σ²"),    \
+        NUMBER("ϵ", "eps", FLOAT32, 1e-5), NUMBER("momentum", NULL, FLOAT32, 0.1)
+#define GROUPED_NOW                                                                        \
+    GROUPED, FIELD("affine", "no_affine", NOT), FIELD("track_stats", NULL, FALSE),         \
+        FIELD("active", NULL, MODE), FIELD("chs", "channels", INT)
+#define CHANCE NUMBER("p", "p", FLOAT64, 2)
+#define DROP CHANCE, FIELD("dims", "axes", AXES)
 #define ACTIVE FIELD("active", NULL, MODE)
 #define RNG FIELD("rng", NULL, RANDOM)
 #define GATES FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", MATRIX)
@@ -47,60 +58,74 @@
     STRUCT(type, type, 1307, 1500, function "Wi Wh bias state0", gates, OLD_BIAS, STATE0)  \
     STRUCT(type, type, 1200, 1307, function "Wi bias state0", gates, OLD_BIAS, STATE0)     \
     STRUCT(type, type, 0, 1200, function "Wi bias", gates, OLD_BIAS, __VA_ARGS__)
+#define GATES_OF_3                                                                         \
+    FIELD("Wi", "weight_input", MATRIX), FIELD("Wh", "weight_hidden", GATES), OLD_BIAS,    \
+        FIELD("Wh_h̃", "weight_hidden", LAST_GATE)
 #define SEQUENCE(type)                                                                     \
-    STRUCT(type, type "Cell", 1601, 0, "false cell", CELL)                                 \
+    STRUCT(type, type "Cell", 1601, 0, "return_state cell", CELL)                          \
     STRUCT(type, type "Cell", 1500, 1601, "cell", CELL)
 
 /* For each type the newest version comes first. */
 const wb__flux_struct wb__flux_structs[] = {
     STRUCT("Chain", "Chain", 0, 0, "layers", SAME("layers", LAYERS))
     STRUCT("Dense", "Dense", 0, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300), SIGMA)
-    STRUCT("Diagonal", "Scale", 0, 1300, "scale", SAME("scale", WEIGHT), SAME("bias", SHIFT))
-    STRUCT("Scale", "Scale", 1300, 0, "σ scale bias", SAME("scale", WEIGHT),
-           SAME("bias", SHIFT), SIGMA)
-    STRUCT("Bilinear", NULL, 1200, 0, NULL, OTHER("weight"), OTHER("bias"), OTHER("σ"))
+    STRUCT("Diagonal", "Scale", 0, 1300, "scale", SAME("scale", WEIGHT), BIAS(0))
+    STRUCT("Scale", "Scale", 1300, 0, "σ scale bias", SAME("scale", WEIGHT), BIAS(0), SIGMA)
+    STRUCT("Bilinear", "Bilinear", 1200, 0, "σ weight bias", SAME("weight", MATRIX), BIAS(1300),
+           SIGMA)
     STRUCT("Conv", "Conv", 1612, 0, NULL, CONV(FLIPPED), GROUPS, PAD_MODE)
-    STRUCT("Conv", "Conv", 1205, 1612, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
-    STRUCT("Conv", "Conv", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
-    STRUCT("ConvTranspose", "ConvTranspose", 1417, 0, "2 4 σ weight bias",
+    STRUCT("Conv", "Conv", 1205, 1612, "axes 2axes σ weight bias", CONV(FLIPPED), GROUPS)
+    STRUCT("Conv", "Conv", 0, 1205, "axes 2axes σ weight bias", CONV(FLIPPED))
+    STRUCT("ConvTranspose", "ConvTranspose", 1417, 0, "axes 2axes σ weight bias",
            FIELD("σ", "activation", FIRST_FUNCTION), SAME("weight", FLIPPED), BIAS(1300),
-           SAME("stride", PAIR), SAME("pad", PAD), SAME("outpad", COUNTS), SAME("dilation", PAIR),
-           GROUPS)
-    STRUCT("ConvTranspose", "ConvTranspose", 1205, 1417, "2 4 σ weight bias", CONV(FLIPPED), GROUPS)
-    STRUCT("ConvTranspose", "ConvTranspose", 0, 1205, "2 4 σ weight bias", CONV(FLIPPED))
+           SAME("stride", AXES_OF_SPACE), SAME("pad", PAD), SAME("outpad", COUNTS),
+           SAME("dilation", AXES_OF_SPACE), GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 1205, 1417, "axes 2axes σ weight bias",
+           CONV(FLIPPED), GROUPS)
+    STRUCT("ConvTranspose", "ConvTranspose", 0, 1205, "axes 2axes σ weight bias", CONV(FLIPPED))
     STRUCT("CrossCor", "Conv", 1612, 0, NULL, CONV(KERNEL), PAD_MODE)
-    STRUCT("CrossCor", "Conv", 0, 1612, "2 4 σ weight bias", CONV(KERNEL))
+    STRUCT("CrossCor", "Conv", 0, 1612, "axes 2axes σ weight bias", CONV(KERNEL))
     STRUCT("DepthwiseConv", "Conv", 0, 1300, NULL, CONV(DEPTHWISE))
-    STRUCT("MaxPool", "MaxPool", 0, 0, "2 4", POOL)
-    STRUCT("MeanPool", "MeanPool", 0, 0, "2 4", POOL)
+    STRUCT("MaxPool", "MaxPool", 0, 0, "axes 2axes", POOL)
+    STRUCT("MeanPool", "MeanPool", 0, 0, "axes 2axes", POOL)
     {"GlobalMaxPool", "GlobalMaxPool", 1100, 0, "", 0, {{0}}},
     {"GlobalMeanPool", "GlobalMeanPool", 1100, 0, "", 0, {{0}}},
-    STRUCT("AdaptiveMaxPool", "GlobalMaxPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
-    STRUCT("AdaptiveMeanPool", "GlobalMeanPool", 1100, 0, NULL, FIELD("out", NULL, PLACES))
-    STRUCT("BatchNorm", "BatchNorm", 1200, 0, "λ β ϵ μ", TRACKED)
+    ADAPTIVE("AdaptiveMaxPool") ADAPTIVE("AdaptiveMeanPool")
+    STRUCT("Upsample", "Upsample", 1200, 0, "mode scale size", FIELD("scale", "scale", FACTORS),
+           FIELD("size", "sizes", FACTORS))
+    STRUCT("PixelShuffle", "PixelShuffle", 1200, 0, "", SAME("r", INT))
+    STRUCT("BatchNorm", "BatchNorm", 1200, 0, "λ β ϵ μ",
+           TRACKED(FIELD("affine", "no_affine", NOT), FIELD("track_stats", "no_track_stats", NOT)))
     STRUCT("BatchNorm", "BatchNorm", 0, 1200, "λ β μ ϵ", UNTRACKED)
-    STRUCT("InstanceNorm", NULL, 1200, 0, NULL, TRACKED)
-    STRUCT("InstanceNorm", NULL, 0, 1200, NULL, UNTRACKED)
-    STRUCT("GroupNorm", NULL, 1200, 0, NULL, OTHER("G"), TRACKED)
-    STRUCT("GroupNorm", NULL, 0, 1200, NULL, OTHER("G"), UNTRACKED)
+    STRUCT("InstanceNorm", "InstanceNorm", 1200, 0, "λ β ϵ μ",
+           TRACKED(SAME("affine", BOOL), SAME("track_stats", BOOL)))
+    STRUCT("InstanceNorm", "InstanceNorm", 0, 1200, "λ β μ ϵ", UNTRACKED)
+    STRUCT("GroupNorm", "GroupNorm", 1400, 0, "λ β ϵ", GROUPED_NOW)
+    STRUCT("GroupNorm", "GroupNorm", 1200, 1400, "λ β ϵ μ", GROUPED_NOW)
+    STRUCT("GroupNorm", "GroupNorm", 0, 1200, NULL, GROUPED, FIELD("active", NULL, TRAINING))
     STRUCT("LayerNorm", "LayerNorm", 1200, 0, "λ diag ϵ axes", FIELD("λ", "activation", FUNCTION),
            FIELD("diag", NULL, AFFINE), NUMBER("ϵ", "eps", FLOAT32, 1e-5),
            FIELD("size", "shape", SIZES), FIELD("affine", "no_affine", NOT))
     STRUCT("LayerNorm", "LayerNorm", 0, 1200, "array", FIELD("diag", NULL, AFFINE))
     STRUCT("Dropout", "Dropout", 1210, 0, "p dims rng", DROP, ACTIVE, RNG)
     STRUCT("Dropout", "Dropout", 0, 1210, "p dims", DROP, FIELD("active", NULL, TRAINING))
-    STRUCT("AlphaDropout", NULL, 1210, 0, NULL, OTHER("p"), OTHER("active"), OTHER("rng"))
-    STRUCT("AlphaDropout", NULL, 0, 1210, NULL, OTHER("p"), OTHER("active"))
-    STRUCT("Embedding", "Embedding", 1611, 0, NULL, SAME("weight", WEIGHT), OTHER("padding_idx"))
+    STRUCT("AlphaDropout", "AlphaDropout", 1210, 0, "p rng", CHANCE, ACTIVE, RNG)
+    STRUCT("AlphaDropout", "AlphaDropout", 0, 1210, "p", CHANCE, FIELD("active", NULL, TRAINING))
+    STRUCT("Embedding", "Embedding", 1611, 0, NULL, SAME("weight", WEIGHT),
+           FIELD("padding_idx", "padding_index", INDEX))
     STRUCT("Embedding", "Embedding", 1204, 1611, "weight", SAME("weight", WEIGHT))
-    STRUCT("EmbeddingBag", NULL, 1315, 0, NULL, OTHER("weight"), OTHER("reduction"))
+    STRUCT("EmbeddingBag", "EmbeddingBag", 1315, 0, "reduction weight", SAME("weight", WEIGHT),
+           FIELD("reduction", "mode", REDUCTION))
     STRUCT("Recur", "", 1200, 1500, "cell state", CELL, CALLED("state"))
     STRUCT("Recur", "", 0, 1200, "cell", CELL, CALLED("init"), CALLED("state"))
     CELLS("RNNCell", "σ ", TANH_GATES, BIAS(1500), HIDDEN)
     CELLS("LSTMCell", "", GATES, BIAS(1500), HIDDEN, MEMORY)
     CELLS("GRUCell", "", GATES, OLD_BIAS, HIDDEN)
-    SEQUENCE("RNN") SEQUENCE("LSTM") SEQUENCE("GRU")
-    {"Recurrence", "", 1500, 0, NULL, 0, {CELL}},
+    STRUCT("GRUv3Cell", "GRUv3Cell", 1500, 0, "Wi Wh bias Wh_h̃", GATES_OF_3)
+    STRUCT("GRUv3Cell", "GRUv3Cell", 1307, 1500, "Wi Wh bias Wh_h̃ state0", GATES_OF_3, STATE0)
+    STRUCT("GRUv3Cell", "GRUv3Cell", 1207, 1307, "Wi bias state0", GATES_OF_3, STATE0)
+    SEQUENCE("RNN") SEQUENCE("LSTM") SEQUENCE("GRU") SEQUENCE("GRUv3")
+    STRUCT("Recurrence", "", 1600, 0, NULL, CELL)
     STRUCT("MultiHeadAttention", "MultiHeadAttention", 1315, 0, "q_proj attn_drop out_proj",
            FIELD("nheads", "heads", INT), SAME("q_proj", LAYER), SAME("k_proj", LAYER),
            SAME("v_proj", LAYER), FIELD("attn_drop", "dropout", DROPOUT), SAME("out_proj", LAYER))
@@ -110,7 +135,11 @@ const wb__flux_struct wb__flux_structs[] = {
            SAME("layers", LAYER), SAME("connection", CONNECTION))
     STRUCT("SkipConnection", "SkipConnection", 0, 1204, "", SAME("layers", LAYER),
            SAME("connection", CONNECTION))
-    STRUCT("Maxout", NULL, 0, 0, NULL, OTHER("layers"))
+    STRUCT("PairwiseFusion", "PairwiseFusion", 1304, 0, "connection layers",
+           SAME("connection", CONNECTION), SAME("layers", LAYERS))
+    STRUCT("Maxout", "Maxout", 0, 0, "layers", SAME("layers", LAYERS))
+    STRUCT("WeightNorm", NULL, 1600, 0, NULL, OTHER("layer"), OTHER("g"), OTHER("which"),
+           OTHER("dims"))
     STRUCT("TrackedArray", NULL, 0, 0, NULL, OTHER("tracker"), OTHER("data"), OTHER("grad"))
     {0}};
 
@@ -169,6 +198,36 @@ const wb__flux_field *wb__flux_field_named(const char *type, const char *name)
     return NULL;
 }
 
+const wb__flux_field *wb__flux_child_field(const char *type, const char *name)
+{
+    const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
+    return f && f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_STATES ? f : NULL;
+}
+
+static const char *const marks[] = {"γ", "β", "Wi", "Wh", "diag", "affine", "weight", "σ", "stride",
+                                    "groups", "Wh_h̃"};
+enum {
+    HAS_NORM = 3, HAS_CELL = 3 << 2, HAS_DIAG = 1 << 4, HAS_AFFINE = 1 << 5, HAS_WEIGHT = 1 << 6,
+    HAS_SIGMA = 1 << 7, HAS_STRIDE = 1 << 8, HAS_GROUPS = 1 << 9, HAS_LAST_GATE = 1 << 10
+};
+
+unsigned wb__flux_mark(const char *name)
+{
+    for (size_t i = 0; i < WB__COUNT(marks); i++)
+        if (!strcmp(name, marks[i])) return 1u << i;
+    return 0;
+}
+
+const char *wb__flux_like(unsigned has)
+{
+    if ((has & HAS_NORM) == HAS_NORM) return "BatchNorm";
+    if ((has & HAS_CELL) == HAS_CELL) return has & HAS_LAST_GATE ? "GRUv3Cell" : "LSTMCell";
+    if (has & HAS_DIAG && has & HAS_AFFINE) return "LayerNorm";
+    if (!(has & HAS_WEIGHT)) return NULL;
+    if (!(has & HAS_STRIDE)) return has & HAS_SIGMA ? "Dense" : NULL;
+    return has & HAS_GROUPS ? "Conv" : "CrossCor";  /* a CrossCor has no groups */
+}
+
 /* ---- functions and connections --------------------------------------------------------------- */
 
 #define OF_ARRAYS(path, here, since) {path, here, false, false, since}
@@ -208,6 +267,7 @@ const wb__flux_name wb__flux_connections[] = {
     {"Base.#vcat", "vcat", false, false, 0}, {"Base.#*", "mul", true, false, 0},
     {"Base.#/", "div", true, true, 0},     {"Base.#^", "pow", true, true, 0},
     {"Base.#max", "maximum", true, false, 0}, {"Base.#min", "minimum", true, false, 0},
+    {"Core.#tuple", "separate", false, false, 0},
     {0}};
 
 const wb__flux_name *wb__flux_name_weber(const wb__flux_name *row, const char *weber, int n,

@@ -18,7 +18,9 @@ typedef enum {
     WB__FIELD_TANH,             /* a function -> an activation; tanh -> NULL */
     WB__FIELD_FIRST_FUNCTION,   /* as WB__FIELD_FUNCTION, but visited before the arrays */
     /* children */
-    WB__FIELD_MATRIX,           /* (out, in) -> [out, in], transposed */
+    WB__FIELD_MATRIX,           /* (out, in) or (out, in1, in2) -> the same sizes, transposed */
+    WB__FIELD_GATES,            /* (2 out or 3 out, out) -> the first 2 out rows of the child */
+    WB__FIELD_LAST_GATE,        /* (out, out) -> the last rows of the child of WB__FIELD_GATES */
     WB__FIELD_KERNEL,           /* (kw, kh, in, out) -> [out, in, kh, kw], the same bytes */
     WB__FIELD_FLIPPED,          /* as WB__FIELD_KERNEL, of a layer that flips its kernels */
     WB__FIELD_DEPTHWISE,        /* (kw, kh, multiplier, in) -> [in·multiplier, 1, kh, kw] */
@@ -39,16 +41,20 @@ typedef enum {
     WB__FIELD_INT,
     WB__FIELD_FLOAT64,
     WB__FIELD_FLOAT32,
+    WB__FIELD_BOOL,
     WB__FIELD_NOT,              /* a bool -> its negation */
-    WB__FIELD_PAIR,             /* (w, h) -> {h, w}, at least 1 */
-    WB__FIELD_COUNTS,           /* (w, h) -> {h, w}, at least 0 */
+    WB__FIELD_FALSE,            /* false */
+    WB__FIELD_AXES_OF_SPACE,    /* (w, h) -> {h, w}, 1 to 3 numbers of at least 1 */
+    WB__FIELD_COUNTS,           /* (w, h) -> {h, w}, 1 to 3 numbers of at least 0 */
     WB__FIELD_PAD,              /* (left, right, top, bottom) -> {top, bottom, left, right} */
-    WB__FIELD_PLACES,           /* must be (1, 1) */
+    WB__FIELD_FACTORS,          /* nothing, s -> {s}, or (w, h) -> {h, w} */
     WB__FIELD_SIZES,            /* sizes -> the same in reverse order */
+    WB__FIELD_INDEX,            /* nothing, or i, counted from 1 -> i - 1 - n */
     WB__FIELD_AXES,             /* axis i, counted from 1 -> axis -i */
     WB__FIELD_DROPOUT,          /* a Dropout -> its probability */
     WB__FIELD_FUNCTION,         /* a function -> an activation; identity -> NULL */
-    WB__FIELD_ZEROS,            /* the symbol :zeros */
+    WB__FIELD_REDUCTION,        /* mean, sum or maximum -> a wb_EmbeddingBag_options.mode */
+    WB__FIELD_PAD_MODE,         /* a symbol, such as :reflect -> a wb_pad_mode */
     /* the mode of a layer: nothing -> wb_automode, true -> wb_trainmode, false -> wb_testmode */
     WB__FIELD_MODE,
     WB__FIELD_TRAINING,         /* the mode of a layer: true -> wb_automode, false -> wb_testmode */
@@ -73,7 +79,8 @@ typedef struct {
     const char *layer;
     int since, before;                  /* versions since <= v < before; 0: no limit */
     /* The type parameters of the struct, as words separated by blanks. The name of a field means
-     * the type of that field. save_layers.c (`parameter`) explains other words. NULL: unknown. */
+     * the type of that field. save_layers.c (`parameter`) explains other words. NULL: unknown, or
+     * the struct is only read. */
     const char *parameters;
     int n;
     wb__flux_field fields[WB__FLUX_FIELDS];
@@ -98,6 +105,16 @@ int wb__flux_field_at(const wb__flux_struct *s, const char *name);
 const wb__flux_field *wb__flux_field_after(const wb__flux_struct *s, const wb__flux_field *last);
 /* Finds a field of any version of a type; NULL: none. `name` is the field's `name` or `written`. */
 const wb__flux_field *wb__flux_field_named(const char *type, const char *name);
+
+/* Finds the field of a type that becomes a child of Weber's layer; NULL: `type` is NULL, or the
+ * field keeps its name in a table. */
+const wb__flux_field *wb__flux_child_field(const char *type, const char *name);
+/* In a state, as Flux.state returns it, layers are recognised by the names of their fields.
+ * wb__flux_mark returns a bit for a name, or 0. wb__flux_like returns, for the bits of all fields
+ * of a part, the name of a type of Flux whose fields become the same children: "BatchNorm" for
+ * each norm with γ and β, "GRUv3Cell" or "LSTMCell" for each cell; NULL: no layer is known. */
+unsigned wb__flux_mark(const char *name);
+const char *wb__flux_like(unsigned marks);
 
 /* A function of Julia and its name in Weber, for reading and writing. */
 typedef struct {

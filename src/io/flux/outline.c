@@ -111,7 +111,7 @@ static int put_fields(outline *t, const wb__jl *v, int depth)
     wb__flux_reader *r = t->r;
     wb__jl_fields w;
     if (v->shared && !wb__bson_spend(&r->f, v->items.bytes)) return r->f.status;
-    bool layers = wb__jl_flux(v, "Chain") || wb__jl_flux(v, "Parallel");
+    bool layers = wb__flux_contains(v);
     for (wb__jl_fields_of(&r->f, v, &w);
          !r->f.status && !t->status && wb__jl_fields_next(&r->f, &w);) {
         size_t back;

@@ -10,7 +10,7 @@
 /* A parameter of the model. order.list has the parameters in the order of Flux.params. */
 typedef struct {
     char *path;
-    bool transposed;            /* a matrix (out, in) in Julia */
+    bool transposed;            /* (out, in) or (out, in1, in2) in Julia */
     bool state;                 /* an initial state that Weber's layer lacks; path is NULL */
 } expected;
 
@@ -72,14 +72,15 @@ static void collect_child(order *o, const wb__flux_struct *row, const wb__child 
     wb__free(full);
 }
 
-/* Collects a layer's parameters in Flux's order. The bias of a BatchNorm comes before its scale.
+/* Collects a layer's parameters in Flux's order. The bias of such a norm comes before its scale.
  * The initial states of a recurrent layer come last, even if Weber's layer has none. */
 static void collect(order *o, void *object, const char *path)
 {
     wb__branch *node = object;
     const wb_layer *l = wb__is(object, &wb__layer_class) ? object : NULL;
     const wb__flux_struct *row = row_of(l);
-    bool reversed = row && !strcmp(row->type, "BatchNorm");
+    bool reversed = row && (!strcmp(row->type, "BatchNorm") || !strcmp(row->type, "GroupNorm") ||
+                            !strcmp(row->type, "InstanceNorm"));
     for (int i = 0; i < node->n; i++)
         collect_child(o, row, &node->children[reversed && i < 2 ? 1 - i : i], path);
     if (!row || !strstr(row->type, "Cell")) return;
@@ -90,10 +91,10 @@ static void collect(order *o, void *object, const char *path)
 
 static void transpose(wb__entry *e)
 {
-    if (e->ndim != 2) return;
-    int64_t rows = e->dims[0];
-    e->dims[0] = e->dims[1];
-    e->dims[1] = rows;
+    if (e->ndim != 2 && e->ndim != 3) return;
+    int64_t first = e->dims[0];
+    e->dims[0] = e->dims[e->ndim - 1];
+    e->dims[e->ndim - 1] = first;
     e->transposed = !e->transposed;
 }
 

@@ -271,22 +271,28 @@ static wb__connection connection_of(wb__flux_reader *r, const wb__jl *v)
     return NULL;
 }
 
-/* Reads a Chain or a Parallel. NULL with r->f.status set: failed. NULL with r->reason set: the
- * layer is an unknown part. */
+bool wb__flux_contains(const wb__jl *v)
+{
+    return wb__jl_flux(v, "Chain") || wb__jl_flux(v, "Parallel") || wb__jl_flux(v, "Maxout") ||
+           wb__jl_flux(v, "PairwiseFusion");
+}
+
+/* Reads a layer with a list of layers. NULL with r->f.status set: failed. NULL with r->reason set:
+ * the layer is an unknown part. */
 static wb_layer *container(wb__flux_reader *r, const wb__jl *v)
 {
-    const bool chain = wb__jl_flux(v, "Chain");
+    const bool chain = wb__jl_flux(v, "Chain"), joins = !chain && !wb__jl_flux(v, "Maxout");
     inner_layers p;
     wb__jl list = chain ? wb__jl_item(&r->f, v, 0) : wb__jl_field(&r->f, v, "layers");
-    join_options o = {sizeof o, chain ? NULL : connection_of(r, v)};
+    join_options o = {sizeof o, joins ? connection_of(r, v) : NULL};
     wb_layer *l = NULL;
-    if (!chain && !o.connection) return NULL;
+    if (joins && !o.connection) return NULL;
     if (read_layers(r, &list, chain, &p))
-        l = p.n     ? assembled(r, wb__jl_last(v), chain ? NULL : &o, &p)
+        l = p.n     ? assembled(r, wb__jl_last(v), joins ? &o : NULL, &p)
             : chain ? nothing(r)
                     : wb__flux_reason(r, "it has no layers");
     drop_layers(&p);
-    if (!chain && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
+    if (joins && o.connection == wb__connection_by_name("vcat")) r->channels = 0;
     return l;
 }
 
@@ -312,19 +318,27 @@ static wb_layer *function_layer(wb__flux_reader *r, const wb__jl *v)
 
 static wb_layer *struct_layer(wb__flux_reader *r, const wb__jl *v)
 {
-    if (wb__jl_flux(v, "Chain") || wb__jl_flux(v, "Parallel")) return container(r, v);
+    if (wb__flux_contains(v)) return container(r, v);
     if (wb__jl_flux(v, "SkipConnection")) return skip(r, v);
     wb__jl f = wb__flux_unbroadcast(r, v);
     return f.kind == WB__JL_FUNCTION ? function_layer(r, &f) : wb__flux_plain(r, v);
 }
 
-/* Reads a value as a layer. Several references to one mutable struct (BatchNorm, Dropout) give one
- * layer. */
+static bool is_mutable(const wb__jl *v)
+{
+    static const char *const types[] = {"BatchNorm", "InstanceNorm", "GroupNorm", "Dropout",
+                                        "AlphaDropout"};
+    for (size_t i = 0; i < WB__COUNT(types); i++)
+        if (wb__jl_flux(v, types[i])) return true;
+    return false;
+}
+
+/* Reads a value as a layer. Several references to one mutable struct give one layer. */
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v)
 {
     r->reason = NULL;
     if (r->f.status) return NULL;
-    bool one = v->shared && (wb__jl_flux(v, "BatchNorm") || wb__jl_flux(v, "Dropout"));
+    bool one = v->shared && is_mutable(v);
     void **seen = one ? wb__pointer_map_at(&r->layers, v->at) : NULL;
     if (one && !seen) return r->f.status = WB_ERROR_MEMORY, NULL;
     if (seen && *seen) return *seen;

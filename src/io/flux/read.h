@@ -36,9 +36,17 @@ void wb__flux_leave(wb__flux_reader *r, size_t back);
 wb_layer *wb__flux_layer(wb__flux_reader *r, const wb__jl *v);
 wb_layer *wb__flux_unknown(wb__flux_reader *r, const wb__jl *v);
 
+/* Whether v is a struct of Flux whose field `layers` is a list of layers. */
+bool wb__flux_contains(const wb__jl *v);
 /* Reads a layer that contains no other layers. NULL with r->f.status set: failed. NULL with
  * r->f.status 0: Weber has no such layer, and r->reason may give the reason. */
 wb_layer *wb__flux_plain(wb__flux_reader *r, const wb__jl *v);
+/* Joins the weights of a GRUv3: `gates`, (2 out, out) or (3 out, out) in Julia, of which the first
+ * 2 out rows count, above `last`, (out, out). Both are [rows, out] here. Sets *out to the array [3
+ * out, out], whose values are the block *made, which the caller frees. False with r->reason or
+ * r->f.status set, and *made NULL: failed. */
+bool wb__flux_join_gates(wb__flux_reader *r, const wb__jl_array *gates, const wb__jl_array *last,
+                         wb__jl_array *out, void **made);
 /* Whether Weber has a layer for the type of this struct. Weber's layer may lack options of the
  * type. */
 bool wb__flux_known(const wb__jl *v);

@@ -202,7 +202,8 @@ static int save(wb__flux_saver *s, const char *path, void *model, const char *ke
     if (s->wrong.failed || s->path.failed || (!d && !s->n_wrong))
         return wb__fail(WB_ERROR_MEMORY, NULL);
     if (s->n_wrong)
-        return wb__fail(WB_ERROR_ARGUMENT, "save: %s: Flux %s has no such:%s", path,
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "save: %s: Flux %s has no such (.safetensors holds any model):%s", path,
                         s->version_text, s->wrong.text);
     return write(path, d);
 }
@@ -215,7 +216,10 @@ int wb__flux_save(const char *path, void *model, const wb_save_options *o)
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     char *structure = o->structs ? NULL : wb__structure_text(model);
     if (!o->structs && !structure) status = wb_error_code();
+    wb_scope *scope = status ? NULL : wb_scope_open();      /* of the computed tensors */
+    if (!status && !scope) status = wb_error_code();
     if (!status) status = save(&s, path, model, o->key ? o->key : "model", structure);
+    wb_scope_close(scope);
     wb__free(structure);
     wb__free(s.path.text);
     wb__free(s.wrong.text);

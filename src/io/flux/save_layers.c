@@ -15,8 +15,8 @@
 /* Versions of Flux, as minor*100 + patch, that changed how layers are written. */
 enum {
     ACTIVE_MAY_BE_NOTHING = 1000, STATES_ARE_COLUMNS = 1200, NORMS_WITH_OPTIONS = 1200,
-    NAMED_CHAINS = 1207, SCALE = 1300, BROADCAST_FUNCTION = 1300, EVERYTHING_HAS_CHILDREN = 1500,
-    STATELESS_CELLS = 1500
+    NAMED_CHAINS = 1207, TRILINEAR = 1209, SCALE = 1300, BROADCAST_FUNCTION = 1300,
+    EVERYTHING_HAS_CHILDREN = 1500, STATELESS_CELLS = 1500, RETURNED_STATES = 1601
 };
 
 /* ---- a struct under construction ------------------------------------------------------------- */
@@ -144,7 +144,7 @@ static wb__julia bias(const record *r, const wb__flux_field *f)
     void *x = child(r->l, f->weber);
     if (!wb_is_none(x)) return wb__flux_value(s, f->weber, x);
     if (s->version >= f->since) return wb__julia_bool(&s->arena, false);
-    const int64_t *out = weight->ndim == 4 ? option(r, "out") : weight->dims;
+    const int64_t *out = option(r, "kernel") ? option(r, "out") : weight->dims;
     return wb__julia_zeros(&s->arena, (wb_dtype)weight->dtype, 1, out);
 }
 
@@ -161,6 +161,22 @@ static wb__julia state(const record *r, const char *name)
         return column ? wb__julia_column(&s->arena, x) : wb__flux_tensor(s, name, x, WB__ROWS);
     wb_dtype dtype = (wb_dtype)weight->dtype;
     return wb__julia_zeros(&s->arena, dtype, column ? 2 : 1, column ? dims : dims + 1);
+}
+
+/* Writes the weights of the hidden state of a GRUv3. Flux's first array has the gates r and z, and
+ * since 0.15 a third block that nothing uses; its second array has the gate n. */
+static wb__julia gates(const record *r, const wb__flux_field *f)
+{
+    wb_tensor *weight = child(r->l, f->weber);
+    const int64_t out = weight->dims[1], block[2] = {out, out};
+    wb_tensor *part = f->kind == WB__FIELD_GATES ? wb_slice(weight, 0, 0, 2 * out)
+                                                 : wb_slice(weight, 0, 2 * out, 3 * out);
+    if (part && f->kind == WB__FIELD_GATES && r->s->version >= STATELESS_CELLS)
+        part = wb_concat(0, part, wb_full_array(0, (wb_dtype)weight->dtype, 2, block));
+    if (part && !wb_eval_array(1, &part))
+        return wb__flux_tensor(r->s, f->weber, part, WB__COLUMNS);
+    r->s->arena.failed = true;
+    return wb__julia_nothing(&r->s->arena);
 }
 
 static wb__julia states(const record *r)
@@ -220,6 +236,45 @@ static int reversed(const int64_t *shape, int64_t *size)
     return (int)shape[0];
 }
 
+/* Writes the factors or sizes of an Upsample: nothing, a number, or a tuple. */
+static wb__julia factors(const record *r, const int64_t *list, bool is_size)
+{
+    int64_t size[4];
+    const int n = reversed(list, size);
+    if (!n) return wb__julia_nothing(&r->s->arena);
+    return n == 1 && !is_size ? wb__julia_int(&r->s->arena, size[0])
+                              : wb__julia_ints(&r->s->arena, n, size);
+}
+
+static int upsampled_axes(const record *r)
+{
+    const int64_t *scale = option(r, "scale"), *sizes = option(r, "sizes");
+    return (int)(scale[0] ? scale[0] : sizes[0]);
+}
+
+static wb__julia padding_mode(wb__flux_saver *s, int64_t mode)
+{
+    static const char *const names[] = {
+        [WB_PAD_CONSTANT] = "zeros", [WB_PAD_REFLECT] = "reflect", [WB_PAD_REPLICATE] = "repeat",
+        [WB_PAD_SYMMETRIC] = "symmetric", [WB_PAD_CIRCULAR] = "circular"};
+    return wb__julia_symbol(&s->arena, names[mode]);
+}
+
+/* Writes the index of a row of an Embedding, which is negative and counts from n, or 0: none. */
+static wb__julia row_index(const record *r, int64_t index)
+{
+    const int64_t *n = option(r, "n");
+    return index ? wb__julia_int(&r->s->arena, *n + index + 1) : wb__julia_nothing(&r->s->arena);
+}
+
+static wb__julia reduction(wb__flux_saver *s, int64_t mode)
+{
+    static const char *const paths[] = {[WB_BAG_MEAN] = "Flux.Statistics.#mean",
+                                        [WB_BAG_SUM] = "Base.#sum",
+                                        [WB_BAG_MAX] = "Base.#maximum"};
+    return only(s, paths[mode]);
+}
+
 /* Writes the axes of a Dropout. Julia's axis i is Weber's axis -i, so only negative axes can be
  * written. */
 static wb__julia drop_axes(wb__flux_saver *s, const int64_t *axes)
@@ -255,12 +310,18 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_INT: return wb__julia_int(arena, *whole);
     case WB__FIELD_FLOAT64: return wb__julia_float64(arena, *(const double *)at);
     case WB__FIELD_FLOAT32:
-        return wb__julia_float32(arena, (float)wb__real(*(const double *)at, f->by_default));
+        return wb__julia_float32(arena, (float)wb__real(at ? *(const double *)at : 0,
+                                                        f->by_default));
     case WB__FIELD_NOT: return wb__julia_bool(arena, !*(const bool *)at);
-    case WB__FIELD_PAIR: case WB__FIELD_COUNTS:
+    case WB__FIELD_BOOL: return wb__julia_bool(arena, *(const bool *)at);
+    case WB__FIELD_FALSE: return wb__julia_bool(arena, false);
+    case WB__FIELD_AXES_OF_SPACE: case WB__FIELD_COUNTS: case WB__FIELD_SIZES:
         return wb__julia_ints(arena, reversed(at, size), size);
     case WB__FIELD_PAD: return padding(r);
-    case WB__FIELD_SIZES: return wb__julia_ints(arena, reversed(at, size), size);
+    case WB__FIELD_FACTORS: return factors(r, at, !strcmp(f->name, "size"));
+    case WB__FIELD_INDEX: return row_index(r, *whole);
+    case WB__FIELD_REDUCTION: return reduction(r->s, *whole);
+    case WB__FIELD_PAD_MODE: return padding_mode(r->s, *whole);
     case WB__FIELD_AXES: return drop_axes(r->s, at);
     case WB__FIELD_DROPOUT:
         return struct_of(r->s, r->l, "Dropout",
@@ -268,7 +329,6 @@ static wb__julia option_of(const record *r, const wb__flux_field *f)
     case WB__FIELD_TANH: case WB__FIELD_FIRST_FUNCTION: case WB__FIELD_FUNCTION:
         return activation(r->s, tanh ? tanh : function(r));
     case WB__FIELD_CONNECTION: return connection(r);
-    case WB__FIELD_ZEROS: return wb__julia_symbol(arena, "zeros");
     case WB__FIELD_MODE: case WB__FIELD_TRAINING: return mode(r);
     case WB__FIELD_RANDOM: return only(r->s, "Flux.Random.TaskLocalRNG");
     default: return wb__julia_nothing(arena);
@@ -280,6 +340,7 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
     switch (f->kind) {
     case WB__FIELD_MATRIX:
         return wb__flux_tensor(r->s, f->weber, child(r->l, f->weber), WB__COLUMNS);
+    case WB__FIELD_GATES: case WB__FIELD_LAST_GATE: return gates(r, f);
     case WB__FIELD_KERNEL: case WB__FIELD_FLIPPED: return kernel(r, f);
     case WB__FIELD_BIAS: return bias(r, f);
     case WB__FIELD_WEIGHT: case WB__FIELD_SCALE: case WB__FIELD_SHIFT: case WB__FIELD_STATISTIC:
@@ -295,18 +356,35 @@ static wb__julia value_of(const record *r, const wb__flux_field *f)
 
 /* ---- structs --------------------------------------------------------------------------------- */
 
+/* Returns the number of axes of space of a layer, or of axes that a LayerNorm normalises. */
+static int axes_of(const record *r)
+{
+    static const char *const lists[] = {"kernel", "window", "out", "shape"};
+    for (size_t i = 0; i < WB__COUNT(lists); i++) {
+        const int64_t *list = option(r, lists[i]);
+        if (list && (strcmp(lists[i], "out") || !option(r, "in"))) return (int)list[0];
+    }
+    return 2;
+}
+
 /* Returns the type parameter for a word of `parameters` in fields.c. The name of a field gives the
- * type of that field, "array" the array type of the scale, and "axes" the number of axes of .shape.
- * Other words are values, a number or false. */
+ * type of that field, "array" the array type of the scale, "mode" the mode of an Upsample, and
+ * "return_state" that option. "axes" is the number of axes, "2axes" twice that number, and "2+axes"
+ * 2 more than that number. */
 static wb__doc *parameter(const record *r, const char *word)
 {
     wb__doc_arena *arena = &r->s->arena;
-    int64_t size[4];
     int field = wb__flux_field_at(r->row, word);
     if (field >= 0) return r->at[field].type;
-    if (!strcmp(word, "axes")) return wb__doc_int(arena, reversed(option(r, "shape"), size));
-    if (!strcmp(word, "false")) return wb__doc_bool(arena, false);
-    if (strcmp(word, "array")) return wb__doc_int(arena, atoi(word));
+    if (!strcmp(word, "axes")) return wb__doc_int(arena, axes_of(r));
+    if (!strcmp(word, "2axes")) return wb__doc_int(arena, 2 * axes_of(r));
+    if (!strcmp(word, "2+axes")) return wb__doc_int(arena, 2 + axes_of(r));
+    if (!strcmp(word, "return_state")) return wb__doc_bool(arena, has(r, "return_state"));
+    if (!strcmp(word, "mode")) {
+        const bool linear = *(const int64_t *)option(r, "mode") == WB_UPSAMPLE_LINEAR;
+        const char *name = !linear ? "nearest" : upsampled_axes(r) == 3 ? "trilinear" : "bilinear";
+        return wb__julia_symbol(arena, name).value;
+    }
     const wb_tensor *scale = wb__layer_child(r->l, 0);
     return wb__julia_array_type(arena, (wb_dtype)scale->dtype, scale->ndim);
 }
@@ -338,6 +416,23 @@ static wb__julia closed(const record *r)
     return wb__julia_named_tuple(&s->arena, row->n, names, r->at);
 }
 
+/* Whether the layer uses the option of a field that some versions of its struct lack. */
+static bool is_used(const record *r, const wb__flux_field *f)
+{
+    const bool structs = r->s->structs, groups = !strcmp(f->name, "groups");
+    const int64_t *value = f->weber ? option(r, f->weber) : NULL;
+    switch (f->kind) {
+    case WB__FIELD_COUNTS:
+        for (int i = 1; i <= value[0]; i++)
+            if (value[i]) return true;
+        return false;
+    case WB__FIELD_INT: return groups && *value > 1;
+    case WB__FIELD_PAD_MODE: return *value != WB_PAD_CONSTANT;
+    case WB__FIELD_INDEX: return structs && *value;
+    default: return false;
+    }
+}
+
 /* Returns the name of an option that the layer uses and that only a later version of the struct
  * has; NULL: none. Sets *since to that version. */
 static const char *newer_field(const record *r, int *since)
@@ -347,12 +442,7 @@ static const char *newer_field(const record *r, int *since)
         if (s->since <= r->row->since || strcmp(s->type, r->row->type)) continue;
         for (int i = 0; i < s->n; i++) {
             const wb__flux_field *f = &s->fields[i];
-            const bool count = f->kind == WB__FIELD_COUNTS;
-            if (!count && strcmp(f->name, "groups")) continue;
-            if (wb__flux_field_at(r->row, f->name) >= 0) continue;
-            const void *value = option(r, f->weber);
-            const int64_t *pair = value;
-            if (count ? !pair[1] && !pair[2] : *(const int64_t *)value <= 1) continue;
+            if (wb__flux_field_at(r->row, f->name) >= 0 || !is_used(r, f)) continue;
             name = f->name;
             *since = s->since;
         }
@@ -368,36 +458,70 @@ static bool has_own_attention(const record *r)
     return kv_heads && (*kv_heads != *heads || *rotary > 0);
 }
 
-/* Whether Flux's struct of the requested version lacks an option that the layer uses. If so,
- * refuses the layer. */
-static bool lacks(const record *r)
+/* Whether windows of one size, as Flux's, are those of this adaptive pool. */
+static bool fits_adaptive(const record *r)
+{
+    const int64_t *out = option(r, "out");
+    bool one = true;
+    for (int i = 1; i <= out[0]; i++) one = one && out[i] == 1;
+    return one || has(r, "fixed");
+}
+
+/* Refuses a layer whose options Flux's struct has in no version. */
+static void check_options(const record *r)
 {
     wb__flux_saver *s = r->s;
     const char *type = r->row->type, *name = r->type->name;
-    bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
-    int before = s->n_wrong, since;
-    const char *newer;
-    if (old && !strcmp(type, "BatchNorm") && (has(r, "no_affine") || has(r, "no_track_stats")))
-        wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
-                        has(r, "no_affine") ? "scale and bias" : "running statistics");
-    else if (old && !strcmp(type, "LayerNorm") &&
-             (has(r, "no_affine") || function(r) ||
-              (float)wb__real(*(const double *)option(r, "eps"), 1e-5) != 1e-5f))
-        wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
-                           "since 0.12");
-    else if (s->structs && has(r, "causal"))
+    const bool cell = strstr(type, "Cell") != NULL;
+    const bool linear = !strcmp(type, "Upsample") && *(const int64_t *)option(r, "mode");
+    if (s->structs && has(r, "causal"))
         wb__flux_refuse(s, "a causal %s: there the mask is an argument of the call", type);
     else if (s->structs && has_own_attention(r))
         wb__flux_refuse(s, "%s with .kv_heads or .rotary", type);
     else if (s->structs && !cell && !strstr(name, "Cell") && has(r, "last"))
         wb__flux_refuse(s, "%s with .last: there it gives all steps", name);
-    else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
-        wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
-                        type);
     else if (cell && (has(r, "bidirectional") || *(const int64_t *)option(r, "layers") > 1))
         wb__flux_refuse(s, "%s with several layers or directions: Flux's has one", name);
     else if (cell && has(r, "hidden_bias"))
         wb__flux_refuse(s, "%s with .hidden_bias: Flux's has one bias", type);
+    else if (s->structs && !strncmp(type, "Adaptive", 8) && !fits_adaptive(r))
+        wb__flux_refuse(s, "%s without .fixed: there all windows have one size", type);
+    else if (s->structs && linear && (has(r, "no_align_corners") || upsampled_axes(r) < 2))
+        wb__flux_refuse(s, has(r, "no_align_corners")
+                               ? "Upsample with .no_align_corners: there corners are aligned"
+                               : "Upsample with linear interpolation and one number: give one for "
+                                 "each axis, as {2, 2}");
+    else if (s->structs && linear && upsampled_axes(r) == 3 && s->version < TRILINEAR)
+        wb__flux_refuse(s, "Upsample with trilinear interpolation, which came with 0.12.9");
+}
+
+/* Refuses a layer whose options the requested version of Flux's struct lacks. */
+static void check_version(const record *r)
+{
+    wb__flux_saver *s = r->s;
+    const char *type = r->row->type, *name = r->type->name, *newer;
+    const bool old = s->version < NORMS_WITH_OPTIONS, cell = strstr(type, "Cell") != NULL;
+    const bool sequence = cell && !strstr(name, "Cell");
+    int since;
+    if (old && !strcmp(type, "BatchNorm") && (has(r, "no_affine") || has(r, "no_track_stats")))
+        wb__flux_refuse(s, "BatchNorm without %s, which came with 0.12",
+                        has(r, "no_affine") ? "scale and bias" : "running statistics");
+    else if (old && !strcmp(type, "InstanceNorm") && !(has(r, "affine") && has(r, "track_stats")))
+        wb__flux_refuse(s, "InstanceNorm without .affine and .track_stats, which came with 0.12");
+    else if (old && !strcmp(type, "GroupNorm"))
+        wb__flux_refuse(s, "GroupNorm without running statistics, which came with 0.12");
+    else if (old && !strcmp(type, "LayerNorm") &&
+             (has(r, "no_affine") || function(r) ||
+              (float)wb__real(*(const double *)option(r, "eps"), 1e-5) != 1e-5f))
+        wb__flux_refuse(s, "LayerNorm with an activation or an eps, or without scale and bias: "
+                           "since 0.12");
+    else if (!strcmp(name, "Scale") && s->version < SCALE && (has(r, "no_bias") || function(r)))
+        wb__flux_refuse(s, "Scale with an activation or without a bias, which came with 0.13");
+    else if (cell && s->version >= STATELESS_CELLS && has(r, "initial_state"))
+        wb__flux_refuse(s, "%s with an initial state: since 0.15 that is an argument of the call",
+                        type);
+    else if (s->structs && sequence && has(r, "return_state") && s->version < RETURNED_STATES)
+        wb__flux_refuse(s, "%s with .return_state, which came with 0.16.1", name);
     else if ((newer = newer_field(r, &since)))
         wb__flux_refuse(s, "%s with %s, which came with 0.%d.%d", type, newer, since / 100,
                         since % 100);
@@ -405,15 +529,30 @@ static bool lacks(const record *r)
         wb__flux_refuse(s, "%s: its type's parameters are not known here since 0.%d.%d; .flux = "
                            "\"0.16.10\" or a state document will do", type, r->row->since / 100,
                         r->row->since % 100);
-    return s->n_wrong > before;
+}
+
+/* Refuses a layer that no version of Flux has, or only later ones. */
+static wb__julia no_struct(wb__flux_saver *s, const char *type)
+{
+    const wb__flux_struct *row = wb__flux_struct_named(type);
+    const bool known = row && row->layer;
+    int since = 0;
+    for (row = wb__flux_structs; known && row->type; row++)
+        if (!strcmp(row->type, type)) since = row->since;
+    if (known)
+        return wb__flux_refuse(s, "%s, which came with 0.%d.%d", type, since / 100, since % 100);
+    return wb__flux_refuse(s, "%s, a layer that Flux has in no version", type);
 }
 
 static wb__julia struct_of(wb__flux_saver *s, wb_layer *l, const char *type, const void *options)
 {
     record r = {.s = s, .l = l, .options = options, .row = wb__flux_struct_of(type, s->version)};
-    if (!r.row) return wb__flux_refuse(s, "%s", type);
+    const int before = s->n_wrong;
+    if (!r.row) return no_struct(s, type);
     r.type = strcmp(type, "Dropout") ? l->type : wb__layer_type_named(type);
-    if (lacks(&r)) return wb__julia_nothing(&s->arena);
+    check_options(&r);
+    if (s->n_wrong == before) check_version(&r);
+    if (s->n_wrong > before) return wb__julia_nothing(&s->arena);
     const wb__flux_field *f = NULL;
     while ((f = wb__flux_field_after(r.row, f))) r.at[f - r.row->fields] = value_of(&r, f);
     return closed(&r);
@@ -426,18 +565,35 @@ static wb__julia function_layer(wb__flux_saver *s, wb_layer *l)
     return function_named(s, wb__function_name(f));
 }
 
+/* Whether Flux.state returned the empty tuple for the struct before 0.15. */
+static bool had_no_children(const char *type)
+{
+    static const char *const types[] = {"MaxPool", "MeanPool", "AdaptiveMaxPool",
+                                        "AdaptiveMeanPool", "Upsample", "PixelShuffle"};
+    for (size_t i = 0; i < WB__COUNT(types); i++)
+        if (!strcmp(type, types[i])) return true;
+    return false;
+}
+
 wb__julia wb__flux_save_layer(wb__flux_saver *s, wb_layer *l)
 {
-    const char *name = l->type->name, *type = name;
+    char type[40];
+    snprintf(type, sizeof type, "%s", l->type->name);
     const wb_Conv_options *o = l->options;
-    if (!strcmp(name, "Flatten")) return function_named(s, "flatten");
-    if (!strcmp(name, "Function")) return function_layer(s, l);
-    if (!strcmp(name, "Recurrence")) return wb__flux_refuse(s, "%s", name);
-    if (!strcmp(name, "Conv") && !o->flip && o->groups == 1) type = "CrossCor";
-    const wb__flux_struct *newest = wb__flux_struct_named(name);
+    if (!strcmp(type, "Flatten")) return function_named(s, "flatten");
+    if (!strcmp(type, "Function")) return function_layer(s, l);
+    if (!strcmp(type, "Recurrence")) return wb__flux_refuse(s, "%s", type);
+    char *line = strstr(type, "1d");
+    if (line && !line[2]) *line = 0;            /* Flux has one type for 1, 2 and 3 axes */
+    if (!strcmp(type, "Conv") && !o->flip && o->groups == 1) snprintf(type, 9, "CrossCor");
+    if (!strcmp(type, "Scale") && s->version < SCALE) snprintf(type, 9, "Diagonal");
+    const wb__flux_struct *newest = wb__flux_struct_named(type);
     bool sequence = newest && newest->fields[0].kind == WB__FIELD_CELL;
-    if (sequence && s->version < STATELESS_CELLS) type = "Recur";
-    const bool pool = !strcmp(name, "MaxPool") || !strcmp(name, "MeanPool");
-    if (pool && !s->structs && s->version < EVERYTHING_HAS_CHILDREN) return empty(s);
+    if (sequence && s->version < STATELESS_CELLS && newest->layer[0]) {
+        if (!wb__flux_struct_of(newest->layer, s->version)) return no_struct(s, newest->layer);
+        snprintf(type, sizeof type, "Recur");
+    }
+    if (had_no_children(type) && !s->structs && s->version < EVERYTHING_HAS_CHILDREN)
+        return empty(s);
     return struct_of(s, l, type, l->options);
 }

@@ -13,41 +13,22 @@ typedef struct {
     bool zeros;                 /* initial states of zeros are included */
 } filling;
 
-/* Returns the name of a type of Flux whose fields become the same children as the fields of v. It
- * is "BatchNorm" for each norm with γ and β, and "LSTMCell" for each cell. NULL: v is not known as
- * a layer. */
+/* Returns the name of a type of Flux whose fields become the same children as the fields of v.
+ * NULL: v is not known as a layer. */
 static const char *like(wb__bson_file *f, const wb__jl *v)
 {
-    static const char *const marks[] = {"γ",      "β",      "Wi", "Wh",     "diag",
-                                        "affine", "weight", "σ",  "stride", "groups"};
-    enum { NORM = 3, CELL = 3 << 2, DIAG = 1 << 4, AFFINE = 1 << 5, WEIGHT = 1 << 6, SIGMA = 1 << 7,
-           STRIDE = 1 << 8, GROUPS = 1 << 9 };
-    unsigned has = 0;
+    unsigned marks = 0;
     if (v->kind != WB__JL_STRUCT && v->kind != WB__JL_DICT) return NULL;
     wb__jl_fields w;
     wb__jl_fields_of(f, v, &w);
-    while (wb__jl_fields_next(f, &w))
-        for (size_t i = 0; i < WB__COUNT(marks); i++)
-            if (!strcmp(w.name, marks[i])) has |= 1u << i;
-    if ((has & NORM) == NORM) return "BatchNorm";
-    if ((has & CELL) == CELL) return "LSTMCell";
-    if (has & DIAG && (has & AFFINE || wb__jl_flux(v, "LayerNorm"))) return "LayerNorm";
-    if (!(has & WEIGHT)) return NULL;
-    if (!(has & STRIDE)) return has & SIGMA ? "Dense" : NULL;
-    const char *type = wb__jl_last(v);
-    if (wb__jl_flux(v, type) && wb__flux_struct_known(type)) return type;
-    return has & GROUPS ? "Conv" : "CrossCor";  /* a CrossCor has no groups */
+    while (wb__jl_fields_next(f, &w)) marks |= wb__flux_mark(w.name);
+    if (wb__jl_flux(v, "LayerNorm")) marks |= wb__flux_mark("affine");
+    const char *own = wb__jl_last(v), *type = wb__flux_like(marks);
+    const bool conv = type && (!strcmp(type, "Conv") || !strcmp(type, "CrossCor"));
+    return conv && wb__jl_flux(v, own) && wb__flux_struct_known(own) ? own : type;
 }
 
 static bool is_cell(const char *type) { return type && strstr(type, "Cell"); }
-
-/* Returns the row, in fields.c, of a field that becomes a child of Weber's layer; NULL: the field
- * does not, and keeps its name in the table. */
-static const wb__flux_field *child_of(const char *type, const char *name)
-{
-    const wb__flux_field *f = type ? wb__flux_field_named(type, name) : NULL;
-    return f && f->kind >= WB__FIELD_MATRIX && f->kind <= WB__FIELD_STATES ? f : NULL;
-}
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
@@ -61,7 +42,7 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
         a.dims[0] *= a.dims[1];     /* as the kernel of a grouped convolution */
         a.dims[1] = 1;
     }
-    if (a.count == 0 || a.ndim < 2 || a.dims[0] == 1 || a.dims[1] == 1) a.transposed = false;
+    if (!a.count || (a.ndim == 2 && (a.dims[0] == 1 || a.dims[1] == 1))) a.transposed = false;
     if (!wb__bson_spend(&r->f, (int64_t)r->path_length + (a.transposed && a.shared ? a.bytes : 0)))
         return r->f.status;
     wb__entry *e = wb__table_add(x->t, r->path);
@@ -73,10 +54,37 @@ static int add(filling *x, const wb__jl_array *found, const wb__flux_field *fiel
     e->begin = a.data - r->f.map->data;
     e->bytes = a.bytes;
     e->data = a.data;
-    if (a.ndim == 4 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
+    if (a.ndim >= 3 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
         e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
     e->transposed = a.transposed;
     return 0;
+}
+
+/* Adds the weight of the hidden state of a GRUv3, whose first array is the field v of `of`. */
+static int add_gates(filling *x, const wb__jl *of, const wb__jl *v, const char *name)
+{
+    wb__flux_reader *r = x->r;
+    wb__jl_array gates, last, whole;
+    void *made;
+    size_t back;
+    wb__jl other = wb__jl_field(&r->f, of, "Wh_h̃");
+    if (!wb__jl_array_of(&r->f, v, &gates) || !wb__jl_array_of(&r->f, &other, &last) ||
+        !gates.dtype)
+        return r->f.status;
+    wb__jl_transpose(&gates);
+    wb__jl_transpose(&last);
+    if (!wb__flux_enter(r, name, &back)) return r->f.status;
+    if (wb__flux_join_gates(r, &gates, &last, &whole, &made) && !add(x, &whole, NULL)) {
+        wb__entry *e = &x->t->entries[x->t->n - 1];
+        e->owned = true;
+        e->begin = gates.data - r->f.map->data;
+        made = NULL;
+    } else if (!r->f.status) {
+        wb__bson_fail(&r->f, of->at, "\"%s\": %s", r->path, r->reason);
+    }
+    wb__free(made);
+    wb__flux_leave(r, back);
+    return r->f.status;
 }
 
 /* ---- walking --------------------------------------------------------------------------------- */
@@ -134,10 +142,12 @@ static int visit_fields(filling *x, const wb__jl *v)
         recurrent |= cell;
         if (recurrent && (!strcmp(w.name, "init") || !strcmp(w.name, "state")))
             continue;               /* the states of the last call */
-        const wb__flux_field *field = child_of(type, w.name);
+        const wb__flux_field *field = wb__flux_child_field(type, w.name);
         bool inside = cell || (field && field->kind == WB__FIELD_AFFINE);
         const char *name = inside ? "" : field ? field->weber : w.name;
+        if (field && field->kind == WB__FIELD_LAST_GATE) continue;  /* add_gates adds it */
         if (!strncmp(name, "initial_", 8)) visit_state(x, &w.value, name);
+        else if (field && field->kind == WB__FIELD_GATES) add_gates(x, v, &w.value, name);
         else visit_part(x, &w.value, field, name);
     }
     r->depth--;

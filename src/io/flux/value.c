@@ -416,10 +416,10 @@ static bool plain_array(wb__bson_file *f, const wb__jl *v, wb__jl_array *a)
 
 void wb__jl_transpose(wb__jl_array *a)
 {
-    const int64_t rows = a->dims[0];
-    if (a->ndim != 2) return;
-    a->dims[0] = a->dims[1];
-    a->dims[1] = rows;
+    const int64_t first = a->dims[0];
+    if (a->ndim != 2 && a->ndim != 3) return;
+    a->dims[0] = a->dims[a->ndim - 1];
+    a->dims[a->ndim - 1] = first;
     a->transposed = !a->transposed;
 }
 
@@ -456,7 +456,7 @@ const void *wb__jl_values(const wb__jl_array *a, wb_dtype dtype, void **made)
     if (!a->transposed && a->dtype == dtype) return a->data;
     size_t each = wb__dtype_size(a->dtype);
     void *as = *made = wb__alloc_aligned((size_t)a->bytes + 1);
-    if (as && a->transposed) wb__transpose(as, a->data, each, a->dims[1], a->dims[0], a->dims[0]);
+    if (as && a->transposed) wb__to_rows(as, a->data, each, a->ndim, a->dims);
     else if (as) memcpy(as, a->data, (size_t)a->bytes);
     if (!as || a->dtype == dtype) return as;
     *made = wb__alloc_aligned((size_t)a->count * wb__dtype_size(dtype) + 1);

@@ -76,15 +76,15 @@ typedef struct {
     int64_t dims[WB_MAX_DIMS];  /* Julia's dimensions in reverse order */
     const uint8_t *data;
     int64_t count, bytes;
-    bool transposed; /* in the file, the values are a row-major matrix [dims[1], dims[0]] */
+    bool transposed; /* the values are column-major; of arrays with 2 or 3 dimensions */
     const void *at;
     bool shared;
 } wb__jl_array;
 /* Sets *out to the array of v. False: v is no array that is stored as bytes, or f->status is
  * set. */
 bool wb__jl_array_of(wb__bson_file *f, const wb__jl *v, wb__jl_array *out);
-/* Swaps the dimensions of a matrix without moving its values, for arrays that are (out, in) in
- * Julia and [out, in] in Weber. Other arrays are unchanged. */
+/* Reverses the dimensions of an array with 2 or 3 of them, without moving its values, for arrays
+ * that are (out, in) in Julia and [out, in] in Weber. Other arrays are unchanged. */
 void wb__jl_transpose(wb__jl_array *a);
 /* Whether all bytes are zero. */
 bool wb__jl_zero(const wb__jl_array *a);

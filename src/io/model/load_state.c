@@ -323,7 +323,7 @@ const void *wb__entry_values(const wb__entry *e, void **block)
     const uint8_t *from = e->data;
     if (e->transposed && from && e->bytes) {
         if (!(*block = wb__alloc_aligned((size_t)e->bytes))) return NULL;
-        wb__transpose(*block, from, wb__dtype_size(e->dtype), e->dims[1], e->dims[0], e->dims[0]);
+        wb__to_rows(*block, from, wb__dtype_size(e->dtype), e->ndim, e->dims);
         from = *block;
     } else {
         *block = NULL;

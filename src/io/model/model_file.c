@@ -140,7 +140,8 @@ int wb_save_with(const char *path, void *model, const wb_save_options *given)
                         wb__kind(model));
     if (wb__is(model, &wb__layer_class)) model = wb__layer_unnamed(model, NULL);
     wb__format format = wb__format_named(path);
-    if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT)
+    if (format == WB__FORMAT_NPY || format == WB__FORMAT_IDX || format == WB__FORMAT_PT ||
+        format == WB__FORMAT_JLD2)
         return wb__fail(WB_ERROR_ARGUMENT,
                         "save: %s: no model goes into an %s file; .safetensors, .bson and .npz "
                         "take one",

@@ -1,4 +1,5 @@
-/* Transposes matrices, for files whose matrices are column-major, as Julia's. */
+/* Transposes matrices and arrays of three axes, for files whose arrays are column-major, as
+ * Julia's. */
 #ifndef WB__TRANSPOSE_H
 #define WB__TRANSPOSE_H
 
@@ -28,6 +29,20 @@ static inline void wb__transpose(void *to, const void *from, size_t each, int64_
     case 8: WB__TRANSPOSE(8); break;
     default: break;             /* no dtype has this size */
     }
+}
+
+/* Makes the row-major array `to` of 2 or 3 dimensions `dims` from the column-major array `from` of
+ * the same dimensions. */
+static inline void wb__to_rows(void *to, const void *from, size_t each, int ndim,
+                               const int64_t *dims)
+{
+    if (ndim == 2) wb__transpose(to, from, each, dims[1], dims[0], dims[0]);
+    for (int64_t i = 0; ndim == 3 && i < dims[0]; i++)
+        for (int64_t j = 0; j < dims[1]; j++)
+            for (int64_t k = 0; k < dims[2]; k++)
+                memcpy((char *)to + ((i * dims[1] + j) * dims[2] + k) * (int64_t)each,
+                       (const char *)from + ((k * dims[1] + j) * dims[0] + i) * (int64_t)each,
+                       each);
 }
 
 #endif

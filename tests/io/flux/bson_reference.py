@@ -17,6 +17,7 @@ VERSION is Flux's: 1610 is 0.16.10.  The exit status is 0, or 1 with a printed r
 """
 import hashlib
 import json
+import math
 import struct
 import sys
 
@@ -216,22 +217,26 @@ relu6 hardtanh hardswish softshrink tanhshrink trelu lisht logcosh celu
 tanh_fast sigmoid_fast softmax logsoftmax'''.split()
 REACHABLE = {
     ('Core',): 'Nothing Bool Int64 Int32 Int16 Int8 UInt8 Float64 Float32 Float16 Symbol String '
-               'Tuple NamedTuple Array Any'.split(),
+               'Tuple NamedTuple Array Any #tuple'.split(),
     ('Base',): ['Colon', 'Fix1'] + ['#' + f for f in 'identity tanh exp log log1p sin cos sqrt abs '
-                                    'sign inv + - * / ^ max min vcat hcat'.split()],
+                                    'sign inv + - * / ^ max min vcat hcat sum maximum'.split()],
     ('Base', 'Broadcast'): ['#broadcast', 'BroadcastFunction'],
     ('Flux', 'NNlib'): ['#' + f for f in NNLIB],
     ('Flux', 'MLUtils'): ['#flatten'],
     ('Flux', 'Random'): ['TaskLocalRNG'],
+    ('Flux', 'Statistics'): ['#mean'],
     ('Flux',): 'Chain Dense Diagonal Scale Conv ConvTranspose CrossCor MaxPool MeanPool '
                'GlobalMaxPool GlobalMeanPool BatchNorm LayerNorm Dropout Embedding Recur RNN LSTM '
-               'GRU RNNCell LSTMCell GRUCell MultiHeadAttention Parallel SkipConnection '
+               'GRU RNNCell LSTMCell GRUCell MultiHeadAttention Parallel SkipConnection Bilinear '
+               'InstanceNorm GroupNorm AlphaDropout EmbeddingBag PixelShuffle Upsample '
+               'AdaptiveMaxPool AdaptiveMeanPool GRUv3 GRUv3Cell Maxout PairwiseFusion '
                '#flatten'.split(),
 }
 
 # Rows of a struct: the first version, the first later version without the row, the type parameters,
 # and the fields with their declared types.  A type of one letter is a type parameter.
 ANY, INT, BOOL, MAYBE = 'Any', 'Int', 'Bool', 'Union{Bool,Nothing}'
+NOTHING = 'Nothing'
 CONV_OLD = [('σ', 'F'), ('weight', 'A'), ('bias', 'V'), ('stride', ('N', INT)), ('pad', ('M', INT)),
             ('dilation', ('N', INT))]
 CONV = CONV_OLD + [('groups', INT)]
@@ -252,6 +257,16 @@ def cells(rnn):
             (1500, 9999, f + 'IHV', now)]
 
 
+# Of GRUv3Cell: Wh has 2 out rows before 0.15, and since then 3 out rows, of which 2 out are used.
+GATE = [('Wi', 'I'), ('Wh', 'H'), ('b', 'V'), ('Wh_h̃', 'G')]
+BATCHNORM = [(0, 1000, 'FVWN', NORM + [('active', BOOL)]),
+             (1000, 1200, 'FVWN', NORM + [('active', MAYBE)]),
+             (1200, 9999, 'FVNW', NORM + [('affine', BOOL), ('track_stats', BOOL),
+                                          ('active', MAYBE), ('chs', INT)])]
+GROUPNORM = [('G', INT), ('λ', 'F'), ('β', 'V'), ('γ', 'V'), ('μ', 'W'), ('σ²', 'W'), ('ϵ', 'N'),
+             ('momentum', 'N'), ('affine', BOOL), ('track_stats', BOOL), ('active', MAYBE),
+             ('chs', INT)]
+ADAPTIVE = [(1100, 9999, 'SO', [('out', ('O', INT))])]
 SEQUENCE = [(1500, 1601, 'M', [('cell', 'M')]), (1601, 9999, 'SM', [('cell', 'M')])]
 FLUX = {
     'Chain': [(0, 9999, 'T', [('layers', 'T')])],
@@ -265,10 +280,23 @@ FLUX = {
     'CrossCor': [(0, 1612, 'NMFAV', CONV_OLD)],
     'MaxPool': POOL, 'MeanPool': POOL,
     'GlobalMaxPool': [(1100, 9999, '', [])], 'GlobalMeanPool': [(1100, 9999, '', [])],
-    'BatchNorm': [(0, 1000, 'FVWN', NORM + [('active', BOOL)]),
-                  (1000, 1200, 'FVWN', NORM + [('active', MAYBE)]),
-                  (1200, 9999, 'FVNW', NORM + [('affine', BOOL), ('track_stats', BOOL),
-                                               ('active', MAYBE), ('chs', INT)])],
+    'BatchNorm': BATCHNORM, 'InstanceNorm': BATCHNORM,
+    'GroupNorm': [(1200, 1400, 'FVNW', GROUPNORM),
+                  (1400, 9999, 'FVN', GROUPNORM[:4] + [('μ', NOTHING), ('σ²', NOTHING)] +
+                   GROUPNORM[6:])],
+    'AdaptiveMaxPool': ADAPTIVE, 'AdaptiveMeanPool': ADAPTIVE,
+    'Upsample': [(1200, 9999, 'MST', [('scale', 'S'), ('size', 'T')])],
+    'PixelShuffle': [(1200, 9999, '', [('r', INT)])],
+    'Bilinear': [(1200, 9999, 'FAB', [('weight', 'A'), ('bias', 'B'), ('σ', 'F')])],
+    'AlphaDropout': [(0, 1000, 'F', [('p', 'F'), ('active', BOOL)]),
+                     (1000, 1210, 'F', [('p', 'F'), ('active', MAYBE)]),
+                     (1210, 9999, 'FR', [('p', 'F'), ('active', MAYBE), ('rng', 'R')])],
+    'EmbeddingBag': [(1315, 9999, 'FW', [('weight', 'W'), ('reduction', 'F')])],
+    'Maxout': [(0, 9999, 'T', [('layers', 'T')])],
+    'PairwiseFusion': [(1304, 9999, 'FT', [('connection', 'F'), ('layers', 'T')])],
+    'GRUv3': SEQUENCE,
+    'GRUv3Cell': [(1207, 1307, 'AVS', [('Wi', 'A'), ('Wh', 'A'), ('b', 'V'), ('Wh_h̃', 'A')] +
+                   STATE0), (1307, 1500, 'IHVGS', GATE + STATE0), (1500, 9999, 'IHVG', GATE)],
     'LayerNorm': [(0, 1200, 'T', [('diag', 'Diagonal{T}')]),
                   (1200, 9999, 'FDTN', [('λ', 'F'), ('diag', 'D'), ('ϵ', 'T'), ('size', ('N', INT)),
                                         ('affine', BOOL)])],
@@ -321,6 +349,8 @@ def check_field(owner, bound, name, declared, value):
         ok = found == core('Int64')
     elif declared == BOOL:
         ok = found == core('Bool')
+    elif declared == NOTHING:
+        ok = value is None
     else:
         ok = found == bound[declared]
     if not ok:
@@ -421,8 +451,13 @@ class Raiser:
         bound = dict(zip(row[2], t.params))
         for (name, declared), value in zip(row[3], fields):
             check_field(t, bound, name, declared, value)
-        if t.name in ('RNN', 'LSTM', 'GRU') and bound.get('S', False) is not False:
-            raise Wrong(f'{t} with return_state')
+        if t.name in ('RNN', 'LSTM', 'GRU', 'GRUv3') and type(bound.get('S', False)) is not bool:
+            raise Wrong(f'{t}: return_state is no bool')
+        if t.name.startswith('Adaptive') and bound['S'] != bound['O'] + 2:
+            raise Wrong(f'{t}: {bound["S"]} is not {bound["O"]} + 2')
+        if t.name == 'Upsample' and (not isinstance(bound['M'], Symbol) or
+                                     bound['M'] not in ('nearest', 'bilinear', 'trilinear')):
+            raise Wrong(f'{t}: no mode')
         return Struct(t, fields)
 
 
@@ -490,11 +525,19 @@ ABSENT = {'state0', 'state', 'init', 'h', 'c'}
 
 
 def transposed(a):
-    """The matrix with its elements in row-major order."""
-    width, (rows, columns) = WIDTH[a.element.name], a.dims
+    """The array of 2 or 3 axes with its elements in row-major order."""
+    width, dims = WIDTH[a.element.name], a.dims + [1] * (3 - len(a.dims))
     each = [a.data[i:i + width] for i in range(0, len(a.data), width)]
-    data = b''.join(each[j * rows + i] for i in range(rows) for j in range(columns))
+    data = b''.join(each[i + dims[0] * (j + dims[1] * k)]
+                    for i in range(dims[0]) for j in range(dims[1]) for k in range(dims[2]))
     return Array(a.element, a.dims[::-1], data)
+
+
+def gates_of(a, last):
+    """Weber's weight of the hidden state of a GRUv3, of Flux's Wh and Wh_h̃."""
+    a, last = transposed(a), transposed(last)
+    return Array(a.element, [last.dims[0], 3 * last.dims[1]],
+                 a.data[:2 * len(last.data)] + last.data)
 
 
 def arrays(v, version, path=()):
@@ -507,8 +550,13 @@ def arrays(v, version, path=()):
     if not isinstance(v, (Tuple, Struct)):
         return
     dense = names_of(v, version) in (['weight', 'bias', 'σ'], ['W', 'b', 'σ'])
-    for name, x in parts(v, version):
-        if isinstance(x, Array) and (name in ('Wi', 'Wh') or dense and name in ('weight', 'W')):
+    fields = dict(parts(v, version))
+    for name, x in fields.items():
+        if name == 'Wh_h̃':
+            continue
+        if name == 'Wh' and 'Wh_h̃' in fields:
+            x = gates_of(x, fields['Wh_h̃'])
+        elif isinstance(x, Array) and (name in ('Wi', 'Wh') or dense and name in ('weight', 'W')):
             x = transposed(x)
         if name in ABSENT:
             if any(any(a.data) for _, a in arrays(x, version)):
@@ -539,12 +587,12 @@ def safetensors(path):
 
 
 def flipped(a):
-    """The array with each kernel rotated by 180 degrees."""
-    width, (w, h) = WIDTH[a.element.name], a.dims[:2]
+    """The array with each kernel flipped along all its axes."""
+    width, kernel = WIDTH[a.element.name], math.prod(a.dims[:-2])
     each = [a.data[i:i + width] for i in range(0, len(a.data), width)]
     out = []
-    for i in range(0, len(each), w * h):
-        out += each[i:i + w * h][::-1]
+    for i in range(0, len(each), kernel):
+        out += each[i:i + kernel][::-1]
     return Array(a.element, a.dims, b''.join(out))
 
 
@@ -578,7 +626,8 @@ def compare(path, version, other, key):
 
 # ---- Flux.loadmodel! -----------------------------------------------------------------------------
 
-LEAVES_BEFORE_FUNCTORS_5 = {'MaxPool', 'MeanPool', 'GlobalMaxPool', 'GlobalMeanPool'}
+LEAVES_BEFORE_FUNCTORS_5 = {'MaxPool', 'MeanPool', 'GlobalMaxPool', 'GlobalMeanPool',
+                            'AdaptiveMaxPool', 'AdaptiveMeanPool', 'Upsample', 'PixelShuffle'}
 
 
 def children(v, version):

@@ -29,7 +29,8 @@ static bson_maker with_unknown_parts(void)
     bm_array(&m, 2, 3, 2), bm_array(&m, 1, 3), bm_function(&m, "NNlib.#unheard");
     bm_end(&m);
     bm_struct(&m, "Flux.MaxPool");
-    bm_integers(&m, 1, 2), bm_integers(&m, 2, 0, 0), bm_integers(&m, 1, 2);
+    bm_integers(&m, 4, 2, 2, 2, 2), bm_integers(&m, 4, 0, 0, 0, 0),
+        bm_integers(&m, 4, 2, 2, 2, 2);
     bm_end(&m);
     bm_end(&m);
     return m;

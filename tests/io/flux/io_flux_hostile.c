@@ -138,6 +138,34 @@ static bson_maker everything(void)
     return m;
 }
 
+/* A file with layers that join, transpose and check more than one field. */
+static bson_maker more(void)
+{
+    bson_maker m = begun();
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    bm_struct(&m, "Flux.GRUv3Cell");
+    bm_array(&m, 2, 3, 1), bm_array(&m, 2, 2, 1), bm_array(&m, 1, 3), bm_array(&m, 2, 1, 1);
+    bm_end(&m);
+    bm_struct(&m, "Flux.Bilinear");
+    bm_array(&m, 3, 2, 1, 2), bm_array(&m, 1, 2), bm_function(&m, "NNlib.#relu");
+    bm_end(&m);
+    bm_struct(&m, "Flux.GroupNorm");
+    bm_integer(&m, 1), bm_function(&m, "NNlib.#relu");
+    for (int i = 0; i < 2; i++) bm_array(&m, 1, 1);
+    bm_null(&m), bm_null(&m), bm_float(&m, 1e-5f), bm_float(&m, 0.1f);
+    bm_bool(&m, 1), bm_bool(&m, 0), bm_null(&m), bm_integer(&m, 1);
+    bm_end(&m);
+    bm_struct(&m, "Flux.AdaptiveMaxPool"), bm_integers(&m, 2, 1, 2), bm_end(&m);
+    bm_struct(&m, "Flux.Embedding"), bm_array(&m, 2, 1, 2), bm_integer(&m, 2), bm_end(&m);
+    bm_struct(&m, "Flux.EmbeddingBag");
+    bm_array(&m, 2, 1, 2), bm_function(&m, "Statistics.#mean");
+    bm_end(&m);
+    bm_end(&m), bm_end(&m);
+    bm_finish(&m);
+    return m;
+}
+
 static void set_length(uint8_t *bytes, size_t n)
 {
     for (int i = 0; i < 4; i++) bytes[i] = (uint8_t)(n >> (8 * i));
@@ -168,6 +196,16 @@ TEST(changed_anywhere)
     bson_maker m = everything();
     for (size_t i = 0; i < m.n; i++)
         for (size_t k = 0; k < WB__COUNT(masks); k++) {
+            m.bytes[i] ^= masks[k];
+            read_bytes(m.bytes, m.n);
+            m.bytes[i] ^= masks[k];
+        }
+    bm_free(&m);
+    m = more();
+    outcome whole = read_bytes(m.bytes, m.n);
+    if (whole.table || whole.outline || whole.model) fail_msg("%s", wb_error());
+    for (size_t i = 0; i < m.n; i++)
+        for (size_t k = 0; k < 2; k++) {
             m.bytes[i] ^= masks[k];
             read_bytes(m.bytes, m.n);
             m.bytes[i] ^= masks[k];
@@ -258,6 +296,27 @@ TEST(unfolding)
     bm_key(&m, "_backrefs");
     bm_list(&m);
     dense(&m, 500, 500);
+    outcome out = read_made(&m);
+    assert_true(out.model && HAS_FACTS(refusal, "hostile.bson", "parts"));
+    assert_true(out.table);
+}
+
+/* A GRUv3 of a megabyte, whose weights are joined, a thousand times in one chain. */
+TEST(joined_again_and_again)
+{
+    bson_maker m = begun();
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    for (int i = 0; i < 1000; i++) {
+        bm_struct(&m, "Flux.GRUv3Cell");
+        for (int k = 1; k < 5; k++) bm_ref(&m, k);
+        bm_end(&m);
+    }
+    bm_end(&m), bm_end(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    bm_array(&m, 2, 750, 1), bm_array(&m, 2, 750, 250), bm_array(&m, 1, 750);
+    bm_array(&m, 2, 250, 250);
     outcome out = read_made(&m);
     assert_true(out.model && HAS_FACTS(refusal, "hostile.bson", "parts"));
     assert_true(out.table);

@@ -125,8 +125,16 @@ TEST_IN_SCOPE(pools)
     expect_layer(&m, "GlobalMaxPool()");
     m = made();
     bm_struct(&m, "Flux.AdaptiveMeanPool");
-    bm_integers(&m, 2, 1, 1);
-    expect_layer(&m, "GlobalMeanPool()");
+    bm_integers(&m, 2, 1, 3);
+    expect_layer(&m, "AdaptiveMeanPool((3, 1), fixed=true)");
+    m = made();
+    bm_struct(&m, "Flux.MeanPool");
+    bm_integers(&m, 1, 3), bm_integers(&m, 2, 1, 0), bm_integers(&m, 1, 2);
+    expect_layer(&m, "MeanPool1d((3,), pad=(1, 0), stride=2)");
+    m = made();
+    bm_struct(&m, "Flux.MaxPool");
+    bm_integers(&m, 3, 3, 2, 1), bm_integers(&m, 6, 1, 2, 0, 1, 0, 0), bm_integers(&m, 3, 3, 2, 1);
+    expect_layer(&m, "MaxPool((1, 2, 3), pad=(0, 0, 0, 1, 1, 2))");
 }
 
 TEST_IN_SCOPE(norms)
@@ -326,6 +334,24 @@ TEST_IN_SCOPE(containers)
     dense_fields(&m, "Base.#identity");
     expect_layer((bm_end(&m), &m), "Parallel(mul, a = Dense(2 => 3))");
 
+    for (int fusion = 0; fusion < 2; fusion++) {
+        m = made();
+        bm_struct(&m, fusion ? "Flux.PairwiseFusion" : "Flux.Maxout");
+        if (fusion) bm_function(&m, "Base.#+");
+        bm_tuple(&m);
+        dense_fields(&m, "Base.#identity");
+        dense_fields(&m, "NNlib.#relu");
+        bm_end(&m);
+        expect_layer(&m, fusion ? "PairwiseFusion(add, Dense(2 => 3), Dense(2 => 3, relu))"
+                                : "Maxout(Dense(2 => 3), Dense(2 => 3, relu))");
+    }
+    m = made();
+    bm_struct(&m, "Flux.Parallel");
+    bm_function(&m, "Core.#tuple");
+    bm_tuple(&m);
+    dense_fields(&m, "Base.#identity");
+    expect_layer((bm_end(&m), &m), "Parallel(separate, Dense(2 => 3))");
+
     m = made();
     bm_struct(&m, "Flux.MultiHeadAttention");
     bm_integer(&m, 2);
@@ -378,6 +404,22 @@ TEST_IN_SCOPE(ties)
     /* An Embedding's matrix is not transposed, so that it is no tie. */
     expect_values(l, "layers.4.weight", "[3,3] f32", 6, false);
     assert_int_equal(wb_parameter_count(l), 9 + 9 + 6 + 6);
+
+    m = made();                                     /* arrays of cells, whose names are copies */
+    bm_struct(&m, "Flux.Chain");
+    bm_tuple(&m);
+    for (int i = 0; i < 2; i++) {
+        bm_struct(&m, "Flux.GRUCell");
+        bm_ref(&m, 1), bm_ref(&m, 2), bm_ref(&m, 3);
+        bm_end(&m);
+    }
+    bm_end(&m), bm_end(&m);
+    bm_key(&m, "_backrefs");
+    bm_list(&m);
+    bm_array(&m, 2, 9, 2), bm_array(&m, 2, 9, 3), bm_array(&m, 1, 9);
+    l = load(&m);
+    assert_ptr_equal(wb_get(l, "layers.0.weight_hidden"), wb_get(l, "layers.1.weight_hidden"));
+    assert_int_equal(wb_parameter_count(l), 18 + 27 + 9);
 }
 
 int main(void)

@@ -221,6 +221,7 @@ TEST(refusals)
     assert_true(HAS_LINE(wb_error(), "\"layers.4\"", "Dropout", "axis", "0"));
     assert_true(HAS_LINE(wb_error(), "\"layers.5\"", "connection", "join"));
     assert_true(HAS_LINE(wb_error(), "\"layers.6\"", "function", "own"));
+    assert_true(HAS_FACTS(wb_error(), ".safetensors"));
     must_save("refused.bson", m, "0.16", false);        /* a state contains no functions */
 
     m = wb_Chain(wb_Recurrence(wb_GRUCell(2, 2)), wb_WeightNorm(wb_Dense(2, 2)));
@@ -253,6 +254,43 @@ TEST(refusals)
     FAILED(WB_ERROR_ARGUMENT, "UTF-8");
     assert_int_not_equal(
         wb__flux_save("/nonexistent/no.bson", d, &(wb_save_options){.size = sizeof o}), 0);
+}
+
+/* Layers and options that Flux has not, or only in later versions. */
+TEST(layers_of_other_versions)
+{
+    wb_layer *m = wb_Chain(
+        wb_RMSNorm({2}), wb_AdaptiveMaxPool({2, 2}), wb_Upsample(.scale = {2}, .mode = 1),
+        wb_Upsample(.scale = {2, 2}, .mode = 1, .no_align_corners = true),
+        wb_Conv(2, 2, {3}, .pad = {1}, .pad_mode = WB_PAD_REFLECT),
+        wb_Embedding(3, 2, .padding_index = 1), wb_GRUv3(2, 2, .layers = 2));
+    if (!m) fail_msg("%s", wb_error());
+    assert_int_equal(save("refused.bson", m, "0.16", true), WB_ERROR_ARGUMENT);
+    assert_true(HAS_FACTS(wb_error(), "Flux", "0.16", ".safetensors"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.0\"", "RMSNorm", "no"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.1\"", "AdaptiveMaxPool", ".fixed"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.2\"", "Upsample", "{2, 2}"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.3\"", "Upsample", ".no_align_corners"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.4\"", "CrossCor", "pad_mode", "0.16.12"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.5\"", "Embedding", "padding_idx", "0.16.11"));
+    assert_true(HAS_LINE(wb_error(), "\"layers.6\"", "GRUv3", "layers"));
+    static const struct { const char *version, *since; int i; } old[] = {
+        {"0.11", "0.12", 0}, {"0.11", "0.12.0", 1}, {"0.12", "0.13", 2}, {"0.13.3", "0.13.4", 3},
+        {"0.12.6", "0.12.7", 4}, {"0.13.14", "0.13.15", 5}, {"0.16.0", "0.16.1", 6},
+        {"0.11", "0.12", 7}, {"0.12.8", "0.12.9", 8}};
+    wb_layer *layers[] = {
+        wb_GroupNorm(4, 2), wb_PixelShuffle(2), wb_Scale({2}, wb_relu),
+        wb_PairwiseFusion(wb_add, wb_Dense(1, 1), wb_Dense(1, 1)), wb_GRUv3(1, 1),
+        wb_EmbeddingBag(2, 2), wb_LSTM(1, 1, .return_state = true), wb_InstanceNorm(4),
+        wb_Upsample(.scale = {2, 2, 2}, .mode = WB_UPSAMPLE_LINEAR)};
+    for (size_t i = 0; i < WB__COUNT(old); i++) {
+        assert_int_equal(save("refused.bson", layers[i], old[i].version, true), WB_ERROR_ARGUMENT);
+        FAILED(WB_ERROR_ARGUMENT, old[i].since);
+    }
+    /* A state has values only, and no index of the padding. */
+    must_save("refused.bson", wb_Embedding(3, 2, .padding_index = 1), NULL, false);
+    assert_int_equal(save("refused.bson", wb_RMSNorm({2}), NULL, false), WB_ERROR_ARGUMENT);
+    FAILED(WB_ERROR_ARGUMENT, "RMSNorm", ".safetensors");
 }
 
 /* A tensor of 2 GiB is refused before it is read: here, its memory is not readable. */

@@ -1,0 +1,502 @@
+/* Reads JLD2 files. A named tuple, a tuple or a struct is a compound type with a member for each
+ * field: an array is a reference to a dataset, a struct of more than 1 KiB too, a smaller one is a
+ * compound inside. Fields of types without data, such as () and nothing, have no member. The
+ * members of a tuple are named "1", "2", ... The dimensions of a dataset are Julia's, reversed.
+ *
+ * The bytes of all arrays together are at most those of the file and the limit of
+ * wb_set_unpack_limit: datasets may be compressed, and several references may lead to one. */
+#include "io/jld2/jld2.h"
+
+#include "base/files/file.h"
+#include "engine/tensor.h"
+#include "io/flux/read.h"
+#include "io/jld2/hdf5.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEEPEST = 64, VISITS = 1 << 17, MOST_LINKS = 1 << 14, MOST_BYTES = 1 << 20 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* of libhdf5 */
+
+typedef struct {
+    const wb__hdf5 *h;
+    wb__mapping *m;
+    bool values;
+    wb__table *out;
+    const char *variable;       /* name of the variable that is read, if that is in no path */
+    int64_t file, bytes;        /* bytes of all arrays so far */
+    int visits, depth;
+    char path[1024];
+} reading;
+
+bool wb__jld2_is(const wb__mapping *m)
+{
+    static const uint8_t signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    for (int64_t at = 0; at <= 4096 && at + 8 <= m->bytes; at = at ? 2 * at : 512)
+        if (!memcmp(m->data + at, signature, sizeof signature)) return true;
+    return false;
+}
+
+static int fail(const reading *r, const char *what)
+{
+    const char *path = *r->path || !r->variable ? r->path : r->variable;
+    return wb__fail(WB_ERROR_FORMAT, "%s: \"%.200s\": %s", r->m->path, path, what);
+}
+
+/* Appends a name to r->path. False, with the error set: the path is too long, or the part is nested
+ * too deep. An empty name changes only the depth. */
+static bool enter(reading *r, const char *name, size_t *back)
+{
+    *back = strlen(r->path);
+    const size_t room = sizeof r->path - *back, n = strlen(name) + 1;
+    if (r->depth >= DEEPEST || n >= room)
+        return !fail(r, "its parts are nested too deep, or their names are too long");
+    if (++r->visits > VISITS) return !fail(r, "it has too many parts");
+    if (*name) snprintf(r->path + *back, room, "%s%s", *back ? "." : "", name);
+    for (char *c = r->path + *back + (*back > 0); *c; c++)
+        if (*c == '.') *c = '_';
+    r->depth++;
+    return true;
+}
+
+static void leave(reading *r, size_t back)
+{
+    r->path[back] = 0;
+    r->depth--;
+}
+
+/* ---- arrays ---------------------------------------------------------------------------------- */
+
+/* Returns the dtype of the elements of a type, 0: Weber lacks it. Writes its name. */
+static wb_dtype dtype_of(const wb__hdf5 *h, int64_t type, char *name, size_t room)
+{
+    static const struct {
+        size_t size, sign, exponent, bits, mantissa;
+        wb_dtype dtype;
+    } floats[] = {
+        {2, 15, 10, 5, 10, WB_F16}, {2, 15, 7, 8, 7, WB_BF16}, {4, 31, 23, 8, 23, WB_F32},
+        {8, 63, 52, 11, 52, WB_F64}};
+    const int class = h->H5Tget_class(type);
+    const size_t size = h->H5Tget_size(type);
+    const bool little = size == 1 || h->H5Tget_order(type) == 0;
+    const bool is_signed = class == WB__H5T_INTEGER && h->H5Tget_sign(type) > 0;
+    size_t sign, exponent, bits, place, mantissa;
+    const char *kind = class == WB__H5T_FLOAT ? "Float" : class == WB__H5T_BITFIELD ? "Bits"
+                       : is_signed ? "Int" : "UInt";
+    snprintf(name, room, "%s%d%s", kind, (int)WB__MIN(size, 9999) * 8, little ? "" : " big");
+    if (!little || h->H5Tget_precision(type) != 8 * size) return 0;
+    if (class == WB__H5T_BITFIELD) return size == 1 ? WB_BOOL : 0;
+    if (class == WB__H5T_INTEGER)
+        return size == 1 ? (is_signed ? WB_I8 : WB_U8)
+               : !is_signed ? 0 : size == 4 ? WB_I32 : size == 8 ? WB_I64 : 0;
+    if (h->H5Tget_fields(type, &sign, &exponent, &bits, &place, &mantissa) < 0) return 0;
+    for (size_t i = 0; i < WB__COUNT(floats); i++)
+        if (size == floats[i].size && sign == floats[i].sign && exponent == floats[i].exponent &&
+            bits == floats[i].bits && !place && mantissa == floats[i].mantissa)
+            return floats[i].dtype;
+    return 0;
+}
+
+/* Whether the values are in this file. */
+static bool is_here(const reading *r, int64_t set)
+{
+    const int64_t made = r->h->H5Dget_create_plist(set);
+    const bool here = made >= 0 && r->h->H5Pget_external_count(made) == 0 &&
+                      r->h->H5Pget_layout(made) != WB__H5D_VIRTUAL;
+    if (made >= 0) r->h->H5Pclose(made);
+    return here || !fail(r, "its values are in another file");
+}
+
+/* Sets the sizes of an array from its space. Returns 0 or an error code. */
+static int sizes_of(reading *r, int64_t space, wb__jl_array *a)
+{
+    uint64_t dims[32];
+    const int ndim = r->h->H5Sget_simple_extent_ndims(space);
+    if (ndim < 0 || ndim > 32 || r->h->H5Sget_simple_extent_dims(space, dims, NULL) < 0)
+        return fail(r, "its sizes are not readable");
+    if (ndim > WB_MAX_DIMS) a->dtype = 0;
+    a->ndim = WB__MIN(ndim, WB_MAX_DIMS);
+    for (int i = 0; i < a->ndim; i++) a->dims[i] = dims[i] > INT64_MAX ? -1 : (int64_t)dims[i];
+    return wb__check_dims(r->path, a->ndim, a->dims, &a->count) ? 0 : (int)wb_error_code();
+}
+
+/* Reads a dataset of numbers into *a; *block has its values, which the caller frees. */
+static int read_array(reading *r, int64_t set, int64_t type, int64_t space, wb__jl_array *a,
+                      void **block)
+{
+    *block = NULL;
+    *a = (wb__jl_array){.ndim = 0};
+    a->dtype = dtype_of(r->h, type, a->type, sizeof a->type);
+    int status = sizes_of(r, space, a);
+    if (status || !a->dtype) return status;
+    const int64_t each = (int64_t)wb_dtype_bytes(a->dtype);
+    const int64_t limit = r->m->bytes + wb__unpack_limit();
+    a->bytes = a->count > INT64_MAX / each ? INT64_MAX : a->count * each;
+    if (a->bytes > limit - r->bytes)
+        return wb__fail(WB_ERROR_FORMAT, "%s: its arrays have more than %lld bytes beyond those of "
+                        "the file: the limit of wb_set_unpack_limit", r->m->path,
+                        (long long)wb__unpack_limit());
+    r->bytes += a->bytes;
+    if (!is_here(r, set)) return wb_error_code();
+    if (!r->values || !a->bytes) return 0;
+    if (!(*block = wb__alloc_aligned((size_t)a->bytes))) return WB_ERROR_MEMORY;
+    memset(*block, 0, (size_t)a->bytes);
+    a->data = *block;
+    if (r->h->H5Dread(set, type, 0, 0, 0, *block) >= 0) return 0;
+    wb__free(*block);
+    *block = NULL;
+    return fail(r, "its values are damaged, or compressed by a filter that libhdf5 lacks");
+}
+
+/* Adds an entry, which owns the block. */
+static int add(reading *r, wb__jl_array *a, void *block, const wb__flux_field *field)
+{
+    const wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
+    const bool state = kind == WB__FIELD_STATE || kind == WB__FIELD_STATES;
+    if (state && block && wb__jl_zero(a)) return wb__free(block), 0;
+    if (kind >= WB__FIELD_MATRIX && kind <= WB__FIELD_LAST_GATE) wb__jl_transpose(a);
+    if (state && a->ndim == 2 && a->dims[0] == 1) {
+        a->ndim = 1;
+        a->dims[0] = a->dims[1];
+    }
+    wb__entry *e = wb__table_add(r->out, *r->path ? r->path : r->variable);
+    if (!e) return wb__free(block), WB_ERROR_MEMORY;
+    e->dtype = a->dtype;
+    snprintf(e->type, sizeof e->type, "%s", a->type);
+    e->ndim = a->ndim;
+    memcpy(e->dims, a->dims, sizeof e->dims);
+    e->bytes = a->bytes;
+    e->data = block;
+    e->owned = block != NULL;
+    e->transposed = a->transposed && a->count > 0;
+    if (a->ndim >= 3 && kind >= WB__FIELD_KERNEL && kind <= WB__FIELD_DEPTHWISE)
+        e->flip = kind == WB__FIELD_KERNEL ? WB__FLIP_NO : WB__FLIP_YES;
+    return 0;
+}
+
+/* ---- structs --------------------------------------------------------------------------------- */
+
+static int visit_object(reading *r, int64_t object, const wb__flux_field *field);
+
+/* The members of a compound type that are read, which have the same places in `type`. Returns -1 if
+ * there are none; the caller closes the type. */
+static int64_t members_of(const wb__hdf5 *h, int64_t type, int depth)
+{
+    int64_t found = -1;
+    const int n = h->H5Tget_nmembers(type);
+    for (int i = 0; i < n && depth < DEEPEST; i++) {
+        const int64_t member = h->H5Tget_member_type(type, (unsigned)i);
+        const int class = member < 0 ? -1 : h->H5Tget_class(member);
+        const int64_t inner = class == WB__H5T_COMPOUND ? members_of(h, member, depth + 1) : -1;
+        if (inner >= 0 || class == WB__H5T_REFERENCE) {
+            char *name = h->H5Tget_member_name(type, (unsigned)i);
+            if (found < 0) found = h->H5Tcreate(WB__H5T_COMPOUND, h->H5Tget_size(type));
+            if (name && found >= 0)
+                h->H5Tinsert(found, name, h->H5Tget_member_offset(type, (unsigned)i),
+                             inner >= 0 ? inner : member);
+            if (name) h->H5free_memory(name);
+        }
+        if (inner >= 0) h->H5Tclose(inner);
+        if (member >= 0) h->H5Tclose(member);
+    }
+    return found;
+}
+
+/* What follows from the names of all members of a compound type. */
+typedef struct { const char *like; bool numbered, recurrent; } outline;
+
+/* A field of a type without data has no member: the activation of a Dense, the scale of a norm that
+ * has none. So a Dense is a struct with a bias and no stride, a norm one with `track_stats`. */
+static outline outline_of(const wb__hdf5 *h, int64_t type)
+{
+    outline o = {.numbered = true};
+    unsigned marks = 0;
+    bool bias = false, stride = false;
+    const int n = h->H5Tget_nmembers(type);
+    for (int i = 0; i < n; i++) {
+        char *name = h->H5Tget_member_name(type, (unsigned)i);
+        if (!name) continue;
+        marks |= wb__flux_mark(name);
+        bias |= !strcmp(name, "bias");
+        stride |= !strcmp(name, "stride");
+        o.recurrent |= !strcmp(name, "cell");
+        if (!strcmp(name, "track_stats")) marks |= wb__flux_mark("γ") | wb__flux_mark("β");
+        o.numbered &= *name && strspn(name, "0123456789") == strlen(name) && strlen(name) < 9;
+        h->H5free_memory(name);
+    }
+    if (bias && !stride) marks |= wb__flux_mark("σ");
+    o.like = wb__flux_like(marks);
+    return o;
+}
+
+/* The two weights of a GRUv3 that become one. */
+typedef struct { wb__jl_array a[2]; void *block[2]; bool has[2]; } gates;
+
+static int follow(reading *r, const uint8_t *at, const wb__flux_field *field, gates *g)
+{
+    static const uint8_t none[8] = {0}, undefined[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+    if (!memcmp(at, none, 8) || !memcmp(at, undefined, 8)) return 0;
+    const int64_t object = r->h->H5Rdereference2(r->file, 0, WB__H5R_OBJECT, at);
+    if (object < 0) return fail(r, "a reference leads nowhere");
+    const wb__flux_field_kind kind = field ? field->kind : WB__FIELD_NONE;
+    const bool gate = kind == WB__FIELD_GATES || kind == WB__FIELD_LAST_GATE;
+    int status = 0;
+    if (gate && g && r->h->H5Iget_type(object) == WB__H5I_DATASET) {
+        const int i = kind == WB__FIELD_LAST_GATE;
+        const int64_t type = r->h->H5Dget_type(object), space = r->h->H5Dget_space(object);
+        if (type < 0 || space < 0) status = fail(r, "its type is not readable");
+        else if (!g->has[i]) status = read_array(r, object, type, space, &g->a[i], &g->block[i]);
+        g->has[i] = true;
+        if (type >= 0) r->h->H5Tclose(type);
+        if (space >= 0) r->h->H5Sclose(space);
+    } else {
+        status = visit_object(r, object, field);
+    }
+    r->h->H5Oclose(object);
+    return status;
+}
+
+/* Adds the joined weights of a GRUv3, if the compound type had both. */
+static int add_gates(reading *r, gates *g)
+{
+    if (!g->has[0] || !g->has[1] || !g->a[0].dtype) return 0;
+    size_t back;
+    if (!enter(r, "weight_hidden", &back)) return wb_error_code();
+    wb__jl_array whole;
+    void *made = NULL;
+    wb__flux_reader *reader = wb__alloc_zero(1, sizeof *reader);
+    int status = reader ? 0 : WB_ERROR_MEMORY;
+    for (int i = 0; i < 2; i++) wb__jl_transpose(&g->a[i]);
+    const bool filled = g->block[0] && g->block[1];
+    if (!status && filled && !wb__flux_join_gates(reader, &g->a[0], &g->a[1], &whole, &made))
+        status = reader->f.status ? reader->f.status : fail(r, "its weights do not go together");
+    if (!status && !filled) {
+        whole = g->a[1];
+        whole.dims[0] *= 3;
+        whole.bytes *= 3;
+        whole.transposed = false;
+    }
+    wb__free(reader);
+    if (!status) status = add(r, &whole, made, NULL);
+    leave(r, back);
+    return status;
+}
+
+static int visit_compound(reading *r, int64_t type, const uint8_t *at, size_t room);
+
+/* Reads member i of a compound type. */
+static int visit_member(reading *r, int64_t type, int i, const char *name, const outline *o,
+                        const uint8_t *at, size_t room, gates *g)
+{
+    const wb__hdf5 *h = r->h;
+    const wb__flux_field *field = wb__flux_child_field(o->like, name);
+    const size_t offset = h->H5Tget_member_offset(type, (unsigned)i);
+    const bool inside = !strcmp(name, "cell") || (field && field->kind == WB__FIELD_AFFINE);
+    char number[16];
+    size_t back;
+    if (o->recurrent && (!strcmp(name, "init") || !strcmp(name, "state"))) return 0;
+    snprintf(number, sizeof number, "%d", atoi(name) - 1);
+    const char *own = inside ? "" : field ? field->weber : o->numbered ? number : name;
+    const int64_t member = h->H5Tget_member_type(type, (unsigned)i);
+    const size_t size = member < 0 ? 0 : h->H5Tget_size(member);
+    const int class = member < 0 ? -1 : h->H5Tget_class(member);
+    const bool fits = size <= room && offset <= room - size;
+    int status = 0;
+    if (fits && (class == WB__H5T_COMPOUND || (class == WB__H5T_REFERENCE && size == 8))) {
+        if (!enter(r, own, &back)) status = wb_error_code();
+        else {
+            status = class == WB__H5T_COMPOUND ? visit_compound(r, member, at + offset, size)
+                                               : follow(r, at + offset, field, g);
+            leave(r, back);
+        }
+    }
+    if (member >= 0) h->H5Tclose(member);
+    return status;
+}
+
+/* Visits the members of a compound type, whose value is the `room` bytes at `at`. */
+static int visit_compound(reading *r, int64_t type, const uint8_t *at, size_t room)
+{
+    const outline o = outline_of(r->h, type);
+    const int n = r->h->H5Tget_nmembers(type);
+    gates g = {.has = {false, false}};
+    int status = 0;
+    for (int i = 0; !status && i < n; i++) {
+        char *name = r->h->H5Tget_member_name(type, (unsigned)i);
+        if (!name) status = fail(r, "a name is not readable");
+        else status = visit_member(r, type, i, name, &o, at, room, &g);
+        if (name) r->h->H5free_memory(name);
+    }
+    if (!status) status = add_gates(r, &g);
+    for (int i = 0; i < 2; i++) wb__free(g.block[i]);
+    return status;
+}
+
+/* Reads a value of a compound type. */
+static int read_compound(reading *r, int64_t set, int64_t type)
+{
+    const size_t size = r->h->H5Tget_size(type);
+    if (!size || size > MOST_BYTES) return fail(r, "its struct has an impossible size");
+    const int64_t wanted = members_of(r->h, type, 0);
+    if (wanted < 0) return 0;                   /* no arrays */
+    uint8_t *at = wb__alloc_zero(1, size);
+    int status = at ? 0 : WB_ERROR_MEMORY;
+    if (!status && (!is_here(r, set) || r->h->H5Dread(set, wanted, 0, 0, 0, at) < 0))
+        status = wb_error_code() ? (int)wb_error_code() : fail(r, "its fields are not readable");
+    if (!status) status = visit_compound(r, type, at, size);
+    wb__free(at);
+    r->h->H5Tclose(wanted);
+    return status;
+}
+
+/* Reads a list of references. */
+static int read_list(reading *r, int64_t set, int64_t type, int64_t space)
+{
+    wb__jl_array a = {0};
+    int status = sizes_of(r, space, &a);
+    if (status) return status;
+    if (a.count > VISITS || r->h->H5Tget_size(type) != 8) return fail(r, "its list is too long");
+    uint8_t *at = wb__alloc_zero((size_t)a.count + 1, 8);
+    if (!at) return WB_ERROR_MEMORY;
+    if (!is_here(r, set)) status = wb_error_code();
+    else if (r->h->H5Dread(set, type, 0, 0, 0, at) < 0)
+        status = fail(r, "its list is not readable");
+    for (int64_t i = 0; !status && i < a.count; i++) {
+        char number[24];
+        size_t back;
+        snprintf(number, sizeof number, "%lld", (long long)i);
+        if (!enter(r, number, &back)) status = wb_error_code();
+        else {
+            status = follow(r, at + 8 * i, NULL, NULL);
+            leave(r, back);
+        }
+    }
+    wb__free(at);
+    return status;
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+static int visit_set(reading *r, int64_t set, int64_t type, int64_t space,
+                     const wb__flux_field *field)
+{
+    const int class = r->h->H5Tget_class(type);
+    const int extent = r->h->H5Sget_simple_extent_type(space);
+    const bool one = extent == WB__H5S_SCALAR, many = extent == WB__H5S_SIMPLE;
+    if (class == WB__H5T_COMPOUND) return one ? read_compound(r, set, type) : 0;
+    if (class == WB__H5T_REFERENCE && (one || many)) return read_list(r, set, type, space);
+    if (!many || (class != WB__H5T_INTEGER && class != WB__H5T_FLOAT && class != WB__H5T_BITFIELD))
+        return 0;
+    wb__jl_array a;
+    void *block;
+    const int status = read_array(r, set, type, space, &a, &block);
+    return status ? status : add(r, &a, block, field);
+}
+
+static int visit_group(reading *r, int64_t group);
+
+static int visit_object(reading *r, int64_t object, const wb__flux_field *field)
+{
+    const int kind = r->h->H5Iget_type(object);
+    if (r->depth >= DEEPEST) return fail(r, "its parts are nested too deep");
+    if (kind == WB__H5I_GROUP) return visit_group(r, object);
+    if (kind != WB__H5I_DATASET) return 0;
+    const int64_t type = r->h->H5Dget_type(object), space = r->h->H5Dget_space(object);
+    int status = type < 0 || space < 0 ? fail(r, "its type is not readable")
+                                       : visit_set(r, object, type, space, field);
+    if (type >= 0) r->h->H5Tclose(type);
+    if (space >= 0) r->h->H5Sclose(space);
+    return status;
+}
+
+/* Visits an object in a group; `inside` is whether its name does not belong to the path. */
+static int visit_link(reading *r, int64_t group, const char *name, bool inside)
+{
+    size_t back;
+    if (!enter(r, inside ? "" : name, &back)) return wb_error_code();
+    const int64_t object = r->h->H5Oopen(group, name, r->h->link_access);
+    int status = object < 0 ? fail(r, "it is not readable, or a link to another file")
+                            : visit_object(r, object, NULL);
+    if (object >= 0) r->h->H5Oclose(object);
+    leave(r, back);
+    return status;
+}
+
+/* Writes the name of link i of a group. Returns 0 or an error code. */
+static int link_name(const reading *r, int64_t group, uint64_t i, char *name, size_t room)
+{
+    const ssize_t n = r->h->H5Lget_name_by_idx(group, ".", 0, 0, i, name, room, 0);
+    return n > 0 && (size_t)n < room ? 0 : fail(r, "a name in it is not readable");
+}
+
+static int visit_group(reading *r, int64_t group)
+{
+    wb__hdf5_group info = {0};
+    char name[512];
+    if (r->h->H5Gget_info(group, &info) < 0 || info.links > MOST_LINKS)
+        return fail(r, "it is no readable group");
+    int status = 0;
+    for (uint64_t i = 0; !status && i < info.links; i++) {
+        status = link_name(r, group, i, name, sizeof name);
+        if (!status && strcmp(name, "_types")) status = visit_link(r, group, name, false);
+    }
+    return status;
+}
+
+/* Visits the variable `key`, or the one that is meant without a key. */
+static int visit_file(reading *r, const char *key)
+{
+    wb__hdf5_group info = {0};
+    char name[512], only[512] = "", known[400] = "";
+    bool found = false, state = false, model = false;
+    int n = 0, status = 0;
+    size_t used = 0;
+    if (r->h->H5Gget_info(r->file, &info) < 0 || info.links > MOST_LINKS)
+        return fail(r, "it is no readable file");
+    for (uint64_t i = 0; !status && i < info.links; i++) {
+        status = link_name(r, r->file, i, name, sizeof name);
+        if (status || !strcmp(name, "_types")) continue;
+        found |= key && !strcmp(name, key);
+        state |= !strcmp(name, "model_state");
+        model |= !strcmp(name, "model");
+        if (!n++) snprintf(only, sizeof only, "%s", name);
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, n > 1 ? ", %s" : "%s",
+                                     name);
+    }
+    if (status) return status;
+    if (key && !found)
+        return wb__fail(WB_ERROR_FORMAT, "%s: no variable is named \"%.100s\"; there are: %s",
+                        r->m->path, key, n ? known : "none");
+    const char *meant = key ? key : n == 1 ? only : state ? "model_state" : model ? "model" : NULL;
+    r->variable = meant;
+    status = meant ? visit_link(r, r->file, meant, true) : visit_group(r, r->file);
+    r->variable = NULL;
+    return status;
+}
+
+int wb__jld2_table(wb__mapping *m, const char *key, bool values, wb__table *out)
+{
+    reading r = {.m = m, .values = values, .out = out};
+    *out = (wb__table){0};
+    pthread_mutex_lock(&lock);
+    r.h = wb__hdf5_open(m->path);
+    r.file = r.h ? r.h->H5Fopen(m->path, 0, 0) : -1;
+    int status = !r.h ? (int)wb_error_code()
+                 : r.file < 0 ? wb__fail(WB_ERROR_FORMAT, "%s: libhdf5 does not read it: no HDF5 "
+                                         "file, or a damaged one", m->path)
+                              : visit_file(&r, key);
+    if (r.file >= 0) r.h->H5Fclose(r.file);
+    pthread_mutex_unlock(&lock);
+    if (!status) wb__table_sort(out);
+    for (int i = 1; !status && i < out->n; i++)
+        if (!strcmp(out->entries[i - 1].name, out->entries[i].name))
+            status = wb__fail(WB_ERROR_FORMAT, "%s: two arrays are named \"%.200s\"", m->path,
+                              out->entries[i].name);
+    if (status) wb__table_free(out);
+    else out->mapping = m;
+    return status;
+}
