@@ -1,6 +1,6 @@
 """An actor with noisy weights and a critic learn to balance poles; the twin of actor_critic.c.
 
-actor_critic.py [FILE]    writes the first weights to FILE.npz, from which actor_critic.c begins
+actor_critic.py [FILE]    writes the first weights to FILE, from which actor_critic.c begins
 """
 import sys
 import time
@@ -111,7 +111,7 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 agent, poles = Agent(), CartPoles()
 if len(sys.argv) > 1:
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in agent.state_dict().items()})
+    torch.save(agent.state_dict(), sys.argv[1])
 optimiser = torch.optim.Adam(agent.parameters(), 3e-3)
 
 lengths, ends = [], []

@@ -2,7 +2,7 @@
 
 The state is carried from each window of the text to the next one; gradients stay in a window.
 
-gru_lm.py [FILE]    writes the first weights to FILE.npz, from which gru_lm.c begins
+gru_lm.py [FILE]    writes the first weights to FILE, from which gru_lm.c begins
 """
 import sys
 import time
@@ -41,7 +41,7 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 model = LanguageModel()
 if len(sys.argv) > 1:
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in model.state_dict().items()})
+    torch.save(model.state_dict(), sys.argv[1])
 optimiser = torch.optim.AdamW(model.parameters(), 2e-3)
 letters = text(STREAMS * WINDOWS * WINDOW + 1)
 now = letters[:-1].view(STREAMS, -1).split(WINDOW, 1)

@@ -1,6 +1,6 @@
 """A U-Net finds circles in noisy pictures; the twin of unet.c.
 
-unet.py [FILE]    writes the first weights to FILE.npz, from which unet.c begins
+unet.py [FILE]    writes the first weights to FILE, from which unet.c begins
 """
 import sys
 import time
@@ -71,7 +71,7 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 model = nn.Sequential(unet(1, WIDTH, DEPTH), nn.Conv2d(WIDTH, 1, 1))
 if len(sys.argv) > 1:
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in model.state_dict().items()})
+    torch.save(model.state_dict(), sys.argv[1])
 loader = DataLoader(TensorDataset(*circles()), BATCH)
 optimiser = torch.optim.Adam(model.parameters(), 1e-3)
 

@@ -1,6 +1,6 @@
 """A variational autoencoder of pictures of digits; the twin of vae.c.
 
-vae.py [FILE]    writes the first weights to FILE.npz, from which vae.c begins
+vae.py [FILE]    writes the first weights to FILE, from which vae.c begins
 """
 import sys
 import time
@@ -65,7 +65,7 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 model = VAE()
 if len(sys.argv) > 1:
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in model.state_dict().items()})
+    torch.save(model.state_dict(), sys.argv[1])
 loader = DataLoader(TensorDataset(digits()), BATCH)
 optimiser = torch.optim.Adam(model.parameters(), 1e-3)
 

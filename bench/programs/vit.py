@@ -1,6 +1,6 @@
 """A vision transformer tells apart ten kinds of waves; the twin of vit.c.
 
-vit.py [FILE]    writes the first weights to FILE.npz, from which vit.c begins
+vit.py [FILE]    writes the first weights to FILE, from which vit.c begins
 """
 import math
 import sys
@@ -55,7 +55,7 @@ torch.set_num_threads(2)
 torch.manual_seed(1)
 model = VisionTransformer()
 if len(sys.argv) > 1:
-    np.savez(sys.argv[1], **{name: value.numpy() for name, value in model.state_dict().items()})
+    torch.save(model.state_dict(), sys.argv[1])
 loader = DataLoader(TensorDataset(*waves()), BATCH)
 optimiser = torch.optim.AdamW(model.parameters(), 1e-3, weight_decay=0.05)
 schedule = SequentialLR(
