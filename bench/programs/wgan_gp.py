@@ -1,6 +1,6 @@
 """A Wasserstein GAN with gradient penalty learns a ring of eight blobs; the twin of wgan_gp.c.
 
-wgan_gp.py [FILE]    writes the first weights to FILE.npz, from which wgan_gp.c begins
+wgan_gp.py [FILE]    writes the first weights to FILE, from which wgan_gp.c begins
 """
 import math
 import sys
@@ -56,7 +56,7 @@ torch.manual_seed(1)
 critic, generator = perceptron(2, 1), perceptron(NOISE, 2)
 if len(sys.argv) > 1:
     both = nn.ModuleDict({"critic": critic, "generator": generator})
-    np.savez(sys.argv[1], **both.state_dict())
+    torch.save(both.state_dict(), sys.argv[1])
 loader = DataLoader(ring(), BATCH, shuffle=True)
 critic_optimiser = torch.optim.Adam(critic.parameters(), 1e-3, betas=(0.5, 0.9))
 generator_optimiser = torch.optim.Adam(generator.parameters(), 1e-3, betas=(0.5, 0.9))
