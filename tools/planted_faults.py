@@ -484,7 +484,7 @@ TABLE = [
      "memcpy(all, lower, bytes);\n        memcpy(all + bytes, upper, 2 * bytes);", ["io_flux_kinds"]),
     ("a Bilinear's weight has two axes in the wrong order", "src/io/model/transpose.h", "((k * dims[1] + j) * dims[0] + i)", "((j * dims[2] + k) * dims[0] + i)",
      ["io_flux_kinds"]),
-    ("the paddings of Flux's axes are not reversed", "src/io/flux/read_layers.c", "const int from = axes - 1 - i;", "const int from = i;", ["io_flux_kinds"]),
+    ("the paddings of Flux's axes are not reversed", "src/io/flux/read_layers.c", "const int from = axes - 1 - i;", "const int from = i;", ["io_flux_read"]),
     ("a tied array of a cell renames its child", "src/io/flux/read_layers.c", "wb__branch_put(&l->node, i, name, *shared);", "wb__branch_put(&l->node, i, s->child, *shared);",
      ["io_flux_read"]),
     ("an option that only later versions of Flux have is dropped", "src/io/flux/save_layers.c", "case WB__FIELD_PAD_MODE: return *value != WB_PAD_CONSTANT;",

@@ -134,4 +134,22 @@ TEST_IN_SCOPE(hostile_files)
     wb__free(whole);
 }
 
+TEST_IN_SCOPE(without_memory)
+{
+    needs_libhdf5();
+    int64_t n = 1;
+    for (;; n++) {
+        wb_scope *s = wb_scope_open();
+        wb__alloc_fail_at(n);
+        const wb_tree *t = wb_load_tensors(STATE);
+        wb__alloc_fail_at(0);
+        const int code = (int)wb_error_code();
+        wb_scope_close(s);
+        if (t) break;
+        assert_int_equal(code, WB_ERROR_MEMORY);
+        wb_clear_error();
+    }
+    assert_true(n > 40);
+}
+
 int main(void) { return run_cases(make_folder, remove_folder); }
