@@ -481,6 +481,7 @@ TABLE = [
     ("a batch function may wait for its own loader", "src/data/prefetcher.c", "{ return preparing == f; }", "{ return preparing == f && !f; }",
      ["data_unlabelled"]),
     ("the first folds are not longer than the others", "src/data/folds.c", "*start + n / k + (i < n % k);", "*start + n / k;", ["data_views"]),
+    ("a fractional number of observations is rounded", "src/data/folds.c", "o.counts && sizes[k] != nearbyint(sizes[k])", "o.counts && sizes[k] != sizes[k]", ["data_views"]),
     ("windows begin one after the other", "src/data/parts.c", "rows[i * root->window + j] = index[i] * root->stride + j;", "rows[i * root->window + j] = index[i] + j;", ["data_views"]),
     ("joined datasets begin with their second observation", "src/data/parts.c", "if (root->first[middle] <= i) low = middle;", "if (root->first[middle] < i) low = middle;", ["data_views"]),
     ("a mapped file is read from its first byte", "src/data/mapped.c", "r->file.offset + first * r->row;", "first * r->row;", ["io_raw"]),
