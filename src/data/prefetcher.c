@@ -250,8 +250,8 @@ static void *run(void *given)
     const worker *w = given;
     wb__prefetcher *f = w->of;
     is_prefetcher = true;
-    wb__thread_rank = f->rank;
     wb__data_lock();
+    wb__thread_rank = f->rank;
     while (!f->quit) {
         const int64_t number = find_work(f);
         if (number < 0) {
