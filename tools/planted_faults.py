@@ -486,7 +486,7 @@ TABLE = [
     ("the first failure in time counts, not the first in order", "src/data/prefetcher.c", "if (status && number < f->failed) {", "if (status && f->failed == INT64_MAX) {", ["data_workers"]),
     ("a map of one observation gets its number in the root", "src/data/fetch.c", "    translate_one(d, n, below);\n    const int status = wb__dataset_apply", "    translate(d, n, below);\n    const int status = wb__dataset_apply", ["data_workers"]),
     ("the buffer of a stream loses its last observation", "src/data/stream.c", "if (i != s->count) copy_row(s, row, last);", "if (i > s->count) copy_row(s, row, last);", ["data_streams"]),
-    ("damaged JPEG files are read as far as they go", "src/io/image/codecs.c", "JPEG_STOP_ON_WARNING | JPEG_LIMIT_SCANS))", "JPEG_LIMIT_SCANS))", ["io_images"]),
+    ("16 bits of a PNG file count as linear light", "src/io/image/codecs.c", "p.flags |= PNG_16_BIT_SRGB;", "p.flags |= 0;", ["io_images"]),
     ("alpha is taken for a colour", "src/io/image/image.c", "if (c == (wanted ? 3 : 1)) return", "if (c == 3) return", ["io_images"]),
     ("classes of images are in the order of the folder", "src/data/image_folder.c", "if (!status && found->n > first)\n        qsort", "if (!status && found->n < first)\n        qsort", ["io_images"]),
     ("a fractional number of observations is rounded", "src/data/folds.c", "o.counts && sizes[k] != nearbyint(sizes[k])", "o.counts && sizes[k] != sizes[k]", ["data_views"]),
