@@ -10,7 +10,8 @@
  *   4  weber/nn.h       models; it includes weber/layers.h, weber/recurrent.h and weber/losses.h;
  *                       weber/structs.h has structs of the program as layers and trees,
  *                       weber/models.h tools
- *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples
+ *   5  weber/data.h     datasets and loaders; weber/observations.h has views, folds and samples,
+ *                       weber/images.h PNG and JPEG files
  *   6  weber/train.h    optimiser rules, training, progress bars, plots; it includes
  *                       weber/schedules.h, schedules of the learning rate
  *   7  weber/files.h    models, tensors and checkpoints in files; memory of other libraries
@@ -59,6 +60,7 @@
 #include "weber/models.h"
 #include "weber/data.h"
 #include "weber/observations.h"
+#include "weber/images.h"
 #include "weber/train.h"
 #include "weber/files.h"
 #include "weber/device.h"

@@ -17,6 +17,7 @@
 #include "weber/cxx_ops.h"
 #include "weber/distributed.h"
 #include "weber/files.h"
+#include "weber/images.h"
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
@@ -220,6 +221,14 @@ inline wb_tree *wb_fmap(wb_leaf_function f, wb_tree *x, void *ctx)
 inline wb_dataset *wb_load_csv(const char *path, wb_load_csv_options o = {})
 {
     return wb_load_csv_with(path, &o);
+}
+inline wb_tensor *wb_image_load(const char *path, wb_image_load_options o = {})
+{
+    return wb_image_load_with(path, &o);
+}
+inline wb_dataset *wb_load_images(const char *folder, wb_load_images_options o = {})
+{
+    return wb_load_images_with(folder, &o);
 }
 inline wb_loader *wb_dataloader(wb_dataset *d, wb_dataloader_options o = {})
 {

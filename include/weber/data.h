@@ -23,7 +23,9 @@ WB_API wb_dataset *wb_dataset_of(wb_tensor *x, wb_tensor *y);
 WB_API wb_dataset *wb_dataset_of_tree(wb_tree *arrays);
 
 enum { WB_BATCH_MORE = 6 };             /* tensors of a batch beside x and y */
-/** Describes a dataset whose observations a function of the program fills in. */
+/** Describes a dataset whose observations a function of the program fills in.  Observations with
+ * numbers 0 .. n-1 have .get or .get_all.  A stream gives one observation after the other and has
+ * no known length; it has .next and .restart in place of these, and no .n. */
 typedef struct {
     size_t size;                    /* sizeof(wb_dataset_source) */
     int64_t n;                      /* observations */
@@ -43,14 +45,24 @@ typedef struct {
     int64_t more_dims[WB_BATCH_MORE][WB_MAX_DIMS];
     const char *const *names;
     int (*get_all)(int64_t i, void *const *fields, void *ctx);
+    /* A stream.  `next` writes the next observation to the fields and returns 1; 0 ends the epoch,
+     * another value ends it with an error.  `restart` is called before the first observation of
+     * each epoch, with the epoch's number, from 0, and returns 0.  One thread at a time calls
+     * them. */
+    int (*next)(void *const *fields, void *ctx);
+    int (*restart)(int64_t epoch, void *ctx);
 } wb_dataset_source;
-/** A dataset whose observations `source->get` or `get_all` fills in, on the CPU.  The struct is
- * copied; `ctx` must live as long as the dataset and the loaders of it.  Errors: .size is 0, not
- * one function, a negative n, a shape or dtype that no tensor has; further fields without get_all,
- * or a name that is NULL. */
+/** A dataset whose observations a function of `source` fills in, on the CPU.  The struct is copied;
+ * `ctx` must live as long as the dataset and the loaders of it.  Errors: .size is 0, not one
+ * function, a negative n, a shape or dtype that no tensor has; further fields without get_all or
+ * next, or a name that is NULL.
+ *
+ * A stream is read by loaders: wb_mapobs and wb_mapobs_each take it; functions that need the number
+ * of observations, or one of them by its number, are an error. */
 WB_API wb_dataset *wb_dataset_from(const wb_dataset_source *source);
 
-/** A dataset of images and labels in two IDX files, the format of MNIST, plain or gzip.  Images u8
+/** A dataset of images and labels in two IDX files, the format of MNIST, FashionMNIST, KMNIST and
+ * EMNIST, plain or gzip.  Images u8
  * [N,H,W] become x f32 [N,1,H,W] in [0, 1]; integer labels [N] become y i32 [N].  The dataset is on
  * the CPU.  Errors, which name the file, the position and the reason: a file that cannot be read,
  * is damaged or too short, or has other shapes or dtypes; numbers of images and labels that
@@ -84,7 +96,7 @@ WB_API wb_dataset *wb_load_csv_with(const char *path, const wb_load_csv_options 
     wb_load_csv_with((path), WB_GET_(wb_load_csv_options, __VA_ARGS__))
 #endif
 
-/** The number of observations; -1 on failure. */
+/** The number of observations; -1 on failure, and for a stream. */
 WB_API int64_t wb_dataset_length(const wb_dataset *d);
 /** x of all observations as one tensor, on the dataset's device.  The functions of wb_mapobs are
  * applied to all observations as one batch.  NULL: such a function failed, or out of memory. */
@@ -134,17 +146,35 @@ WB_API wb_tensor *wb_batch_get(wb_batch batch, const char *name);
  * error code that ends the epoch. */
 typedef int (*wb_collate)(wb_batch *batch, void *ctx);
 /** A dataset that calls f on each batch before a loader returns it.  A loader usually calls f on
- * its background thread; wb_seed in the program does not seed the random numbers of that thread.
- * Tensors that f creates are on the dataset's device.  `ctx` must live as long as the dataset and
- * the loaders of it. */
+ * its background threads, with .workers for several batches at the same time.  Tensors that f
+ * creates are on the dataset's device.  Random numbers that f draws depend only on the seed of the
+ * loader, the epoch and the number of the batch.  `ctx` must live as long as the dataset and the
+ * loaders of it. */
 WB_API wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx);
+/** As wb_mapobs, but f gets one observation: a batch with n = 1, whose tensors are [1, ...] and
+ * whose `index` is the number of the observation in d (of a stream: its place in the epoch).  f may
+ * change shapes and dtypes, also to those with another number of elements; each observation has the
+ * same ones:
+ *
+ *     static int prepare(wb_batch *b, void *ctx)       // [1,3,64,64] -> [1,3,32,32]
+ *     {
+ *         b->x = wb_upsample(b->x, .sizes = {32}, .mode = WB_UPSAMPLE_LINEAR);
+ *         return wb_error_code();
+ *     }
+ *     loader = wb_dataloader(wb_mapobs_each(d, prepare, NULL), 32, .workers = 4);
+ *
+ * Errors of f name the observation. */
+WB_API wb_dataset *wb_mapobs_each(wb_dataset *d, wb_collate f, void *ctx);
 
 /** Options of wb_dataloader. */
 typedef struct wb_dataloader_options {
     WB_OPTIONS_HEAD(wb_dataloader_options)
     bool drop_last WB_IS(false);            /* leaves out a last batch that is too short */
-    uint64_t seed WB_IS(UINT64_MAX);        /* of .shuffle; default: drawn at random (wb_seed) */
+    uint64_t seed WB_IS(UINT64_MAX);        /* of .shuffle and of random numbers in maps; default:
+                                               drawn at random (wb_seed) */
     int ahead WB_IS(2);                     /* batches prepared in the background, 0 to 1024 */
+    int workers WB_IS(1);                   /* threads that prepare them, 1 to 64 */
+    int64_t buffer WB_IS(0);                /* of .shuffle of a stream: observations in memory */
     wb_collate collate WB_IS(NULL);         /* changes each batch, after wb_mapobs */
     /* passed to .collate; must live as long as the loader and the loaders wb_to makes of it */
     void *collate_ctx WB_IS(NULL);
@@ -157,7 +187,18 @@ typedef struct wb_dataloader_options {
  * reference to the dataset.  The last batch may be shorter.  The order depends only on the seed and
  * the number of the epoch.  With .drop_last a dataset shorter than one batch gives no batches; this
  * logs a warning, and wb_train fails.  Errors: a batchsize of 0 or below -1; .ahead outside
- * 0 .. 1024; a shuffle of 2^32 observations or more.
+ * 0 .. 1024; a shuffle of 2^32 observations or more; .workers outside 1 .. 64, or above 1 with
+ * .ahead = 0.
+ *
+ * With .workers = k, k threads prepare one batch each, and at least k batches are prepared ahead.
+ * They call the functions of the dataset and .collate at the same time.  Order and values of the
+ * batches do not depend on k or .ahead, unless these functions have a state of their own.  An error
+ * ends the epoch at its batch, after all batches before it.
+ *
+ * An epoch of a stream (wb_dataset_from) ends where the stream ends.  One loader at a time reads a
+ * stream, in one thread at a time; maps run in all workers.  .shuffle = true with .buffer = k draws
+ * each observation at random from the next k ones; it is an error without .buffer.  A loader that
+ * continues within an epoch (wb_to, checkpoints) restarts the stream and skips observations.
  *
  * wb_to and wb_gpu return a new loader that continues at the same batch of the same epoch; its
  * batches are uploaded in the background, after wb_mapobs and .collate. */
@@ -167,7 +208,7 @@ WB_API wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options 
 #define WB_DATALOADER_(d, ...) \
     wb_dataloader_with((d), WB_GET_(wb_dataloader_options, __VA_ARGS__))
 #endif
-/** The number of batches in an epoch; -1 on failure. */
+/** The number of batches in an epoch; -1 on failure, and, without an error, for a stream. */
 WB_API int64_t wb_loader_length(const wb_loader *l);
 /** The number of epochs that ended, completely or early; -1 on failure. */
 WB_API int64_t wb_loader_epoch(const wb_loader *l);

@@ -84,7 +84,8 @@ typedef struct wb_splitobs_parts_options {
  * .stratified the observations of each label are split by themselves, and parts have the order of d
  * unless .shuffle is given.  Labels are one number for each observation, [n] or [n,1]: wb_onecold
  * makes them from one-hot rows.  Returns 0 or an error code, and then all parts are NULL.  Errors:
- * fractions that are negative or add up to more than 1; labels of another shape, or NaN. */
+ * fractions that are negative or add up to more than 1; with .counts, numbers that are not whole;
+ * labels of another shape, or NaN. */
 WB_API int wb_splitobs_parts_with(wb_dataset *d, int n, const double *at, wb_dataset **parts,
                                   const wb_splitobs_parts_options *o);
 

@@ -24,6 +24,7 @@ static void destroy(void *object)
     wb__free(d->first);
     wb__free(d->names);
     wb__free(d->order);
+    if (d->free_ctx) d->free_ctx(d->ctx);
     wb__object_end(d, sizeof *d);
 }
 
@@ -47,8 +48,9 @@ static char *format(void *object)
     const wb_dataset *d = object, *root = wb__dataset_root(d);
     char field[160];
     wb__text t = {0};
-    wb__text_add(&t, "Dataset(%lld observations%s: ", (long long)d->n,
-                 wb__dataset_mapped(d) ? ", mapped" : "");
+    if (wb__is_stream(d)) wb__text_add(&t, "Dataset(stream");
+    else wb__text_add(&t, "Dataset(%lld observations", (long long)d->n);
+    wb__text_add(&t, "%s: ", wb__dataset_mapped(d) ? ", mapped" : "");
     for (int k = 0; k < root->n_fields; k++)
         if (!root->names || root->field[k].present)
             wb__text_add(&t, "%s%s %s", k ? ", " : "", field_name(root, k),
@@ -62,11 +64,20 @@ static char *format(void *object)
 const wb__class wb__dataset_class = {.name = "dataset", .destroy = destroy, .format = format,
                                      .to = wb__dataset_to, .device_of = wb__dataset_device};
 
-bool wb__is_dataset(const wb_dataset *d, const char *what)
+bool wb__is_any_dataset(const wb_dataset *d, const char *what)
 {
     if (!d) return !wb__null(what, "the dataset");
     if (wb__is(d, &wb__dataset_class)) return true;
     wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is not a dataset", what, wb__kind(d));
+    return false;
+}
+
+bool wb__is_dataset(const wb_dataset *d, const char *what)
+{
+    if (!wb__is_any_dataset(d, what)) return false;
+    if (!wb__is_stream(d)) return true;
+    wb__fail(WB_ERROR_UNSUPPORTED, "%s: the dataset is a stream, whose observations have no "
+             "numbers; loaders, wb_mapobs and wb_mapobs_each take streams", what);
     return false;
 }
 
@@ -228,26 +239,47 @@ static bool name_source(wb_dataset *d, const wb_dataset_source *s)
     return d->names != NULL;
 }
 
+/* Checks the functions and numbers of a source. Returns false with the error set. */
+static bool check_source(const wb_dataset_source *s)
+{
+    if (s->next || s->restart) {
+        if (s->next && s->restart && !s->get && !s->get_all && !s->n && s->n_more >= 0 &&
+            s->n_more <= WB_BATCH_MORE)
+            return true;
+        wb__fail(WB_ERROR_ARGUMENT,
+                 "dataset_from: %s%s%s, %lld observations, %d further fields: a stream has .next "
+                 "and .restart, without .get, .get_all and .n", s->next ? ".next " : "",
+                 s->restart ? ".restart" : "", s->get || s->get_all ? " and .get or .get_all" : "",
+                 (long long)s->n, s->n_more);
+        return false;
+    }
+    if (!s->get != !s->get_all && s->n >= 0 && s->n_more >= 0 && s->n_more <= WB_BATCH_MORE &&
+        (!s->n_more || s->get_all))
+        return true;
+    wb__fail(WB_ERROR_ARGUMENT,
+             "dataset_from: %s, %lld observations, %d further fields: one of .get and .get_all is "
+             "given, .get_all with further fields",
+             s->get ? s->get_all ? "two functions" : ".get"
+                    : s->get_all ? ".get_all" : "no function",
+             (long long)s->n, s->n_more);
+    return false;
+}
+
 wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 {
     wb_dataset_source s;
     if (!wb__read_struct("dataset_from", &s, sizeof s, given)) return NULL;
-    if (!s.get == !s.get_all || s.n < 0 || s.n_more < 0 || s.n_more > WB_BATCH_MORE ||
-        (s.n_more && !s.get_all))
-        return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "dataset_from: %s, %lld observations, %d further fields: one of .get "
-                             "and .get_all is given, .get_all with further fields",
-                             s.get ? s.get_all ? "two functions" : ".get"
-                                   : s.get_all ? ".get_all" : "no function",
-                             (long long)s.n, s.n_more);
+    if (!check_source(&s)) return NULL;
     wb_dataset *d = wb__object_new(&wb__dataset_class, sizeof *d);
     if (!d) return NULL;
-    d->kind = WB__DATA_SOURCE;
+    d->kind = s.next ? WB__DATA_STREAM : WB__DATA_SOURCE;
     d->device = &wb__cpu;
     d->n = s.n;
     d->n_fields = 2 + s.n_more;
     d->get = s.get;
     d->get_all = s.get_all;
+    d->next = s.next;
+    d->restart = s.restart;
     d->ctx = s.ctx;
     d->field[X] = (wb__field){true, s.x_dtype ? s.x_dtype : WB_F32, s.x_ndim, {0}, 0};
     d->field[Y] =
@@ -368,22 +400,32 @@ int wb_splitobs(wb_dataset *d, double at, bool shuffle, wb_dataset **first, wb_d
     return 0;
 }
 
-wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
+static wb_dataset *map(const char *what, wb_dataset *d, wb_collate f, void *ctx, bool each)
 {
-    if (!wb__is_dataset(d, "mapobs")) return NULL;
-    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "mapobs: no function");
+    if (!wb__is_any_dataset(d, what)) return NULL;
+    if (!f) return wb__fail_null(WB_ERROR_ARGUMENT, "%s: no function", what);
     wb_dataset *mapped = wb__dataset_over(d, WB__DATA_MAP, d->n);
     if (!mapped) return NULL;
     mapped->map = f;
     mapped->ctx = ctx;
+    mapped->each = each;
     return mapped;
+}
+
+wb_dataset *wb_mapobs(wb_dataset *d, wb_collate f, void *ctx)
+{
+    return map("mapobs", d, f, ctx, false);
+}
+wb_dataset *wb_mapobs_each(wb_dataset *d, wb_collate f, void *ctx)
+{
+    return map("mapobs_each", d, f, ctx, true);
 }
 
 /* ---- properties ------------------------------------------------------------------------------ */
 
 int64_t wb_dataset_length(const wb_dataset *d)
 {
-    return wb__is_dataset(d, "dataset_length") ? d->n : -1;
+    return wb__is_any_dataset(d, "dataset_length") && !wb__is_stream(d) ? d->n : -1;
 }
 
 /* Makes a batch of all observations, on memory that its tensors own. Arrays are copied. The
@@ -415,11 +457,12 @@ int wb__dataset_all(const wb_dataset *d, wb_batch *batch)
     for (int64_t i = 0; i < d->n; i++) index[i] = i;
     int status = wb__dataset_on_host(d) ? fill_all(d, root, index, batch)
                                         : wb__dataset_gather(d, d->n, index, batch);
-    wb__free(index);
+    for (int64_t i = 0; i < d->n; i++) index[i] = i;
     const wb_device *was = wb__use_device(root->device);
-    if (!status) status = wb__dataset_apply(d, batch);
+    if (!status) status = wb__dataset_apply(d, d->n, index, batch);
     if (!status) status = wb__batch_evaluate(batch);
     wb__use_device(was);
+    wb__free(index);
     return status;
 }
 

@@ -1,14 +1,15 @@
 /* Datasets as the loader uses them. A dataset is a chain of objects linked by `under`. The lowest
- * object is the root, which holds arrays, a function of the program (a source), or datasets (its
- * parts), which it joins or slides a window over. Above the root are views, which select or reorder
- * observations, and maps, which change each batch.
+ * object is the root, which holds arrays, a function of the program (a source, or a stream of
+ * unknown length), or datasets (its parts), which it joins or slides a window over. Above the root
+ * are views, which select or reorder observations, and maps, which change each batch or each
+ * observation.
  *
  * Batches of arrays in host memory are copied into buffers (wb__dataset_fill, wb__dataset_wrap).
  * Batches of arrays on another device are gathered there (wb__dataset_gather). Files: dataset.c
  * (creation, properties), fetch.c (from observation indices to batches), move.c (wb_to), loader.c
- * (epochs), prefetcher.c (batches ahead of their use), buffers.c (memory of batches), readers.c
- * (files as datasets), parts.c (roots with parts), observations.c and folds.c (views), groups.c
- * (equal labels). */
+ * (epochs), prefetcher.c (batches ahead of their use), stream.c (reading of streams), buffers.c
+ * (memory of batches), readers.c (files as datasets), parts.c (roots with parts), observations.c
+ * and folds.c (views), groups.c (equal labels). */
 #ifndef WB__DATASET_H
 #define WB__DATASET_H
 
@@ -28,7 +29,7 @@ typedef struct {
 } wb__field;
 
 typedef enum {
-    WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_JOIN, WB__DATA_WINDOW,
+    WB__DATA_ARRAYS, WB__DATA_SOURCE, WB__DATA_STREAM, WB__DATA_JOIN, WB__DATA_WINDOW,
     WB__DATA_VIEW, WB__DATA_MAP, WB__DATA_SHARE
 } wb__data_kind;
 
@@ -46,6 +47,7 @@ struct wb_dataset {
     int rank, ranks;
     uint64_t seed;
     wb_collate map;
+    bool each;                          /* `map` gets one observation, not a batch */
     void *ctx;                          /* argument of `map` or `get` */
     int n_fields;                       /* roots: 2 to WB__FIELDS */
     wb__field field[WB__FIELDS];        /* roots: x, y and further fields */
@@ -55,6 +57,11 @@ struct wb_dataset {
     const char *data[WB__FIELDS];       /* elements of arrays in host memory */
     int (*get)(int64_t i, void *x, void *y, void *ctx);     /* source; or get_all */
     int (*get_all)(int64_t i, void *const *fields, void *ctx);
+    int (*next)(void *const *fields, void *ctx);            /* stream, whose n is 0 */
+    int (*restart)(int64_t epoch, void *ctx);
+    const void *reader;                 /* the wb__stream of the loader that reads the stream, or
+                                           NULL; guarded by wb__data_lock */
+    void (*free_ctx)(void *ctx);        /* source: NULL, or frees ctx with the dataset */
     /* join: the observations of parts[k] begin at observation first[k]; first[n_parts] is n.
      * window: observation i has `window` observations of parts[0], from observation i * stride.
      * Parts have no maps.  The references belong to this dataset. */
@@ -84,7 +91,13 @@ wb_dataset *wb__dataset_of_arrays(const char *what, int n, wb_tensor *const *x,
                                   const char *const *names);
 
 /* Whether d is a dataset. Otherwise sets the error; if d is NULL, an earlier error is kept. */
+bool wb__is_any_dataset(const wb_dataset *d, const char *what);
+/* Whether d is a dataset whose observations have numbers: no stream. */
 bool wb__is_dataset(const wb_dataset *d, const char *what);
+static inline bool wb__is_stream(const wb_dataset *d)
+{
+    return wb__dataset_root(d)->kind == WB__DATA_STREAM;
+}
 /* Makes a root with the fields, names and device of another root, and with room for n_parts parts,
  * in the current scope. NULL with the error set. */
 wb_dataset *wb__dataset_like(const wb_dataset *root, wb__data_kind kind, int n_parts);
@@ -140,8 +153,9 @@ int wb__dataset_gather(const wb_dataset *d, int64_t n, int64_t *index, wb_batch 
  * code. */
 int wb__dataset_all(const wb_dataset *d, wb_batch *batch);
 
-/* Applies the maps of d to a batch, the map next to the root first. Returns 0 or an error code. */
-int wb__dataset_apply(const wb_dataset *d, wb_batch *batch);
+/* Applies the maps of d to a batch of the n observations in `index`, the map next to the root
+ * first. Returns 0 or an error code. */
+int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch);
 
 /* Calls f(batch, ctx). Returns 0, or an error code if f returns one or leaves the batch without x
  * or y. Sets an error message if f has set none. `what` names f in messages. */

@@ -26,17 +26,21 @@ bool wb__dataset_mapped(const wb_dataset *d)
 
 /* ---- filling --------------------------------------------------------------------------------- */
 
+/* Replaces the n indices of observations of d by indices of observations of the dataset below. */
+static void translate_one(const wb_dataset *d, int64_t n, int64_t *index)
+{
+    if (d->kind == WB__DATA_SHARE)
+        for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
+    if (d->kind != WB__DATA_VIEW) return;
+    for (int64_t i = 0; i < n; i++)
+        index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
+}
+
 /* Replaces the n indices of observations of d by indices of observations of its root. Returns the
  * root. */
 static const wb_dataset *translate(const wb_dataset *d, int64_t n, int64_t *index)
 {
-    for (; d->under; d = d->under) {
-        if (d->kind == WB__DATA_SHARE)
-            for (int64_t i = 0; i < n; i++) index[i] = wb__share_at(d, index[i]);
-        if (d->kind != WB__DATA_VIEW) continue;
-        for (int64_t i = 0; i < n; i++)
-            index[i] = d->order ? (int64_t)d->order[index[i]] : d->start + index[i];
-    }
+    for (; d->under; d = d->under) translate_one(d, n, index);
     return d;
 }
 
@@ -148,6 +152,14 @@ static wb_tensor *upload_index(const wb_dataset *root, int64_t n, const int64_t 
     return rows;
 }
 
+/* Bytes of an observation of x. */
+static int64_t row_bytes(const wb_tensor *x)
+{
+    int64_t bytes = (int64_t)wb__dtype_size((wb_dtype)x->dtype);
+    for (int i = 1; i < x->ndim; i++) bytes *= x->dims[i];
+    return bytes;
+}
+
 static wb_tensor *copy_rows(const wb_tensor *x, int64_t first, int64_t n, int64_t bytes)
 {
     const wb__storage *s = x->storage;
@@ -248,11 +260,140 @@ int wb__collate_call(wb_collate f, void *ctx, wb_batch *batch, const char *what)
                 : wb__fail(WB_ERROR_ARGUMENT, "%s: its function left a batch without x or y", what);
 }
 
-int wb__dataset_apply(const wb_dataset *d, wb_batch *batch)
+/* ---- maps of single observations ------------------------------------------------------------- */
+
+/* Makes a batch of one observation, row i of an evaluated batch. Returns 0 or an error code. */
+static int one_of_batch(const wb_batch *all, int64_t i, wb_batch *one)
+{
+    wb_batch from = *all;
+    *one = (wb_batch){.n = 1, .y = WB_NONE, .names = all->names};
+    for (int k = 0; k < wb__batch_fields(all); k++) {
+        const wb_tensor *x = *wb__batch_at(&from, k);
+        wb_tensor **to = wb__batch_at(one, k);
+        if (wb_is_none(x)) *to = WB_NONE;
+        else if (!(*to = copy_rows(x, i, 1, row_bytes(x)))) return wb_error_code();
+    }
+    return 0;
+}
+
+/* Whether all tensors of a batch are evaluated and have `rows` rows. Otherwise sets the error. */
+static bool has_rows(const wb_batch *batch, int64_t rows, const char *made_by)
+{
+    wb_batch from = *batch;
+    for (int k = 0; k < wb__batch_fields(batch); k++) {
+        const wb_tensor *x = *wb__batch_at(&from, k);
+        if (wb_is_none(x) || (wb_ndim(x) > 0 && wb_dim(x, 0) == rows)) continue;
+        wb__fail(WB_ERROR_SHAPE, "%s made %s, whose first axis does not have %lld observations",
+                 made_by, wb_describe(x), (long long)rows);
+        return false;
+    }
+    return true;
+}
+
+/* Makes room for n observations like the one in `one`, in the scope outside of the current one. */
+static int make_room(const wb_batch *one, int64_t n, wb_batch *out)
+{
+    wb_batch from = *one;
+    *out = (wb_batch){.n = n, .y = WB_NONE, .index = out->index, .names = one->names};
+    for (int k = 0; k < wb__batch_fields(one); k++) {
+        const wb_tensor *x = *wb__batch_at(&from, k);
+        wb_tensor **to = wb__batch_at(out, k), *made = WB_NONE;
+        int64_t dims[WB_MAX_DIMS] = {n};
+        if (!wb_is_none(x)) {
+            memcpy(dims + 1, x->dims + 1, (size_t)(x->ndim - 1) * sizeof *dims);
+            made = wb__empty_on(x->storage->device, (wb_dtype)x->dtype, x->ndim, dims);
+            if (made) made = wb_object_keep(made);
+        }
+        if (!(*to = made)) return wb_error_code();
+    }
+    return 0;
+}
+
+static bool same_row(const wb_tensor *a, const wb_tensor *b)
+{
+    if (wb_is_none(a) || wb_is_none(b)) return wb_is_none(a) && wb_is_none(b);
+    return a->dtype == b->dtype && a->ndim == b->ndim && a->storage->device == b->storage->device &&
+           !memcmp(a->dims + 1, b->dims + 1, (size_t)(a->ndim - 1) * sizeof *a->dims);
+}
+
+/* Copies the observation in `one` to row i of the batch. */
+static int store_row(const wb_batch *one, int64_t i, const wb_batch *out)
+{
+    wb_batch from = *one, to = *out;
+    if (wb__batch_fields(one) != wb__batch_fields(out))
+        return wb__fail(WB_ERROR_SHAPE, "mapobs_each: its function made another number of tensors "
+                        "than for the first observation of the batch");
+    for (int k = 0; k < wb__batch_fields(one); k++) {
+        const wb_tensor *x = *wb__batch_at(&from, k), *y = *wb__batch_at(&to, k);
+        if (!same_row(x, y))
+            return wb__fail(WB_ERROR_SHAPE,
+                            "mapobs_each: its function made %s, but the first observation of the "
+                            "batch has shape, dtype and device of a row of %s", wb_describe(x),
+                            wb_describe(y));
+        const int64_t bytes = wb_is_none(x) ? 0 : row_bytes(x);
+        if (bytes && wb__copy_bytes(y->storage->device, y->storage->data,
+                                    (size_t)(y->offset + i * bytes), x->storage->device,
+                                    x->storage->data, (size_t)x->offset, (size_t)bytes))
+            return wb_error_code();
+    }
+    return 0;
+}
+
+/* Maps row i of the batch `all`, which is observation `number`, to row i of *out. */
+static int map_row(const wb_dataset *d, const wb_batch *all, int64_t i, int64_t number,
+                   wb_batch *out)
+{
+    wb_batch one;
+    int status = one_of_batch(all, i, &one);
+    one.index = number;
+    if (!status) status = wb__collate_call(d->map, d->ctx, &one, "mapobs_each");
+    if (!status) status = wb__batch_evaluate(&one);
+    if (!status && !has_rows(&one, 1, "mapobs_each: its function")) status = wb_error_code();
+    if (!status && i == 0) status = make_room(&one, all->n, out);
+    return status ? status : store_row(&one, i, out);
+}
+
+/* Applies the map of single observations to each row of a batch. */
+static int apply_each(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
+{
+    wb_batch out = {.index = batch->index};
+    int status = wb__batch_evaluate(batch);
+    if (!status && !has_rows(batch, batch->n, "mapobs_each: a map below")) return wb_error_code();
+    for (int64_t i = 0; !status && i < batch->n; i++) {
+        const int64_t number = batch->n == n ? index[i] : i;
+        wb_scope *s = wb_scope_open();
+        status = s ? map_row(d, batch, i, number, &out) : (int)wb_error_code();
+        if (status) {
+            char message[512];
+            snprintf(message, sizeof message, "%s", wb_error());
+            wb__fail(status, "observation %lld: %s", (long long)number, message);
+        }
+        const int closed = s ? wb_scope_close(s) : 0;
+        if (!status) status = closed;
+    }
+    if (!status && batch->n) *batch = out;
+    return status;
+}
+
+static int apply_below(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
+{
+    if (d->kind == WB__DATA_MAP || !wb__dataset_mapped(d->under))
+        return wb__dataset_apply(d->under, n, index, batch);
+    int64_t *below = wb__alloc((size_t)n * sizeof *below + 1);
+    if (!below) return WB_ERROR_MEMORY;
+    if (n) memcpy(below, index, (size_t)n * sizeof *below);
+    translate_one(d, n, below);
+    const int status = wb__dataset_apply(d->under, n, below, batch);
+    wb__free(below);
+    return status;
+}
+
+int wb__dataset_apply(const wb_dataset *d, int64_t n, const int64_t *index, wb_batch *batch)
 {
     if (!d->under) return 0;
-    int status = wb__dataset_apply(d->under, batch);
+    const int status = apply_below(d, n, index, batch);
     if (status || d->kind != WB__DATA_MAP) return status;
+    if (d->each) return apply_each(d, n, index, batch);
     return wb__collate_call(d->map, d->ctx, batch, "mapobs");
 }
 

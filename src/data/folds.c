@@ -171,8 +171,13 @@ int wb_splitobs_parts_with(wb_dataset *d, int n, const double *sizes, wb_dataset
         return wb__fail(WB_ERROR_ARGUMENT,
                         "splitobs_parts: %d sizes; there are 1 to %d, and a place for one more",
                         n, WB_SPLIT_PARTS - 1);
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
+        if (o.counts && sizes[k] != nearbyint(sizes[k]))
+            return wb__fail(WB_ERROR_ARGUMENT,
+                            "splitobs_parts: part %d has %g observations; with .counts the sizes "
+                            "are whole numbers, without it fractions", k, sizes[k]);
         at[k] = o.counts ? (d->n ? sizes[k] / (double)d->n : sizes[k] > 0) : sizes[k];
+    }
     const int status = split_parts(d, n, at, parts, &o);
     for (int k = 0; status && k <= n; k++) parts[k] = NULL;
     return status;

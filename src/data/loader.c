@@ -63,9 +63,11 @@ static char *format(void *object)
 {
     const wb_loader *l = object;
     const wb_device *d = loader_device(object);
-    char place[64] = "";
+    char place[64] = "", number[32] = "";
     if (d != &wb__cpu) snprintf(place, sizeof place, ", on %s:%d", d->backend->tag, d->ordinal);
-    return wb__printf("DataLoader(%lld batches of %lld%s%s)", (long long)l->batches,
+    if (wb__is_stream(l->dataset)) snprintf(number, sizeof number, "stream in");
+    else snprintf(number, sizeof number, "%lld", (long long)l->batches);
+    return wb__printf("DataLoader(%s batches of %lld%s%s)", number,
                       (long long)l->options.batchsize, l->options.shuffle ? ", shuffled" : "",
                       place);
 }
@@ -95,6 +97,12 @@ static int check_outside(const wb_loader *l, const char *what)
 
 /* ---- creation -------------------------------------------------------------------------------- */
 
+/* The greatest number of observations of a batch. */
+static int64_t most_of(const wb_dataloader_options *o, const wb_dataset *d)
+{
+    return wb__is_stream(d) ? o->batchsize : WB__MIN(o->batchsize, WB__MAX(d->n, 1));
+}
+
 static int check(const wb_dataloader_options *o, const wb_dataset *d)
 {
     if (o->batchsize < 1)
@@ -105,8 +113,17 @@ static int check(const wb_dataloader_options *o, const wb_dataset *d)
     if (o->shuffle && d->n > UINT32_MAX)
         return wb__fail(WB_ERROR_UNSUPPORTED,
                         "dataloader: %lld observations are too many to shuffle", (long long)d->n);
+    if (o->workers < 1 || o->workers > 64 || (o->workers > 1 && !o->ahead))
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "dataloader: .workers is %d, with %d batches ahead; there are 1 to 64 "
+                        "workers, and more than 1 only with batches ahead", o->workers, o->ahead);
     const wb_dataset *root = wb__dataset_root(d);
-    int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
+    const bool streams = wb__is_stream(d);
+    if (o->buffer < 0 || o->buffer > UINT32_MAX || (o->buffer > 0) != (streams && o->shuffle))
+        return wb__fail(WB_ERROR_ARGUMENT,
+                        "dataloader: .buffer is %lld: a stream is shuffled with a .buffer of so "
+                        "many observations, and other datasets need none", (long long)o->buffer);
+    int64_t most = most_of(o, d);
     for (int xy = 0; xy < root->n_fields; xy++) {
         const wb__field *f = &root->field[xy];
         if (!f->present || f->bytes / (int64_t)wb__dtype_size(f->dtype) <= UINT32_MAX / most)
@@ -138,7 +155,8 @@ static wb_dataset *without_share(wb_dataset *d)
 {
     if (d->kind == WB__DATA_SHARE) return d->under;
     wb_dataset *under = without_share(d->under);
-    return under ? wb_mapobs(under, d->map, d->ctx) : NULL;
+    if (!under) return NULL;
+    return (d->each ? wb_mapobs_each : wb_mapobs)(under, d->map, d->ctx);
 }
 
 static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__target *target)
@@ -151,16 +169,19 @@ static wb_loader *make(wb_dataset *d, const wb_dataloader_options *o, const wb__
     l->dataset = wb__ref(d);
     l->options = *o;
     l->target = *target;
-    l->batches = d->n / o->batchsize + (!o->drop_last && d->n % o->batchsize != 0);
+    l->batches = wb__is_stream(d)
+                     ? INT64_MAX
+                     : d->n / o->batchsize + (!o->drop_last && d->n % o->batchsize != 0);
     l->mark.class = &mark_class;
-    int64_t most = WB__MIN(o->batchsize, WB__MAX(d->n, 1));
-    int ahead = (int)WB__MIN(o->ahead, WB__MAX(l->batches, 1));
+    const int most_ahead = o->ahead ? WB__MAX(o->ahead, o->workers) : 0;
+    int ahead = (int)WB__MIN(most_ahead, WB__MAX(l->batches, 1));
     l->share = share;
     l->whole = share ? wb__ref(from) : NULL;
-    l->prefetcher = wb__prefetcher_new(from, most, ahead, o->collate, o->collate_ctx, target);
-    if (l->prefetcher && o->shuffle)
+    l->prefetcher = wb__prefetcher_new(from, o, most_of(o, d), ahead, target);
+    const bool ordered = o->shuffle && !wb__is_stream(d);
+    if (l->prefetcher && ordered)
         l->order = wb__alloc((size_t)WB__MAX(d->n, from->n) * sizeof *l->order);
-    if (l->prefetcher && (!o->shuffle || l->order)) return l;
+    if (l->prefetcher && (!ordered || l->order)) return l;
     wb_object_free(l);
     return NULL;
 }
@@ -173,14 +194,15 @@ wb_loader *wb_dataloader_with(wb_dataset *d, const wb_dataloader_options *given)
                              wb__kind(d));
     wb_dataloader_options o;
     wb__given g;
-    if (!wb__read_options("dataloader", &o, sizeof o, given, "batchsize ahead seed", &g))
+    if (!wb__read_options("dataloader", &o, sizeof o, given, "batchsize ahead seed workers", &g))
         return NULL;
     o.batchsize = wb__int_option(&g, "batchsize", 0, o.batchsize, 1);
     o.ahead = (int)wb__int_option(&g, "ahead", -1, o.ahead, 2);
-    if (o.batchsize == -1) o.batchsize = WB__MAX(d->n, 1);
+    o.workers = (int)wb__int_option(&g, "workers", -1, o.workers, 1);
+    if (o.batchsize == -1 && !wb__is_stream(d)) o.batchsize = WB__MAX(d->n, 1);
     if (!o.seed && !wb__is_given(&g, "seed", -1)) o.seed = UINT64_MAX;
     if (check(&o, d)) return NULL;
-    if (o.seed == UINT64_MAX && o.shuffle)
+    if (o.seed == UINT64_MAX && (o.shuffle || o.collate || wb__dataset_mapped(d)))
         o.seed = share_of(d) ? share_of(d)->seed : draw_seed();
     wb_loader *l = make(d, &o, &(wb__target){0});
     if (l && !l->batches && d->n)
@@ -270,7 +292,11 @@ static int begin(wb_loader *l)
     if (l->order && l->share) take_share(l->order, l->share);
     l->status = 0;
     l->running = true;
-    return wb__prefetcher_start(l->prefetcher, l->order, l->position, l->batches);
+    const wb_dataset *share = share_of(l->dataset);
+    return wb__prefetcher_start(
+        l->prefetcher, &(wb__epoch){.order = l->order, .first = l->position, .last = l->batches,
+                                    .seed = l->options.seed, .number = l->epoch,
+                                    .rank = share ? share->rank : 0});
 }
 
 /* Ends the epoch with this status. Always returns false, the result of wb_loader_next. */
@@ -285,11 +311,13 @@ static bool end(wb_loader *l, int status)
     return false;
 }
 
-/* Opens a scope with the next batch and returns 0. On failure leaves no scope open and returns an
- * error code. */
-static int open_batch(wb_loader *l, wb_batch *batch)
+/* Opens a scope with the next batch and returns 0. At the end of a stream sets *ended. On failure
+ * leaves no scope open and returns an error code. */
+static int open_batch(wb_loader *l, wb_batch *batch, bool *ended)
 {
     wb__prefetched fetched = wb__prefetcher_next(l->prefetcher);
+    *ended = fetched.ended;
+    if (*ended) return 0;
     wb_scope *s = fetched.code ? NULL : wb_scope_open();
     int status = fetched.code || s ? 0 : (int)wb_error_code();
     if (!status) status = wb__prefetched_open(l->prefetcher, &fetched, batch);
@@ -309,6 +337,7 @@ static int open_batch(wb_loader *l, wb_batch *batch)
 
 static bool advance(wb_loader *l, wb_batch *batch)
 {
+    bool ended = false;
     int status = close_batch(l);
     if (!status && l->late) {
         status = l->late;
@@ -317,8 +346,8 @@ static bool advance(wb_loader *l, wb_batch *batch)
     if (!status && !l->running) status = begin(l);
     if (status) return end(l, status);
     if (l->position >= l->batches) return end(l, 0);
-    status = open_batch(l, batch);
-    if (status) return end(l, status);
+    status = open_batch(l, batch, &ended);
+    if (status || ended) return end(l, status);
     l->position++;
     return true;
 }
@@ -361,7 +390,7 @@ wb_batch wb_loader_begin(wb_loader *l)
 
 int64_t wb_loader_length(const wb_loader *l)
 {
-    return is_loader(l, "loader_length") ? l->batches : -1;
+    return is_loader(l, "loader_length") && !wb__is_stream(l->dataset) ? l->batches : -1;
 }
 int64_t wb_loader_epoch(const wb_loader *l) { return is_loader(l, "loader_epoch") ? l->epoch : -1; }
 int wb_loader_status(const wb_loader *l)

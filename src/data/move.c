@@ -47,6 +47,9 @@ static wb_dataset *root_to(wb_dataset *root, const wb_device *d, wb_dtype reques
     const int go = must_move(root, d, requested);
     if (go <= 0) return go ? NULL : root;
     if (wb__unrecordable("to", WB__READS)) return NULL;
+    if (root->kind == WB__DATA_STREAM)
+        return wb__fail_null(WB_ERROR_UNSUPPORTED, "to: a stream cannot be moved as a whole; move "
+                             "its loader, which uploads each batch");
     wb_scope *s = wb_scope_open();
     if (!s) return NULL;
     wb_dataset *made = move_root(root, d, requested);
@@ -63,6 +66,7 @@ static wb_dataset *rebuilt(const wb_dataset *from, wb_dataset *under)
     made->ranks = from->ranks;
     made->seed = from->seed;
     made->map = from->map;
+    made->each = from->each;
     made->ctx = from->ctx;
     if (!from->order) return made;
     made->order = wb__alloc((size_t)from->n * sizeof *made->order);

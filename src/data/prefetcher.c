@@ -1,14 +1,18 @@
-/* The thread that prepares batches. wb__data_lock guards the fields that this thread shares with
- * the loader's thread, such as:
+/* The threads that prepare batches, the workers. wb__data_lock guards the fields that they share
+ * with the loader's thread, such as:
  *
- *   next .. last-1    batches that are not started yet
- *   busy              the thread is preparing a batch
- *   ready             a ring of at most `ahead` prefetched batches, the oldest at `head`
+ *   head .. last-1    batches that wb__prefetcher_next has not returned yet
+ *   slot              of batch i: slot[i % capacity], for the first `ahead` of these batches. A
+ *                     worker takes the empty slot of the first batch, and fills it.
+ *   turn              the next batch that is read from a stream; the workers read in turn
  *
- * The first epoch starts the thread. Between epochs the thread sleeps. A child process of fork has
- * no such thread and starts its own. At exit of the process all threads are asked to end and are
+ * The first epoch starts the threads. Between epochs they sleep. A child process of fork has no
+ * such threads and starts its own. At exit of the process all threads are asked to end and are
  * joined for up to a second, so that they do not read objects that are being destroyed. */
 #include "data/prefetcher.h"
+
+#include "base/numbers/philox.h"
+#include "data/stream.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +22,18 @@
 #include <time.h>
 #include <unistd.h>
 
+typedef struct {
+    enum { EMPTY, BUSY, READY } state;  /* busy: a thread is preparing the batch */
+    wb__prefetched fetched;
+} slot;
+
+typedef struct {
+    wb__prefetcher *of;
+    bool started, alive;                /* started: the thread must be joined */
+    pthread_t thread;
+    int64_t *index;                     /* observation indices of one batch */
+} worker;
+
 struct wb__prefetcher {
     const wb_dataset *dataset, *root;
     wb_collate collate;
@@ -25,18 +41,22 @@ struct wb__prefetcher {
     wb__target target;
     bool on_host;                       /* the dataset is on the CPU; buffers hold its batches */
     bool finished_tensors;              /* prefetched batches are evaluated tensors, not buffers */
+    bool drop_last;                     /* of a stream */
     int64_t batchsize;
-    int64_t *index;                     /* observation indices of one batch */
     wb__buffer_pool *pool;
+    wb__stream *stream;                 /* NULL: the dataset is no stream */
     const uint32_t *order;
-    int64_t next, last;
-    int ahead, head, count;
-    wb__prefetched *ready;
-    char message[1024];                 /* message of a failed batch; a failure ends the epoch */
-    bool started, alive, busy, quit;    /* started: the thread must be joined */
-    pid_t process;                      /* the process that started the thread */
-    int rank;                           /* wb__thread_rank of the thread */
-    pthread_t thread;
+    uint64_t key;                       /* of the random numbers of this epoch's batches */
+    int64_t head, last, turn;
+    int ahead, capacity;
+    slot *slot;
+    char message[1024];                 /* of the first failed batch; a failure ends the epoch */
+    int64_t failed;                     /* number of this batch; INT64_MAX: none */
+    bool quit;
+    int n_workers, alive;               /* alive: threads that have not ended */
+    worker *workers;                    /* after the last one: the indices of the loader's thread */
+    pid_t process;                      /* the process that started the threads */
+    int rank;                           /* wb__thread_rank of the threads */
     pthread_cond_t work, news;
     wb__prefetcher *next_alive;
 };
@@ -47,14 +67,18 @@ static _Thread_local bool is_prefetcher;
 static _Thread_local const wb__prefetcher *preparing;
 static bool exiting;
 
+static slot *slot_of(const wb__prefetcher *f, int64_t index)
+{
+    return &f->slot[index % f->capacity];
+}
+
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-static void fill_index(wb__prefetcher *f, wb__prefetched *fetched)
+/* Sets the numbers of the observations of a batch. */
+static void fill_index(const wb__prefetcher *f, int64_t batch, int64_t n, int64_t *index)
 {
-    int64_t first = fetched->index * f->batchsize;
-    fetched->n = WB__MIN(f->batchsize, f->dataset->n - first);
-    for (int64_t i = 0; i < fetched->n; i++)
-        f->index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
+    const int64_t first = batch * f->batchsize;
+    for (int64_t i = 0; i < n; i++) index[i] = f->order ? (int64_t)f->order[first + i] : first + i;
 }
 
 /* Makes the tensors of a batch in the current scope, on the memory of its buffer. Takes the buffer
@@ -83,12 +107,13 @@ static wb_tensor *sent(const wb__target *t, wb_tensor *x)
 
 /* Makes the tensors of the batch, applies maps and the collate function, and moves the tensors to
  * the target device, if there is one. Evaluates the results and replaces variables by copies. */
-static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *batch)
+static int make_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, wb_batch *batch)
 {
     int status = f->on_host ? wrap(f->root, fetched, batch)
-                            : wb__dataset_gather(f->dataset, fetched->n, f->index, batch);
+                            : wb__dataset_gather(f->dataset, fetched->n, index, batch);
     batch->index = fetched->index;
-    if (!status) status = wb__dataset_apply(f->dataset, batch);
+    fill_index(f, fetched->index, fetched->n, index);       /* `index` has those of the root */
+    if (!status) status = wb__dataset_apply(f->dataset, fetched->n, index, batch);
     if (!status && f->collate) status = wb__collate_call(f->collate, f->ctx, batch, "collate");
     for (int k = wb__batch_fields(batch) - 1; !status && f->target.device && k >= 0; k--) {
         wb_tensor **x = wb__batch_at(batch, k);
@@ -100,13 +125,13 @@ static int make_tensors(wb__prefetcher *f, wb__prefetched *fetched, wb_batch *ba
 /* Calls make_tensors in a scope of its own and stores references to the tensors in *fetched. During
  * the call the dataset's device is the default device, for tensors that maps and the collate
  * function create. */
-static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
+static int finish_tensors(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched)
 {
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     wb_batch batch;
     const wb_device *was = wb__use_device(f->root->device);
-    int status = make_tensors(f, fetched, &batch);
+    int status = make_tensors(f, index, fetched, &batch);
     wb__use_device(was);
     if (!status) {
         for (int k = wb__batch_fields(&batch) - 1; k >= 0; k--) wb__ref(*wb__batch_at(&batch, k));
@@ -117,22 +142,70 @@ static int finish_tensors(wb__prefetcher *f, wb__prefetched *fetched)
     return status ? status : closed;
 }
 
-static wb__prefetched prepare(wb__prefetcher *f, int64_t index, bool parallel)
+/* Reads a batch of a stream, when it is its turn. Sets fetched->n; 0: the stream has ended before
+ * this batch. Returns 0 or an error code. */
+static int read_stream(wb__prefetcher *f, wb__prefetched *fetched)
 {
-    wb__prefetched fetched = {
-        .index = index, .buffer = f->on_host ? wb__buffer_take(f->pool) : NULL};
-    fill_index(f, &fetched);
-    int status = f->on_host && !fetched.buffer ? WB_ERROR_MEMORY : 0;
+    wb__data_lock();
+    while (f->turn != fetched->index && fetched->index < f->last)
+        pthread_cond_wait(&f->news, &wb__data_mutex);
+    const bool ended = fetched->index >= f->last;
+    wb__data_unlock();
+    if (ended) return 0;
+    int64_t n;
+    const int status = wb__stream_read(f->stream, f->batchsize, fetched->buffer->data, &n);
+    if (status) return status;
+    fetched->n = n < f->batchsize && f->drop_last ? 0 : n;
+    wb__data_lock();
+    if (n < f->batchsize) f->last = WB__MIN(f->last, fetched->index + (fetched->n > 0));
+    f->turn++;
+    pthread_cond_broadcast(&f->news);
+    wb__data_unlock();
+    return 0;
+}
+
+static int fetch(wb__prefetcher *f, int64_t *index, wb__prefetched *fetched, bool parallel)
+{
+    int status = 0;
+    if (f->on_host && !(fetched->buffer = wb__buffer_take(f->pool))) return WB_ERROR_MEMORY;
+    if (f->stream) {
+        status = read_stream(f, fetched);
+        if (status || !fetched->n) return status;
+    } else {
+        fetched->n = WB__MIN(f->batchsize, f->dataset->n - fetched->index * f->batchsize);
+        fill_index(f, fetched->index, fetched->n, index);
+        if (fetched->buffer)
+            status = wb__dataset_fill(f->dataset, fetched->n, index, fetched->buffer->data,
+                                      parallel);
+    }
+    return status || !f->finished_tensors ? status : finish_tensors(f, index, fetched);
+}
+
+/* Prepares a batch, with random numbers that depend only on the epoch and the batch, and stores it
+ * in its slot. `index` has room for the indices of a batch. */
+static void prepare(wb__prefetcher *f, int64_t *index, int64_t number, bool parallel)
+{
+    wb__prefetched fetched = {.index = number};
     const wb__prefetcher *outer = preparing;
+    const wb__rng_state was =
+        wb__rng_exchange((wb__rng_state){f->key, (uint64_t)number << 32});
     preparing = f;
-    if (fetched.buffer)
-        status = wb__dataset_fill(f->dataset, fetched.n, f->index, fetched.buffer->data, parallel);
-    if (!status && f->finished_tensors) status = finish_tensors(f, &fetched);
+    const int status = fetch(f, index, &fetched, parallel);
     preparing = outer;
-    if (!status) return fetched;
-    wb__prefetched_drop(&fetched);
-    snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)index, wb_error());
-    return (wb__prefetched){.index = index, .code = status, .message = f->message};
+    wb__rng_exchange(was);
+    if (status || !fetched.n) wb__prefetched_drop(&fetched);
+    wb__data_lock();
+    if (status && number < f->failed) {
+        f->failed = number;
+        snprintf(f->message, sizeof f->message, "batch %lld: %s", (long long)number, wb_error());
+    }
+    if (status) {
+        f->last = WB__MIN(f->last, number + 1);
+        fetched = (wb__prefetched){.index = number, .code = status, .message = f->message};
+    }
+    *slot_of(f, number) = (slot){READY, fetched};
+    pthread_cond_broadcast(&f->news);
+    wb__data_unlock();
 }
 
 bool wb__prefetcher_prepares(const wb__prefetcher *f) { return preparing == f; }
@@ -163,33 +236,46 @@ int wb__prefetched_open(const wb__prefetcher *f, wb__prefetched *fetched, wb_bat
 
 /* ---- the thread ------------------------------------------------------------------------------ */
 
-static bool has_work(const wb__prefetcher *f) { return f->next < f->last && f->count < f->ahead; }
+/* Returns the next batch that no thread prepares yet; -1: there is none. */
+static int64_t find_work(const wb__prefetcher *f)
+{
+    const int64_t end = WB__MIN(f->last, f->head + f->ahead);
+    for (int64_t i = f->head; i < end; i++)
+        if (slot_of(f, i)->state == EMPTY) return i;
+    return -1;
+}
 
 static void *run(void *given)
 {
-    wb__prefetcher *f = given;
+    const worker *w = given;
+    wb__prefetcher *f = w->of;
     is_prefetcher = true;
-    wb__thread_rank = f->rank;
     wb__data_lock();
+    wb__thread_rank = f->rank;
     while (!f->quit) {
-        if (!has_work(f)) {
+        const int64_t number = find_work(f);
+        if (number < 0) {
             pthread_cond_wait(&f->work, &wb__data_mutex);
             continue;
         }
-        int64_t index = f->next++;
-        f->busy = true;
+        slot_of(f, number)->state = BUSY;
         wb__data_unlock();
-        wb__prefetched fetched = prepare(f, index, false);
+        prepare(f, w->index, number, false);
         wb__data_lock();
-        f->busy = false;
-        f->ready[(f->head + f->count++) % f->ahead] = fetched;
-        if (fetched.code) f->last = f->next;
-        pthread_cond_broadcast(&f->news);
     }
-    f->alive = false;
+    f->alive--;
     pthread_cond_broadcast(&f->news);
     wb__data_unlock();
     return NULL;
+}
+
+/* Joins the threads that have been started. The caller does not hold the lock. */
+static void join_all(wb__prefetcher *f)
+{
+    for (int i = 0; i < f->n_workers; i++) {
+        if (f->workers[i].started) pthread_join(f->workers[i].thread, NULL);
+        f->workers[i].started = false;
+    }
 }
 
 static void at_exit(void)
@@ -205,26 +291,25 @@ static void at_exit(void)
         pthread_cond_broadcast(&f->work);
     }
     for (wb__prefetcher *f = all_alive; f; f = f->next_alive) {
-        if (!f->started || f->process != getpid()) continue;
+        if (f->process != getpid()) continue;
         while (f->alive)
             if (pthread_cond_timedwait(&f->news, &wb__data_mutex, &until)) break;
         if (f->alive) continue;
-        f->started = false;
         /* The lock is not held during pthread_join. `exiting` keeps the list from growing. */
         wb__data_unlock();
-        pthread_join(f->thread, NULL);
+        join_all(f);
         wb__data_lock();
     }
     wb__data_unlock();
 }
 
-/* Starts the thread with all signals blocked, so that only the program's threads get signals. */
-static bool start_thread(wb__prefetcher *f)
+/* Starts a thread with all signals blocked, so that only the program's threads get signals. */
+static bool start_thread(worker *w)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool started = pthread_create(&f->thread, NULL, run, f) == 0;
+    bool started = pthread_create(&w->thread, NULL, run, w) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return started;
 }
@@ -238,38 +323,68 @@ static void unlist(wb__prefetcher *f)
         }
 }
 
-/* Starts the thread unless this process has started one. The caller holds the lock. If the thread
- * cannot be started, the loader's thread prepares the batches. */
-static void ensure_thread(wb__prefetcher *f)
+/* In a child process of fork: forgets the threads of the parent. The batches that they were
+ * preparing are prepared here again, except those of a stream, which may have been read. */
+static void forget_threads(wb__prefetcher *f)
+{
+    pthread_cond_init(&f->work, NULL);
+    pthread_cond_init(&f->news, NULL);
+    for (int i = 0; i < f->n_workers; i++) f->workers[i].started = false;
+    f->alive = 0;
+    for (int64_t i = f->head; i < WB__MIN(f->last, f->head + f->capacity); i++) {
+        if (slot_of(f, i)->state != BUSY) continue;
+        *slot_of(f, i) = (slot){.state = EMPTY};
+        if (!f->stream) continue;
+        f->last = i + 1;
+        f->failed = i;
+        snprintf(f->message, sizeof f->message, "batch %lld: the parent process was reading this "
+                 "stream at the time of fork; begin a new epoch", (long long)i);
+        *slot_of(f, i) = (slot){READY, {.index = i, .code = WB_ERROR_UNSUPPORTED,
+                                        .message = f->message}};
+    }
+}
+
+/* Starts the threads unless this process has started them. The caller holds the lock. If no thread
+ * can be started, the loader's thread prepares the batches. */
+static void ensure_threads(wb__prefetcher *f)
 {
     static bool registered;
     if (f->process != getpid()) {
-        /* After fork this process has no thread. The batch that the parent's thread was preparing
-         * is the next batch here. */
-        if (f->process && f->started) {
-            if (f->busy) f->next--;
-            pthread_cond_init(&f->work, NULL);
-            pthread_cond_init(&f->news, NULL);
-            f->started = f->alive = f->busy = false;
-        }
+        if (f->process) forget_threads(f);
         f->process = getpid();
     }
-    if (f->started || !f->ahead || exiting) return;
-    if (!registered) registered = atexit(at_exit) == 0;
-    f->alive = true;
-    f->rank = wb__thread_rank;
-    f->started = start_thread(f);
-    f->alive = f->started;
-    if (!f->started) return;
-    unlist(f);
-    f->next_alive = all_alive;
-    all_alive = f;
+    if (exiting || f->quit) return;
+    f->rank = f->alive ? f->rank : wb__thread_rank;
+    for (int i = 0; i < f->n_workers; i++) {
+        worker *w = &f->workers[i];
+        if (w->started) continue;
+        if (!registered) registered = atexit(at_exit) == 0;
+        w->started = start_thread(w);
+        if (!w->started) break;
+        f->alive++;
+        unlist(f);
+        f->next_alive = all_alive;
+        all_alive = f;
+    }
 }
 
 /* ---- an epoch -------------------------------------------------------------------------------- */
 
-wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int ahead,
-                                   wb_collate collate, void *ctx, const wb__target *target)
+static bool make_workers(wb__prefetcher *f, int n)
+{
+    f->workers = wb__alloc_zero((size_t)n + 1, sizeof *f->workers);
+    if (!f->workers) return false;
+    f->n_workers = n;
+    for (int i = 0; i <= n; i++) {
+        f->workers[i].of = f;
+        f->workers[i].index = wb__alloc_zero((size_t)f->batchsize, sizeof *f->workers[i].index);
+        if (!f->workers[i].index) return false;
+    }
+    return true;
+}
+
+wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, const wb_dataloader_options *o,
+                                   int64_t batchsize, int ahead, const wb__target *target)
 {
     wb__prefetcher *f = wb__alloc_zero(1, sizeof *f);
     if (!f) return NULL;
@@ -277,20 +392,26 @@ wb__prefetcher *wb__prefetcher_new(const wb_dataset *d, int64_t batchsize, int a
     pthread_cond_init(&f->news, NULL);
     f->dataset = d;
     f->root = wb__dataset_root(d);
-    f->collate = collate;
-    f->ctx = ctx;
+    f->collate = o->collate;
+    f->ctx = o->collate_ctx;
     f->target = *target;
     f->on_host = wb__dataset_on_host(d);
-    f->finished_tensors = collate || target->device || !f->on_host || wb__dataset_mapped(d);
+    f->finished_tensors =
+        o->collate || target->device || !f->on_host || wb__dataset_mapped(d);
+    f->drop_last = o->drop_last;
     f->batchsize = batchsize;
     f->ahead = ahead;
+    f->capacity = WB__MAX(ahead, 1);
     size_t bytes[WB__FIELDS];
     for (int k = 0; k < f->root->n_fields; k++)
         bytes[k] = (size_t)(batchsize * f->root->field[k].bytes);
-    f->index = wb__alloc_zero((size_t)batchsize, sizeof *f->index);
-    f->ready = wb__alloc_zero((size_t)WB__MAX(ahead, 1), sizeof *f->ready);
+    const bool streams = f->root->kind == WB__DATA_STREAM;
+    f->slot = wb__alloc_zero((size_t)f->capacity, sizeof *f->slot);
     f->pool = wb__buffer_pool_new(f->root->n_fields, bytes, ahead + 1);
-    if (f->index && f->ready && f->pool) return f;
+    if (streams) f->stream = wb__stream_new(f->root, o->buffer);
+    if (make_workers(f, WB__MIN(o->workers, ahead)) && f->slot && f->pool &&
+        (f->stream || !streams))
+        return f;
     wb__prefetcher_free(f);
     return NULL;
 }
@@ -299,13 +420,17 @@ void wb__prefetcher_free(wb__prefetcher *f)
 {
     if (!f) return;
     wb__data_lock();
-    bool ours = f->process == 0 || f->process == getpid(), join = f->started && ours;
+    const bool ours = f->process == 0 || f->process == getpid();
     f->quit = true;
+    f->last = f->head;
     pthread_cond_broadcast(&f->work);
+    pthread_cond_broadcast(&f->news);
     unlist(f);
     wb__data_unlock();
-    if (join) pthread_join(f->thread, NULL);
-    for (int i = 0; i < f->count; i++) wb__prefetched_drop(&f->ready[(f->head + i) % f->ahead]);
+    if (ours) join_all(f);
+    for (int i = 0; f->slot && i < f->capacity; i++) wb__prefetched_drop(&f->slot[i].fetched);
+    if (f->stream) wb__stream_release(f->stream);
+    wb__stream_free(f->stream);
     /* In a child process of fork the condition variables are not destroyed, because
      * pthread_cond_destroy might wait for the parent's thread. */
     if (ours) {
@@ -313,59 +438,88 @@ void wb__prefetcher_free(wb__prefetcher *f)
         pthread_cond_destroy(&f->news);
     }
     wb__buffer_pool_close(f->pool);
-    wb__free(f->index);
-    wb__free(f->ready);
+    for (int i = 0; f->workers && i <= f->n_workers; i++) wb__free(f->workers[i].index);
+    wb__free(f->workers);
+    wb__free(f->slot);
     wb__free(f);
 }
 
-int wb__prefetcher_start(wb__prefetcher *f, const uint32_t *order, int64_t first, int64_t last)
+/* Makes the key of the random numbers of an epoch. It differs from the keys that wb__shuffle and
+ * wb_seed have. */
+static uint64_t key_of(const wb__epoch *e)
 {
-    const int status = f->on_host ? wb__buffer_pool_fill(f->pool) : 0;
+    uint32_t words[4];
+    wb__philox_block(e->seed ^ 0x6d6170706f627321u, (uint64_t)e->number | (uint64_t)e->rank << 40,
+                     words);
+    return (uint64_t)words[1] << 32 | words[0];
+}
+
+int wb__prefetcher_start(wb__prefetcher *f, const wb__epoch *e)
+{
+    int status = f->on_host ? wb__buffer_pool_fill(f->pool) : 0;
+    if (!status && f->stream)
+        status = wb__stream_begin(f->stream, key_of(e), e->number, e->first * f->batchsize);
     if (status) return status;
     wb__data_lock();
-    f->order = order;
-    f->next = first;
-    f->last = last;
-    ensure_thread(f);
+    f->order = e->order;
+    f->key = key_of(e);
+    f->head = f->turn = e->first;
+    f->last = e->last;
+    f->failed = INT64_MAX;
+    ensure_threads(f);
     pthread_cond_broadcast(&f->work);
     wb__data_unlock();
     return 0;
 }
 
-/* Takes the oldest prefetched batch. The caller holds the lock. False: no batch is ready. */
-static bool pop(wb__prefetcher *f, wb__prefetched *fetched)
+static bool any_busy(const wb__prefetcher *f)
 {
-    if (!f->count) return false;
-    *fetched = f->ready[f->head];
-    f->head = (f->head + 1) % f->ahead;
-    f->count--;
-    return true;
+    for (int i = 0; i < f->capacity; i++)
+        if (f->slot[i].state == BUSY) return true;
+    return false;
 }
 
 void wb__prefetcher_stop(wb__prefetcher *f)
 {
     wb__data_lock();
-    ensure_thread(f);
-    f->last = f->next;
-    while (f->busy && f->alive) pthread_cond_wait(&f->news, &wb__data_mutex);
-    for (wb__prefetched fetched; pop(f, &fetched);) {
-        wb__data_unlock();              /* wb__prefetched_drop takes the lock */
+    ensure_threads(f);
+    f->last = f->head;
+    pthread_cond_broadcast(&f->news);           /* for those that wait for a turn */
+    while (any_busy(f) && f->alive) pthread_cond_wait(&f->news, &wb__data_mutex);
+    for (int i = 0; i < f->capacity; i++) {
+        wb__prefetched fetched = f->slot[i].fetched;
+        f->slot[i] = (slot){.state = EMPTY};
+        wb__data_unlock();                      /* wb__prefetched_drop takes the lock */
         wb__prefetched_drop(&fetched);
         wb__data_lock();
     }
     wb__data_unlock();
+    if (f->stream) wb__stream_release(f->stream);
 }
 
 wb__prefetched wb__prefetcher_next(wb__prefetcher *f)
 {
-    wb__prefetched fetched;
+    wb__prefetched fetched = {.ended = true};
     wb__data_lock();
-    ensure_thread(f);
-    while (!f->count && f->alive && !f->quit && (f->busy || f->next < f->last))
-        pthread_cond_wait(&f->news, &wb__data_mutex);
-    bool ready = pop(f, &fetched);
-    int64_t index = ready ? 0 : f->next++;
-    if (ready) pthread_cond_broadcast(&f->work);
+    ensure_threads(f);
+    while (f->head < f->last) {
+        slot *s = slot_of(f, f->head);
+        if (s->state == READY) {
+            fetched = s->fetched;
+            *s = (slot){.state = EMPTY};
+            f->head++;
+            pthread_cond_broadcast(&f->work);
+            break;
+        }
+        if (f->alive && (s->state == BUSY || !f->quit)) {
+            pthread_cond_wait(&f->news, &wb__data_mutex);
+            continue;
+        }
+        s->state = BUSY;
+        wb__data_unlock();
+        prepare(f, f->workers[f->n_workers].index, f->head, true);
+        wb__data_lock();
+    }
     wb__data_unlock();
-    return ready ? fetched : prepare(f, index, true);
+    return fetched;
 }

@@ -16,10 +16,7 @@ wb_dataset *wb_distributed_dataset(wb_dataset *d)
 {
     int64_t least, most;
     uint64_t seed;
-    if (WB__NULL(d)) return NULL;
-    if (!wb__is(d, &wb__dataset_class))
-        return wb__fail_null(WB_ERROR_ARGUMENT, "distributed_dataset: a %s is not a dataset",
-                             wb__kind(d));
+    if (!wb__is_dataset(d, "distributed_dataset")) return NULL;
     if (wb__unrecordable("distributed_dataset", WB__ACTS)) return NULL;
     if (!wb__world()) return d;
     if (wb__end_pending_exchange()) return NULL;

@@ -75,7 +75,7 @@ wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    wb_progress *p = begin(loader ? wb_loader_length(loader) : 0, format, arguments);
+    wb_progress *p = begin(loader ? WB__MAX(wb_loader_length(loader), 0) : 0, format, arguments);
     va_end(arguments);
     return p;
 }

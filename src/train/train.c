@@ -240,6 +240,9 @@ static int compare_stop(training *t, bool *ended)
 static int run_epoch(training *t, int epoch)
 {
     int status = 0;
+    uint64_t at[4];
+    wb__loader_state(t->data, at);
+    bool any = at[2] > 0;                   /* whether the epoch has a batch */
     wb_batch batch;
     if (t->o.progress && is_first(t)) {
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
@@ -247,6 +250,7 @@ static int run_epoch(training *t, int epoch)
     }
     while (!status && !t->stop && wb_loader_next(t->data, &batch)) {
         const int64_t running = wb_loader_epoch(t->data);
+        any = true;
         status = step(t, epoch, batch);
         bool ended = wb_loader_epoch(t->data) != running;   /* .each stopped the loader */
         if (!status) status = compare_stop(t, &ended);
@@ -256,6 +260,9 @@ static int run_epoch(training *t, int epoch)
     if (status) drop_rest(t);
     if (status || t->stop) wb_loader_stop(t->data);
     else status = wb_loader_status(t->data);
+    if (!status && !any && !t->stop)
+        status = wb__fail(WB_ERROR_ARGUMENT, "train: the loader's stream gave no batch in epoch %d",
+                          epoch);
     if (t->bar) {
         wb_progress_end(t->bar);
         wb_free(t->bar);

@@ -162,6 +162,11 @@ TEST_IN_SCOPE(splits)
     expect_range(part[2], 50, 100);
     assert_int_equal(wb_splitobs_parts(d, 2, ((double[]){7, 90}), part, .counts = true), 0);
     expect_range(part[1], 7, 97);
+    FAILS(wb_splitobs_parts(d, 2, ((double[]){7, 0.5}), part, .counts = true), WB_ERROR_ARGUMENT,
+          "splitobs_parts", "part 1", "0.5", ".counts");
+    assert_true(!part[0] && !part[1] && !part[2]);
+    FAILS(wb_splitobs_parts(d, 1, &(double){NAN}, part, .counts = true), WB_ERROR_ARGUMENT,
+          "splitobs_parts", "part 0");
     assert_int_equal(wb_splitobs_parts(series(5, NULL), 1, &(double){0.5}, part), 0);
     expect_range(part[0], 0, 2);
     assert_int_equal(wb_splitobs_parts(d, 2, ((double[]){0.7, 0.4}), part), WB_ERROR_ARGUMENT);

@@ -1,0 +1,92 @@
+/* Weber, chapter 5, third part: files of images.
+ *
+ * PNG files are read and written by libpng 1.6, JPEG files read by libjpeg-turbo.  Weber opens
+ * these libraries at run time (Debian's libpng16-16 and libturbojpeg0; the environment variables
+ * WEBER_PNG_LIBRARY and WEBER_JPEG_LIBRARY can name other files).  If one is missing, functions
+ * that need it fail with WB_ERROR_UNSUPPORTED.
+ *
+ * Images are [C, H, W] as those of vision.h: a batch of them is [N, C, H, W].  On tensors, a crop
+ * is wb_slice, a flip wb_flip, and wb_div(wb_sub(x, mean), std) normalises, with mean and std [C,
+ * 1, 1]. */
+#ifndef WEBER_IMAGES_H
+#define WEBER_IMAGES_H
+
+#include "weber/data.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Options of wb_image_load. */
+typedef struct wb_image_load_options {
+    WB_OPTIONS_HEAD(wb_image_load_options)
+    int channels WB_IS(0);                  /* 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA; 0: those of
+                                               the file */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_image_load_options;
+/** The image in a PNG or JPEG file, u8 [C, H, W], on the CPU: wb_image_load("a.png", .channels =
+ * 3). RGB becomes grey as 0.299 R + 0.587 G + 0.114 B, rounded; grey becomes RGB with three equal
+ * channels; alpha is left out, or added as 255.  16 bits become 8, and libpng converts colours to
+ * sRGB where the file names another gamma.
+ *
+ * Errors, which name the file: one that cannot be read, is damaged, cut off, or neither PNG nor
+ * JPEG; a JPEG file of four colours (CMYK); more than 2^28 bytes of pixels, or more than
+ * wb_set_unpack_limit allows; a library that is missing. */
+WB_API wb_tensor *wb_image_load_with(const char *path, const wb_image_load_options *o);
+#ifndef __cplusplus
+#define wb_image_load(...) WB_IMAGE_LOAD_(__VA_ARGS__, )
+#define WB_IMAGE_LOAD_(path, ...) \
+    wb_image_load_with((path), WB_GET_(wb_image_load_options, __VA_ARGS__))
+#endif
+
+/** Writes an image, [H, W] or [C, H, W] with 1 to 4 channels, as a PNG file of 8 bits.  u8 is
+ * written as it is, f32 as 255 x, rounded, with numbers outside [0, 1] moved to its ends and NaN to
+ * 0.  The call evaluates the image.  Returns 0 or an error code.  Errors: another shape or dtype; a
+ * file that cannot be written; libpng is missing. */
+WB_API int wb_image_save(const char *path, wb_tensor *image);
+
+/** An image with other sizes of its last two axes, [..., H, W] -> [..., height, width], u8 or f32,
+ * on the CPU.  Along each axis an element is the mean of the elements around its middle, with the
+ * weights of a triangle that reaches max(H / height, 1) elements to both sides:
+ * interpolate(mode="bilinear", antialias=True) of PyTorch.  u8 is rounded, halves up.  The call
+ * evaluates the image and has no gradient; wb_upsample has one, runs on GPUs, and leaves out
+ * elements where it makes an image smaller.  Errors: another dtype; an image or a result without
+ * elements. */
+WB_API wb_tensor *wb_image_resize(wb_tensor *image, int64_t height, int64_t width);
+
+/** Options of wb_load_images. */
+typedef struct wb_load_images_options {
+    WB_OPTIONS_HEAD(wb_load_images_options)
+    int64_t height WB_IS(0);                /* with .width: sizes to which images are resized; 0: */
+    int64_t width WB_IS(0);                 /* those of the first image, which all have */
+    int channels WB_IS(3);                  /* as of wb_image_load, 1 to 4 */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_load_images_options;
+/** A dataset of the images in a folder that has a folder for each class, such as photos/cat/1.png:
+ * wb_load_images("photos", .height = 224, .width = 224).  x is f32 [C, H, W] in [0, 1], y the
+ * class, i32.  Classes are numbered in the order of their names, and observations are in the order
+ * of classes and names, both compared byte by byte.  Names that begin with a dot, and files whose
+ * names do not end with .png, .jpg or .jpeg, are passed over.  Images are resized as by
+ * wb_image_resize.
+ *
+ * Files are read when a batch needs them, by the workers of the loader, and must stay until then.
+ * Errors: a folder without classes, a class without images, .height without .width; and in the
+ * epoch, with the number of the observation: those of wb_image_load, or an image of another size.
+ * */
+WB_API wb_dataset *wb_load_images_with(const char *folder, const wb_load_images_options *o);
+#ifndef __cplusplus
+#define wb_load_images(...) WB_LOAD_IMAGES_(__VA_ARGS__, )
+#define WB_LOAD_IMAGES_(folder, ...) \
+    wb_load_images_with((folder), WB_GET_(wb_load_images_options, __VA_ARGS__))
+#endif
+/** The names of the classes of a dataset of wb_load_images, or of a view or map of it, and their
+ * number *n (n may be NULL).  They live as long as the dataset.  NULL with the error set: another
+ * dataset. */
+WB_API const char *const *wb_image_classes(const wb_dataset *d, int64_t *n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,202 @@
+/* Calls libpng and libjpeg-turbo.  The declarations follow png.h and turbojpeg.h: the simplified
+ * API of libpng 1.6, and the functions of TurboJPEG 2. */
+#include "io/image/codecs.h"
+
+#include "base/files/file.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the libraries --------------------------------------------------------------------------- */
+
+typedef struct {
+    void *state;
+    uint32_t version, width, height, format, flags, colours, outcome;
+    char message[64];
+} png_image;
+enum { PNG_VERSION = 1, PNG_ALPHA = 1, PNG_COLOUR = 2, PNG_16_BIT_SRGB = 4 };
+
+static struct {
+    int (*begin)(png_image *image, const void *data, size_t bytes);
+    int (*finish)(png_image *image, const void *background, void *pixels, int32_t stride,
+                  void *colours);
+    void (*free)(png_image *image);
+    int (*write)(png_image *image, void *to, size_t *bytes, int to_8_bit, const void *pixels,
+                 int32_t stride, const void *colours);
+} png;
+
+enum { JPEG_RGB = 0, JPEG_GREY = 6 };                       /* formats of pixels */
+enum { JPEG_IS_GREY = 2, JPEG_IS_CMYK = 3, JPEG_IS_YCCK = 4 };  /* colour spaces of files */
+enum { JPEG_STOP_ON_WARNING = 8192, JPEG_LIMIT_SCANS = 32768 };
+
+static struct {
+    void *(*init)(void);
+    int (*header)(void *handle, const uint8_t *data, unsigned long bytes, int *width, int *height,
+                  int *sampling, int *space);
+    int (*decode)(void *handle, const uint8_t *data, unsigned long bytes, uint8_t *pixels,
+                  int width, int stride, int height, int format, int flags);
+    const char *(*reason)(void *handle);
+    int (*destroy)(void *handle);
+} jpeg;
+
+typedef struct {
+    const char *title, *package, *variable;     /* in messages; the variable names another file */
+    const char *files[3], *functions[6];
+    void *table;                                /* the functions in the same order */
+    bool is_open;                               /* guarded by `lock`, as the table is before */
+} library;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static library libpng = {
+    "libpng 1.6", "libpng16-16", "WEBER_PNG_LIBRARY",
+    {"libpng16.so.16", "libpng16.16.dylib", NULL},
+    {"png_image_begin_read_from_memory", "png_image_finish_read", "png_image_free",
+     "png_image_write_to_memory", NULL}, &png, false};
+static library turbojpeg = {
+    "libjpeg-turbo", "libturbojpeg0", "WEBER_JPEG_LIBRARY",
+    {"libturbojpeg.so.0", "libturbojpeg.0.dylib", NULL},
+    {"tjInitDecompress", "tjDecompressHeader3", "tjDecompress2", "tjGetErrorStr2", "tjDestroy",
+     NULL}, &jpeg, false};
+
+/* Sets the table of functions.  Returns the name of one that the library lacks, or NULL. */
+static const char *find(const library *l, void *opened)
+{
+    for (int i = 0; l->functions[i]; i++) {
+        void *found = dlsym(opened, l->functions[i]);
+        if (!found) return l->functions[i];
+        memcpy((char *)l->table + (size_t)i * sizeof found, &found, sizeof found);
+    }
+    return NULL;
+}
+
+static int open_file(const char *what, library *l)
+{
+    const char *own = getenv(l->variable), *const only[] = {own, NULL};
+    const char *const *file = own && *own ? only : l->files;
+    char reason[256] = "";
+    for (; *file; file++) {
+        void *opened = dlopen(*file, RTLD_NOW | RTLD_LOCAL);
+        const char *missing = opened ? find(l, opened) : NULL, *message = opened ? "" : dlerror();
+        l->is_open = opened && !missing;        /* the library stays open */
+        if (l->is_open) return 0;
+        if (opened) dlclose(opened);
+        if (!*reason)
+            snprintf(reason, sizeof reason, missing ? "%s has no %s" : "%s: %s", *file,
+                     missing ? missing : message ? message : "not opened");
+    }
+    return wb__fail(WB_ERROR_UNSUPPORTED, "%s: %s was not found (%s); Debian's package is %s; %s "
+                    "can name another file", what, l->title, reason, l->package, l->variable);
+}
+
+static int open_library(const char *what, library *l)
+{
+    pthread_mutex_lock(&lock);
+    const int status = l->is_open ? 0 : open_file(what, l);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* Allocates the pixels, unless the sizes in the file are too large, or no compression could bring
+ * so many pixels into a file of this size. */
+static int make_pixels(const wb__mapping *m, int64_t height, int64_t width, int channels,
+                       wb__pixels *image)
+{
+    const int64_t most = WB__MIN(WB__IMAGE_MOST, wb__unpack_limit()), ratio = 32768;
+    if (height < 1 || width < 1 || height > most / channels / width)
+        return wb__map_fail(m, 0, "an image of %lld x %lld pixels; at most %lld bytes are read",
+                            (long long)height, (long long)width, (long long)most);
+    const int64_t bytes = height * width * channels;
+    if (bytes / ratio > m->bytes)
+        return wb__map_fail(m, 0, "a file of %lld bytes cannot hold an image of %lld x %lld pixels",
+                            (long long)m->bytes, (long long)height, (long long)width);
+    *image = (wb__pixels){height, width, channels, wb__alloc_zero((size_t)bytes, 1)};
+    return image->pixels ? 0 : WB_ERROR_MEMORY;
+}
+
+static int png_read(const char *what, const wb__mapping *m, wb__pixels *image)
+{
+    int status = open_library(what, &libpng);
+    if (status) return status;
+    png_image p = {.version = PNG_VERSION};
+    bool good = png.begin(&p, m->data, (size_t)m->bytes) && p.outcome < 2;
+    if (good) {
+        p.format &= PNG_ALPHA | PNG_COLOUR;         /* 8 bits, no palette */
+        p.flags |= PNG_16_BIT_SRGB;
+        const int channels = 1 + (p.format & PNG_ALPHA) + (p.format & PNG_COLOUR);
+        status = make_pixels(m, p.height, p.width, channels, image);
+        if (!status) good = png.finish(&p, NULL, image->pixels, 0, NULL) && p.outcome < 2;
+    }
+    png.free(&p);
+    if (good && !status) return 0;
+    p.message[sizeof p.message - 1] = 0;
+    if (!status) status = wb__map_fail(m, 0, "libpng: %s", p.message);
+    wb__free(image->pixels);
+    image->pixels = NULL;
+    return status;
+}
+
+static int jpeg_decode(void *handle, const wb__mapping *m, wb__pixels *image)
+{
+    int width = 0, height = 0, sampling, space = -1;
+    const unsigned long bytes = (unsigned long)m->bytes;
+    if (jpeg.header(handle, m->data, bytes, &width, &height, &sampling, &space))
+        return wb__map_fail(m, 0, "libjpeg-turbo: %s", jpeg.reason(handle));
+    if (space == JPEG_IS_CMYK || space == JPEG_IS_YCCK)
+        return wb__map_fail(m, 0, "a JPEG file with the four colours CMYK: convert it to RGB");
+    const bool grey = space == JPEG_IS_GREY;
+    const int status = make_pixels(m, height, width, grey ? 1 : 3, image);
+    if (status) return status;
+    if (!jpeg.decode(handle, m->data, bytes, image->pixels, width, 0, height,
+                     grey ? JPEG_GREY : JPEG_RGB, JPEG_STOP_ON_WARNING | JPEG_LIMIT_SCANS))
+        return 0;
+    return wb__map_fail(m, 0, "libjpeg-turbo: %s", jpeg.reason(handle));
+}
+
+static int jpeg_read(const char *what, const wb__mapping *m, wb__pixels *image)
+{
+    int status = open_library(what, &turbojpeg);
+    if (status) return status;
+    void *handle = jpeg.init();
+    if (!handle) return wb__fail(WB_ERROR_MEMORY, "%s: libjpeg-turbo did not start", what);
+    status = jpeg_decode(handle, m, image);
+    jpeg.destroy(handle);
+    if (!status) return 0;
+    wb__free(image->pixels);
+    image->pixels = NULL;
+    return status;
+}
+
+int wb__image_read(const char *what, const wb__mapping *m, wb__pixels *image)
+{
+    *image = (wb__pixels){0};
+    if (m->bytes >= 8 && !memcmp(m->data, "\x89PNG\r\n\x1a\n", 8)) return png_read(what, m, image);
+    if (m->bytes >= 3 && !memcmp(m->data, "\xff\xd8\xff", 3)) return jpeg_read(what, m, image);
+    return wb__map_fail(m, 0, "neither a PNG nor a JPEG file");
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+void *wb__png_write(const char *what, const wb__pixels *image, int64_t *bytes)
+{
+    if (open_library(what, &libpng)) return NULL;
+    static const uint32_t formats[] = {0, PNG_ALPHA, PNG_COLOUR, PNG_COLOUR | PNG_ALPHA};
+    png_image p = {.version = PNG_VERSION, .width = (uint32_t)image->width,
+                   .height = (uint32_t)image->height, .format = formats[image->channels - 1]};
+    /* A compressed row is at most a few bytes longer than its pixels. */
+    size_t size = (size_t)(image->height * (image->width * image->channels + 64)) + 4096;
+    void *block = wb__alloc(size);
+    if (block && !png.write(&p, block, &size, 0, image->pixels, 0, NULL)) {
+        p.message[sizeof p.message - 1] = 0;
+        wb__fail(WB_ERROR_ARGUMENT, "%s: libpng: %s", what, p.message);
+        wb__free(block);
+        block = NULL;
+    }
+    png.free(&p);
+    *bytes = (int64_t)size;
+    return block;
+}

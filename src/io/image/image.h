@@ -1,0 +1,20 @@
+/* Images as planes, [C, H, W], for readers of files. */
+#ifndef WB__IMAGE_H
+#define WB__IMAGE_H
+
+#include "io/image/codecs.h"
+
+/* Writes the pixels as `channels` planes of u8, [channels, H, W].  1 and 2 channels are grey, 3 and
+ * 4 RGB; 2 and 4 have alpha, which is 255 where the image has none. */
+void wb__image_planes(const wb__pixels *image, int channels, uint8_t *to);
+
+/* Reads a file as planes.  channels 0: those of the file.  *planes is a block of wb__alloc_aligned.
+ * Returns 0 or an error code. */
+int wb__image_load(const char *what, const char *path, int channels, int64_t dims[3],
+                   uint8_t **planes);
+
+/* Resizes one plane [h, w] to [height, width] (wb_image_resize).  Returns 0 or an error code. */
+int wb__image_resize(const float *from, int64_t h, int64_t w, float *to, int64_t height,
+                     int64_t width);
+
+#endif

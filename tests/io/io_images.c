@@ -1,0 +1,468 @@
+/* Files of images: PNG by libpng, JPEG by libjpeg-turbo; broken files; resizing; folders of
+ * classes. Pillow 12 has written the files, and Pillow and PyTorch 2.15 have computed the numbers.
+ * */
+#include "folder.h"
+
+#include <sys/stat.h>
+
+/* clang-format off */
+/* Pixel (i, j) of 5 x 7 is R = 50 i + 3 j, G = 36 j, B = 255 - 40 i - 5 j, alpha = 7 (7 i + j). */
+static const uint8_t rgb_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,8,2,0,0,0,6,248,97,143,0,0,0,28,73,68,65,
+    84,120,218,99,100,96,248,207,172,242,27,13,177,24,49,220,96,102,248,141,
+    134,40,23,5,0,182,164,35,213,106,167,55,23,0,0,0,0,73,69,78,
+    68,174,66,96,130,};
+static const uint8_t rgba_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,8,6,0,0,0,137,154,246,216,0,0,0,32,73,68,65,
+    84,120,218,99,100,96,248,207,192,172,242,155,29,27,102,49,98,184,97,200,
+    204,240,155,29,27,166,145,36,0,180,78,37,107,149,20,90,160,0,0,0,
+    0,73,69,78,68,174,66,96,130,};
+static const uint8_t grey_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,8,0,0,0,0,172,241,169,4,0,0,0,38,73,68,65,
+    84,120,218,37,199,33,18,0,48,12,195,176,91,161,141,19,182,255,127,179,
+    160,72,167,247,155,52,29,64,100,68,196,57,238,192,2,41,116,1,203,199,
+    95,220,166,0,0,0,0,73,69,78,68,174,66,96,130,};
+static const uint8_t la_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,8,4,0,0,0,35,147,62,83,0,0,0,47,73,68,65,
+    84,120,218,99,148,101,16,99,23,101,23,101,23,99,23,101,23,99,103,225,
+    50,228,98,231,98,231,134,98,22,110,67,4,135,155,157,133,203,144,27,155,
+    44,4,2,0,136,127,3,105,95,196,184,213,0,0,0,0,73,69,78,68,
+    174,66,96,130,};
+static const uint8_t palette_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,2,3,0,0,0,244,244,30,75,0,0,0,12,80,76,84,
+    69,115,180,150,109,108,160,160,41,124,38,31,222,76,204,25,244,0,0,0,
+    24,73,68,65,84,120,218,99,252,127,144,225,175,3,195,85,6,166,43,12,
+    140,171,174,1,0,50,65,6,43,251,137,232,153,0,0,0,0,73,69,78,
+    68,174,66,96,130,};
+static const uint8_t deep_png[] = {
+    137,80,78,71,13,10,26,10,0,0,0,13,73,72,68,82,0,0,0,7,
+    0,0,0,5,16,0,0,0,0,252,97,117,71,0,0,0,33,73,68,65,
+    84,120,156,99,100,96,96,231,64,64,70,67,11,100,46,11,94,46,227,145,
+    7,16,6,7,7,59,7,59,7,0,141,193,4,174,24,135,188,19,0,0,
+    0,0,73,69,78,68,174,66,96,130,};
+static const uint8_t rgb_jpg[] = {
+    255,216,255,224,0,16,74,70,73,70,0,1,1,0,0,1,0,1,0,0,
+    255,219,0,67,0,3,2,2,3,2,2,3,3,3,3,4,3,3,4,5,
+    8,5,5,4,4,5,10,7,7,6,8,12,10,12,12,11,10,11,11,13,
+    14,18,16,13,14,17,14,11,11,16,22,16,17,19,20,21,21,21,12,15,
+    23,24,22,20,24,18,20,21,20,255,219,0,67,1,3,4,4,5,4,5,
+    9,5,5,9,20,13,11,13,20,20,20,20,20,20,20,20,20,20,20,20,
+    20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,
+    20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,20,255,192,
+    0,17,8,0,5,0,7,3,1,17,0,2,17,1,3,17,1,255,196,0,
+    20,0,1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,3,255,
+    196,0,30,16,0,0,4,7,0,0,0,0,0,0,0,0,0,0,0,0,
+    0,1,3,5,6,8,20,33,65,67,97,255,196,0,21,1,1,1,0,0,
+    0,0,0,0,0,0,0,0,0,0,0,0,2,6,255,196,0,29,17,0,
+    0,6,3,1,0,0,0,0,0,0,0,0,0,0,0,0,1,5,6,7,
+    33,18,65,81,19,255,218,0,12,3,1,0,2,17,3,17,0,63,0,89,
+    75,129,155,232,82,182,179,199,0,127,201,203,62,135,123,232,161,124,70,72,
+    217,157,111,131,255,217,};
+static const uint8_t grey_jpg[] = {
+    255,216,255,224,0,16,74,70,73,70,0,1,1,0,0,1,0,1,0,0,
+    255,219,0,67,0,3,2,2,3,2,2,3,3,3,3,4,3,3,4,5,
+    8,5,5,4,4,5,10,7,7,6,8,12,10,12,12,11,10,11,11,13,
+    14,18,16,13,14,17,14,11,11,16,22,16,17,19,20,21,21,21,12,15,
+    23,24,22,20,24,18,20,21,20,255,192,0,11,8,0,5,0,7,1,1,
+    17,0,255,196,0,20,0,1,0,0,0,0,0,0,0,0,0,0,0,0,
+    0,0,0,3,255,196,0,30,16,0,0,4,7,0,0,0,0,0,0,0,
+    0,0,0,0,0,0,1,3,5,6,8,20,33,65,67,97,255,218,0,8,
+    1,1,0,0,63,0,89,75,129,155,232,82,182,179,199,7,255,217,};
+static const uint8_t cmyk_jpg[] = {
+    255,216,255,238,0,14,65,100,111,98,101,0,100,0,0,0,0,0,255,219,
+    0,67,0,27,18,20,23,20,17,27,23,22,23,30,28,27,32,40,66,43,
+    40,37,37,40,81,58,61,48,66,96,85,101,100,95,85,93,91,106,120,153,
+    129,106,113,144,115,91,93,133,181,134,144,158,163,171,173,171,103,128,188,201,
+    186,166,199,153,168,171,164,255,192,0,20,8,0,2,0,2,4,67,17,0,
+    77,17,0,89,17,0,75,17,0,255,196,0,23,0,0,3,1,0,0,0,
+    0,0,0,0,0,0,0,0,0,0,2,3,4,6,255,196,0,31,16,0,
+    2,1,3,5,1,0,0,0,0,0,0,0,0,0,0,1,3,0,4,17,
+    146,2,35,51,52,114,177,255,218,0,14,4,67,0,77,0,89,0,75,0,
+    0,63,0,160,83,166,220,43,196,71,211,117,149,224,124,128,92,219,157,221,
+    121,25,166,159,255,217,};
+/* clang-format on */
+
+#define FILE_OF(name, data) {name, data, sizeof data}
+static const struct { const char *name; const uint8_t *data; size_t bytes; } files[] = {
+    FILE_OF("rgb.png", rgb_png),     FILE_OF("rgba.png", rgba_png),
+    FILE_OF("grey.png", grey_png),   FILE_OF("la.png", la_png),
+    FILE_OF("palette.png", palette_png), FILE_OF("deep.png", deep_png),
+    FILE_OF("rgb.jpg", rgb_jpg),     FILE_OF("grey.jpg", grey_jpg),
+    FILE_OF("cmyk.jpg", cmyk_jpg),
+};
+enum { FILES = sizeof files / sizeof *files };
+
+static wb_tensor *as_dtype(wb_tensor *x, wb_dtype dtype)
+{
+    char values[4096];
+    assert_true(wb_size(x) <= 512 && wb_data(x));
+    wb__convert(values, dtype, wb_data(x), wb_dtype_of(x), wb_size(x));
+    return wb_from(values, dtype, wb_ndim(x), wb_dims(x));
+}
+
+static const char *file_of(const char *name)
+{
+    for (int i = 0; i < FILES; i++)
+        if (!strcmp(files[i].name, name)) {
+            const char *path = in_folder(name);
+            put_file(path, files[i].data, files[i].bytes);
+            return path;
+        }
+    fail_msg("no file %s", name);
+    return NULL;
+}
+
+/* Whether a library is installed.  Without it tests are skipped, or fail if the environment
+ * variable WEBER_REQUIRE_IMAGES is 1. */
+static bool have(const char *name, const char *package)
+{
+    static bool said;
+    wb_scope *s = wb_scope_open();
+    const bool works = wb_image_load(file_of(name)) != NULL;
+    if (!works) {
+        const char *must = getenv("WEBER_REQUIRE_IMAGES");
+        if (must && !strcmp(must, "1")) fail_msg("WEBER_REQUIRE_IMAGES=1: %s", wb_error());
+        FAILED(WB_ERROR_UNSUPPORTED, "image_load", package);
+        if (!said) print_message("SKIP: %s\n", wb_error());
+        said = true;
+    }
+    wb_scope_close(s);
+    return works;
+}
+static bool have_png(void) { return have("rgb.png", "libpng16-16"); }
+static bool have_jpeg(void) { return have("rgb.jpg", "libturbojpeg0"); }
+
+/* The first test: the libraries are not open yet. */
+TEST_IN_SCOPE(without_the_libraries)
+{
+    static const char *const cases[][3] = {
+        {"rgb.png", "WEBER_PNG_LIBRARY", "libpng16-16"},
+        {"rgb.jpg", "WEBER_JPEG_LIBRARY", "libturbojpeg0"}};
+    for (int i = 0; i < 2; i++) {
+        const char *name = cases[i][1], *set = getenv(name);
+        char *before = set ? strdup(set) : NULL;
+        setenv(name, "/nowhere/images.so", 1);
+        REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, "image_load",
+                "/nowhere/images.so", cases[i][2], name);
+        if (!access(WB_TEST_LIBRARY, R_OK)) {       /* a library without these functions */
+            setenv(name, WB_TEST_LIBRARY, 1);
+            REFUSED(wb_image_load(file_of(cases[i][0])), WB_ERROR_UNSUPPORTED, WB_TEST_LIBRARY,
+                    i ? "tjInitDecompress" : "png_image_begin_read_from_memory");
+        }
+        if (before) setenv(name, before, 1);
+        else unsetenv(name);
+        free(before);
+    }
+}
+
+/* Element [c, i, j] of the picture with all four channels. */
+static int picture(int c, int i, int j)
+{
+    const int value[] = {i * 50 + j * 3, j * 36, 255 - i * 40 - j * 5, (i * 7 + j) * 7};
+    return value[c];
+}
+static int grey(int i, int j)
+{
+    return (int)floor(0.299 * picture(0, i, j) + 0.587 * picture(1, i, j) +
+                      0.114 * picture(2, i, j) + 0.5);
+}
+
+static void expect_shape(wb_tensor *x, int64_t channels)
+{
+    MADE(x);
+    assert_int_equal(wb_dtype_of(x), WB_U8);
+    assert_int_equal(wb_ndim(x), 3);
+    assert_true(wb_dim(x, 0) == channels && wb_dim(x, 1) == 5 && wb_dim(x, 2) == 7);
+}
+
+/* Checks an image of `channels` channels; `alpha` is -1 if the file has alpha, or its value. */
+static void expect_picture(wb_tensor *x, int channels, bool grey_file, int alpha)
+{
+    expect_shape(x, channels);
+    for (int c = 0; c < channels; c++)
+        for (int i = 0; i < 5; i++)
+            for (int j = 0; j < 7; j++) {
+                const bool a = c == (channels > 2 ? 3 : 1);
+                const int want = a ? alpha < 0 ? picture(3, i, j) : alpha
+                                 : grey_file || channels < 3 ? grey(i, j)
+                                                             : picture(c, i, j);
+                const int got = (int)wb_at(x, c, i, j);
+                if (got < want - (grey_file || channels < 3) || got > want + 1)
+                    fail_msg("[%d,%d,%d] of %d channels is %d, not %d", c, i, j, channels, got,
+                             want);
+                if (!grey_file && channels > 2) assert_int_equal(got, want);
+            }
+}
+
+TEST_IN_SCOPE(png_files)
+{
+    if (!have_png()) skip();
+    expect_picture(wb_image_load(file_of("rgb.png")), 3, false, 255);
+    expect_picture(wb_image_load(file_of("rgba.png")), 4, false, -1);
+    expect_picture(wb_image_load(file_of("grey.png")), 1, true, 255);
+    expect_picture(wb_image_load(file_of("la.png")), 2, true, -1);
+    for (int channels = 1; channels <= 4; channels++) {
+        expect_picture(wb_image_load(file_of("rgb.png"), .channels = channels), channels, false,
+                       255);
+        expect_picture(wb_image_load(file_of("rgba.png"), .channels = channels), channels, false,
+                       -1);
+        expect_picture(wb_image_load(file_of("la.png"), .channels = channels), channels, true, -1);
+    }
+    wb_tensor *x = wb_image_load(file_of("palette.png"));
+    expect_shape(x, 3);
+    static const int palette[2][3] = {{38, 31, 222}, {115, 180, 150}};
+    for (int c = 0; c < 3; c++)
+        assert_true(wb_at(x, c, 0, 4) == palette[0][c] && wb_at(x, c, 0, 5) == palette[1][c]);
+    x = wb_image_load(file_of("deep.png"));         /* 16 bits: 1800 times the index */
+    expect_shape(x, 1);
+    for (int i = 0; i < 35; i++)
+        assert_true(fabs(wb_at(x, 0, i / 7, i % 7) - 1800.0 * i / 257) <= 0.51);
+    assert_true(wb_at(wb_image_load(file_of("grey.png")), 0, 0, 0) == 29);
+    assert_true(wb_at(wb_image_load(file_of("rgb.png"), .channels = 1), 0, 4, 6) == 199);
+}
+
+TEST_IN_SCOPE(jpeg_files)
+{
+    if (!have_jpeg()) skip();
+    static const int rgb[7][3] = {{103, 0, 177},  {103, 35, 170},  {104, 74, 164}, {112, 107, 163},
+                                  {114, 142, 156}, {112, 184, 146}, {118, 215, 146}};
+    static const int row[] = {51, 71, 93, 115, 135, 158, 178};
+    wb_tensor *x = wb_image_load(file_of("rgb.jpg")), *y = wb_image_load(file_of("grey.jpg"));
+    wb_tensor *rgba = wb_image_load(file_of("grey.jpg"), .channels = 4);
+    expect_shape(x, 3);
+    expect_shape(y, 1);
+    expect_shape(rgba, 4);
+    for (int j = 0; j < 7; j++) {                       /* decoders may differ by 1 */
+        for (int c = 0; c < 3; c++) assert_true(fabs(wb_at(x, c, 2, j) - rgb[j][c]) <= 1);
+        assert_true(fabs(wb_at(y, 0, 2, j) - row[j]) <= 1);
+        assert_true(wb_at(rgba, 1, 2, j) == wb_at(y, 0, 2, j) && wb_at(rgba, 3, 2, j) == 255);
+    }
+    REFUSED(wb_image_load(file_of("cmyk.jpg")), WB_ERROR_FORMAT, "cmyk.jpg", "CMYK");
+}
+
+TEST_IN_SCOPE(saved_images_are_read)
+{
+    if (!have_png()) skip();
+    char path[400];
+    snprintf(path, sizeof path, "%s", in_folder("saved.png"));
+    for (int channels = 1; channels <= 4; channels++) {
+        wb_tensor *x = as_dtype(wb_floor(wb_mul(wb_rand(channels, 9, 4), wb_scalar(256))), WB_U8);
+        WORKS(wb_image_save(path, x));
+        wb_tensor *y = wb_image_load(path);
+        MADE(y);
+        assert_int_equal(wb_dim(y, 0), channels);
+        assert_memory_equal(wb_data(x), wb_data(y), (size_t)channels * 36);
+    }
+    WORKS(wb_image_save(path, as_dtype(wb_full(7, 3, 2), WB_U8)));
+    assert_string_equal(wb_describe(wb_image_load(path)), "[1,3,2] u8");
+    wb_tensor *x = wb_from((float[]){-1, 0.5, 1, 7, NAN, 0.1f}, WB_F32, 2, (int64_t[]){1, 6});
+    WORKS(wb_image_save(path, x));                      /* f32 from 0 to 1 */
+    static const int bytes[] = {0, 128, 255, 255, 0, 26};
+    wb_tensor *y = wb_image_load(path);
+    for (int i = 0; i < 6; i++) assert_int_equal(wb_at(y, 0, 0, i), bytes[i]);
+    FAILS(wb_image_save(path, as_dtype(wb_zeros(3, 4, 4), WB_I32)), WB_ERROR_SHAPE, "image_save",
+          "[3,4,4] i32");
+    FAILS(wb_image_save(path, as_dtype(wb_zeros(5, 4, 4), WB_U8)), WB_ERROR_SHAPE, "[5,4,4]");
+    FAILS(wb_image_save(path, as_dtype(wb_zeros(3, 0), WB_U8)), WB_ERROR_SHAPE, "[3,0]");
+    FAILS(wb_image_save(in_folder("no/such.png"), as_dtype(wb_zeros(2, 2), WB_U8)),
+          WB_ERROR_FILE, "no/such.png");
+}
+
+/* Each file cut off at each byte, and with each byte changed, is read or refused.  A file that is
+ * cut off in its pixels is refused. */
+TEST(hostile_files)
+{
+    char path[400];
+    uint8_t copy[512];
+    snprintf(path, sizeof path, "%s", in_folder("hostile"));
+    for (int f = 0; f < FILES; f++) {
+        const bool jpg = strstr(files[f].name, ".jpg") != NULL;
+        if (jpg ? !have_jpeg() : !have_png()) continue;
+        for (size_t n = 0; n < 2 * files[f].bytes; n++) {
+            const bool cut = n < files[f].bytes;
+            const size_t at = cut ? n : n - files[f].bytes;
+            memcpy(copy, files[f].data, files[f].bytes);
+            if (!cut) copy[at] ^= (uint8_t)(1 << at % 8);
+            put_file(path, copy, cut ? at : files[f].bytes);
+            wb_scope *s = wb_scope_open();
+            wb_clear_error();
+            wb_tensor *x = wb_image_load(path);
+            if (!x) assert_int_not_equal(wb_error_code(), 0);
+            if (x && cut && n < files[f].bytes - 16)
+                fail_msg("%s with %zu of %zu bytes is read", files[f].name, n, files[f].bytes);
+            assert_int_equal(wb_scope_close(s), 0);
+        }
+    }
+    /* A few bytes that claim many pixels; the sum of the header's bytes is not looked at first. */
+    static const uint8_t most[] = {0, 0, 0x40, 0, 0, 0, 0x40, 0};
+    wb_scope *s = wb_scope_open();
+    memcpy(copy, rgb_png, sizeof rgb_png);
+    memcpy(copy + 16, most, sizeof most);
+    put_file(path, copy, sizeof rgb_png);
+    if (have_png()) REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile");
+    put_file(path, "GIF89a", 6);
+    REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile", "PNG", "JPEG");
+    put_file(path, "", 0);
+    REFUSED(wb_image_load(path), WB_ERROR_FORMAT, "hostile");
+    REFUSED(wb_image_load(in_folder("missing.png")), WB_ERROR_FILE, "missing.png");
+    REFUSED(wb_image_load(path, .channels = 5), WB_ERROR_ARGUMENT, "image_load", "5 channels");
+    REFUSED(wb_image_load(NULL), WB_ERROR_ARGUMENT, "image_load");
+    wb_scope_close(s);
+}
+
+/* ---- resizing -------------------------------------------------------------------------------- */
+
+TEST_IN_SCOPE(resizing)
+{
+    static const struct { int height, width; double value[12]; } cases[] = {
+        {2, 3, {52.5714, 59, 65.4286, 152.5714, 159, 165.4286}},
+        {9, 4, {1.5714, 6.24, 11.76, 16.4286, 18.2381, 22.9067, 28.4267, 33.0952, 46.0159, 50.6844,
+                56.2044, 60.873}},
+        {5, 7, {0, 3, 6, 9, 12, 15, 18, 50, 53, 56, 59, 62}},
+        {1, 1, {109}},
+        {4, 10, {12.5, 14.15, 16.25, 18.35, 20.45, 22.55, 24.65, 26.75, 28.85, 30.5, 70.8333,
+                 72.4833}},
+    };
+    float x[2][35];
+    for (int i = 0; i < 35; i++) {
+        x[0][i] = (float)(i / 7 * 50 + i % 7 * 3);
+        x[1][i] = 255 - x[0][i];
+    }
+    wb_tensor *f32 = wb_from(x, WB_F32, 3, (int64_t[]){2, 5, 7});
+    wb_tensor *u8 = as_dtype(f32, WB_U8);
+    for (size_t k = 0; k < WB__COUNT(cases); k++) {
+        const int h = cases[k].height, w = cases[k].width;
+        wb_tensor *y = wb_image_resize(f32, h, w), *z = wb_image_resize(u8, h, w);
+        MADE(y);
+        MADE(z);
+        assert_int_equal(wb_dtype_of(z), WB_U8);
+        assert_true(wb_dim(y, 0) == 2 && wb_dim(y, 1) == h && wb_dim(y, 2) == w);
+        for (int i = 0; i < WB__MIN(12, h * w); i++) {
+            const double want = cases[k].value[i];
+            assert_true(fabs(wb_at(y, 0, i / w, i % w) - want) < 1e-4);
+            assert_true(fabs(wb_at(y, 1, i / w, i % w) - 255 + want) < 1e-4);
+            assert_true(fabs(wb_at(z, 0, i / w, i % w) - want) <= 0.5001);
+        }
+    }
+    REFUSED(wb_image_resize(wb_ones(3), 2, 2), WB_ERROR_SHAPE, "image_resize", "[3] f32");
+    REFUSED(wb_image_resize(as_dtype(wb_ones(3, 3), WB_I32), 2, 2), WB_ERROR_SHAPE, "i32");
+    REFUSED(wb_image_resize(wb_ones(3, 3), 0, 2), WB_ERROR_SHAPE, "0 x 2");
+    REFUSED(wb_image_resize(wb_ones(0, 3), 1, 2), WB_ERROR_SHAPE, "[0,3]");
+    REFUSED(wb_image_resize(wb_ones(1, 2), INT64_MAX, 2), WB_ERROR_SHAPE, "image_resize");
+}
+
+/* ---- folders --------------------------------------------------------------------------------- */
+
+static void put_image(const char *name, const char *file)
+{
+    for (int i = 0; i < FILES; i++)
+        if (!strcmp(files[i].name, file)) put_file(in_folder(name), files[i].data, files[i].bytes);
+}
+
+/* Classes cat, Dog and eel with 2, 1 and 3 images; Dog comes first, as D is below c. */
+static const char *make_classes(void)
+{
+    static const char *const folders[] = {"set", "set/cat", "set/Dog", "set/eel", "set/.hidden"};
+    for (size_t i = 0; i < WB__COUNT(folders); i++) mkdir(in_folder(folders[i]), 0777);
+    put_image("set/cat/b.png", "rgb.png");
+    put_image("set/cat/a.PNG", "grey.png");
+    put_image("set/Dog/x.png", "rgba.png");
+    for (int i = 0; i < 3; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "set/eel/%d.png", i);
+        put_image(name, "rgb.png");
+    }
+    put_file(in_folder("set/eel/notes.txt"), "x", 1);
+    put_file(in_folder("set/list.txt"), "x", 1);
+    return in_folder("set");
+}
+
+TEST_IN_SCOPE(a_folder_of_classes)
+{
+    if (!have_png()) skip();
+    static const int labels[] = {0, 1, 1, 2, 2, 2};
+    wb_dataset *d = wb_load_images(make_classes());
+    MADE(d);
+    int64_t n;
+    const char *const *classes = wb_image_classes(wb_shuffleobs(d), &n);
+    assert_int_equal(n, 3);
+    assert_string_equal(classes[0], "Dog");
+    assert_string_equal(classes[1], "cat");
+    assert_string_equal(classes[2], "eel");
+    for (int workers = 1; workers < 4; workers += 2) {
+        wb_loader *l = wb_dataloader(d, 4, .workers = workers);
+        int at = 0;
+        WB_EACH_BATCH(b, l)
+            for (int i = 0; i < b.n; i++, at++) {
+                assert_true(wb_at(b.y, i) == labels[at]);
+                const int want = at == 1 ? grey(3, 2) : picture(1, 3, 2);
+                assert_true(fabs(wb_at(b.x, i, 1, 3, 2) * 255 - want) <= (at == 1 ? 1.001 : 1e-4));
+            }
+        if (wb_loader_status(l)) fail_msg("%s", wb_error());
+        assert_int_equal(at, 6);
+    }
+    d = wb_load_images(in_folder("set"), .height = 2, .width = 3, .channels = 1);
+    assert_string_equal(wb_describe(wb_dataset_x(d)), "[6,1,2,3] f32");
+    wb_tensor *want = wb_image_resize(
+        as_dtype(wb_image_load(in_folder("set/cat/a.PNG")), WB_F32), 2, 3);
+    wb_tensor *x = wb_dataset_x(d);
+    assert_true(fabs(wb_at(x, 1, 0, 1, 2) * 255 - wb_at(want, 0, 1, 2)) < 1e-3);
+}
+
+TEST_IN_SCOPE(wrong_folders)
+{
+    if (!have_png()) skip();
+    char set[400];
+    snprintf(set, sizeof set, "%s", make_classes());
+    wb_dataset *d = wb_load_images(set);
+    put_image("set/eel/1.png", "la.png");
+    put_file(in_folder("set/eel/1.png"), rgb_png, sizeof rgb_png / 2);
+    wb_loader *l = wb_dataloader(d, 2, .workers = 2);
+    int batches = 0;
+    WB_EACH_BATCH(b, l) batches++;
+    assert_int_equal(batches, 2);
+    assert_int_equal(wb_loader_status(l), WB_ERROR_FORMAT);
+    FAILED(WB_ERROR_FORMAT, "batch 2", "observation 4", "eel/1.png");
+    WORKS(wb_image_save(in_folder("set/eel/1.png"), as_dtype(wb_ones(4, 4), WB_U8)));
+    WB_EACH_BATCH(b, l) (void)b;
+    FAILED(WB_ERROR_SHAPE, "observation 4", "eel/1.png", "4 x 4", "5 x 7", ".height");
+    REFUSED(wb_load_images(set, .height = 4), WB_ERROR_ARGUMENT, "load_images", "4 x 0");
+    REFUSED(wb_load_images(set, .channels = 5), WB_ERROR_ARGUMENT, "load_images", "5 channels");
+    REFUSED(wb_load_images(in_folder("set/cat")), WB_ERROR_FILE, "set/cat");
+    mkdir(in_folder("set/fox"), 0777);
+    REFUSED(wb_load_images(set), WB_ERROR_FILE, "set/fox", ".png");
+    assert_int_equal(rmdir(in_folder("set/fox")), 0);
+    REFUSED(wb_load_images(in_folder("nothing")), WB_ERROR_FILE, "nothing");
+    REFUSED(wb_image_classes(wb_dataset_of(wb_ones(2, 2), WB_NONE), NULL), WB_ERROR_ARGUMENT,
+            "image_classes", "wb_load_images");
+}
+
+TEST(every_allocation_may_fail)
+{
+    if (!have_png()) skip();
+    char set[400], saved[400];
+    snprintf(set, sizeof set, "%s", make_classes());
+    snprintf(saved, sizeof saved, "%s", in_folder("failing.png"));
+    bool finished = false;
+    for (int64_t n = 1; !finished; n++) {
+        wb_scope *s = wb_scope_open();
+        wb__alloc_fail_at(n);
+        wb_dataset *d = wb_load_images(set, .height = 3, .width = 3);
+        wb_tensor *x = d ? wb_dataset_x(d) : NULL;
+        wb_tensor *u8 = x ? wb_image_load(in_folder("set/cat/b.png")) : NULL;
+        wb_tensor *small = u8 ? wb_image_resize(u8, 2, 2) : NULL;
+        const bool ok = small && !wb_image_save(saved, small);
+        finished = wb__alloc_count() < n;
+        wb__alloc_fail_at(0);
+        assert_true(finished == ok);
+        if (!ok) assert_int_equal(wb_error_code(), WB_ERROR_MEMORY);
+        assert_int_equal(wb_scope_close(s), 0);
+    }
+}
+
+int main(void) { return run_cases(make_folder, remove_folder); }
