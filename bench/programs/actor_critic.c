@@ -29,7 +29,7 @@ static void begin(cart_poles *c, int i)
     c->begun++;
 }
 
-/* Moves pole i. Whether it goes on: one that falls, or has stood for 500 moves, begins again. */
+/* Moves pole i. Whether it goes on: one that falls, or is up for 500 moves, begins again. */
 static bool move(cart_poles *c, int i, int action)
 {
     state *s = &c->now[i];

@@ -14,7 +14,7 @@ POLES, MOVES, UPDATES, WIDTH, GAMMA, LAMBDA = 16, 32, 300, 64, 0.99, 0.95
 
 
 class CartPoles:
-    """POLES poles on carts; one that falls, or has stood for 500 moves, begins again."""
+    """POLES poles on carts; one that falls, or is up for 500 moves, begins again."""
 
     def __init__(self):
         self.state = np.zeros((POLES, 4), np.float32)

@@ -1,4 +1,4 @@
-/* A vision transformer tells apart ten kinds of waves; the twin of vit.py.
+/* A vision transformer learns ten kinds of waves; the twin of vit.py.
  *
  *   vit [FILE]       begins with the weights in FILE, which vit.py writes */
 #include <math.h>

@@ -1,4 +1,4 @@
-"""A vision transformer tells apart ten kinds of waves; the twin of vit.c.
+"""A vision transformer learns ten kinds of waves; the twin of vit.c.
 
 vit.py [FILE]    writes the first weights to FILE, from which vit.c begins
 """

@@ -132,7 +132,8 @@ typedef struct wb_load_state_options {
 } wb_load_state_options;
 /** Loads values by name into an existing layer or tree: wb_load_state("w.safetensors", model).  The
  * file is a safetensors file of any program, BSON (a whole model, Flux.state, or a list of
- * parameters, which is read in order), JLD2 (Flux.state) or NPZ.  Returns 0 or an error code.
+ * parameters, which is read in order), JLD2 (Flux.state), NPZ, or a state dict of PyTorch's (.pt,
+ * .pth).  Returns 0 or an error code.
  *
  * Every tensor of the model must be a variable, as those of layers are, and be in the file with its
  * shape and dtype.  The file must have no other tensor.  Otherwise the error lists the

@@ -299,7 +299,7 @@ wb_dataset *wb_dataset_from(const wb_dataset_source *given)
 int wb__dataset_measure(wb_dataset *root, const char *what)
 {
     for (int k = 0; k < root->n_fields; k++) {
-        if (k > Y && !root->field[k].present) continue;
+        if (!root->field[k].present) continue;
         root->field[k].bytes = field_bytes(what, field_name(root, k), &root->field[k]);
         if (root->field[k].bytes < 0) return wb_error_code();
     }

@@ -92,8 +92,8 @@ static bool read_operands(ctc *l, const wb_ctc_loss_options *given)
         return !wb__fail(WB_ERROR_ARGUMENT, "ctc_loss: .blank is %lld; it is a class from 0 to "
                          "%lld, or -1, the last", (long long)l->o.blank, (long long)l->classes - 1);
     l->yhat = wb__wide(x);
-    return l->yhat && read_lengths(l, "ctc_loss .input_lengths", l->steps, &l->o.input_lengths) &&
-           read_lengths(l, "ctc_loss .target_lengths", l->labels, &l->o.target_lengths) &&
+    return l->yhat && read_lengths(l, ".input_lengths", l->steps, &l->o.input_lengths) &&
+           read_lengths(l, ".target_lengths", l->labels, &l->o.target_lengths) &&
            read_labels(l);
 }
 

@@ -445,6 +445,9 @@ TEST_IN_SCOPE(windows)
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < 6; j++)
             assert_true(wb_at(x, i, j, 1) == -(3 * i + j) && wb_at(y, i, j) == 3 * i + j);
+    x = wb_dataset_x(wb_slidingwindow(wb_dataset_of(wb_arange(9, WB_F32), WB_NONE), 4, 5));
+    assert_string_equal(wb_describe(x), "[2,4] f32");
+    assert_true(wb_at(x, 1, 0) == 5);
     assert_int_equal(wb_dataset_length(wb_slidingwindow(d, 20, 1)), 1);
     assert_int_equal(wb_dataset_length(wb_slidingwindow(d, 6, 1)), 15);
     wb_dataset *over = wb_slidingwindow(wb_obsview(d, 3, (int64_t[]){9, 4, 6}), 2, 1);

@@ -355,7 +355,7 @@ TEST_IN_SCOPE(wrong_uses)
     wb_layer *m = wb_Chain(wb_layer_of(failing, wb_Chain(wb_Dense(3, 3))));
     REFUSED(wb_call(m, x), WB_ERROR_SHAPE, "layers.0.inner.layers.0", "Dense", "3", "[1,2] f32");
     const char *facts[] = {"", "an operand is NULL", "an operand is a layer, not a tensor",
-                           "gives 17 outputs", "gives 0 outputs", "gave NULL, and nothing failed"};
+                           "gives 17 outputs", "gives 0 outputs", "for 1 input, and nothing"};
     for (how = 1; how <= 5; how++) {
         wb_clear_error();
         REFUSED(wb_call(m, x), WB_ERROR_ARGUMENT, "layers.0", "failing", facts[how]);
