@@ -8,7 +8,7 @@
  *    "average": true, "stop": ["2", "0.0125"], "reduce": ["0"]}
  *
  * A slot with numbers of its own has them under "rule"; one that is not frozen has no "frozen".
- * "average" says that the file has the tensors of an average. "stop" and "reduce" are a count and
+ * "average" means that the file has the tensors of an average. "stop" and "reduce" are a count and
  * a score (put_watch). Version 1 has no name, metric, serial or best. Files before 0.5 have no
  * updates. */
 #include "train/checkpoint.h"
