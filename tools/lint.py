@@ -17,6 +17,7 @@
   symbols     the library exports only names that begin with wb_; each public declaration is defined
               and has a /** comment */ directly above it
   languages   each macro of C has its form in C++
+  names       each public name in README.md and docs/ is declared in a public header
 
 --fast skips the rules that need a compiler.  Prints one line for each finding,
 "path:line: rule: text".  The exit status is 1 if there are findings, else 0.
@@ -77,6 +78,8 @@ PRINT_FILES = ("src/tree/show", "src/device/show", "src/nn/summary")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 FAST_MATH = re.compile("-f" + "fast-math|-O" + "fast")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+PUBLIC_NAME = re.compile(r"\b(?:wb|WB)_(?!_)\w*\w(?<!_)\b")
 
 STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 PUBLIC = ["-Wconversion", "-Wshadow"]   # further warnings that a program may enable
@@ -238,6 +241,21 @@ class Lint:
                 self.report(name, line, "flags",
                             f"{match.group(0)} breaks NaN, infinities and GELU")
 
+    def names(self):
+        """Public names in the pages for users.  A name that ends with _ is the begin of several."""
+        headers = sorted((self.root / "include").rglob("*.h"))
+        code = "".join(without_comments(header.read_text()) for header in headers)
+        declared = {match.group(0) for match in PUBLIC_NAME.finditer(code)}
+        # names of enumerations, WB_##NAME with the rows X(NAME, ...)
+        declared |= {begin + row for begin in re.findall(r"\b((?:wb|WB)_\w*)##", code)
+                     for row in re.findall(r"\bX\((\w+)", code)}
+        for name in self.files:
+            if name == "README.md" or re.match(r"docs/[^/]*\.md$", name):
+                for line, match in self.each_match(name, self.read(name), PUBLIC_NAME):
+                    if match.group(0) not in declared:
+                        self.report(name, line, "names",
+                                    f"{match.group(0)} is in no public header")
+
     # ---- with a compiler ----
 
     def headers(self):
@@ -328,6 +346,7 @@ class Lint:
     def run(self, fast):
         for name in self.files:
             self.one_file(name)
+        self.names()
         if not fast:
             self.headers()
             self.languages()

@@ -220,6 +220,10 @@ inline wb_tensor *wb_topk(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
 {
     return wb_topk_with(x, k, axis, index, &o);
 }
+inline wb_tensor *wb_searchsorted(wb_tensor *sorted, wb_tensor *x, wb_searchsorted_options o = {})
+{
+    return wb_searchsorted_with(sorted, x, &o);
+}
 inline wb_tensor *wb_unfold(wb_tensor *x, wb_unfold_options o) { return wb_unfold_with(x, &o); }
 inline wb_tensor *wb_fold(wb_tensor *x, wb_unfold_options o) { return wb_fold_with(x, &o); }
 inline wb_tensor *wb_lpnormpool(wb_tensor *x, double p, wb_pool_options o)

@@ -177,7 +177,26 @@ typedef struct wb_topk_options {
  * the size of the axis; *index is then NULL. */
 WB_API wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
                                const wb_topk_options *o);
+/** Options of wb_searchsorted. */
+typedef struct wb_searchsorted_options {
+    WB_OPTIONS_HEAD(wb_searchsorted_options)
+    bool right WB_IS(false);                /* behind equal elements, not before them */
+    WB_BY_PLACE
+    WB_NO_MORE
+} wb_searchsorted_options;
+/** The places at which elements of x would be put into ascending numbers, i32, in x's shape:
+ * wb_searchsorted(sorted, x).  The place is the number of elements of `sorted` that are less than
+ * the element of x, with .right less or equal: 0 to n.
+ *   sorted [n], x [...]   or sorted [..., n], x [..., m], whose axes before the last are equal
+ * One dtype, any but bool.  No gradient.  Each element is compared with all n.  (searchsorted of
+ * PyTorch; in MLUtils.jl batched_searchsortedfirst and, with .right, batched_searchsortedlast count
+ * from 1 and from 0)  Errors: shapes or dtypes that do not fit. */
+WB_API wb_tensor *wb_searchsorted_with(wb_tensor *sorted, wb_tensor *x,
+                                       const wb_searchsorted_options *o);
 #ifndef __cplusplus
+#define wb_searchsorted(...) WB_SEARCHSORTED_(__VA_ARGS__, )
+#define WB_SEARCHSORTED_(sorted, x, ...) \
+    wb_searchsorted_with((sorted), (x), WB_GET_(wb_searchsorted_options, __VA_ARGS__))
 #define wb_argsort(...) WB_SORT_(wb_argsort_with, __VA_ARGS__, )
 #define wb_sort(...) WB_SORT_(wb_sort_with, __VA_ARGS__, )
 #define WB_SORT_(f, x, axis, ...) f((x), (axis), WB_GET_(wb_sort_options, __VA_ARGS__))

@@ -80,6 +80,15 @@ WB_API wb_tensor *wb_arange(int64_t n, wb_dtype dtype);
 /** The identity matrix, [n,n], of any dtype.  Errors as wb_from. */
 WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 
+/* The next three have the shape, the dtype and the device of x, whose values do not count. */
+
+/** All elements are `value`, converted to x's dtype as by wb_full_array: wb_full_like(x, 0). */
+WB_API wb_tensor *wb_full_like(wb_tensor *x, double value);
+/** Random numbers as those of wb_rand_array.  Error: x is not floating. */
+WB_API wb_tensor *wb_rand_like(wb_tensor *x);
+/** Random numbers as those of wb_randn_array.  Error: x is not floating. */
+WB_API wb_tensor *wb_randn_like(wb_tensor *x);
+
 #ifndef __cplusplus
 #define WB_DIMS_(...) \
     (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__}
@@ -268,6 +277,13 @@ WB_API wb_tensor *wb_jacobian(wb_tensor *y, wb_tensor *x);
  * floating, `loss` has one element.  It costs size(x) gradients.  Errors as wb_gradient_tensor. */
 WB_API wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x);
 
+/** The derivative of y in the direction dx, J·dx in y's shape and dtype, with the Jacobian J of y
+ * with respect to x.  dx has the shape and dtype of x.  It costs two gradients, whatever the sizes
+ * (the forward mode of other libraries): y is linear in u in wb_sum(wb_mul(y, u)), and so is its
+ * gradient with respect to x; the result is the gradient of that one, times dx, with respect to u.
+ * Errors: another shape or dtype of dx; those of wb_gradient_tensor. */
+WB_API wb_tensor *wb_pushforward(wb_tensor *y, wb_tensor *x, wb_tensor *dx);
+
 /** x, of any dtype, as a constant for differentiation: gradients do not pass through the result to
  * x. */
 WB_API wb_tensor *wb_stop_gradient(wb_tensor *x);
@@ -348,6 +364,13 @@ WB_API wb_tensor *wb_get(void *object, const char *path);
 /** The layer or tree at a path (see wb_get), as a tree with the same children.  NULL: no such path,
  * or a tensor. */
 WB_API wb_tree *wb_child(void *object, const char *path);
+/** The number of children of a layer or tree; 0 for a tensor and a tree of wb_opaque; -1: another
+ * object. */
+WB_API int wb_child_count(void *object);
+/** The name of child i of a layer or tree, from 0, such as "weight": with wb_get or wb_child, a
+ * step of a walk.  It belongs to the library, and is valid as long as the object.  NULL: no such
+ * child. */
+WB_API const char *wb_child_name(void *object, int i);
 /** The layer at a path (see wb_get): the layer itself, not a copy.  NULL: no such path, or not a
  * layer. */
 WB_API wb_layer *wb_layer_at(void *object, const char *path);

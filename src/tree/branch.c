@@ -279,3 +279,31 @@ wb_tree *wb_child(void *object, const char *path)
         t->node.children[i].object = wb__ref(layer->children[i].object);
     return t;
 }
+
+/* Sets *node to the branch that `object` is, or to NULL if the object has no children. False with
+ * the error set: the object is of another kind. */
+static bool branch_of(const char *what, void *object, wb__branch **node)
+{
+    *node = NULL;
+    if (!object) return !wb__null(what, "the object");
+    if (!wb__alive(what, object)) return false;
+    if (wb__is_branch(object)) wb__branch_used(*node = object);
+    else if (!wb__is(object, &wb__tensor_class))
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: a %s is no tensor, layer or tree", what,
+                         wb__kind(object));
+    return true;
+}
+
+int wb_child_count(void *object)
+{
+    wb__branch *node;
+    return !branch_of("child_count", object, &node) ? -1 : node ? node->n : 0;
+}
+
+const char *wb_child_name(void *object, int i)
+{
+    wb__branch *node;
+    if (!branch_of("child_name", object, &node)) return NULL;
+    if (node && i >= 0 && i < node->n) return node->children[i].name;
+    return wb__fail_null(WB_ERROR_ARGUMENT, "child_name: no child %d of %d", i, node ? node->n : 0);
+}

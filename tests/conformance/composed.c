@@ -50,9 +50,16 @@ CASE(three, wb_einsum("ij,j,ik->jk", x, wb_reshape(wb_slice(x, 0, 1, 2), 4), x))
 CASE(thrice, wb_einsum("ij,ij,ij->j", x, x, x))
 CASE(kept, wb_einsum("ij,ij->ij", x, x))
 CASE(four_axes, wb_einsum("bqhd,bkhd->bhqk", wb_reshape(x, 1, 3, 2, 2), wb_reshape(x, 1, 3, 2, 2)))
+CASE(pushed, wb_pushforward(wb_slice(wb_softmax(wb_mul(x, wb_sin(x))), 1, 1, 4), x,
+     wb_astype(wb_div(wb_sub(wb_reshape(wb_arange(10, WB_F32), 2, 5), 4), 4), wb_dtype_of(x))))
+CASE(pushed_nowhere, wb_pushforward(wb_ones(2), x, x))
 CASE(lonely, wb_einsum("ij,kl->ik", x, x))
 
 static const literal rows[] = {
+    {"pushed", pushed, signs, {2, 5}, SMOOTH | FLOATS, {2, 3},     /* jvp of PyTorch */
+     VALUES(-0.0506201717276672, -0.154789980320071, -0.00243148062672762, 0.260285893556277,
+            -0.0177808915257168, 0.131962702050819)},
+    {"pushed_nowhere", pushed_nowhere, signs, {2, 5}, FLOATS, {2}, VALUES(0, 0)},
     {"clamp", clamp, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
      VALUES(-1, 0.25, 1.5, -0.75, 0.5, 1.25, -1, -0.125, 0.625, 1.5)},
     {"clamp_whole", clamp_whole, counts, {3, 4}, FLOATS | INTEGERS, {3, 4},
@@ -366,6 +373,34 @@ TEST_IN_SCOPE(wrong_activations_and_einsum)
     }
     wb_layer *m = wb_Chain(wb_Dense(3, 2, wb_celu), wb_rrelu);
     assert_int_equal(wb_eval(wb_call(m, x)), 0);
+}
+
+TEST_IN_SCOPE(like_another)
+{
+    const wb_dtype t = has_dtype(WB_F64) ? WB_F64 : WB_F16;
+    wb_tensor *x = wb_full_array(7, t, 2, (int64_t[]){2, 3});
+    wb_seed(5);
+    const array drawn = values_of(wb_rand_array(t, 2, (int64_t[]){2, 3})),
+                normal = values_of(wb_randn_array(t, 2, (int64_t[]){2, 3}));
+    wb_seed(5);
+    check(wb_rand_like(x), drawn, 0, 0, "rand_like");
+    check(wb_randn_like(x), normal, 0, 0, "randn_like");
+    wb_tensor *full = wb_full_like(wb_arange(4, WB_U8), 9.5);
+    assert_string_equal(wb_describe(wb_cpu(full)), "[4] u8");
+    for (int i = 0; i < 4; i++) assert_true(wb_at(full, i) == 9);
+    REFUSED(wb_rand_like(full), WB_ERROR_DTYPE, "rand");
+    REFUSED(wb_randn_like(full), WB_ERROR_DTYPE, "randn");
+    REFUSED(wb_full_like(WB_NONE, 1), WB_ERROR_ARGUMENT, "full_like");
+}
+
+TEST_IN_SCOPE(wrong_directions)
+{
+    wb_tensor *x = wb_ones(2, 3), *y = wb_exp(x);
+    REFUSED(wb_pushforward(y, x, wb_ones(3)), WB_ERROR_SHAPE, "pushforward", "[3] f32",
+            "[2,3] f32");
+    REFUSED(wb_pushforward(y, x, wb_full_array(1, WB_F16, 2, wb_dims(x))), WB_ERROR_DTYPE,
+            "pushforward", "f16");
+    REFUSED(wb_pushforward(wb_arange(3, WB_I32), x, x), WB_ERROR_DTYPE, "pushforward", "[3] i32");
 }
 
 int main(int argc, char **argv)

@@ -44,6 +44,8 @@ CASE(order_down, wb_argsort(x, -1, .descending = true))
 CASE(order_rows, wb_argsort(x, 0))
 CASE(greatest, wb_topk(x, 2, 1, NULL))
 CASE(least, wb_topk(x, 2, 0, NULL, .smallest = true))
+CASE(places, wb_searchsorted(wb_sort(wb_reshape(x, -1), 0), x))
+CASE(places_right, wb_searchsorted(wb_sort(x, 1), wb_slice(x, 1, 1, 4), .right = true))
 
 static const literal rows[] = {
     {"taken", taken, counts, {3, 4}, SMOOTH | FLOATS | INTEGERS, {3, 3},
@@ -104,6 +106,10 @@ static const literal rows[] = {
      VALUES(9, 5, 8, 7, 10, 6)},
     {"least", least, mixed, {3, 4}, SMOOTH | FLOATS, {2, 4},
      VALUES(1, 2, 2.5, 0.5, 5, 4, 3, 8)},
+    {"places", places, ties, {2, 6}, FLOATS | INTEGERS, {2, 6},
+     VALUES(5, 1, 3, 5, 1, 3, 9, 9, 0, 7, 7, 9)},
+    {"places_right", places_right, ties, {2, 6}, FLOATS | INTEGERS, {2, 3},
+     VALUES(2, 4, 6, 6, 1, 3)},
 };
 
 TEST(values) { literal_values(rows, sizeof rows / sizeof *rows); }
@@ -173,6 +179,25 @@ TEST_IN_SCOPE(greatest_of_many)
     assert_int_equal(wb_size(wb_topk(x, 0, 0, &index)), 0);
     assert_int_equal(wb_size(wb_sort(wb_zeros(0, 4), 0)), 0);
     assert_int_equal(wb_size(wb_argsort(wb_zeros(3, 0), 0)), 0);
+}
+
+static void expect_places(wb_tensor *y, const int *values)
+{
+    assert_string_equal(wb_describe(wb_cpu(y)), "[2,4] i32");
+    for (int i = 0; i < 8; i++) assert_int_equal((int)wb_at(y, i / 4, i % 4), values[i]);
+}
+
+/* NaN is the greatest, as in numpy.searchsorted. */
+TEST_IN_SCOPE(places_of_nan)
+{
+    wb_tensor *s = wb_from((float[]){-2, 0.5f, 0.5f, 3, NAN, 1, 2, NAN, NAN, NAN}, WB_F32, 2,
+                           (int64_t[]){2, 5});
+    wb_tensor *x = wb_from((float[]){0.5f, NAN, -9, 4, NAN, 2, 3, 0}, WB_F32, 2,
+                           (int64_t[]){2, 4});
+    expect_places(wb_searchsorted(s, x), (int[]){1, 4, 0, 4, 2, 1, 2, 0});
+    expect_places(wb_searchsorted(s, x, .right = true), (int[]){3, 5, 0, 4, 5, 2, 2, 0});
+    wb_tensor *none = wb_searchsorted(wb_zeros(0), x);
+    expect_places(none, (int[8]){0});
 }
 
 /* ---- scatter --------------------------------------------------------------------------------- */
@@ -263,6 +288,10 @@ TEST_IN_SCOPE(errors)
     REFUSED(wb_argsort(x, 2), WB_ERROR_SHAPE, "argsort", "2");
     REFUSED(wb_topk(x, 4, 1, &index), WB_ERROR_ARGUMENT, "topk", "4", "[2,3] f32");
     assert_null(index);
+    REFUSED(wb_searchsorted(wb_sum(x), x), WB_ERROR_SHAPE, "searchsorted", "[] f32", "[2,3] f32");
+    REFUSED(wb_searchsorted(wb_zeros(3, 5), x), WB_ERROR_SHAPE, "searchsorted", "[3,5] f32");
+    REFUSED(wb_searchsorted(wb_arange(3, WB_I32), x), WB_ERROR_DTYPE, "searchsorted", "[3] i32");
+    REFUSED(wb_searchsorted(b, b), WB_ERROR_DTYPE, "searchsorted", "bool");
 }
 
 

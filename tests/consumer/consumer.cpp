@@ -98,6 +98,11 @@ int main()
     wb_ints_set(rows.axes, 1, &last_axis);
     rows.keep = true;
     wb_tensor *x = wb_randn(64, 3), *y = wb_mul(wb_sum(x, rows), 1);
+    wb_searchsorted_options behind;
+    behind.right = true;
+    wb_tensor *ones = wb_ones(3);
+    if (wb_at(wb_searchsorted(ones, ones), 0) != 0) return 1;
+    if (wb_at(wb_searchsorted(ones, ones, behind), 0) != 3) return 1;
     if (wb_ndim(wb_sum(x, {1})) != 1 || wb_ndim(wb_where(wb_gt(x, 0), 0, x)) != 2) return 1;
     wb_loss_options first_class;            // class 0 is ignored, so no row is left
     first_class.ignore_index = 0;

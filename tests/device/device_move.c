@@ -129,6 +129,8 @@ TEST(numbers_that_were_moved_still_fit_everywhere)
         assert_ptr_equal(wb_device_of(also), devices[d]);
         for (int e = 0; e < n_devices; e++) {
             wb_tensor *y = wb_to(wb_rand(3), devices[e]);
+            wb_tensor *like[] = {wb_full_like(y, 2), wb_rand_like(y), wb_randn_like(y)};
+            for (int k = 0; k < 3; k++) assert_ptr_equal(wb_device_of(like[k]), devices[e]);
             wb_tensor *sum = wb_add(wb_add(y, x), wb_add(counted, in_a_tuple));
             if (!sum) fail_msg("%s", wb_error());
             assert_ptr_equal(wb_device_of(sum), devices[e]);

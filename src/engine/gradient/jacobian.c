@@ -1,4 +1,4 @@
-/* Jacobians and Hessians, by one gradient walk for each row. */
+/* Jacobians and Hessians, by one gradient walk for each row; derivatives in a direction, by two. */
 #include "engine/tensor.h"
 
 static wb_tensor *jacobian(wb_tensor *y, wb_tensor *x)
@@ -40,4 +40,25 @@ wb_tensor *wb_hessian(wb_tensor *loss, wb_tensor *x)
 {
     const wb__frame f = wb__frame_begin();
     return wb__frame_end(f, hessian(loss, x));
+}
+
+static wb_tensor *pushforward(wb_tensor *y, wb_tensor *x, wb_tensor *dx)
+{
+    if (!wb__floating("pushforward", y) || !wb__floating("pushforward", x) ||
+        !wb__operand("pushforward", dx))
+        return NULL;
+    if (!wb__same_dims(x, dx) || x->dtype != dx->dtype)
+        return wb__fail_null(x->dtype == dx->dtype ? WB_ERROR_SHAPE : WB_ERROR_DTYPE,
+                             "pushforward: dx is %s, and x is %s", wb_describe(dx), wb_describe(x));
+    wb_tensor *g = NULL, *result = NULL, *u = wb__zeros_like(y);
+    wb_tensor *sum = u ? wb_sum(wb_mul(y, u)) : NULL;
+    if (!sum || wb__gradients(sum, 1, &x, &g)) return NULL;
+    if (g && (!(sum = wb_sum(wb_mul(g, dx))) || wb__gradients(sum, 1, &u, &result))) return NULL;
+    return result ? result : wb__zeros_like(y);
+}
+
+wb_tensor *wb_pushforward(wb_tensor *y, wb_tensor *x, wb_tensor *dx)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, pushforward(y, x, dx));
 }

@@ -73,6 +73,41 @@ wb_tensor *wb_topk_with(wb_tensor *x, int64_t k, int axis, wb_tensor **index,
     return y;
 }
 
+/* Whether a is before b, or, with `equal`, not behind it; NaN is the greatest. */
+static wb_tensor *before(wb_tensor *a, wb_tensor *b, bool equal)
+{
+    wb_tensor *numbers = equal ? wb_le(a, b) : wb_lt(a, b), *nan = wb_ne(b, b);
+    if (!numbers || !wb__dtype_float((wb_dtype)a->dtype)) return numbers;
+    return wb_or(numbers, equal ? nan : wb_and(nan, wb_eq(a, a)));
+}
+
+static wb_tensor *searchsorted(wb_tensor *sorted, wb_tensor *x,
+                               const wb_searchsorted_options *options)
+{
+    wb_searchsorted_options o;
+    if (!wb__operand("searchsorted", sorted) || !wb__operand("searchsorted", x) ||
+        !wb__read_options("searchsorted", &o, sizeof o, options, "", NULL))
+        return NULL;
+    const int n = sorted->ndim;
+    bool fit = n == 1 || (n > 1 && n == x->ndim);
+    for (int i = 0; fit && i < n - 1; i++) fit = sorted->dims[i] == x->dims[i];
+    if (!fit || sorted->dims[n - 1] > INT32_MAX || x->ndim == WB_MAX_DIMS)
+        return wb__fail_null(WB_ERROR_SHAPE, "searchsorted: the sorted numbers are %s, and x is %s",
+                             wb_describe(sorted), wb_describe(x));
+    if (sorted->dtype != x->dtype || x->dtype == WB_BOOL)
+        return wb__fail_null(WB_ERROR_DTYPE, "searchsorted: the sorted numbers are %s, and x is %s",
+                             wb_describe(sorted), wb_describe(x));
+    wb_tensor *a = n > 1 ? wb_unsqueeze(sorted, -2) : sorted, *b = wb_unsqueeze(x, -1);
+    wb_tensor *less = a && b ? before(a, b, o.right) : NULL;
+    return less ? wb_sum(wb_astype(less, WB_I32), -1) : NULL;
+}
+
+wb_tensor *wb_searchsorted_with(wb_tensor *sorted, wb_tensor *x, const wb_searchsorted_options *o)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, searchsorted(sorted, x, o));
+}
+
 FILL(SORT)
 {
     const int64_t *attr = wb__attrs_of(m, v);

@@ -71,10 +71,27 @@ wb_tensor *wb_randn_array(wb_dtype dtype, int ndim, const int64_t *dims)
     return draw("randn", WB__OP_gaussian, dtype, ndim, dims);
 }
 
-wb_tensor *wb__zeros_like(wb_tensor *x)
+wb_tensor *wb__zeros_like(wb_tensor *x) { return x ? wb_full_like(x, 0) : NULL; }
+
+wb_tensor *wb_full_like(wb_tensor *x, double value)
 {
-    if (!x) return NULL;
-    return wb__with_device(wb_full_array(0, (wb_dtype)x->dtype, x->ndim, x->dims), x->device);
+    if (!wb__operand("full_like", x)) return NULL;
+    return wb__with_device(wb_full_array(value, (wb_dtype)x->dtype, x->ndim, x->dims), x->device);
+}
+
+wb_tensor *wb_rand_like(wb_tensor *x)
+{
+    if (!wb__operand("rand_like", x)) return NULL;
+    return wb__uniform_beside(x, (wb_dtype)x->dtype, x->ndim, x->dims);
+}
+
+wb_tensor *wb_randn_like(wb_tensor *x)
+{
+    if (!wb__operand("randn_like", x)) return NULL;
+    const wb_device *was = wb__use_device(wb__device_of(x));
+    wb_tensor *y = wb_randn_array((wb_dtype)x->dtype, x->ndim, x->dims);
+    wb__use_device(was);
+    return y;
 }
 
 static wb_tensor *onehotbatch(wb_tensor *labels, int64_t classes)
