@@ -54,6 +54,7 @@ TABLE = [
      "skipped = o->mode != WB_PAD_REFLECT;", ["parts"]),
     ("a strided slice's gradient is beside its places", "src/engine/ops/shape.c", "2, 0, step - 1);", "2, step - 1, 0);", ["parts"]),
     ("argmin of integers negates the least one", "src/engine/ops/reduce.c", "t == WB_U8 ? 255 : -1", "0", ["composed"]),
+    ("masked keys of a query have equal weights", "src/nn/attention.c", "return wb_is_none(mask) ? weights :", "return !wb_is_none(mask) ? weights :", ["composed"]),
     ("NaN is put before all numbers", "src/engine/ops/sort.c", "equal ? nan : wb_and(nan, wb_eq(a, a))", "equal ? nan : wb_and(nan, wb_ne(a, a))", ["indexed"]),
     ("a derivative in a direction is that in the direction of ones", "src/engine/gradient/jacobian.c", "wb_sum(wb_mul(g, dx))", "wb_sum(g)", ["composed"]),
     ("einsum sums over a letter that a later operand has", "src/engine/ops/einsum.c", "(e->wanted[c] || e->uses[c] > 2) != kept", "e->wanted[c] != kept", ["composed"]),

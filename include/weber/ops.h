@@ -515,6 +515,12 @@ WB_API wb_tensor *wb_normalise(wb_tensor *x, int n_axes, double eps);
  * or with wb_causal_mask(T, T), if q, k and v have four axes and none is broadcast.  (Dao et al.
  * 2022) */
 WB_API wb_tensor *wb_attention(wb_tensor *q, wb_tensor *k, wb_tensor *v, wb_tensor *mask);
+/** The weights of wb_attention as a tensor, softmax(q·kᵀ / sqrt(d)): [..., Tq, d], [..., Tk, d] ->
+ * [..., Tq, Tk].  `mask` broadcasts to that: bool, with weight 0 where it is false, or floating and
+ * added to the scores, or WB_NONE.  A query whose keys are all masked, by a bool mask, has weights
+ * 0.  wb_matmul(weights, v) is the attention with a bias, and with dropout that of
+ * wb_dropout(weights, p).  f16 and bf16 are rounded after each operation. */
+WB_API wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask);
 /** The mask of causal attention, bool [queries, keys]: true where the index of the key is at most
  * the index of the query. */
 WB_API wb_tensor *wb_causal_mask(int64_t queries, int64_t keys);

@@ -46,19 +46,46 @@ static wb_tensor *shared(const options *o, wb_tensor *x)
 
 static wb_tensor *sum_of(wb_tensor *x) { return x ? wb_sum(x, .axes = {-1}, .keep = true) : NULL; }
 
-/* Computes the weights, [N, heads, Tq, Tk], as operations of their own. A query whose keys are all
- * masked has weights 0. */
+/* Computes the weights, [..., Tq, Tk], of the products of d features. A query whose keys are all
+ * masked has weights 0. NULL: failed, also if `scores` is NULL. */
+static wb_tensor *softmax_of(wb_tensor *scores, int64_t d, wb_tensor *bias, wb_tensor *mask)
+{
+    if (!scores) return NULL;
+    const wb_dtype t = (wb_dtype)scores->dtype;
+    scores = wb_mul(scores, wb__literal(1 / sqrt((double)d), t));
+    if (!wb_is_none(bias)) scores = wb_add(scores, wb_astype(bias, t));
+    if (!wb_is_none(mask)) scores = wb_where(mask, scores, wb__literal(wb__masked(t), t));
+    wb_tensor *weights = wb_softmax(scores);
+    return wb_is_none(mask) ? weights : wb_where(mask, weights, wb__literal(0, t));
+}
+
+/* Computes the weights, [N, heads, Tq, Tk], as operations of their own. */
 static wb_tensor *weights_of(const wb__attended *x, double dropout)
 {
-    const wb_dtype t = (wb_dtype)x->q->dtype;
     wb_tensor *scores = wb__matmul(x->q, x->k, false, true);
     if (!wb_is_none(x->here)) scores = wb_where(x->here, sum_of(wb_mul(x->q, x->k_now)), scores);
-    scores = wb_mul(scores, wb__literal(1 / sqrt((double)x->q->dims[3]), t));
-    if (!wb_is_none(x->bias)) scores = wb_add(scores, wb_astype(x->bias, t));
-    if (!wb_is_none(x->mask)) scores = wb_where(x->mask, scores, wb__literal(wb__masked(t), t));
-    wb_tensor *weights = wb_softmax(scores);
-    if (!wb_is_none(x->mask)) weights = wb_where(x->mask, weights, wb__literal(0, t));
+    wb_tensor *weights = softmax_of(scores, x->q->dims[3], x->bias, x->mask);
     return dropout > 0 ? wb_dropout(weights, dropout) : weights;
+}
+
+static wb_tensor *attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
+{
+    if (!wb__floating("attention_scores", q) || !wb__floating("attention_scores", k) ||
+        WB__NULL(mask))
+        return NULL;
+    if (q->ndim < 2 || k->ndim < 2 || q->dims[q->ndim - 1] != k->dims[k->ndim - 1])
+        return wb__fail_null(WB_ERROR_SHAPE, "attention_scores: q %s and k %s do not go together",
+                             wb_describe(q), wb_describe(k));
+    const bool none = wb_is_none(mask), keep = !none && mask->dtype == WB_BOOL;
+    if (!none && !keep && !wb__floating("attention_scores", mask)) return NULL;
+    wb_tensor *scores = wb__matmul(q, k, false, true);
+    return softmax_of(scores, q->dims[q->ndim - 1], keep ? WB_NONE : mask, keep ? mask : WB_NONE);
+}
+
+wb_tensor *wb_attention_scores(wb_tensor *q, wb_tensor *k, wb_tensor *mask)
+{
+    const wb__frame f = wb__frame_begin();
+    return wb__frame_end(f, attention_scores(q, k, mask));
 }
 
 /* Returns the weighted sums of the values. */

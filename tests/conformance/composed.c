@@ -50,12 +50,22 @@ CASE(three, wb_einsum("ij,j,ik->jk", x, wb_reshape(wb_slice(x, 0, 1, 2), 4), x))
 CASE(thrice, wb_einsum("ij,ij,ij->j", x, x, x))
 CASE(kept, wb_einsum("ij,ij->ij", x, x))
 CASE(four_axes, wb_einsum("bqhd,bkhd->bhqk", wb_reshape(x, 1, 3, 2, 2), wb_reshape(x, 1, 3, 2, 2)))
+CASE(scores_bias, wb_attention_scores(x, wb_flip(x, 1), wb_astype(wb_from((float[]){0.5f, -1},
+     WB_F32, 1, (int64_t[]){2}), wb_dtype_of(x))))
+CASE(scores_mask, wb_attention_scores(x, wb_flip(x, 1), wb_le(wb_from((float[]){0, 1, 2, 1},
+     WB_F32, 2, (int64_t[]){2, 2}), 1)))
+CASE(scores_none, wb_attention_scores(x, x, wb_gt(wb_zeros(2, 2), 0)))
 CASE(pushed, wb_pushforward(wb_slice(wb_softmax(wb_mul(x, wb_sin(x))), 1, 1, 4), x,
      wb_astype(wb_div(wb_sub(wb_reshape(wb_arange(10, WB_F32), 2, 5), 4), 4), wb_dtype_of(x))))
 CASE(pushed_nowhere, wb_pushforward(wb_ones(2), x, x))
 CASE(lonely, wb_einsum("ij,kl->ik", x, x))
 
 static const literal rows[] = {
+    {"scores_bias", scores_bias, signs, {2, 5}, SMOOTH | FLOATS, {2, 2},
+     VALUES(0.967285723591726, 0.0327142764082736, 0.197831875938948, 0.802168124061052)},
+    {"scores_mask", scores_mask, signs, {2, 5}, SMOOTH | FLOATS, {2, 2},
+     VALUES(0.868376791920729, 0.131623208079271, 0, 1)},
+    {"scores_none", scores_none, signs, {2, 5}, FLOATS, {2, 2}, VALUES(0, 0, 0, 0)},
     {"pushed", pushed, signs, {2, 5}, SMOOTH | FLOATS, {2, 3},     /* jvp of PyTorch */
      VALUES(-0.0506201717276672, -0.154789980320071, -0.00243148062672762, 0.260285893556277,
             -0.0177808915257168, 0.131962702050819)},
@@ -391,6 +401,16 @@ TEST_IN_SCOPE(like_another)
     REFUSED(wb_rand_like(full), WB_ERROR_DTYPE, "rand");
     REFUSED(wb_randn_like(full), WB_ERROR_DTYPE, "randn");
     REFUSED(wb_full_like(WB_NONE, 1), WB_ERROR_ARGUMENT, "full_like");
+}
+
+TEST_IN_SCOPE(wrong_scores)
+{
+    wb_tensor *q = wb_ones(2, 3);
+    REFUSED(wb_attention_scores(q, wb_ones(2, 4), WB_NONE), WB_ERROR_SHAPE, "attention_scores",
+            "[2,3] f32", "[2,4] f32");
+    REFUSED(wb_attention_scores(q, wb_ones(3), WB_NONE), WB_ERROR_SHAPE, "[3] f32");
+    REFUSED(wb_attention_scores(q, q, wb_arange(2, WB_I32)), WB_ERROR_DTYPE, "[2] i32");
+    REFUSED(wb_attention_scores(q, q, wb_ones(3)), WB_ERROR_SHAPE, "[3] f32");
 }
 
 TEST_IN_SCOPE(wrong_directions)
