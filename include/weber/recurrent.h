@@ -38,7 +38,8 @@ typedef struct wb_Recurrent_options {
  * The last input may be lengths, integers [N] from 0 to T: wb_call(layer, x, lengths), wb_call(
  * layer, x, h, lengths).  Steps behind the length of a sequence do not count: y is 0 there, and the
  * last state is that of the last step that counts, from which the second direction begins.
- * (pack_padded_sequence of PyTorch)
+ * (pack_padded_sequence of PyTorch)  The numbers of x there must be finite: a NaN would reach the
+ * gradients.
  *
  * With .bidirectional y is [N, T, 2 out], both directions side by side, and with .last [N, 2 out],
  * the last states of both.  Of several .layers each takes the y of all steps of the one before.
@@ -117,7 +118,8 @@ typedef struct wb_Recurrence_options {
  *
  * Errors: a layer that runs over sequences itself; a layer of the library that is no cell; a call
  * with T = 0; a cell that gives one tensor, another number of states than it got, or an output
- * without a row for each sequence. */
+ * without a row for each sequence; lengths with .reverse and a cell of the program
+ * without states. */
 WB_API wb_layer *wb_Recurrence_with(wb_layer *cell, const wb_Recurrence_options *o);
 
 #ifndef __cplusplus

@@ -81,7 +81,7 @@ static int visit(const char *name, void *ctx)
     char *path = wb__printf("%s/%s", s->path, name);
     if (!path) return WB_ERROR_MEMORY;
     const bool fits = stat(path, &about) == 0 &&
-                      (s->folders ? S_ISDIR(about.st_mode) : !S_ISDIR(about.st_mode));
+                      (s->folders ? S_ISDIR(about.st_mode) : S_ISREG(about.st_mode));
     if (fits && !s->folders) return list_add(s->found, path);
     wb__free(path);
     return fits ? list_add(s->found, wb__strdup(name)) : 0;

@@ -129,6 +129,9 @@ wb_tensor *wb_orthogonal_with(wb_dtype dtype, int ndim, const int64_t *dims,
     if (!read_gain("orthogonal", o, 1, &gain)) return NULL;
     if (ndim < 2)
         return wb__fail_null(WB_ERROR_SHAPE, "orthogonal: %d dimensions; it has at least 2", ndim);
+    if (!wb__dtype_float(dtype))
+        return wb__fail_null(WB_ERROR_DTYPE, "orthogonal: %s is not floating",
+                             wb_dtype_name(dtype));
     const int64_t out = dims[0], in = out ? size / out : 0, n = WB__MIN(out, in);
     const int64_t length = WB__MAX(out, in);
     const wb__frame f = wb__frame_begin();

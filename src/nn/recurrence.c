@@ -65,6 +65,10 @@ static int run_own(const wb_Recurrence_options *o, wb_layer *cell, int n, wb_ten
         return wb__fail(WB_ERROR_ARGUMENT, "Recurrence: got %d states; a cell has at most %d",
                         n - 1, WB__OUTPUTS - 1), -1;
     int n_states = n - 1;
+    if (lengths && o->reverse && !n_states)
+        return wb__fail(WB_ERROR_ARGUMENT, "Recurrence: with .reverse and lengths, a cell of the "
+                        "program begins with states that are given: a short sequence begins at a "
+                        "later step"), -1;
     memcpy(states, inputs + 1, (size_t)n_states * sizeof *states);
     wb_tensor **outputs = wb__alloc((size_t)x->dims[1] * sizeof *outputs);
     const wb__steps steps = {call_step, cell};

@@ -313,6 +313,7 @@ TEST_IN_SCOPE(initialisers)
     wb_tensor *rows = wb_mean(zero, .axes = {1});       /* at random places */
     assert_true(wb_item(wb_min(rows)) > 0.55 && wb_item(wb_max(rows)) < 0.65);
     assert_true(fabs(sqrt(wb_item(wb_mean(wb_square(x))) / 0.4) - 0.5) < 0.02);
+    REFUSED(wb_orthogonal(WB_I32, 2, (int64_t[]){3, 3}), WB_ERROR_DTYPE, "orthogonal", "i32");
     REFUSED(wb_orthogonal(WB_F32, 1, (int64_t[]){3}), WB_ERROR_SHAPE, "orthogonal", "1");
     REFUSED(wb_sparse_init(1.5, 1, WB_F32, 2, (int64_t[]){3, 3}), WB_ERROR_ARGUMENT, "sparse_init",
             "1.5");

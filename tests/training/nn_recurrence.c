@@ -117,6 +117,8 @@ TEST_IN_SCOPE(cells_of_images)
     assert_true(wb_item(y[1]) == 2 && difference(y[2], h) < 1e-6);
     wb_tensor *n = wb_from((int32_t[]){3, 1}, WB_I32, 1, (int64_t[]){2});
     REFUSED(wb_call(l, x, n), WB_ERROR_SHAPE, "[] i32", "[2, ...]");
+    REFUSED(wb_call(wb_Recurrence(new_own_cell(), .reverse = true), x, n), WB_ERROR_ARGUMENT,
+            "Recurrence", ".reverse", "lengths", "states");
 }
 
 /* Trained in a Chain, moved to another dtype, shown, summarised. */
