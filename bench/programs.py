@@ -6,7 +6,7 @@
 BUILD is a build folder with bench/unet and so on.  Each twin writes its first weights, from which
 the C program begins.  The sides run in turns, with two threads each; the time of a step is the
 median of a run, and the table has the median of the rounds.  Lines are those that are neither blank
-nor comment.
+nor comment, without programs/history.h, which measures.
 """
 import argparse
 import io

@@ -2,11 +2,9 @@
  *
  *   actor_critic [FILE]      begins with the weights in FILE, which actor_critic.py writes */
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
-enum { POLES = 16, MOVES = 32, UPDATES = 300, WIDTH = 64 };
+enum { POLES = 16, MOVES = 32, STEPS = 300, WIDTH = 64 };
+#include "history.h"
 static const float GAMMA = 0.99f, LAMBDA = 0.95f;
 
 /* ---- poles on carts -------------------------------------------------------------------------- */
@@ -152,24 +150,12 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_sub(wb_mul(rest, 0.01), actor);
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int failed(void)
-{
-    fprintf(stderr, "%s\n", wb_error());
-    return 1;
-}
-
 int main(int argc, char **argv)
 {
     static cart_poles poles;
     static moves m;
-    double ends[UPDATES], first = 0, last = 0, final = 0;
+    static history h;
+    double first = 0, last = 0;
     wb_set_threads(2);
     wb_seed(1);
     for (int i = 0; i < POLES; i++) begin(&poles, i);
@@ -181,7 +167,7 @@ int main(int argc, char **argv)
     if (argc > 1 && wb_load_state(argv[1], model)) return failed();
 
     const int64_t dims[] = {MOVES * POLES, 4};
-    for (int update = 0; update < UPDATES; update++) {
+    for (int update = 0; update < STEPS; update++) {
         wb_scope *scope = wb_scope_open();
         if (draw(wb_get(model, "actor.noise_in")) || draw(wb_get(model, "actor.noise_out")) ||
             play(model, &poles, &m))
@@ -193,17 +179,14 @@ int main(int argc, char **argv)
         wb_tree *gradients;
         wb_tensor *l = wb_withgradient(loss, model, batch, &gradients);
         if (wb_update(adam, model, gradients)) return failed();
-        final = wb_item(l);
+        record(&h, wb_item(l));
         if (wb_scope_close(scope)) return failed();
         double length = (double)(MOVES * POLES) / (m.ended ? m.ended : 1);
         if (update < 50) first += length / 50;
-        if (update >= UPDATES - 50) last += length / 50;
-        ends[update] = seconds();
+        if (update >= STEPS - 50) last += length / 50;
     }
 
-    wb_tensor *at = wb_from(ends, WB_F64, 1, (int64_t[]){UPDATES});
-    wb_tensor *took = wb_sub(wb_slice(at, 0, 6, UPDATES), wb_slice(at, 0, 5, UPDATES - 1));
-    printf("actor_critic: loss %.4f, moves of a pole %.0f -> %.0f, %.2f ms a step\n", final, first,
-           last, 1e3 * wb_at(wb_sort(took, 0), (UPDATES - 6) / 2));
+    printf("actor_critic: loss %.4f, moves of a pole %.0f -> %.0f, %.2f ms a step\n",
+           h.losses[STEPS - 1], first, last, 1e3 * median(&h));
     return 0;
 }

@@ -2,12 +2,10 @@
  *
  *   diffusion [FILE]      begins with the weights in FILE, which diffusion.py writes */
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { SIDE = 8, PICTURES = 1024, BATCH = 64, EPOCHS = 25, TIMES = 100, WIDTH = 32, MADE = 256 };
 enum { STEPS = EPOCHS * PICTURES / BATCH };
+#include "history.h"
 
 /* Pictures [PICTURES,1,SIDE,SIDE] that are 1 in a disc, and -1 around it. */
 static wb_tensor *discs(void)
@@ -66,9 +64,8 @@ static wb_layer *new_denoiser(void)
 }
 
 typedef struct {
+    history past;
     wb_tensor *kept;                /* [TIMES], the share of the picture that is left */
-    int steps;
-    double losses[STEPS], ends[STEPS];
 } training;
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
@@ -99,32 +96,6 @@ static wb_tensor *make(wb_layer *model, wb_tensor *kept)
     return x;
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    training *t = ctx;
-    t->losses[t->steps] = wb_item(loss);
-    t->ends[t->steps++] = seconds();
-    return 0;
-}
-
-/* The median time between two steps. */
-static double median(const double *ends)
-{
-    wb_tensor *t = wb_from(ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(t, 0, 6, STEPS), wb_slice(t, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
-static int failed(void) { return fprintf(stderr, "%s\n", wb_error()), 1; }
-
 int main(int argc, char **argv)
 {
     static training t;
@@ -140,9 +111,8 @@ int main(int argc, char **argv)
         wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &t))
         return failed();
 
-    wb_tensor *last = wb_from(t.losses + STEPS - 50, WB_F64, 1, (int64_t[]){50});
-    printf("diffusion: loss %.4f -> %.4f, %.2f ms a step\n", t.losses[0], wb_item(wb_mean(last)),
-           1e3 * median(t.ends));
+    printf("diffusion: loss %.4f -> %.4f, %.2f ms a step\n", t.past.losses[0],
+           last_losses(&t.past, 50), 1e3 * median(&t.past));
     double start = seconds();
     wb_tensor *made = make(model, t.kept);
     if (!made) return failed();

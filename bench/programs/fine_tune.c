@@ -3,12 +3,10 @@
  *
  *   fine_tune [FILE]      begins with the weights in FILE, which fine_tune.py writes */
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { SIDE = 32, PICTURES = 384, BATCH = 32, EPOCHS = 4, ANGLES = 4, WIDTHS = 3 };
 enum { STEPS = EPOCHS * PICTURES / BATCH };
+#include "history.h"
 
 /* Noisy pictures [PICTURES,1,SIDE,SIDE] of stripes, and the classes of angle and width. */
 static void stripes(wb_tensor **pictures, wb_tensor **angles, wb_tensor **widths)
@@ -52,30 +50,6 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), batch.y);
 }
 
-typedef struct {
-    int steps;
-    double losses[STEPS], ends[STEPS];
-} history;
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    history *h = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    h->losses[h->steps] = wb_item(loss);
-    h->ends[h->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const history *h)
-{
-    wb_tensor *ends = wb_from(h->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
 static int train(const char *name, wb_layer *model, wb_opt_state *state, wb_loader *loader)
 {
     history h = {0};
@@ -85,8 +59,6 @@ static int train(const char *name, wb_layer *model, wb_opt_state *state, wb_load
                1e3 * median(&h));
     return status;
 }
-
-static int failed(void) { return fprintf(stderr, "%s\n", wb_error()), 1; }
 
 int main(int argc, char **argv)
 {

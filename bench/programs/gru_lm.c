@@ -3,12 +3,10 @@
  * The state is carried from each window of the text to the next one; gradients stay in a window.
  *
  *   gru_lm [FILE]    begins with the weights in FILE, which gru_lm.py writes */
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { LETTERS = 31, STREAMS = 16, WINDOW = 32, WINDOWS = 20, WIDTH = 192, EPOCHS = 8 };
 enum { STEPS = EPOCHS * WINDOWS, TEXT = STREAMS * WINDOWS * WINDOW + 1 };
+#include "history.h"
 
 /* Batch k has window k of each stream, and as labels the letters that follow. */
 static wb_dataset *windows(void)
@@ -44,9 +42,8 @@ static int call(const language_model *m, int n, wb_tensor *const *in, wb_tensor 
 WB_LAYER(language_model, call, embed, gru, head)
 
 typedef struct {
+    history past;
     wb_tensor *state;
-    int steps;
-    double losses[STEPS], ends[STEPS];
 } training;
 
 static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
@@ -56,25 +53,6 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     wb_tensor *in[] = {batch.x, batch.index == 0 ? zeros : t->state};
     if (wb_call_outputs(model, 2, in, 2, out) || wb_assign(t->state, out[1])) return NULL;
     return wb_logitcrossentropy(out[0], batch.y);
-}
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    training *t = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    t->losses[t->steps] = wb_item(loss);
-    t->ends[t->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const training *t)
-{
-    wb_tensor *ends = wb_from(t->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
 }
 
 int main(int argc, char **argv)
@@ -91,11 +69,9 @@ int main(int argc, char **argv)
     wb_loader *loader = wb_dataloader(windows(), STREAMS);
     t.state = wb_variable(wb_zeros(2, STREAMS, WIDTH));
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
-        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &t)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
-    printf("gru_lm: loss %.4f -> %.4f, %.2f ms a step\n", t.losses[0], t.losses[STEPS - 1],
-           1e3 * median(&t));
+        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &t))
+        return failed();
+    printf("gru_lm: loss %.4f -> %.4f, %.2f ms a step\n", t.past.losses[0],
+           t.past.losses[STEPS - 1], 1e3 * median(&t.past));
     return 0;
 }

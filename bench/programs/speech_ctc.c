@@ -3,13 +3,11 @@
  *
  *   speech_ctc [FILE]      begins with the weights in FILE, which speech_ctc.py writes */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <weber.h>
 
 enum { RATE = 8000, TONE = 640, MOST = 6, TONES = 8, SOUNDS = 256, BATCH = 32, EPOCHS = 25 };
 enum { SAMPLES = TONE * MOST, FRAME = 128, HOP = 64, WIDTH = 64, STEPS = EPOCHS * SOUNDS / BATCH };
+#include "history.h"
 
 /* Sounds [SOUNDS,SAMPLES] of 3 to 6 tones under noise, their labels [SOUNDS,MOST] with 0 behind
  * the last tone, and the numbers of tones. */
@@ -76,30 +74,6 @@ static double right(wb_layer *model, wb_tree *speech)
     return (double)count / SOUNDS;
 }
 
-typedef struct {
-    int steps;
-    double losses[STEPS], ends[STEPS];
-} history;
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    history *h = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    h->losses[h->steps] = wb_item(loss);
-    h->ends[h->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const history *h)
-{
-    wb_tensor *ends = wb_from(h->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
 int main(int argc, char **argv)
 {
     static history h;
@@ -110,10 +84,8 @@ int main(int argc, char **argv)
     wb_loader *loader = wb_dataloader(wb_dataset_of_tree(data), BATCH);
     wb_opt_state *state = wb_setup(wb_Adam(5e-3), model);
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
-        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
+        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h))
+        return failed();
     printf("speech_ctc: loss %.4f -> %.4f, %.2f ms a step\n", h.losses[0], h.losses[STEPS - 1],
            1e3 * median(&h));
     printf("%.1f %% of the sounds are transcribed without an error\n", 100 * right(model, data));

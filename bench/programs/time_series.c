@@ -2,12 +2,10 @@
  *
  *   time_series [FILE]      begins with the weights in FILE, which time_series.py writes */
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { LENGTH = 4096, PAST = 64, FUTURE = 8, STRIDE = 4, BATCH = 32, EPOCHS = 8 };
 enum { WIDTH = 32, HEADS = 4, LEARN = 800, STEPS = EPOCHS * LEARN / BATCH };
+#include "history.h"
 
 /* Two waves, the second of which grows and shrinks, and noise. */
 static wb_dataset *series(void)
@@ -63,30 +61,6 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_mse(wb_call(model, past), wb_slice(batch.x, 1, PAST, PAST + FUTURE));
 }
 
-typedef struct {
-    int steps;
-    double losses[STEPS], ends[STEPS];
-} history;
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    history *h = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    h->losses[h->steps] = wb_item(loss);
-    h->ends[h->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const history *h)
-{
-    wb_tensor *ends = wb_from(h->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
 int main(int argc, char **argv)
 {
     static history h;
@@ -99,10 +73,8 @@ int main(int argc, char **argv)
     wb_opt_state *state = wb_setup(wb_AdamW(1e-3), model);
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
         wb_train(loss, model, wb_dataloader(learn, BATCH), state, EPOCHS, .each = note,
-                 .ctx = &h)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
+                 .ctx = &h))
+        return failed();
     printf("time_series: loss %.4f -> %.4f, %.2f ms a step\n", h.losses[0], h.losses[STEPS - 1],
            1e3 * median(&h));
     wb_batch later = wb_batch_of(wb_dataset_x(test), WB_NONE);

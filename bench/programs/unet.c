@@ -1,12 +1,10 @@
 /* A U-Net finds circles in noisy pictures; the twin of unet.py.
  *
  *   unet [FILE]      begins with the weights in FILE, which unet.py writes */
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { SIDE = 64, PICTURES = 128, BATCH = 8, EPOCHS = 6, WIDTH = 16, DEPTH = 3 };
 enum { STEPS = EPOCHS * PICTURES / BATCH };
+#include "history.h"
 
 /* Pictures of brighter circles under noise, and their masks. */
 static wb_dataset *circles(void)
@@ -53,30 +51,6 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
                   wb_dice_coeff_loss(wb_sigmoid(scores), batch.y));
 }
 
-typedef struct {
-    int steps;
-    double losses[STEPS], ends[STEPS];
-} history;
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    history *h = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    h->losses[h->steps] = wb_item(loss);
-    h->ends[h->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const history *h)
-{
-    wb_tensor *ends = wb_from(h->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
 int main(int argc, char **argv)
 {
     static history h;
@@ -86,10 +60,8 @@ int main(int argc, char **argv)
     wb_loader *loader = wb_dataloader(circles(), BATCH);
     wb_opt_state *state = wb_setup(wb_Adam(1e-3), model);
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
-        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
+        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h))
+        return failed();
     printf("unet: loss %.4f -> %.4f, %.2f ms a step\n", h.losses[0], h.losses[STEPS - 1],
            1e3 * median(&h));
     return 0;

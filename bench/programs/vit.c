@@ -2,13 +2,11 @@
  *
  *   vit [FILE]       begins with the weights in FILE, which vit.py writes */
 #include <math.h>
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { CLASSES = 10, SIDE = 32, PATCH = 4, PICTURES = 320, BATCH = 16, EPOCHS = 5 };
 enum { WIDTH = 128, HEADS = 4, DEPTH = 4, TOKENS = (SIDE / PATCH) * (SIDE / PATCH) };
 enum { STEPS = EPOCHS * PICTURES / BATCH, WARMUP = 20 };
+#include "history.h"
 
 /* Pictures of waves under noise; the direction is the class. */
 static wb_dataset *waves(void)
@@ -81,30 +79,6 @@ static wb_tensor *loss(wb_layer *model, wb_batch batch, void *ctx)
     return wb_logitcrossentropy(wb_call(model, batch.x), batch.y, .label_smoothing = 0.1);
 }
 
-typedef struct {
-    int steps;
-    double losses[STEPS], ends[STEPS];
-} history;
-
-static int note(int epoch, int64_t batch, wb_tensor *loss, void *ctx)
-{
-    (void)epoch, (void)batch;
-    history *h = ctx;
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    h->losses[h->steps] = wb_item(loss);
-    h->ends[h->steps++] = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-    return 0;
-}
-
-/* The median time between two steps, in seconds. */
-static double median(const history *h)
-{
-    wb_tensor *ends = wb_from(h->ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(ends, 0, 6, STEPS), wb_slice(ends, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
 int main(int argc, char **argv)
 {
     static history h;
@@ -116,10 +90,8 @@ int main(int argc, char **argv)
                                     {wb_CosAnneal(1e-3, 0, STEPS - WARMUP), STEPS - WARMUP});
     wb_opt_state *state = wb_setup(wb_AdamW(.lambda = 0.05), model, .schedule = rate);
     if ((argc > 1 && wb_load_state(argv[1], model)) ||
-        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h)) {
-        fprintf(stderr, "%s\n", wb_error());
-        return 1;
-    }
+        wb_train(loss, model, loader, state, EPOCHS, .each = note, .ctx = &h))
+        return failed();
     printf("vit: loss %.4f -> %.4f, %.2f ms a step\n", h.losses[0], h.losses[STEPS - 1],
            1e3 * median(&h));
     return 0;

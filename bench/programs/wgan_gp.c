@@ -1,12 +1,10 @@
 /* A Wasserstein GAN with gradient penalty learns a ring of eight blobs; the twin of wgan_gp.py.
  *
  *   wgan_gp [FILE]      begins with the weights in FILE, which wgan_gp.py writes */
-#include <stdio.h>
-#include <time.h>
-#include <weber.h>
 
 enum { POINTS = 6400, BATCH = 128, EPOCHS = 40, NOISE = 8, WIDTH = 64, TURNS = 5 };
 enum { STEPS = EPOCHS * POINTS / BATCH / TURNS };
+#include "history.h"
 
 /* Points [POINTS,2] around eight centres on the unit circle. */
 static wb_dataset *ring(void)
@@ -48,26 +46,9 @@ static wb_tensor *train(wb_loss loss_of, wb_layer *model, wb_opt_state *state, w
     return wb_update(state, model, gradients) ? NULL : loss;
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* The median time between two steps. */
-static double median(const double *ends)
-{
-    wb_tensor *t = wb_from(ends, WB_F64, 1, (int64_t[]){STEPS});
-    wb_tensor *took = wb_sub(wb_slice(t, 0, 6, STEPS), wb_slice(t, 0, 5, STEPS - 1));
-    return wb_at(wb_sort(took, 0), (STEPS - 6) / 2);
-}
-
-static int failed(void) { return fprintf(stderr, "%s\n", wb_error()), 1; }
-
 int main(int argc, char **argv)
 {
-    static double losses[STEPS], ends[STEPS];
+    static history h;
     wb_set_threads(2);
     wb_seed(1);
     wb_layer *critic = perceptron(2, 1), *generator = perceptron(NOISE, 2);
@@ -79,21 +60,18 @@ int main(int argc, char **argv)
     wb_opt_state *critic_state = wb_setup(rule, critic);
     wb_opt_state *generator_state = wb_setup(rule, generator);
 
-    int step = 0;
     for (int epoch = 0; epoch < EPOCHS; epoch++)
         WB_EACH_BATCH(batch, loader) {
             wb_tensor *loss = train(critic_loss, critic, critic_state, batch, generator);
             if (!loss) return failed();
             if (batch.index % TURNS < TURNS - 1) continue;
             if (!train(generator_loss, generator, generator_state, batch, critic)) return failed();
-            losses[step] = wb_item(loss);
-            ends[step++] = seconds();
+            record(&h, wb_item(loss));
         }
 
-    wb_tensor *last = wb_from(losses + STEPS - 100, WB_F64, 1, (int64_t[]){100});
     wb_tensor *radius = wb_norm(wb_call(generator, wb_randn(POINTS, NOISE)), 2, 1);
-    printf("wgan_gp: loss %.4f -> %.4f, %.2f ms a step\n", losses[0], wb_item(wb_mean(last)),
-           1e3 * median(ends));
+    printf("wgan_gp: loss %.4f -> %.4f, %.2f ms a step\n", h.losses[0], last_losses(&h, 100),
+           1e3 * median(&h));
     printf("mean distance from the circle: %.4f\n",
            wb_item(wb_mean(wb_abs(wb_sub(radius, 1)))));
     return wb_error_code() ? failed() : 0;

@@ -1,5 +1,5 @@
 /* Loaders: order, epochs, memory, failures, fork, exit; with and without the background thread. */
-#include "test.h"
+#include "loader_fork.h"
 
 #include "data/loader.h"
 
@@ -384,27 +384,8 @@ TEST(children_of_fork)
     wb_scope *s = wb_scope_open();
     delay_us = 200;
     wb_loader *l = wb_dataloader(numbers(60), .batchsize = 4, .ahead = 3);
-    wb_batch b;
-    int next = 0;
-    while (next < 5 && wb_loader_next(l, &b)) next++;
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        int good = 1;
-        for (; wb_loader_next(l, &b); next++)
-            good &= b.index == next && wb_at(b.y, 3) == 4 * next + 3;
-        good &= next == 15 && wb_loader_status(l) == 0;
-        wb_scope_close(s);
-        wb_shutdown();
-        _exit(good ? 0 : 1);
-    }
-    for (; wb_loader_next(l, &b); next++) assert_int_equal(b.index, next);
-    assert_int_equal(next, 15);
-    int status = -1;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
+    reads_on_after_fork(l, s);
     delay_us = 0;
-    wb_scope_close(s);
 }
 
 TEST(exit_with_a_thread_at_work)

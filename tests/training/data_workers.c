@@ -1,6 +1,7 @@
 /* Loaders with several workers, and maps of single observations: order, values, random numbers,
  * failures and ends do not depend on the number of workers. */
 #include "device_numbers.h"
+#include "loader_fork.h"
 
 #include "base/numbers/philox.h"
 
@@ -322,26 +323,7 @@ TEST(children_of_fork_have_workers_too)
 #endif
     wb_scope *s = wb_scope_open();
     wb_loader *l = wb_dataloader(wb_mapobs(computed(60), slow, NULL), 4, .workers = 3, .ahead = 5);
-    wb_batch b;
-    int next = 0;
-    while (next < 5 && wb_loader_next(l, &b)) next++;
-    pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        int good = 1;
-        for (; wb_loader_next(l, &b); next++)
-            good &= b.index == next && wb_at(b.y, 3) == 4 * next + 3;
-        good &= next == 15 && wb_loader_status(l) == 0;
-        wb_scope_close(s);
-        wb_shutdown();
-        _exit(good ? 0 : 1);
-    }
-    for (; wb_loader_next(l, &b); next++) assert_int_equal(b.index, next);
-    assert_int_equal(next, 15);
-    int status = -1;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
-    wb_scope_close(s);
+    reads_on_after_fork(l, s);
 }
 
 TEST_IN_SCOPE(wrong_numbers_of_workers)

@@ -153,6 +153,34 @@ TEST_IN_SCOPE(replays)
     assert_true(wb_item(out[1][0][0]) != wb_item(out[1][1][0]));
 }
 
+/* Sums of masks are exact: those of a checkpointed layer are those of the plain one. */
+static int compiled_masks(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    out[0] = wb_call(ctx, in[0]);
+    out[1] = out[0] ? wb_gradient(wb_sum(wb_square(out[0])), wb_get(ctx, "layers.0.scale")) : NULL;
+    return out[1] ? 2 : -1;
+}
+
+TEST_IN_SCOPE(replayed_masks)
+{
+    wb_tensor *in = wb_ones(ROWS, WIDTH), *out[2][3][2];
+    assert_int_equal(wb_eval(in), 0);
+    for (int k = 0; k < 2; k++) {
+        wb_layer *m = wb_Chain(wb_Scale({WIDTH}), wb_Dropout(0.5));
+        wb_trainmode(m);
+        if (k) assert_non_null(wb_checkpoint_layer(m, true));
+        wb_compiled *c = wb_compile(compiled_masks, m);
+        wb_seed(6);
+        for (int i = 0; i < 3; i++)
+            if (wb_call_compiled(c, 1, &in, 2, out[k][i])) fail_msg("%s", wb_error());
+    }
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 2; j++)
+            assert_memory_equal(wb_data(out[0][i][j]), wb_data(out[1][i][j]),
+                                (size_t)wb_size(out[0][i][j]) * sizeof(float));
+    assert_true(memcmp(wb_data(out[1][0][0]), wb_data(out[1][1][0]), ROWS * WIDTH * sizeof(float)));
+}
+
 /* Gradients reach parameters and inputs by every path, and gradients of gradients too. */
 static wb_tensor *penalty(wb_layer *m, wb_batch b, void *ctx)
 {

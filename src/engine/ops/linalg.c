@@ -139,8 +139,9 @@ static int host_cholesky(int count, const wb_host_array *in, const wb_host_array
     return info;
 }
 
-/* x^T = v s u^T in column-major order: LAPACK's first vectors are vt, its second ones u. */
 enum { NUMBERS_FAIL = -4 };             /* what gesdd returns for a matrix with NaN */
+
+/* x^T = v s u^T in column-major order: LAPACK's first vectors are vt, its second ones u. */
 static int host_svd(int count, const wb_host_array *in, const wb_host_array *out, void *ctx)
 {
     (void)count, (void)ctx;
