@@ -36,7 +36,8 @@ static bool is_frozen(void *ctx, int leaf)
 }
 
 /* Like wb_withgradient. If `state` is not NULL, the gradients are those of wb_scale_loss(state,
- * loss), and frozen parameters get no gradients. */
+ * loss), frozen parameters get no gradients, and a loss that depends on none of the others is an
+ * error: the training would change nothing. */
 static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tree **grads,
                                void *ctx, wb_opt_state *state)
 {
@@ -53,8 +54,16 @@ static wb_tensor *withgradient(wb_loss loss, void *model, wb_batch batch, wb_tre
     if (grads) l = checked_loss(state ? "train" : "withgradient", l);
     wb_tensor *of = state && l ? wb_scale_loss(state, l) : l;
     wb_tree *g = NULL;
-    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state);
+    bool reaches = true;
+    if (of && grads) g = wb__gradient_of_some(of, model, state ? is_frozen : NULL, state, &reaches);
     t->training--;
+    if (g && state && !reaches) {
+        g = NULL;
+        wb__fail(WB_ERROR_ARGUMENT, "train: the loss of batch %lld does not depend on the model: no"
+                 " gradient reaches a parameter that is trained; compute the loss from what the"
+                 " model that it is given returns, without wb_stop_gradient, wb_argmax or wb_item"
+                 " on the way", (long long)batch.index + 1);
+    }
     if (!l || (grads && !g)) {
         wb__forget_pending(first);              /* undoes updates of running statistics */
         return NULL;
