@@ -172,7 +172,8 @@ WB_API int wb_load_state_with(const char *path, void *model, const wb_load_state
  * A JLD2 file is one of Julia's JLD2.jl, in which Flux's manual saves Flux.state(model), or another
  * HDF5 file.  Names and shapes are those of a BSON file: "layers.0.weight", [out,in].  The variable
  * is chosen as without .key in wb_load_state; of others than "model_state" and "model" all are
- * read.  libhdf5 reads the file; it is opened when the first such file is read.
+ * read.  A dot in a name becomes _, as in BSON files; numbers and texts are left out; bools of h5py
+ * become WB_BOOL.  libhdf5 reads the file; it is opened when the first such file is read.
  *
  * Errors: tensors that cannot be read, such as tensors of a dtype that the library does not have
  * (the message lists them); a file that cannot be read or is damaged; JLD2 where libhdf5 1.10 or
