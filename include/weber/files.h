@@ -254,9 +254,10 @@ WB_API int wb_checkpoint_save(const char *path, const wb_checkpoint *c);
 /** Restores a checkpoint into objects of the same structure, on any device: the model, the state
  * with the numbers of its rule, the loader, and this thread's random numbers.  It also sets epoch,
  * metric and has_metric of *c.  Returns 0, or an error code, and then nothing is changed.  Errors:
- * a damaged file (the message names the tensor); another structure or rule; c has a model, state,
- * loader, average or watched number that the file does not have; c->name is set and differs from
- * the name in the file. */
+ * a damaged file (the message names the tensor); another structure or rule; a position within an
+ * epoch, and a loader with another .batchsize, .shuffle or .buffer; c has a model, state, loader,
+ * average or watched number that the file does not have; c->name is set and differs from the name
+ * in the file. */
 WB_API int wb_checkpoint_load(const char *path, wb_checkpoint *c);
 
 /** Options of wb_checkpoint_keep. */

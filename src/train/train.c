@@ -249,9 +249,9 @@ static int compare_stop(training *t, bool *ended)
 static int run_epoch(training *t, int epoch)
 {
     int status = 0;
-    uint64_t at[4];
+    uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
-    bool any = at[2] > 0;                   /* whether the epoch has a batch */
+    bool any = at[WB__LOADER_POSITION] > 0;                   /* whether the epoch has a batch */
     wb_batch batch;
     if (t->o.progress && is_first(t)) {
         t->bar = wb_progress_begin(t->data, "epoch %d", epoch);
@@ -423,7 +423,7 @@ static int share_watch(wb_watch *w)
  * loaded a checkpoint, the position of the loader, which is at the beginning of an epoch. */
 static int share(const training *t, bool loaded)
 {
-    uint64_t at[4];
+    uint64_t at[WB__LOADER_WORDS];
     wb__loader_state(t->data, at);
     int64_t words[] = {(int64_t)at[0], (int64_t)at[1]};
     int status = wb__from_rank(words, WB_I64, WB__COUNT(words), 0);

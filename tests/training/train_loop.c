@@ -196,12 +196,7 @@ static void go(run *r, int from, int until, int save, const char *path)
     wb__evaluate_pending();
 }
 
-static const char *file_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/tmp/weber-checkpoint-%ld", (long)getpid());
-    return name;
-}
+static const char *file_name(void) { return test_file("checkpoint"); }
 
 TEST(resuming_is_never_stopping)
 {
@@ -216,6 +211,13 @@ TEST(resuming_is_never_stopping)
         wb_checkpoint c = {.model = b.model, .state = b.state, .loader = b.loader};
         if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
         assert_int_equal(c.epoch, 42);
+        if (stop == 5) {
+            wb_checkpoint plain = {.loader = wb_dataloader(data(), .batchsize = 7)};
+            FAILS(wb_checkpoint_load(path, &plain), WB_ERROR_ARGUMENT, "loader", "batch 5",
+                  "shuffle = 1", "shuffle = 0");
+            wb_clear_error();
+            if (wb_checkpoint_load(path, &c)) fail_msg("%s", wb_error());
+        }
         go(&b, stop, 15, -1, NULL);
         assert_same(a.model, b.model);
         for (int i = 0; i < a.state->n; i++) {
