@@ -486,7 +486,7 @@ TABLE = [
      ["io_flux_travel"]),
     ("a JLD2 array of a Dense is not transposed", "src/io/jld2/jld2.c", "if (bias && !stride) marks |=", "if (bias && stride) marks |=", ["io_jld2"]),
     ("a conversion is made on a device that lacks the dtype", "src/engine/move.c", "if (!x->device || x->device->backend->has_dtype(x->device, t)) return wb_astype(x, t);",
-     "return wb_astype(x, t);", ["device_optim"]),
+     "return wb_astype(x, t);", ["device_move"]),
     ("a loader goes on in the order of another one", "src/data/loader.c", "i < WB__LOADER_WORDS; i++)\n        if (state[i] != own[i]",
      "i < WB__LOADER_SHUFFLE; i++)\n        if (state[i] != own[i]", ["data_loader", "data_streams"]),
     ("a PNG file may lack its end", "src/io/image/codecs.c", "if (good && !status && whole) return 0;", "if (good && !status) return 0;", ["io_images"]),
