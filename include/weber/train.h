@@ -511,9 +511,11 @@ WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_stat
  * standard error is not a terminal.  The bar's length is the number of batches of the loader,
  * unknown if `loader` is NULL.  `format` and the arguments after it are the title, as for
  * printf. */
-WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
+WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
+    WB_PRINTF_(2, 3);
 /** wb_progress_begin with a number of steps instead of a loader; 0: unknown. */
-WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
+WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
+    WB_PRINTF_(2, 3);
 /** Sets a metric to a tensor with one element.  A bar has at most 4 metrics; others are ignored.  A
  * call with the name of the first metric, or with NULL, also counts a step.  The next call for the
  * same metric reads `value`, so that this call does not wait for it.  If `value` is WB_NONE or

@@ -15,6 +15,7 @@ struct affine {
     float shift;
     static wb_tensor *call(const affine *a, wb_tensor *x)
     {
+        if (wb_ndim(x) > 2) return wb_fail(WB_ERROR_SHAPE, "affine: %d axes", wb_ndim(x)), nullptr;
         return wb_add(wb_mul(a->gain, wb_call(a->inner, x)), a->shift);
     }
 };
@@ -36,6 +37,9 @@ static bool own_layer()
     if (!wb_call(m, wb_ones(4, 3)) || wb_struct_get(affine, wb_layer_at(m, "layers.1"), &a) ||
         a.shift != 0.5f || wb_parameter_count(m) != 16 || wb_name_struct(affine))
         return false;
+    if (wb_call(m, wb_ones(4, 3, 3)) || std::strcmp(wb_error(), "layers.1: affine: 3 axes"))
+        return false;
+    wb_clear_error();
     wb_tensor *x = wb_variable(wb_ones(2));
     wb_tensor *y = wb_sum(wb_custom_gradient(wb_neg(x), twice, nullptr, x));
     return wb_item(wb_sum(wb_gradient(y, x))) == 4;
