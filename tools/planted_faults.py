@@ -282,6 +282,7 @@ TABLE = [
     ("LAMB multiplies by the norm of zeros", "src/optim/whole.c", "wb_where(wb_gt(of_x, zero), ratio, one);", "ratio;", ["optim_whole"]),
     ("Adafactor's column is not divided by the mean of its row", "src/optim/whole.c", "wb_mul(wb_div(s->next[0], mean), s->next[1])", "wb_mul(s->next[0], s->next[1])", ["optim_whole"]),
     ("an average takes too much of the model", "src/train/average.c", "wb_full_array(1 - a->decay", "wb_full_array(a->decay", ["train_extras"]),
+    ("the history has the loss of the last batch", "src/train/train.c", "    return t->sum / (double)t->batches;", "    return t->sum;", ["train_extras"]),
     ("early stopping counts better scores", "src/train/average.c", "!(gain >= w->min_dist)", "gain >= w->min_dist", ["train_extras"]),
     ("a resumed training forgets its watched numbers", "src/train/checkpoint.c", "if (!status && c->stop) *c->stop = stop;", "(void)stop;", ["train_extras"]),
     ("a failed step is counted", "src/optim/state.c", "slot->steps -= slot->unsure;", "slot->steps -= 0;", [FAULTS]),

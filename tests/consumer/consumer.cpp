@@ -121,6 +121,11 @@ int main()
     if (wb_kfolds(joined, 4, 0, &train, &held) || wb_dataset_length(held) != 32) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+    double losses[2] = {-1, -1};
+    wb_train_options history;
+    history.losses = losses;
+    if (wb_train(loss, model, loader, state, 2, history) || !(losses[0] > 0 && losses[1] > 0))
+        return 1;
     wb_layer *cell = wb_WeightNorm(wb_LSTMCell(3, 2), "weight_hidden"), *over = wb_Recurrence(cell);
     wb_tensor *first_states[2];
     if (wb_initial_states(cell, 4, 2, first_states) || wb_dim(first_states[1], 1) != 2) return 1;
