@@ -54,6 +54,7 @@ TABLE = [
     ("a reflected margin repeats the last element", "src/engine/ops/pad_modes.c", "skipped = o->mode == WB_PAD_REFLECT;",
      "skipped = o->mode != WB_PAD_REFLECT;", ["parts"]),
     ("a strided slice's gradient is beside its places", "src/engine/ops/shape.c", "2, 0, step - 1);", "2, step - 1, 0);", ["parts"]),
+    ("the far end of lerp is rounded", "src/engine/ops/powers.c", "wb_lt(wb_abs(t), wb_scalar(0.5))", "wb_lt(wb_abs(t), wb_scalar(5))", ["composed"]),
     ("argmin of integers negates the least one", "src/engine/ops/reduce.c", "t == WB_U8 ? 255 : -1", "0", ["composed"]),
     ("masked keys of a query have equal weights", "src/nn/attention.c", "return wb_is_none(mask) ? weights :", "return !wb_is_none(mask) ? weights :", ["composed"]),
     ("NaN is put before all numbers", "src/engine/ops/sort.c", "equal ? nan : wb_and(nan, wb_eq(a, a))", "equal ? nan : wb_and(nan, wb_ne(a, a))", ["indexed"]),

@@ -121,6 +121,8 @@ int main()
     if (wb_kfolds(joined, 4, 0, &train, &held) || wb_dataset_length(held) != 32) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+    if (wb_item(wb_lerp(1, 3, wb_scalar(0.25))) != 1.5) return 1;
+    if (wb_item(wb_max(wb_abs(wb_sub(wb_lerp(x, 1, 0), x)))) != 0) return 1;
     double losses[2] = {-1, -1};
     wb_train_options history;
     history.losses = losses;
