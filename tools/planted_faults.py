@@ -64,6 +64,8 @@ TABLE = [
      "dq = wb_add(dq, wb_mul(wb_matmul(w, turned(dv)), wb_scalar(0)));", ["linalg"]),
     ("a solution is of the transposed matrix", "src/engine/ops/linalg.c", "getrs(\"T\"", "getrs(\"N\"", ["linalg"]),
     ("halves of positions are rounded up", "src/nn/sampling.c", "wb_eq(wb_sub(up, x), wb_scalar(0.5))", "wb_eq(wb_sub(up, x), wb_scalar(2))", ["signals"]),
+    ("frequencies of the second half are not conjugated", "src/nn/signal.c", "wb_neg(wb_slice(turned, 0, 1, 2))", "wb_slice(turned, 0, 1, 2)", ["signals"]),
+    ("frequencies of the second half are not conjugated on the way back", "src/nn/signal.c", "wb_where(direct, real, wb_neg(real))", "wb_where(direct, real, real)", ["signals"]),
     ("overlapping frames are not divided by their windows", "src/nn/signal.c", "wb_where(wb_gt(sum, wb_scalar(1e-11)), sum, wb_scalar(1))",
      "wb_where(wb_gt(sum, wb_scalar(1e11)), sum, wb_scalar(1))", ["signals"]),
     ("any function in a file of PyTorch is taken", "src/io/torch/pickle.c", "if (wb__pickle_is(v, rebuild) ||", "if (v->length || wb__pickle_is(v, rebuild) ||", ["io_pt"]),
