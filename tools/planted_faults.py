@@ -42,7 +42,7 @@ FUSED, WRITTEN = "gpu_fused", "gpu_library"         # these and TRAINING need an
 TABLE = [
     ("a layer of a struct has the tensors of its creation", "src/nn/own.c", "    for (int i = 0; i < own->n_objects; i++)\n        memcpy((char *)value",
      "    for (int i = 0; i < 0; i++)\n        memcpy((char *)value", ["own_layers"]),
-    ("a failure of the program has no code of its own", "src/base/error.c", "c > WB_OK && c < WB_ERROR_COUNT ?", "c == WB_OK ?", ["own_layers"]),
+    ("a failure of the program has no code of its own", "src/base/error.c", "c > WB_OK && c < WB_ERROR_COUNT ? (int)c", "c != WB_OK ? (int)c", ["own_layers"]),
     ("a gradient of the program's own reaches the operations of the value too", "src/engine/ops/custom.c", "    out[0] = WB_NONE;", "    out[0] = g;", ["engine_custom"]),
     ("a C function gets an operand that is not dense", "src/engine/ops/custom.c", "wb__add_dense(m, wb__operand_of(m, v, i), false);",
      "wb__add_any(m, wb__operand_of(m, v, i));", ["engine_custom"]),
