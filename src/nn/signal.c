@@ -81,7 +81,7 @@ static void try_factor(transform *r, int64_t n1, double *least)
 static void choose_factors(transform *r)
 {
     double least = (double)r->n * (double)r->n / 4;
-    for (int64_t d = 2; r->n >= 100 && d * d <= r->n; d++)
+    for (int64_t d = 2; d * d <= r->n; d++)
         if (r->n % d == 0) {
             try_factor(r, d, &least);
             try_factor(r, r->n / d, &least);

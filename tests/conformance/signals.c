@@ -269,8 +269,8 @@ static void has_gradient(wb_tensor *linear, wb_tensor *x)
  * steps and of single elements. */
 TEST_IN_SCOPE(two_steps)
 {
-    static const int64_t sizes[][3] = {{128, 32, 4}, {100, 30, 5}, {105, 35, 3}, {105, 8, 5},
-                                       {110, 55, 2}, {202, 50, 2}, {121, 11, 2}, {108, 27, 1}};
+    static const int64_t sizes[][3] = {{256, 64, 4}, {300, 90, 3}, {315, 105, 3}, {315, 8, 3},
+                                       {330, 165, 2}, {202, 50, 2}, {289, 34, 2}, {304, 76, 1}};
     wb_seed(4);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const int64_t n = sizes[i][0], hop = sizes[i][1], frames = sizes[i][2];
@@ -306,17 +306,17 @@ TEST_IN_SCOPE(two_steps)
         free(want);
     }
     wb_tensor *x = wb_randn(1000), *v = wb_randn(1000), *y;
-    MADE(y = wb_istft(wb_stft(x, .n_fft = 128), .n_fft = 128, .length = 1000));
+    MADE(y = wb_istft(wb_stft(x, .n_fft = 256), .n_fft = 256, .length = 1000));
     assert_true(wb_item(wb_max(wb_abs(wb_sub(y, x)))) < 1e-5);
     /* a derivative of squares */
-    wb_tensor *g = wb_gradient(wb_mean(wb_spectrogram(x, .n_fft = 128)), x);
+    wb_tensor *g = wb_gradient(wb_mean(wb_spectrogram(x, .n_fft = 256)), x);
     const double slope = wb_item(wb_sum(wb_mul(g, v)));
-    const double above = wb_item(wb_mean(wb_spectrogram(wb_add(x, v), .n_fft = 128)));
-    const double below = wb_item(wb_mean(wb_spectrogram(wb_sub(x, v), .n_fft = 128)));
+    const double above = wb_item(wb_mean(wb_spectrogram(wb_add(x, v), .n_fft = 256)));
+    const double below = wb_item(wb_mean(wb_spectrogram(wb_sub(x, v), .n_fft = 256)));
     assert_true(fabs(slope - (above - below) / 2) < 1e-3 * fmax(1, fabs(above)));
-    MADE(y = wb_stft(wb_astype(x, WB_F16), .n_fft = 128));
+    MADE(y = wb_stft(wb_astype(x, WB_F16), .n_fft = 256));
     assert_int_equal(wb_dtype_of(y), WB_F16);
-    wb_tensor *wide = wb_stft(wb_astype(wb_astype(x, WB_F16), WB_F32), .n_fft = 128);
+    wb_tensor *wide = wb_stft(wb_astype(wb_astype(x, WB_F16), WB_F32), .n_fft = 256);
     assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_astype(y, WB_F32), wide)))) < 0.05);
 }
 
