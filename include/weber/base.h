@@ -16,6 +16,12 @@
 #define WB_API __attribute__((visibility("default")))
 #endif
 
+#if defined(__GNUC__)
+#define WB_PRINTF_(f, a) __attribute__((format(printf, f, a)))
+#else
+#define WB_PRINTF_(f, a)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -202,6 +208,20 @@ WB_API const char *wb_error(void);
 /** The code of this thread's latest failure; WB_OK if there is none, or wb_clear_error was called
  * after it. */
 WB_API wb_status wb_error_code(void);
+/** A failure of the program's own, in a function that the library calls: a layer of WB_LAYER, a
+ * loss, a rule, a C function of wb_host_operation, a function of a dataset.  Sets the code and the
+ * message, printf's `format` with the arguments after it, for this thread as the library does, and
+ * returns `code`.
+ *
+ *     if (wb_ndim(x) != 3)
+ *         return wb_fail(WB_ERROR_SHAPE, "blend: expects [N,T,F], got %s", wb_describe(x)), NULL;
+ *
+ * The library puts the layer's path in the model or the observation's number before the message:
+ * "layers.1.inner: blend: ...".  The message may quote wb_error(); one above 8191 bytes is cut off.
+ * A function of the program whose other results are positive numbers, such as a layer with several
+ * outputs or .next of a stream, returns `wb_fail(...), -1`.  A code that is no error
+ * counts as WB_ERROR_ARGUMENT. */
+WB_API int wb_fail(wb_status code, const char *format, ...) WB_PRINTF_(2, 3);
 /** Forgets this thread's latest failure. */
 WB_API void wb_clear_error(void);
 

@@ -81,6 +81,13 @@ inline wb_if_number_<N, wb_if_number_<M, wb_tensor *>> wb_clamp(wb_tensor *x, N 
     return wb_clamp(x, wb_number_(low), wb_number_(high));
 }
 
+inline wb_tensor *wb_operand_(wb_tensor *x) { return x; }
+template <class N> inline wb_if_number_<N, wb_tensor *> wb_operand_(N x) { return wb_number_(x); }
+template <class X, class Y, class T> inline wb_tensor *wb_lerp(X x, Y y, T t)
+{
+    return wb_lerp(wb_operand_(x), wb_operand_(y), wb_operand_(t));
+}
+
 /* A list of axes, made of an argument such as {0, -1}.  An argument {.axes = {0, -1}} makes
  * wb_reduce_options instead. */
 struct wb_axes_ {

@@ -48,7 +48,9 @@ typedef struct wb_stft_options {
  *   y[t, f] = sum over k of window[k] x[t hop_length + k] exp(-2 pi i f k / n_fft)
  * x is padded with n_fft / 2 elements on both sides by WB_PAD_REFLECT, so that frame t is centred
  * at t hop_length, unless .no_center is given.  T = (L - n_fft) / hop_length + 1, of the padded L.
- * Floating; it is a product with a matrix, [n_fft, 2 F].  (NNlib has the same axes in the other
+ * Floating.  It is a product with a matrix, [n_fft, 2 F], or, if n_fft is above some 200 and has
+ * factors n1 n2 that make this quicker, two products with matrices of n1 and n2 rows: numbers such
+ * as 400, 512 and 1024 are quick, primes are not.  (NNlib has the same axes in the other
  * order; PyTorch has [..., F, T])  Errors: fewer elements than a frame; a window that does not fit;
  * options of the other functions. */
 WB_API wb_tensor *wb_stft_with(wb_tensor *x, const wb_stft_options *o);

@@ -67,6 +67,7 @@ typedef struct {
  *       n inputs.  It sets outputs[0], ..., at most 16, and returns their number, or a negative
  *       number on failure.  With several outputs the layer is called by wb_call_outputs; in a
  *       Chain the outputs are the inputs of the next layer.
+ * A function that fails without a failure of the library sets the reason with wb_fail.
  * In the function, wb_in_trainmode() returns whether this layer is in train mode.
  *
  * Errors of wb_layer_of: a field is NULL, or no object of the library; a struct with other fields,

@@ -77,6 +77,11 @@ WB_API wb_tensor *wb_truncated_normal_array(double mean, double std, double low,
  * f16, bf16 and f32, and are false, true, true, ... in bool.  Errors: n negative, or 2^32 or
  * more. */
 WB_API wb_tensor *wb_arange(int64_t n, wb_dtype dtype);
+/** n numbers from `first` to `last` with equal steps, both included, of a floating dtype, shape
+ * [n]: wb_linspace(0, 1, 5, WB_F32) is 0, 0.25, 0.5, 0.75, 1.  They are computed in double and
+ * rounded once.  n = 1 gives `first`; `last` may be below it.  Errors: n negative; another dtype;
+ * last - first is not finite; out of memory. */
+WB_API wb_tensor *wb_linspace(double first, double last, int64_t n, wb_dtype dtype);
 /** The identity matrix, [n,n], of any dtype.  Errors as wb_from. */
 WB_API wb_tensor *wb_eye(int64_t n, wb_dtype dtype);
 

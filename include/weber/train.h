@@ -455,8 +455,10 @@ typedef struct wb_train_options {
      * and sets its .count to 0. */
     wb_watch *reduce WB_IS(NULL);
     double factor WB_IS(0.1);
-    /* Returns the metric of a checkpoint.  Default: the mean loss of the epoch's batches. */
+    /* Returns the metric of an epoch.  Default: the mean loss of the epoch's batches. */
     double (*metric)(wb_layer *model, int epoch, void *ctx) WB_IS(NULL);
+    double *losses WB_IS(NULL);             /* arrays of .epochs numbers that are set to the mean */
+    double *metrics WB_IS(NULL);            /* loss and to the metric of each epoch */
     WB_BY_PLACE
     int epochs WB_IS(1);                    /* 0 or more */
     WB_NO_MORE
@@ -476,8 +478,18 @@ typedef struct wb_train_options {
  * model and state of rank 0, which alone shows the progress and writes files.  With another rule
  * each rank trains a model of its own.
  *
- * The metric of a checkpoint, of .stop and of .reduce is what .metric returns for the epoch.  While
- * .metric runs, automatic mode is test mode.  Of the ranks that train one model, rank 0 decides.
+ * The metric of a checkpoint, of .stop, of .reduce and in .metrics is what .metric returns for the
+ * epoch.  While .metric runs, automatic mode is test mode.  Of the ranks that train one model, rank
+ * 0 decides.
+ *
+ *     double losses[20], errors[20];
+ *     wb_train(loss, model, data, state, .epochs = 20, .losses = losses,
+ *              .metric = held_out_error, .metrics = errors);
+ *
+ * losses[0] and errors[0] are those of epoch 1.  NaN: the epoch was not trained, since the training
+ * ended before or was resumed behind it.  In the epoch that .each ends the loss is the mean of the
+ * batches until then, and the metric NaN.  Of ranks that train one model the loss is the mean over
+ * all.
  *
  * .resume: a program that was stopped at any time continues from its last checkpoint when it is run
  * again.  The checkpoint restores model, state, loader and random numbers.  .epochs also counts the
@@ -491,9 +503,9 @@ typedef struct wb_train_options {
  * .keep_last = 0; a .name that wb_checkpoint_save rejects; a .wait of .stop or .reduce below 1;
  * .factor outside 0 to 1; .reduce together with a schedule, also one of wb_set_schedule, or with a
  * rule without an eta that it can change (AdaDelta, Rprop); ranks with different numbers of batches
- * or .epochs, or of which only some have .average, .stop or .reduce; a loss that depends on no
- * parameter that is trained; the errors of the loss, of
- * wb_set_schedule and wb_average, of evaluations and of files. */
+ * or .epochs, or of which only some have .average, .stop, .reduce or .metrics; a loss that depends
+ * on no parameter that is trained; the errors of the loss, of wb_set_schedule and wb_average, of
+ * evaluations and of files. */
 WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *state,
                          const wb_train_options *o);
 #ifndef __cplusplus
@@ -514,9 +526,11 @@ WB_API int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_stat
  * standard error is not a terminal.  The bar's length is the number of batches of the loader,
  * unknown if `loader` is NULL.  `format` and the arguments after it are the title, as for
  * printf. */
-WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...);
+WB_API wb_progress *wb_progress_begin(wb_loader *loader, const char *format, ...)
+    WB_PRINTF_(2, 3);
 /** wb_progress_begin with a number of steps instead of a loader; 0: unknown. */
-WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...);
+WB_API wb_progress *wb_progress_of(int64_t steps, const char *format, ...)
+    WB_PRINTF_(2, 3);
 /** Sets a metric to a tensor with one element.  A bar has at most 4 metrics; others are ignored.  A
  * call with the name of the first metric, or with NULL, also counts a step.  The next call for the
  * same metric reads `value`, so that this call does not wait for it.  If `value` is WB_NONE or

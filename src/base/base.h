@@ -13,12 +13,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define WB__PRINTF WB_PRINTF_
 #if defined(__GNUC__)
-#define WB__PRINTF(f, a) __attribute__((format(printf, f, a)))
 #define wb__likely(x) __builtin_expect(!!(x), 1)
 #define wb__unlikely(x) __builtin_expect(!!(x), 0)
 #else
-#define WB__PRINTF(f, a)
 #define wb__likely(x) (x)
 #define wb__unlikely(x) (x)
 #endif

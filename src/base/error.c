@@ -49,6 +49,15 @@ int wb__fail(int c, const char *format, ...)
     return c;
 }
 
+int wb_fail(wb_status c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail(c > WB_OK && c < WB_ERROR_COUNT ? (int)c : WB_ERROR_ARGUMENT, format, arguments);
+    va_end(arguments);
+    return code;
+}
+
 void *wb__fail_null(int c, const char *format, ...)
 {
     va_list arguments;

@@ -223,7 +223,7 @@ int wb__call_layer(wb_layer *layer, int n, wb_tensor *const *inputs, wb_tensor *
     if (wb__likely(n_out > 0)) return n_out;
     if (!wb_error_code())
         wb__fail(WB_ERROR_ARGUMENT, "%s: gave NULL or a negative number for %d input%s, and "
-                 "nothing failed", type->name, n, n == 1 ? "" : "s");
+                 "nothing failed; wb_fail sets the reason", type->name, n, n == 1 ? "" : "s");
     if (failures != wb__failures()) wb__own_failed(layer);
     return -1;
 }

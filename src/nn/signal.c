@@ -51,6 +51,8 @@ wb_tensor *wb_hann_window_with(int64_t n, wb_dtype dtype, const wb_window_option
 
 /* ---- transforms ------------------------------------------------------------------------------ */
 
+enum { PARTS = 16 };                    /* most slices of a signal that make frames */
+
 typedef enum { STFT, ISTFT, SPECTROGRAM } transform_kind;
 
 typedef struct {
@@ -58,9 +60,33 @@ typedef struct {
     wb_stft_options o;
     double power;
     int64_t n, hop, frequencies;
+    int64_t first, second;              /* n = first second: factors of the transform; 0: none */
     wb_tensor *window;                  /* [n] of `wide`, or NULL: ones */
     wb_dtype wide;                      /* the dtype of the computation for x */
 } transform;
+
+/* Takes n1 as the first factor if that needs fewer products than *least. */
+static void try_factor(transform *r, int64_t n1, double *least)
+{
+    const double n = (double)r->n, n2 = (double)(r->n / n1);
+    const double products = (double)(n1 / 2 + 1) * (2 * n + 4 * n2 * n2);
+    if (products > *least) return;
+    *least = products;
+    r->first = n1;
+    r->second = r->n / n1;
+}
+
+/* Chooses the factors with the fewest products.  A product with the whole matrix is quicker for
+ * small n, and for n without such factors. */
+static void choose_factors(transform *r)
+{
+    double least = (double)r->n * (double)r->n / 4;
+    for (int64_t d = 2; d * d <= r->n; d++)
+        if (r->n % d == 0) {
+            try_factor(r, d, &least);
+            try_factor(r, r->n / d, &least);
+        }
+}
 
 /* Reads the options for x, and the window unless `x` is NULL. */
 static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x,
@@ -93,6 +119,7 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
     r->hop = o->hop_length ? o->hop_length : WB__MAX(r->n / 4, 1);
     r->frequencies = r->n / 2 + 1;
     r->wide = wb__computed_in((wb_dtype)x->dtype);
+    choose_factors(r);
     wb_tensor *w = o->window;
     if (!w || wb_is_none(w)) return true;
     if (!wb__operand(what, w) || !wb__one_device(what, x, w)) return false;
@@ -105,41 +132,164 @@ static bool read_transform(transform *r, transform_kind kind, const wb_tensor *x
     return r->window;
 }
 
+/* Returns cos and -sin of 2 pi f k / n for integers k and f, [..., 2], of the shape to which these
+ * broadcast.  `t` holds all products f k. */
+static wb_tensor *turns(const transform *r, wb_tensor *k, wb_tensor *f, wb_dtype t)
+{
+    const double half = (double)(r->n / 2), all = (double)r->n;
+    /* angles from -pi to pi, of which a float has more digits than of those up to 2 pi */
+    wb_tensor *i = wb_arange(r->n, r->wide);
+    i = wb_where(wb_gt(i, wb_scalar(half)), wb_sub(i, wb_scalar(all)), i);
+    wb_tensor *angle = wb_mul(i, wb_scalar(2 * pi / all));
+    wb_tensor *table = wb_stack(1, wb_cos(angle), wb_neg(wb_sin(angle)));
+    wb_tensor *product = wb_mul(k, f);
+    wb_tensor *whole = wb_mul(wb_div(product, wb__literal(all, t)), wb__literal(all, t));
+    return wb_take(table, wb_sub(product, whole));
+}
+
+static wb_dtype index_dtype(const transform *r) { return r->n > 40000 ? WB_I64 : WB_I32; }
+
 /* Returns the matrix of the transform, [n, 2 F]: row k has cos and -sin of 2 pi f k / n. */
 static wb_tensor *matrix(const transform *r)
 {
-    const int64_t n = r->n;
-    const wb_dtype t = n > 40000 ? WB_I64 : WB_I32;     /* holds f k */
-    const double half = (double)(n / 2), all = (double)n;
-    /* angles from -pi to pi, of which a float has more digits than of those up to 2 pi */
-    wb_tensor *k = wb_arange(n, r->wide);
-    k = wb_where(wb_gt(k, wb_scalar(half)), wb_sub(k, wb_scalar(all)), k);
-    wb_tensor *angle = wb_mul(k, wb_scalar(2 * pi / all));
-    wb_tensor *table = wb_stack(1, wb_cos(angle), wb_neg(wb_sin(angle)));
-    wb_tensor *product = wb_mul(wb_unsqueeze(wb_arange(n, t), 1), wb_arange(r->frequencies, t));
-    wb_tensor *turns = wb_mul(wb_div(product, wb__literal(all, t)), wb__literal(all, t));
-    wb_tensor *y = wb_take(table, wb_sub(product, turns));
-    return y ? wb_reshape_array(y, 2, (int64_t[]){n, 2 * r->frequencies}) : NULL;
+    const wb_dtype t = index_dtype(r);
+    wb_tensor *y = turns(r, wb_unsqueeze(wb_arange(r->n, t), 1), wb_arange(r->frequencies, t), t);
+    return y ? wb_reshape_array(y, 2, (int64_t[]){r->n, 2 * r->frequencies}) : NULL;
 }
 
-/* Returns the indices of the elements of `frames` frames, [frames, n]. */
-static wb_tensor *frame_index(const transform *r, int64_t frames)
+/* ---- transforms in two steps -----------------------------------------------------------------
+ *
+ * With n = n1 n2, k = n2 k1 + k2 and f = f1 + n1 f2,
+ *   y[f] = sum over k2 of exp(-2 pi i f2 k2 / n2) a[f1, k2],
+ *   a[f1, k2] = sum over k1 of exp(-2 pi i f1 k / n) x[k].
+ * Of a real x the f1 up to n1 / 2 are enough: y[n - f] is the conjugate of y[f].  F1 = n1 / 2 + 1.
+ * The inverse takes the same steps backwards. */
+
+/* Returns the matrices of the first step, [n2, 2 F1, n1]: rows with cos, then rows with -sin. */
+static wb_tensor *first_matrices(const transform *r)
 {
-    wb_tensor *first = wb_mul(wb_arange(frames, WB_I64), wb__literal((double)r->hop, WB_I64));
-    return wb_add(wb_unsqueeze(first, 1), wb_arange(r->n, WB_I64));
+    const wb_dtype t = index_dtype(r);
+    const int64_t count = r->first / 2 + 1;
+    wb_tensor *k = wb_mul(wb_arange(r->first, t), wb__literal((double)r->second, t));
+    k = wb_add(wb_unsqueeze(wb_unsqueeze(wb_arange(r->second, t), 1), 2), k);
+    wb_tensor *y = turns(r, k, wb_unsqueeze(wb_arange(count, t), 1), t);
+    y = y ? wb_permute(y, 0, 3, 1, 2) : NULL;
+    return y ? wb_reshape_array(y, 3, (int64_t[]){r->second, 2 * count, r->first}) : NULL;
 }
 
-/* Returns [B, L] as [B, T, F, 2]. */
-static wb_tensor *transformed(const transform *r, wb_tensor *x)
+/* Returns the matrix of the second step, [2 n2, 2 n2], of rows (part, f2) and columns (k2, part)
+ * with the real and the imaginary part: complex numbers times exp(...). */
+static wb_tensor *second_matrix(const transform *r)
+{
+    const wb_dtype t = index_dtype(r);
+    wb_tensor *k = wb_mul(wb_arange(r->second, t), wb__literal((double)r->first, t));
+    wb_tensor *e = turns(r, k, wb_unsqueeze(wb_arange(r->second, t), 1), t);
+    if (!e) return NULL;
+    wb_tensor *c = wb_slice(e, 2, 0, 1), *s = wb_slice(e, 2, 1, 2);     /* cos and -sin */
+    wb_tensor *y = wb_stack(0, wb_concat(2, c, wb_neg(s)), wb_concat(2, s, c));
+    return y ? wb_reshape_array(y, 2, (int64_t[]){2 * r->second, 2 * r->second}) : NULL;
+}
+
+/* Returns y, [parts, n2, F1, all], as the F frequencies in their order, [parts, F, all].  With two
+ * parts the second is imaginary. */
+static wb_tensor *in_order(const transform *r, wb_tensor *y)
+{
+    const int64_t n1 = r->first, n2 = r->second, last = (n1 - 1) / 2, rows = n2 / 2 + 1;
+    if (!y) return NULL;
+    const int64_t parts = y->dims[0], all = y->dims[3];
+    wb_tensor *turned = wb_slice(wb_slice(y, 2, 1, last + 1), 1, n2 - rows, n2);
+    turned = wb_flip(wb_flip(turned, 1), 2);
+    if (parts == 2)
+        turned = wb_concat(0, wb_slice(turned, 0, 0, 1), wb_neg(wb_slice(turned, 0, 1, 2)));
+    y = wb_concat(2, wb_slice(y, 1, 0, rows), turned);
+    y = y ? wb_reshape_array(y, 3, (int64_t[]){parts, rows * n1, all}) : NULL;
+    return wb_slice(y, 1, 0, r->frequencies);
+}
+
+static int64_t divisor(int64_t a, int64_t b) { return b ? divisor(b, a % b) : a; }
+
+/* Frames are made of rows of a signal, of the greatest length that divides n and the step from
+ * frame to frame.  Returns the numbers of these rows, [B, frames, n / each], in signals of `rows`
+ * rows. */
+static wb_tensor *rows_of(const transform *r, int64_t batch, int64_t frames, int64_t rows)
+{
+    const int64_t each = divisor(r->n, r->hop);
+    wb_tensor *of = wb_mul(wb_arange(batch, WB_I64), wb__literal((double)rows, WB_I64));
+    wb_tensor *at = wb_mul(wb_arange(frames, WB_I64), wb__literal((double)(r->hop / each), WB_I64));
+    of = wb_unsqueeze(wb_add(wb_unsqueeze(of, 1), at), 2);
+    return wb_add(of, wb_arange(r->n / each, WB_I64));
+}
+
+/* Returns the frames of x, [B, L] -> [B frames, n]. */
+static wb_tensor *frames_of(const transform *r, wb_tensor *x, int64_t frames)
+{
+    const int64_t each = divisor(r->n, r->hop), batch = x->dims[0];
+    const int64_t rows = (r->n + (frames - 1) * r->hop) / each;
+    x = wb_slice(x, 1, 0, rows * each);
+    x = x ? wb_reshape_array(x, 2, (int64_t[]){batch * rows, each}) : NULL;
+    wb_tensor *y = wb_take(x, rows_of(r, batch, frames, rows));
+    return y ? wb_reshape_array(y, 2, (int64_t[]){batch * frames, r->n}) : NULL;
+}
+
+/* Returns the frames of x, [B, L], as columns, [n, B frames].  If they overlap in few places, each
+ * part of all frames is a slice of the rows of x. */
+static wb_tensor *columns_of(const transform *r, wb_tensor *x, int64_t frames)
+{
+    const int64_t each = divisor(r->n, r->hop), parts = r->n / each, step = r->hop / each;
+    const int64_t batch = x->dims[0], rows = parts + (frames - 1) * step;
+    wb_tensor *slices[PARTS];
+    if (parts > PARTS) {
+        x = frames_of(r, x, frames);
+        return x ? wb_transpose(x) : NULL;
+    }
+    x = wb_slice(x, 1, 0, rows * each);
+    x = x ? wb_reshape_array(x, 2, (int64_t[]){batch * rows, each}) : NULL;
+    x = x ? wb_reshape_array(wb_transpose(x), 3, (int64_t[]){each, batch, rows}) : NULL;
+    for (int64_t i = 0; i < parts; i++)
+        slices[i] = wb_slice_step(x, 2, i, i + (frames - 1) * step + 1, step);
+    x = wb_concat_array((int)parts, slices, 0);
+    return x ? wb_reshape_array(x, 2, (int64_t[]){r->n, batch * frames}) : NULL;
+}
+
+/* Returns frames, [n, all], as [2, n2, F1, all]: real and imaginary parts, in two steps. */
+static wb_tensor *in_two_steps(const transform *r, wb_tensor *x)
+{
+    const int64_t all = x->dims[1], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
+    wb_tensor *m = first_matrices(r);
+    if (r->window) {
+        wb_tensor *w = wb_reshape_array(r->window, 2, (int64_t[]){n1, n2});
+        m = wb_mul(m, wb_unsqueeze(wb_transpose(w), 1));
+    }
+    if (r->o.normalized) m = wb_mul(m, wb_scalar(1 / sqrt((double)r->n)));
+    x = wb_reshape_array(x, 3, (int64_t[]){n1, n2, all});
+    wb_tensor *y = x ? wb_matmul(m, wb_permute(x, 1, 0, 2)) : NULL;
+    y = y ? wb_reshape_array(y, 2, (int64_t[]){2 * n2, count * all}) : NULL;
+    y = wb_matmul(second_matrix(r), y);
+    return y ? wb_reshape_array(y, 4, (int64_t[]){2, n2, count, all}) : NULL;
+}
+
+/* Returns [B, L] as [B, T, F, 2], or, with `squares`, the squares of the magnitudes, [B, T, F]. */
+static wb_tensor *transformed(const transform *r, wb_tensor *x, bool squares)
 {
     if (!r->o.no_center) x = wb_pad(x, 1, r->n / 2, r->n / 2, .mode = WB_PAD_REFLECT);
     if (!x) return NULL;
     const int64_t batch = x->dims[0], frames = (x->dims[1] - r->n) / r->hop + 1;
-    wb_tensor *m = matrix(r);
-    if (r->window) m = wb_mul(m, wb_unsqueeze(r->window, 1));
-    if (r->o.normalized) m = wb_mul(m, wb_scalar(1 / sqrt((double)r->n)));
-    wb_tensor *y = wb_matmul(wb_take_axis(x, frame_index(r, frames), 1), m);
-    return y ? wb_reshape_array(y, 4, (int64_t[]){batch, frames, r->frequencies, 2}) : NULL;
+    wb_tensor *y = (r->first ? columns_of : frames_of)(r, x, frames);
+    if (y && r->first) {
+        y = in_two_steps(r, y);
+        if (squares) y = wb_sum(wb_square(y), .axes = {0}, .keep = true);
+        y = in_order(r, y);
+        y = y ? wb_permute(y, 2, 1, 0) : NULL;
+    } else if (y) {
+        wb_tensor *m = matrix(r);
+        if (r->window) m = wb_mul(m, wb_unsqueeze(r->window, 1));
+        if (r->o.normalized) m = wb_mul(m, wb_scalar(1 / sqrt((double)r->n)));
+        y = wb_matmul(y, m);
+        y = y ? wb_reshape_array(y, 3, (int64_t[]){batch * frames, r->frequencies, 2}) : NULL;
+        if (squares) y = wb_sum(wb_square(y), .axes = {-1});
+    }
+    const int64_t dims[] = {batch, frames, r->frequencies, 2};
+    return y ? wb_reshape_array(y, squares ? 3 : 4, dims) : NULL;
 }
 
 /* Returns y, [B, ...], with the axes of x before its last `last` in place of the first. */
@@ -172,7 +322,7 @@ wb_tensor *wb_stft_with(wb_tensor *x, const wb_stft_options *given)
     transform r;
     const wb__frame f = wb__frame_begin();
     wb_tensor *flat = read_transform(&r, STFT, x, given) ? waves(&r, x) : NULL;
-    wb_tensor *y = flat ? unpacked(transformed(&r, flat), x, 1) : NULL;
+    wb_tensor *y = flat ? unpacked(transformed(&r, flat, false), x, 1) : NULL;
     return wb__frame_end(f, y ? wb__as(y, (wb_dtype)x->dtype) : NULL);
 }
 
@@ -181,12 +331,12 @@ wb_tensor *wb_spectrogram_with(wb_tensor *x, const wb_stft_options *given)
     transform r;
     const wb__frame f = wb__frame_begin();
     wb_tensor *flat = read_transform(&r, SPECTROGRAM, x, given) ? waves(&r, x) : NULL;
-    wb_tensor *y = flat ? transformed(&r, flat) : NULL;
-    if (y && r.o.window_normalized)
-        y = wb_div(y, r.window ? wb_sqrt(wb_sum(wb_square(r.window)))
-                               : wb_scalar(sqrt((double)r.n)));
+    wb_tensor *y = flat ? transformed(&r, flat, r.power > 0) : NULL;
+    if (y && r.o.window_normalized) {
+        wb_tensor *norm = r.window ? wb_sum(wb_square(r.window)) : wb_scalar((double)r.n);
+        y = wb_div(y, r.power > 0 ? norm : wb_sqrt(norm));
+    }
     if (y && r.power > 0) {
-        y = wb_sum(wb_square(y), .axes = {-1});
         if (r.power != 2) y = wb__root_of(y);
         if (r.power != 2 && r.power != 1) y = wb_pow(y, wb_scalar(r.power));
     }
@@ -199,26 +349,66 @@ static wb_tensor *overlapped(const transform *r, wb_tensor *frames)
 {
     if (!frames) return NULL;
     const int64_t batch = frames->dims[0], count = frames->dims[1];
-    const int64_t length = r->n + (count - 1) * r->hop;
-    wb_tensor *index = wb_reshape_array(frame_index(r, count), 2, (int64_t[]){1, count * r->n});
-    wb_tensor *values = wb_reshape_array(frames, 2, (int64_t[]){batch, count * r->n});
-    return wb_scatter_along(wb_full_array(0, r->wide, 2, (int64_t[]){batch, length}), index, values,
-                            1);
+    const int64_t each = divisor(r->n, r->hop), length = r->n + (count - 1) * r->hop;
+    const int64_t rows = length / each, dims[] = {batch, count, r->n / each, each};
+    wb_tensor *y = wb_full_array(0, r->wide, 2, (int64_t[]){batch * rows, each});
+    y = wb_scatter(y, rows_of(r, batch, count, rows), wb_reshape_array(frames, 4, dims));
+    return y ? wb_reshape_array(y, 2, (int64_t[]){batch, length}) : NULL;
+}
+
+/* Returns how often the frequencies f, integers, count in the sum of the inverse: those without a
+ * conjugate once, others twice. */
+static wb_tensor *weight_of(const transform *r, wb_tensor *f)
+{
+    const double each = r->o.normalized ? 1 / sqrt((double)r->n) : 1 / (double)r->n;
+    wb_tensor *alone = wb_eq(f, wb_scalar(0));
+    if (r->n % 2 == 0) alone = wb_or(alone, wb_eq(f, wb_scalar((double)(r->n / 2))));
+    return wb_where(alone, wb_full_array(each, r->wide, 0, NULL),
+                    wb_full_array(2 * each, r->wide, 0, NULL));
+}
+
+/* Returns y, [all, F, 2], weighted, as the frames of the inverse, [all, n], in two steps: those of
+ * in_two_steps and in_order backwards. */
+static wb_tensor *back_in_two_steps(const transform *r, wb_tensor *y)
+{
+    const int64_t all = y->dims[0], n1 = r->first, n2 = r->second, count = n1 / 2 + 1;
+    wb_tensor *f1 = wb_arange(count, WB_I64);
+    wb_tensor *at = wb_mul(wb_arange(n2, WB_I64), wb__literal((double)n1, WB_I64));
+    at = wb_add(wb_unsqueeze(at, 1), f1);
+    wb_tensor *direct = wb_le(at, wb_scalar((double)(r->n / 2)));
+    wb_tensor *turns = wb_and(wb_gt(f1, wb_scalar(0)),
+                              wb_lt(wb_mul(f1, wb_scalar(2)), wb_scalar((double)n1)));
+    wb_tensor *f = wb_where(direct, at, wb_sub(wb_scalar((double)r->n), at));
+    wb_tensor *weight = weight_of(r, f), *none = wb_full_array(0, r->wide, 0, NULL);
+    wb_tensor *real = wb_where(wb_or(direct, turns), weight, none);
+    wb_tensor *both = wb_stack(0, real, wb_where(direct, real, wb_neg(real)));
+    y = wb_take_axis(wb_permute(y, 2, 1, 0), f, 1);
+    y = wb_mul(y, wb_unsqueeze(both, 3));
+    y = y ? wb_reshape_array(y, 2, (int64_t[]){2 * n2, count * all}) : NULL;
+    wb_tensor *m = second_matrix(r);
+    y = m ? wb_matmul(wb_transpose(m), y) : NULL;
+    y = y ? wb_reshape_array(y, 3, (int64_t[]){n2, 2 * count, all}) : NULL;
+    m = first_matrices(r);
+    y = m ? wb_matmul(wb_permute(m, 0, 2, 1), y) : NULL;
+    y = y ? wb_permute(y, 2, 1, 0) : NULL;
+    return y ? wb_reshape_array(y, 2, (int64_t[]){all, r->n}) : NULL;
 }
 
 /* Returns y, [B, T, 2 F], as signals of all elements that frames cover, [B, L]. */
 static wb_tensor *inverted(const transform *r, wb_tensor *y)
 {
-    const int64_t frames = y->dims[1];
-    wb_tensor *f = wb_arange(r->frequencies, WB_I32);
-    wb_tensor *alone = wb_eq(f, wb_scalar(0));      /* frequencies without a conjugate */
-    if (r->n % 2 == 0) alone = wb_or(alone, wb_eq(f, wb_scalar((double)(r->n / 2))));
-    const double each = r->o.normalized ? 1 / sqrt((double)r->n) : 1 / (double)r->n;
-    wb_tensor *weight = wb_where(alone, wb_full_array(each, r->wide, 0, NULL),
-                                 wb_full_array(2 * each, r->wide, 0, NULL));
-    weight = wb_reshape_array(wb_expand(wb_unsqueeze(weight, 1), r->frequencies, 2), 1,
-                              (int64_t[]){2 * r->frequencies});
-    wb_tensor *back = wb_linear(y, wb_mul(matrix(r), weight), WB_NONE);
+    const int64_t batch = y->dims[0], frames = y->dims[1], all = batch * frames;
+    wb_tensor *back;
+    if (r->first) {
+        y = wb_reshape_array(y, 3, (int64_t[]){all, r->frequencies, 2});
+        back = y ? back_in_two_steps(r, y) : NULL;
+        back = back ? wb_reshape_array(back, 3, (int64_t[]){batch, frames, r->n}) : NULL;
+    } else {
+        wb_tensor *weight = weight_of(r, wb_arange(r->frequencies, WB_I32));
+        weight = wb_reshape_array(wb_expand(wb_unsqueeze(weight, 1), r->frequencies, 2), 1,
+                                  (int64_t[]){2 * r->frequencies});
+        back = wb_linear(y, wb_mul(matrix(r), weight), WB_NONE);
+    }
     wb_tensor *squares = r->window ? wb_square(r->window) : wb_full_array(1, r->wide, 1, &r->n);
     if (r->window) back = wb_mul(back, r->window);
     squares = squares ? wb_expand_array(squares, 3, (int64_t[]){1, frames, r->n}) : NULL;

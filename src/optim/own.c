@@ -20,8 +20,8 @@ static bool is_alike(const wb_rule_type *type, const char *what, int i, wb_tenso
                      const wb_tensor *like)
 {
     if (!x && !wb_error_code())
-        return !wb__fail(WB_ERROR_ARGUMENT, "%s: apply set no %s[%d], and nothing failed",
-                         type->name, what, i);
+        return !wb__fail(WB_ERROR_ARGUMENT, "%s: apply set no %s[%d], and nothing failed; "
+                         "wb_fail sets the reason", type->name, what, i);
     if (!wb__operand(type->name, x)) return false;
     if (wb__same_dims(x, like) && x->dtype == like->dtype) return true;
     wb__text t = {0};

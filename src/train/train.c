@@ -20,7 +20,8 @@ static wb_tensor *checked_loss(const char *what, wb_tensor *l)
 {
     if (!l && !wb_error_code())
         return wb__fail_null(WB_ERROR_ARGUMENT,
-                             "%s: the loss function gave NULL, and nothing failed", what);
+                             "%s: the loss function gave NULL, and nothing failed; wb_fail sets "
+                             "the reason", what);
     if (!wb__operand(what, l)) return NULL;
     if (l->size == 1 && wb__dtype_float((wb_dtype)l->dtype)) return l;
     return wb__fail_null(WB_ERROR_SHAPE,
@@ -98,7 +99,15 @@ typedef struct {
 
 static bool saves(const training *t) { return t->o.checkpoint || t->o.folder; }
 /* Whether epochs have a metric. */
-static bool measures(const training *t) { return saves(t) || t->o.stop || t->o.reduce; }
+static bool measures(const training *t)
+{
+    return saves(t) || t->o.stop || t->o.reduce || t->o.metrics;
+}
+/* Whether the mean loss of an epoch is needed. */
+static bool averages(const training *t)
+{
+    return t->o.losses || (measures(t) && !t->o.metric);
+}
 
 /* Whether all ranks train one model.  Rank 0 shows the progress, and reads and writes files. */
 static bool distributed(const training *t) { return t->state->rule->bucket && wb__world(); }
@@ -166,7 +175,7 @@ static int finish_update(training *t, wb_tensor **loss)
     const int status = wb__evaluate(*loss ? 2 : 1, both, now->guard ? now->guard : both[0]);
     if (status) wb__opt_undo_failed(s);
     if (status) return status;
-    if (measures(t) && !t->o.metric && (s->mean_loss || !s->loss_sum))
+    if (averages(t) && (s->mean_loss || !s->loss_sum))
         add_loss(t, both[0], s->mean_loss ? s->mean_of : 1);
     *loss = both[0];
     return 0;
@@ -333,14 +342,17 @@ static wb_checkpoint here(const training *t)
                            .epoch = wb_loader_epoch(t->data)};
 }
 
+/* Returns the mean loss of the epoch's batches. */
+static double epoch_loss(training *t)
+{
+    add_loss(t, NULL, 0);
+    return t->sum / (double)t->batches;
+}
+
 /* Sets *metric to the metric of the epoch. */
 static int measure(training *t, int epoch, double *metric)
 {
-    if (!t->o.metric) {
-        add_loss(t, NULL, 0);
-        *metric = t->sum / (double)t->batches;
-        return 0;
-    }
+    if (!t->o.metric) return *metric = epoch_loss(t), 0;
     wb_scope *s = wb_scope_open();
     if (!s) return wb_error_code();
     *metric = t->o.metric(t->model, epoch, t->o.ctx);
@@ -381,6 +393,7 @@ static int end_epoch(training *t, int epoch)
     if (!status && distributed(t) && (t->o.stop || t->o.reduce))
         status = wb__from_rank(&metric, WB_F64, 1, 0);
     if (status) return status;
+    if (t->o.metrics) t->o.metrics[epoch - 1] = metric;
     const bool ends = t->o.stop && wb_early_stopping(t->o.stop, metric);
     if (t->o.reduce && wb_early_stopping(t->o.reduce, metric)) {
         t->o.reduce->count = 0;
@@ -492,11 +505,12 @@ static int compare_options(training *t)
 {
     static const char *const names[] = {"batches of the loader", ".epochs",
                                         "parts of the state (.shard)",
-                                        ".average (1), .stop (2) and .reduce (4)"};
+                                        ".average (1), .stop (2), .reduce (4) and .metrics (8)"};
     const wb_train_options *o = &t->o;
     const int64_t mine[] = {wb_loader_length(t->data), o->epochs, t->state->parts,
                             (o->average != NULL) + 2 * (o->stop != NULL) +
-                                4 * (o->reduce != NULL), o->each != NULL};
+                                4 * (o->reduce != NULL) + 8 * (o->metrics != NULL),
+                            o->each != NULL};
     int64_t least[5] = {0}, most[5] = {0};
     if (!distributed(t)) return 0;
     const int status = wb__extremes(5, mine, least, most);
@@ -529,6 +543,10 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         return wb__fail(WB_ERROR_ARGUMENT,
                         "train: the loader has no batches: the dataset is empty, or shorter than a "
                         "batch with .drop_last");
+    for (int i = 0; i < t.o.epochs; i++) {
+        if (t.o.losses) t.o.losses[i] = NAN;
+        if (t.o.metrics) t.o.metrics[i] = NAN;
+    }
     int done = 0;
     int status = check_saving(&t.o);
     if (!status) status = check_watching(&t, &g);
@@ -542,6 +560,7 @@ int wb_train_with(wb_loss loss, void *model, wb_loader *data, wb_opt_state *stat
         t.batches = 0;
         status = begin_random(&t);
         if (!status) status = run_epoch(&t, epoch);
+        if (!status && t.o.losses) t.o.losses[epoch - 1] = epoch_loss(&t);
         if (!status && !t.stop) status = end_epoch(&t, epoch);
     }
     if (t.latest) wb__unref(t.latest);

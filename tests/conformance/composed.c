@@ -9,6 +9,10 @@ static const double zeros[12] = {2, 0, 3, 1, 0, 1, 0, 2, 1, 2, 1, 3};
 CASE(clamp, wb_clamp(x, -1, 1.5))
 CASE(clamp_whole, wb_clamp(x, 3, 9))
 CASE(clamp_rows, wb_clamp(x, wb_slice(x, 1, 0, 1), wb_slice(x, 1, 2, 3)))
+CASE(lerp, wb_lerp(x, wb_flip(x, 1), 0.3))
+CASE(lerp_by_itself, wb_lerp(x, wb_flip(x, 1), x))
+CASE(lerp_columns, wb_lerp(wb_slice(x, 1, 0, 1), 2, wb_mul(wb_flip(x, 1), 0.5)))
+CASE(lerp_numbers, wb_lerp(0.1, -0.7, x))
 CASE(argmin, wb_argmin(x, 1))
 CASE(argmin_rows, wb_argmin(x, 0))
 CASE(norm1, wb_norm(x, 1, 1))
@@ -76,6 +80,14 @@ static const literal rows[] = {
      VALUES(3, 3, 3, 4, 5, 6, 7, 8, 9, 9, 9, 9)},
     {"clamp_rows", clamp_rows, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
      VALUES(-1.5, 0.25, 2, -0.75, 0.5, -0.125, -0.125, -0.125, -0.125, -0.125)},
+    {"lerp", lerp, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     VALUES(-0.9, -0.05, 2, -0.45, -0.1, 1.775, -1.5625, -0.125, -0.3125, 2.475)},
+    {"lerp_by_itself", lerp_by_itself, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     VALUES(-4.5, 0, 2, -1.5, -0.5, 3.4375, -10.3125, -0.125, -1.328125, -2.25)},
+    {"lerp_columns", lerp_columns, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     VALUES(-0.625, -2.8125, 2, -1.0625, -4.125, 2.375, 1.484375, 1.203125, 0.3125, 1.71875)},
+    {"lerp_numbers", lerp_numbers, signs, {2, 5}, SMOOTH | FLOATS, {2, 5},
+     VALUES(1.3, -0.1, -1.5, 0.7, -0.3, -0.9, 2.1, 0.2, -0.4, -2.3)},
     {"argmin", argmin, signs, {2, 5}, FLOATS, {2},
      VALUES(0, 1)},
     {"argmin_rows", argmin_rows, zeros, {3, 4}, FLOATS | INTEGERS, {4},
@@ -220,8 +232,34 @@ TEST_IN_SCOPE(corners)
     assert_true(fabs(wb_at(wb_cumprod(many, 0), 999) - want) < 1e-5 * want);
 }
 
+/* Both ends are exact, where steps from one end would be rounded. */
+TEST_IN_SCOPE(ends)
+{
+    const double third = 1.0 / 3;
+    double v[10];
+    WORKS(wb_copy_out(wb_linspace(third, 0.7, 10, WB_F64), v, sizeof v));
+    assert_true(v[0] == third && v[9] == 0.7);
+    IS(wb_linspace(-1, 2.3, 6, WB_F32), -1, -0.34, 0.32, 0.98, 1.64, 2.3);
+    IS(wb_linspace(3, -0.1, 5, WB_F16), 3, 2.224609375, 1.4501953125, 0.6748046875,
+       -0.0999755859375);
+    IS(wb_linspace(7, 9, 1, WB_BF16), 7);
+    IS(wb_linspace(5, 5, 3, WB_F32), 5, 5, 5);
+    assert_int_equal(wb_size(wb_linspace(0, 1, 0, WB_F32)), 0);
+    wb_tensor *far = FLOATS_OF(0.1f, 3e7f, -1e-3f), *y = FLOATS_OF(1e6f, -0.7f, 1e-9f);
+    assert_memory_equal(wb_data(wb_lerp(far, y, 0)), wb_data(far), 12);
+    assert_memory_equal(wb_data(wb_lerp(far, y, 1)), wb_data(y), 12);
+}
+
 TEST_IN_SCOPE(errors)
 {
+    REFUSED(wb_linspace(0, 1, -1, WB_F32), WB_ERROR_SHAPE, "linspace", "-1");
+    REFUSED(wb_linspace(0, 1, 3, WB_I32), WB_ERROR_DTYPE, "linspace", "i32", "wb_arange");
+    REFUSED(wb_linspace(-1e308, 1e308, 3, WB_F64), WB_ERROR_ARGUMENT, "linspace", "1e+308");
+    REFUSED(wb_linspace(0, NAN, 3, WB_F32), WB_ERROR_ARGUMENT, "linspace", "nan");
+    REFUSED(wb_lerp(wb_arange(3, WB_I32), wb_arange(3, WB_I32), 0.5), WB_ERROR_DTYPE, "lerp",
+            "i32");
+    REFUSED(wb_lerp(1, 2, wb_arange(3, WB_I32)), WB_ERROR_DTYPE, "lerp", "i32");
+    REFUSED(wb_lerp(wb_ones(2), wb_ones(3), 0.5), WB_ERROR_SHAPE, "[2] f32", "[3] f32");
     wb_tensor *x = wb_ones(2, 3), *k = wb_arange(3, WB_I32), *b = wb_gt(x, wb_scalar(0));
     REFUSED(wb_norm(x, -1), WB_ERROR_ARGUMENT, "norm", "-1");
     REFUSED(wb_norm(k, 2), WB_ERROR_DTYPE, "norm", "[3] i32");

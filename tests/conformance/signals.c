@@ -200,6 +200,126 @@ TEST_IN_SCOPE(there_and_back)
     assert_true(wb_at(wb_grid_sample(p, nan, .nearest = true), 0, 1, 0, 0) == 0);
 }
 
+/* ---- transforms in two steps ----------------------------------------------------------------- */
+
+static const double turn = 2 * 3.14159265358979323846;
+
+/* The formula of wb_stft in double, without padding: x [L], w [n], y [T, F, 2]. */
+static void plain_stft(int64_t n, int64_t hop, int64_t frames, const float *x, const float *w,
+                       double by, double *y)
+{
+    for (int64_t t = 0; t < frames; t++)
+        for (int64_t f = 0; f <= n / 2; f++) {
+            double sum[2] = {0};
+            for (int64_t k = 0; k < n; k++) {
+                const double angle = turn * (double)(f * k % n) / (double)n;
+                sum[0] += by * w[k] * x[t * hop + k] * cos(angle);
+                sum[1] -= by * w[k] * x[t * hop + k] * sin(angle);
+            }
+            memcpy(y + (t * (n / 2 + 1) + f) * 2, sum, sizeof sum);
+        }
+}
+
+/* The formula of wb_istft in double, without padding: y [T, F, 2], x [(T - 1) hop + n]. */
+static void plain_istft(int64_t n, int64_t hop, int64_t frames, const float *y, const float *w,
+                        double by, double *x)
+{
+    const int64_t all = (frames - 1) * hop + n;
+    for (int64_t i = 0; i < all; i++) {
+        double sum = 0, squares = 0;
+        for (int64_t t = 0; t < frames; t++) {
+            const int64_t k = i - t * hop;
+            if (k < 0 || k >= n) continue;
+            const float *at = y + t * (n / 2 + 1) * 2;
+            for (int64_t f = 0; f <= n / 2; f++) {
+                const double angle = turn * (double)(f * k % n) / (double)n;
+                const double twice = f && 2 * f != n ? 2 : 1;
+                sum += by * twice * w[k] * (at[2 * f] * cos(angle) - at[2 * f + 1] * sin(angle));
+            }
+            squares += w[k] * w[k];
+        }
+        x[i] = sum / (squares > 1e-11 ? squares : 1);
+    }
+}
+
+static void near(wb_tensor *y, const double *want, int64_t n, double within)
+{
+    if (!y) fail_msg("%s", wb_error());
+    assert_int_equal(wb_size(y), n);
+    float *got = malloc((size_t)n * sizeof *got);
+    WORKS(wb_copy_out(y, got, (size_t)n * sizeof *got));
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(got[i] - want[i]) <= within))
+            fail_msg("%s [%d] is %g, not %g", wb_describe(y), (int)i, got[i], want[i]);
+    free(got);
+}
+
+/* `linear` is linear in x: its sum over c is the product of x and its gradient. */
+static void has_gradient(wb_tensor *linear, wb_tensor *x)
+{
+    wb_tensor *c = wb_cos(wb_arange(wb_size(linear), WB_F32));
+    wb_tensor *sum = wb_sum(wb_mul(wb_reshape(linear, -1), c));
+    wb_tensor *g = wb_gradient(sum, x);
+    MADE(g);
+    const double want = wb_item(sum), got = wb_item(wb_sum(wb_mul(g, x)));
+    if (!(fabs(got - want) <= 1e-4 * fmax(1, fabs(want)))) fail_msg("%g, not %g", got, want);
+}
+
+/* n with even and odd factors and without factors; frames of slices of a signal, of slices with
+ * steps and of single elements. */
+TEST_IN_SCOPE(two_steps)
+{
+    static const int64_t sizes[][3] = {{256, 64, 4}, {300, 90, 3}, {315, 105, 3}, {315, 8, 3},
+                                       {330, 165, 2}, {202, 50, 2}, {289, 34, 2}, {304, 76, 1}};
+    wb_seed(4);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int64_t n = sizes[i][0], hop = sizes[i][1], frames = sizes[i][2];
+        const int64_t all = (frames - 1) * hop + n, size = frames * (n / 2 + 1) * 2;
+        const bool normalized = i % 2;
+        double *want = malloc((size_t)(size + all) * 2 * sizeof *want);
+        wb_tensor *x = wb_randn(2, all + hop - 1), *w = wb_add(wb_hann_window(n, WB_F32), 0.1);
+        const float *at = wb_data(wb_cpu(x)), *of_w = wb_data(wb_cpu(w));
+        for (int64_t b = 0; b < 2; b++)
+            plain_stft(n, hop, frames, at + b * (all + hop - 1), of_w,
+                       normalized ? 1 / sqrt((double)n) : 1, want + b * size);
+        wb_tensor *y = wb_stft(x, .n_fft = n, .hop_length = hop, .window = w, .no_center = true,
+                               .normalized = normalized);
+        near(y, want, 2 * size, 2e-5 * sqrt((double)n));
+        assert_int_equal(wb_dim(y, 1), frames);
+        for (int64_t k = 0; k < size; k++)
+            want[k] = want[2 * k] * want[2 * k] + want[2 * k + 1] * want[2 * k + 1];
+        wb_tensor *p = wb_spectrogram(x, .n_fft = n, .hop_length = hop, .window = w,
+                                      .no_center = true, .normalized = normalized);
+        near(p, want, size, 2e-5 * (double)n);
+        has_gradient(y, x);
+        has_gradient(y, w);
+
+        wb_tensor *z = wb_randn(2, frames, n / 2 + 1, 2);
+        at = wb_data(wb_cpu(z));
+        for (int64_t b = 0; b < 2; b++)
+            plain_istft(n, hop, frames, at + b * size, of_w,
+                        normalized ? 1 / sqrt((double)n) : 1 / (double)n, want + b * all);
+        y = wb_istft(z, .n_fft = n, .hop_length = hop, .window = w, .no_center = true,
+                     .normalized = normalized);
+        near(y, want, 2 * all, 1e-4);
+        has_gradient(y, z);
+        free(want);
+    }
+    wb_tensor *x = wb_randn(1000), *v = wb_randn(1000), *y;
+    MADE(y = wb_istft(wb_stft(x, .n_fft = 256), .n_fft = 256, .length = 1000));
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(y, x)))) < 1e-5);
+    /* a derivative of squares */
+    wb_tensor *g = wb_gradient(wb_mean(wb_spectrogram(x, .n_fft = 256)), x);
+    const double slope = wb_item(wb_sum(wb_mul(g, v)));
+    const double above = wb_item(wb_mean(wb_spectrogram(wb_add(x, v), .n_fft = 256)));
+    const double below = wb_item(wb_mean(wb_spectrogram(wb_sub(x, v), .n_fft = 256)));
+    assert_true(fabs(slope - (above - below) / 2) < 1e-3 * fmax(1, fabs(above)));
+    MADE(y = wb_stft(wb_astype(x, WB_F16), .n_fft = 256));
+    assert_int_equal(wb_dtype_of(y), WB_F16);
+    wb_tensor *wide = wb_stft(wb_astype(wb_astype(x, WB_F16), WB_F32), .n_fft = 256);
+    assert_true(wb_item(wb_max(wb_abs(wb_sub(wb_astype(y, WB_F32), wide)))) < 0.05);
+}
+
 TEST_IN_SCOPE(wrong_uses)
 {
     wb_tensor *x = wb_ones(1, 1, 2, 2), *grid = wb_zeros(1, 3, 3, 2), *w = wb_ones(8);

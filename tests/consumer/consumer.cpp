@@ -15,6 +15,7 @@ struct affine {
     float shift;
     static wb_tensor *call(const affine *a, wb_tensor *x)
     {
+        if (wb_ndim(x) > 2) return wb_fail(WB_ERROR_SHAPE, "affine: %d axes", wb_ndim(x)), nullptr;
         return wb_add(wb_mul(a->gain, wb_call(a->inner, x)), a->shift);
     }
 };
@@ -36,6 +37,9 @@ static bool own_layer()
     if (!wb_call(m, wb_ones(4, 3)) || wb_struct_get(affine, wb_layer_at(m, "layers.1"), &a) ||
         a.shift != 0.5f || wb_parameter_count(m) != 16 || wb_name_struct(affine))
         return false;
+    if (wb_call(m, wb_ones(4, 3, 3)) || std::strcmp(wb_error(), "layers.1: affine: 3 axes"))
+        return false;
+    wb_clear_error();
     wb_tensor *x = wb_variable(wb_ones(2));
     wb_tensor *y = wb_sum(wb_custom_gradient(wb_neg(x), twice, nullptr, x));
     return wb_item(wb_sum(wb_gradient(y, x))) == 4;
@@ -117,6 +121,13 @@ int main()
     if (wb_kfolds(joined, 4, 0, &train, &held) || wb_dataset_length(held) != 32) return 1;
     wb_loader *loader = wb_dataloader(wb_dataset_of(x, y), 16, true);
     wb_opt_state *state = wb_setup(wb_Adam(0.02), model);
+    if (wb_item(wb_lerp(1, 3, wb_scalar(0.25))) != 1.5) return 1;
+    if (wb_item(wb_max(wb_abs(wb_sub(wb_lerp(x, 1, 0), x)))) != 0) return 1;
+    double losses[2] = {-1, -1};
+    wb_train_options history;
+    history.losses = losses;
+    if (wb_train(loss, model, loader, state, 2, history) || !(losses[0] > 0 && losses[1] > 0))
+        return 1;
     wb_layer *cell = wb_WeightNorm(wb_LSTMCell(3, 2), "weight_hidden"), *over = wb_Recurrence(cell);
     wb_tensor *first_states[2];
     if (wb_initial_states(cell, 4, 2, first_states) || wb_dim(first_states[1], 1) != 2) return 1;

@@ -391,4 +391,95 @@ TEST_IN_SCOPE(wrong_uses)
     FAILED(WB_ERROR_ARGUMENT, "struct_get", "Chain", "scaled");
 }
 
+/* ---- failures of the program (wb_fail) ------------------------------------------------------- */
+
+typedef struct { wb_layer *inner; } picky;
+static wb_tensor *call_picky(const picky *p, wb_tensor *x)
+{
+    if (wb_dim(x, 1) > 2)
+        return wb_fail(WB_ERROR_SHAPE, "picky: %d columns of %s", 7, wb_describe(x)), NULL;
+    return wb_call(p->inner, x);
+}
+WB_LAYER(picky, call_picky, inner)
+
+static wb_tensor *failing_loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    return ctx ? (wb_fail(WB_ERROR_FILE, "no target for batch %d", 5), NULL) : NULL;
+}
+
+static int failing_source(int64_t i, void *x, void *y, void *ctx)
+{
+    if (i == 3) return wb_fail(WB_ERROR_FORMAT, "row %d is torn", 9);
+    memset(x, 0, 2 * sizeof(float));
+    memset(y, 0, 2 * sizeof(float));
+    return 0;
+}
+
+static int failing_copy(int n, const wb_host_array *in, const wb_host_array *out, void *ctx)
+{
+    return wb_fail(WB_ERROR_UNSUPPORTED, "copy: no licence %s", "key");
+}
+
+static wb_tensor *failing_rule(wb_rule_step *s, void *ctx)
+{
+    return *(int *)ctx ? (wb_fail(WB_ERROR_NUMBER, "halved: eta is %g", 0.5), NULL) : NULL;
+}
+
+static int failing_record(wb_tensor *const *in, wb_tensor **out, void *ctx)
+{
+    return wb_fail(WB_ERROR_SHAPE, "recorded: %d", 12), -1;
+}
+
+TEST_IN_SCOPE(failures_of_the_program)
+{
+    wb_tensor *x = wb_ones(4, 2), *wide = wb_ones(1, 3);
+    wb_layer *own = wb_layer_of(picky, wb_layer_of(picky, wb_Dense(2, 2)));
+    wb_layer *m = wb_Chain(wb_Dense(3, 3), wb_layer_of(picky, wb_Dense(2, 2)));
+    REFUSED(wb_call(m, wide), WB_ERROR_SHAPE, "layers.1: picky: 7 columns of", "[1,3] f32");
+    MADE(wb_call(own, x));
+    m = wb_layer_of(picky, wb_Chain(wb_Dense(2, 3), own));
+    REFUSED(wb_call(m, x), WB_ERROR_SHAPE, "inner.layers.1: picky: 7 columns");
+
+    const wb_batch b = wb_batch_of(x, x);
+    REFUSED(wb_withgradient(failing_loss, own, b, NULL, x), WB_ERROR_FILE, "batch 5");
+    wb_tree *grads;
+    REFUSED(wb_withgradient(failing_loss, own, b, &grads), WB_ERROR_ARGUMENT, "loss", "wb_fail");
+    how = 5;
+    REFUSED(wb_call(wb_layer_of(failing, own), x), WB_ERROR_ARGUMENT, "failing", "wb_fail");
+    how = 0;
+    const wb_dataset_source source = {.size = sizeof source, .n = 6, .get = failing_source,
+                                      .x_ndim = 1, .x_dims = {2}, .y_ndim = 1, .y_dims = {2}};
+    wb_loader *data = wb_dataloader(wb_dataset_from(&source), 2);
+    FAILS(wb_train(squares, own, data, wb_setup(wb_Adam(), own)), WB_ERROR_FORMAT, "observation 3",
+          "row 9 is torn");
+    wb_tensor *copy = wb_host_operation(failing_copy, NULL, WB_F32, 1, (int64_t[]){2}, 1, &x);
+    FAILS(wb_eval(copy), WB_ERROR_UNSUPPORTED, "copy: no licence key");
+    static int fails = 1;
+    static const wb_rule_type halved = {"halved", failing_rule, .ctx = &fails, .eta = 0.5};
+    for (; fails >= 0; fails--) {
+        wb_opt_state *state = wb_setup(wb_Rule(&halved), own);
+        data = wb_dataloader(wb_dataset_of(x, x), 4);
+        FAILS(wb_train(squares, own, data, state), fails ? WB_ERROR_NUMBER : WB_ERROR_ARGUMENT,
+              "halved", fails ? "eta is 0.5" : "wb_fail");
+    }
+    wb_tensor *out;
+    wb_compiled *recorded = wb_compile(failing_record, NULL);
+    FAILS(wb_call_compiled(recorded, 1, &x, 1, &out), WB_ERROR_SHAPE, "recorded: 12");
+}
+
+TEST_IN_SCOPE(any_code_and_text)
+{
+    FAILS(wb_fail(WB_ERROR_MEMORY, "%s of %d", "all", 2), WB_ERROR_MEMORY, "all of 2");
+    FAILS(wb_fail(WB_OK, "%s", "zero"), WB_ERROR_ARGUMENT, "zero");
+    FAILS(wb_fail((wb_status)-3, "negative"), WB_ERROR_ARGUMENT, "negative");
+    FAILS(wb_fail(WB_ERROR_COUNT, "more"), WB_ERROR_ARGUMENT, "more");
+    assert_int_equal(wb_fail(WB_ERROR_FILE, "outer: %s", wb_error()), WB_ERROR_FILE);
+    FAILED(WB_ERROR_FILE, "outer: more");
+    char long_text[9000];
+    memset(long_text, 'a', sizeof long_text);
+    long_text[sizeof long_text - 1] = 0;
+    wb_fail(WB_ERROR_FILE, "%s", long_text);
+    assert_int_equal(strlen(wb_error()), 8191);
+}
+
 int main(void) { return run_cases(make_folder, remove_folder); }

@@ -321,4 +321,75 @@ TEST_IN_SCOPE(resuming)
     unlink(path);
 }
 
+/* ---- histories ------------------------------------------------------------------------------- */
+
+typedef struct { double sum[4]; int batches[4], end_epoch, end_batch; } noted;
+
+static int note_loss(int epoch, int64_t batch, wb_tensor *l, void *ctx)
+{
+    noted *n = ctx;
+    n->sum[epoch - 1] += wb_item(l);
+    n->batches[epoch - 1]++;
+    return epoch == n->end_epoch && batch == n->end_batch;
+}
+
+static wb_tensor *bounded_loss(wb_layer *m, wb_batch b, void *ctx)
+{
+    if (((noted *)ctx)->batches[2] == 1) return wb_div(wb_sum(wb_call(m, b.x)), 0);
+    return loss(m, b, ctx);
+}
+
+/* losses[0] to losses[n - 1] are the means of the noted losses, and the others up to `all` NaN. */
+static void are_means(const double *losses, const noted *of, int n, int all)
+{
+    for (int i = 0; i < n; i++) assert_true(losses[i] == of->sum[i] / of->batches[i]);
+    for (int i = n; i < all; i++) assert_true(isnan(losses[i]));
+}
+
+TEST_IN_SCOPE(histories)
+{
+    static const double scores[] = {4, 3, 5, 6};
+    double losses[4], scored[4];
+    metrics = scores;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weber-history-%d.safetensors", (int)getpid());
+    unlink(path);
+    for (int way = 0; way < 6; way++) {
+        wb_seed(9);
+        wb_loader *l = wb_dataloader(wb_dataset_of(wb_randn(12, 3), wb_randn(12, 1)), 5);
+        wb_layer *m = net();
+        wb_opt_state *s = wb_setup(wb_Descent(0.1), m);
+        noted n = {.end_epoch = way == 2 ? 2 : 0, .end_batch = 2};
+        wb_watch stop = {.wait = 1};
+        for (int i = 0; i < 4; i++) losses[i] = scored[i] = 7;
+        if (way == 5)
+            FAILS(wb_train(bounded_loss, m, l, s, .epochs = 4, .each = note_loss, .ctx = &n,
+                           .losses = losses), WB_ERROR_NUMBER, "batch 2");
+        else
+            WORKS(wb_train(loss, m, l, s, .epochs = way == 3 ? 2 : 4, .each = note_loss, .ctx = &n,
+                           .metric = way ? metric : NULL, .losses = losses, .metrics = scored,
+                           .stop = way == 1 ? &stop : NULL,
+                           .checkpoint = way == 3 || way == 4 ? path : NULL, .resume = way == 4));
+        if (way == 0) {
+            are_means(losses, &n, 4, 4);
+            assert_memory_equal(losses, scored, sizeof losses);
+            assert_true(n.batches[3] == 3 && losses[3] < losses[0]);
+        } else if (way == 1) {          /* .stop, after the third epoch */
+            are_means(losses, &n, 3, 4);
+            assert_memory_equal(scored, scores, 3 * sizeof *scored);
+            assert_true(isnan(scored[3]));
+        } else if (way == 2) {          /* .each, in the second epoch */
+            are_means(losses, &n, 2, 4);
+            assert_true(n.batches[1] == 2 && scored[0] == 4 && isnan(scored[1]));
+        } else if (way == 3) {
+            are_means(losses, &n, 2, 2);
+            assert_true(scored[1] == 3 && losses[2] == 7 && scored[2] == 7);
+        } else if (way == 4) {          /* resumed behind the second epoch */
+            assert_true(isnan(losses[1]) && isnan(scored[1]) && scored[2] == 5 && scored[3] == 6);
+            for (int i = 2; i < 4; i++) assert_true(losses[i] == n.sum[i] / n.batches[i]);
+        } else are_means(losses, &n, 2, 4);
+    }
+    unlink(path);
+}
+
 int main(void) { return run_cases(NULL, NULL); }

@@ -11,6 +11,28 @@ wb_tensor *(wb_clamp)(wb_tensor *x, wb_tensor *low, wb_tensor *high)
     return wb__frame_end(f, (wb_minimum)((wb_maximum)(x, low), high));
 }
 
+/* Returns x, or, if x is a number, x in the dtype of `like`. */
+static wb_tensor *of_dtype(wb_tensor *x, const wb_tensor *like)
+{
+    if (!(x->flags & WB__WEAK)) return x;
+    return wb_add(x, wb_full_array(0, (wb_dtype)like->dtype, 0, NULL));
+}
+
+/* From each end the steps to the middle, so that both ends are exact. */
+wb_tensor *(wb_lerp)(wb_tensor *x, wb_tensor *y, wb_tensor *t)
+{
+    if (!wb__operand("lerp", x) || !wb__operand("lerp", y) || !wb__floating("lerp", t)) return NULL;
+    const wb__frame f = wb__frame_begin();
+    if (x->flags & y->flags & WB__WEAK) x = of_dtype(x, t);
+    wb_tensor *way = wb_sub(y, x);
+    if (!way || !wb__floating("lerp", way)) return wb__frame_end(f, NULL);
+    t = of_dtype(t, way);
+    if (!t) return wb__frame_end(f, NULL);
+    wb_tensor *from_y = wb_sub(y, wb_mul(wb_sub(wb_scalar(1), t), way));
+    return wb__frame_end(f, wb_where(wb_lt(wb_abs(t), wb_scalar(0.5)), wb_add(x, wb_mul(t, way)),
+                                     from_y));
+}
+
 static wb_tensor *number(const wb_tensor *like, double v)
 {
     return like ? wb__literal(v, (wb_dtype)like->dtype) : NULL;

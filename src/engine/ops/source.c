@@ -4,6 +4,8 @@
 #include "base/numbers/philox.h"
 #include "engine/tensor.h"
 
+#include <math.h>
+
 static wb_tensor *source(const char *what, wb__op op, wb_dtype dtype, int ndim, const int64_t *dims,
                          int n_attr, const int64_t *attr, int n_numbers, const wb__number *numbers)
 {
@@ -26,6 +28,23 @@ static wb_tensor *iota(wb_dtype dtype, int ndim, const int64_t *dims, int64_t ax
 }
 
 wb_tensor *wb_arange(int64_t n, wb_dtype dtype) { return iota(dtype, 1, &n, 0); }
+
+wb_tensor *wb_linspace(double first, double last, int64_t n, wb_dtype dtype)
+{
+    int64_t size;
+    if (!wb__check_dims("linspace", 1, &n, &size) || !wb__is_dtype("linspace", dtype)) return NULL;
+    if (!wb__dtype_float(dtype))
+        return wb__fail_null(WB_ERROR_DTYPE, "linspace: %s numbers; it gives floating ones: "
+                             "wb_arange counts", wb_dtype_name(dtype));
+    if (!isfinite(last - first))
+        return wb__fail_null(WB_ERROR_ARGUMENT, "linspace: from %g to %g; both are finite, and so "
+                             "is their distance", first, last);
+    double *v = wb__alloc((size_t)WB__MAX(n, 1) * sizeof *v);
+    const double step = (last - first) / (double)WB__MAX(n - 1, 1);
+    for (int64_t i = 0; v && i < n; i++)        /* from both ends, so that both are exact */
+        v[i] = 2 * i < n ? first + (double)i * step : last - (double)(n - 1 - i) * step;
+    return wb__from_doubles(v, dtype, 1, &n);
+}
 
 wb_tensor *wb_eye(int64_t n, wb_dtype dtype)
 {
