@@ -171,8 +171,7 @@ static int cpu_launch(const wb_device *d, const wb__kernel *kernel, void *const 
 {
     (void)d, (void)offsets;
     const wb__cpu_kernel *k = (const wb__cpu_kernel *)kernel;
-    char *at = workspace ? (char *)workspace + workspace_at : NULL;
-    return k->launch(k, buffers, at, numbers);
+    return k->launch(k, buffers, (char *)workspace + workspace_at, numbers);
 }
 
 static int cpu_finish(const wb_device *d, const wb__kernel *kernel)
