@@ -118,22 +118,16 @@ static const int length_axis[2] = {3, 1};
 
 /* Assigns x, [N, heads, T, d], to the positions `at`, [T], of the variable `cached`, which has keys
  * (which: 0) or values (1). Returns the new cache as [N, heads, length, d]. One step returns the
- * old cache: its assignment is elementwise work that nothing else reads, which a plan does in
- * place. */
+ * old cache: then nothing else reads the new one, and a plan writes only the step's elements. */
 static wb_tensor *write_to(wb_tensor *cached, int which, wb_tensor *x, wb_tensor *at)
 {
     const bool one = x->dims[2] == 1;
     const int axis = length_axis[which];
     int64_t dims[4] = {1, 1, 1, 1};
     dims[axis] = -1;
-    wb_tensor *all, *now = wb_permute_array(x, 4, axes_of[which]);
-    if (one) {
-        wb_tensor *places = wb_reshape_array(wb_arange(cached->dims[axis], WB_I32), 4, dims);
-        all = wb_where(wb_eq(places, at), now, cached);
-    } else {
-        all = wb_scatter_along(cached, wb_reshape_array(at, 4, dims), now, axis,
-                               .reduce = WB_SCATTER_SET);
-    }
+    wb_tensor *now = wb_permute_array(x, 4, axes_of[which]);
+    wb_tensor *all = wb_scatter_along(cached, wb_reshape_array(at, 4, dims), now, axis,
+                                      .reduce = WB_SCATTER_SET);
     wb_tensor *both = all ? wb_permute_array(one ? cached : all, 4, axes_of[which]) : NULL;
     return both && !wb_assign(cached, all) ? both : NULL;
 }

@@ -52,6 +52,10 @@ static wb_tensor *conv_relu(wb_tensor *const *in) { return wb_relu(conv(in)); }
 static wb_tensor *maxpool(wb_tensor *const *in) { return wb_maxpool(in[0], .window = {2, 2}); }
 static wb_tensor *meanpool(wb_tensor *const *in) { return wb_meanpool(in[0], .window = {2, 2}); }
 static wb_tensor *take(wb_tensor *const *in) { return wb_take(in[0], in[1]); }
+static wb_tensor *set(wb_tensor *const *in)
+{
+    return wb_scatter(in[0], in[1], in[2], .reduce = WB_SCATTER_SET);
+}
 static wb_tensor *causal(wb_tensor *const *in)
 {
     return wb_attention(in[0], in[1], in[2], wb_causal_mask(wb_dim(in[0], 2), wb_dim(in[1], 2)));
@@ -100,6 +104,7 @@ static const operation operations[] = {
     {"maxpool", maxpool, 1, {F(2, 3, 6, 4)}},
     {"meanpool", meanpool, 1, {F(2, 3, 6, 4)}},
     {"take", take, 2, {F(7, 3), {INDEX, 2, {2, 3}}}},
+    {"rows set", set, 3, {F(7, 3), {INDEX, 1, {4}}, F(4, 3)}},
     {"attention", attention, 3, {F(2, 2, 5, 8), F(2, 2, 6, 8), F(2, 2, 6, 8)}},
     {"attention, causal", causal, 3, {F(2, 2, 6, 8), F(2, 2, 6, 8), F(2, 2, 6, 8)}},
     {"attention, masked", masked, 4, {F(2, 5, 8), F(2, 6, 8), F(2, 6, 3), {MASK, 3, {2, 5, 6}}}},
@@ -342,6 +347,118 @@ TEST_IN_SCOPE(parts_of_a_vector)
         for (int64_t k = 0; k < wb_size(part[i]); k++) assert_true(is[k] == wanted[k]);
         is += wb_size(part[i]);
     }
+}
+
+/* ---- rows of a variable ---------------------------------------------------------------------- */
+
+enum { ROWS = 64, WIDTH = 6 };
+static wb_tensor *numbered(void) { return wb_reshape(wb_arange(ROWS * WIDTH, WB_F32), ROWS, WIDTH); }
+
+/* Returns v with rows 3 and 60 set to `value`; v is read as it is, transposed or reshaped. */
+static wb_tensor *with_rows(wb_tensor *v, wb_tensor *index, float value)
+{
+    wb_tensor *rows = wb_full(value, 2, wb_dim(v, 1));
+    return wb_scatter(v, index, rows, .reduce = WB_SCATTER_SET);
+}
+
+/* Checks that v has its numbers plus `more`, and `value` in rows 3 and 60 if `set`. */
+static void check_rows(wb_tensor *v, float more, bool set, float value)
+{
+    const float *is = wb_data(v);
+    assert_non_null(is);
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        const int row = i / WIDTH;
+        const float want = set && (row == 3 || row == 60) ? value : (float)i + more;
+        if (is[i] != want) fail_msg("element %d is %g, not %g", i, is[i], want);
+    }
+}
+
+static int64_t arena_of_writes(wb_tensor *result)
+{
+    wb_memory m;
+    WORKS(wb_memory_estimate(1, &result, &m));
+    return m.arena;
+}
+
+/* A plan writes only the rows that are set, unless something else reads the variable's old numbers.
+ * Then both have the right numbers. */
+TEST_IN_SCOPE(rows_of_a_variable)
+{
+    wb_tensor *index = wb_from((int32_t[]){3, 60}, WB_I32, 1, (int64_t[]){2});
+    wb_tensor *v = wb_variable(numbered()), *u = wb_variable(wb_zeros(ROWS, WIDTH)), *old, *sum;
+    const int64_t copy = ROWS * WIDTH * 4;
+    WORKS(wb_eval(v, u, index));
+    WORKS(wb_assign(v, with_rows(v, index, -1)));
+    assert_true(arena_of_writes(wb_ones(1)) < copy);
+    check_rows(v, 0, true, -1);
+
+    /* through reshapes, which have the same memory */
+    MADE(old = wb_reshape(v, 1, ROWS, WIDTH));
+    MADE(old = wb_reshape(old, ROWS, WIDTH));
+    WORKS(wb_assign(v, wb_reshape(with_rows(old, index, -2), ROWS, WIDTH)));
+    assert_true(arena_of_writes(wb_ones(1)) < copy);
+    check_rows(v, 0, true, -2);
+
+    /* a result that reads the old numbers, and one that is the old numbers */
+    WORKS(wb_assign(v, numbered()));
+    WORKS(wb_eval(v));
+    MADE(sum = wb_sum(v));
+    MADE(old = wb_transpose(v));
+    WORKS(wb_assign(v, with_rows(v, index, -3)));
+    WORKS(wb_eval(sum, old));
+    assert_true(wb_item(sum) == ROWS * WIDTH * (ROWS * WIDTH - 1) / 2);
+    check_rows(wb_transpose(old), 0, false, 0);
+    check_rows(v, 0, true, -3);
+
+    /* the rows read the variable; the target is another variable; two variables change places */
+    WORKS(wb_assign(v, numbered()));
+    WORKS(wb_eval(v));
+    WORKS(wb_assign(v, wb_scatter(v, index, wb_slice(v, 0, 10, 12), .reduce = WB_SCATTER_SET)));
+    const float *is = wb_data(v);
+    for (int i = 0; i < 2 * WIDTH; i++)
+        assert_true(is[(i < WIDTH ? 3 : 59) * WIDTH + i] == (float)(10 * WIDTH + i));
+    WORKS(wb_assign(v, numbered()));
+    WORKS(wb_eval(v));
+    WORKS(wb_assign(u, with_rows(v, index, 7)));
+    WORKS(wb_assign(v, wb_add(v, wb_scalar(1))));
+    check_rows(u, 0, true, 7);
+    check_rows(v, 1, false, 0);
+    WORKS(wb_assign(u, numbered()));
+    WORKS(wb_eval(u));
+    wb_tensor *first = with_rows(u, index, 5), *second = with_rows(v, index, 6);
+    WORKS(wb_assign(v, first));
+    WORKS(wb_assign(u, second));
+    check_rows(v, 0, true, 5);
+    check_rows(u, 1, true, 6);
+
+    /* the transpose of a variable */
+    wb_tensor *w = wb_variable(wb_reshape(wb_arange(9, WB_F32), 3, 3));
+    wb_tensor *one = wb_from((int32_t[]){1}, WB_I32, 1, (int64_t[]){1});
+    WORKS(wb_eval(w));
+    WORKS(wb_assign(w, wb_scatter(wb_transpose(w), one, wb_zeros(1, 3),
+                                  .reduce = WB_SCATTER_SET)));
+    assert_true(wb_at(w, 0, 1) == 3 && wb_at(w, 1, 1) == 0 && wb_at(w, 2, 0) == 2);
+}
+
+/* A computed value that nothing else reads is not copied before its rows are set. */
+TEST_IN_SCOPE(rows_of_a_value)
+{
+    wb_tensor *index = wb_from((int32_t[]){3, 60}, WB_I32, 1, (int64_t[]){2});
+    wb_tensor *x = numbered(), *once, *twice, *kept;
+    wb_memory alone, both;
+    WORKS(wb_eval(x, index));
+    MADE(once = with_rows(wb_add(x, wb_scalar(2)), index, -1));
+    WORKS(wb_memory_estimate(1, &once, &alone));
+    MADE(kept = wb_add(x, wb_scalar(2)));
+    MADE(twice = with_rows(kept, index, -1));
+    wb_tensor *results[] = {twice, wb_mul(kept, kept)};
+    WORKS(wb_memory_estimate(2, results, &both));
+    assert_true(alone.arena < ROWS * WIDTH * 4);
+    assert_int_equal(both.kernels, alone.kernels + 1);      /* a copy */
+    check_rows(once, 2, true, -1);
+    WORKS(wb_eval(results[0], results[1]));
+    check_rows(twice, 2, true, -1);
+    assert_true(wb_at(results[1], 3, 0) == 400);
 }
 
 int main(void)

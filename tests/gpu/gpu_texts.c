@@ -164,8 +164,11 @@ TEST(rows_and_copies)
         assert_int_equal(check(&s, false), 1);
         s = (wb__step){.kind = WB__STEP_SCATTER_ADD, .n_views = 3,
                        .views = {VIEW(of, 1, 30), VIEW(d, 2, 30, 5), VIEW(d, 0, 9, 5)}};
-        for (s.variant = WB__ROWS_ADD; s.variant <= WB__ROWS_SET; s.variant++)
+        for (s.variant = WB__ROWS_ADD; s.variant < WB__ROWS_SET; s.variant++)
             assert_int_equal(check(&s, d == WB_F64), 3);
+        assert_int_equal(check(&s, false), 1);          /* a few rows are set by one launch */
+        s.views[0].dims[0] = s.views[1].dims[0] = 3000;
+        assert_int_equal(check(&s, d == WB_F64), 3);
         for (int ndim = 0; ndim <= WB_MAX_DIMS; ndim++) {
             static const int64_t dims[WB_MAX_DIMS] = {2, 3, 2, 3, 2, 3, 2, 3};
             s = (wb__step){.kind = WB__STEP_COPY, .n_views = 2,

@@ -1,5 +1,5 @@
 /* Rows by index: gather y[i] = x[index[i]], and its gradient, scatter_add y[index[i]] += rows[i],
- * with sums or other combinations (wb__rows_kind).
+ * with sums or other combinations (wb__rows_kind); ROWS_SET replaces rows of y.
  *
  * Rows are contiguous; the rows of x may be any distance apart.  An index out of range gives a row
  * of zeros, or adds nothing.  scatter_add is parallel over the rows of y: each thread reads all
@@ -72,12 +72,10 @@ static void take_part(void *ctx, int64_t part)
         typedef kind_ kind;                                                                        \
         kind *to = (kind *)sums + at * k->inner;                                                   \
         const type *from = (const type *)r->x + i * k->from_step;                                  \
-        switch (first ? WB__ROWS_SET : k->variant) {                                               \
-        case WB__ROWS_MUL: EACH((product)s * (product)v) break;                                    \
-        case WB__ROWS_MAX: EACH(v > s || v != v ? v : s) break;                                    \
-        case WB__ROWS_MIN: EACH(v < s || v != v ? v : s) break;                                    \
-        default: EACH(v) break;                                                                    \
-        }                                                                                          \
+        if (first) EACH(v)                                                                         \
+        else if (k->variant == WB__ROWS_MUL) EACH((product)s * (product)v)                         \
+        else if (k->variant == WB__ROWS_MAX) EACH(v > s || v != v ? v : s)                         \
+        else EACH(v < s || v != v ? v : s)                                                         \
         break;                                                                                     \
     }
 
@@ -141,6 +139,19 @@ static void add_part(void *ctx, int64_t part)
                     (high - low) * k->inner);
 }
 
+static void set_part(void *ctx, int64_t part)
+{
+    const rows_run *r = ctx;
+    const rows_kernel *k = r->k;
+    const int64_t low = k->n * part / k->parts, high = k->n * (part + 1) / k->parts;
+    const size_t bytes = (size_t)k->inner * wb__dtype_size(k->y.dtype);
+    for (int64_t i = 0; i < k->count; i++) {
+        const int64_t at = index_at(r, i);
+        if (at >= low && at < high)
+            memcpy(r->y + (size_t)at * bytes, r->x + (size_t)i * bytes, bytes);
+    }
+}
+
 static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *workspace, bool adds)
 {
     const rows_kernel *k = (const rows_kernel *)kernel;
@@ -149,7 +160,8 @@ static int launch(const wb__cpu_kernel *kernel, void *const *buffers, void *work
     rows_run r = {.k = k, .x = wb__cpu_at(&k->x, buffers), .index = wb__cpu_at(&k->index, buffers),
                   .y = wb__cpu_at(&k->y, buffers), .sums = workspace,
                   .begun = (char *)workspace + (half ? k->n * k->inner * 4 : 0)};
-    wb__parallel(k->parts, adds ? add_part : take_part, &r);
+    wb__parallel(k->parts,
+                 !adds ? take_part : k->variant == WB__ROWS_SET ? set_part : add_part, &r);
     return 0;
 }
 
@@ -197,9 +209,11 @@ int wb__cpu_rows(const wb__step *s, wb__cpu_kernel **kernel)
     k->head.destroy = destroy;
     k->head.base.impl = adds ? "rows added" : "rows taken";
     k->variant = s->variant;
-    if (adds && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
+    const bool sets = adds && k->variant == WB__ROWS_SET;
+    if (adds && !sets && (k->y.dtype == WB_F16 || k->y.dtype == WB_BF16))
         k->head.base.workspace = (size_t)(k->n * k->inner * 4);
-    if (adds && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
+    if (adds && !sets && k->variant != WB__ROWS_ADD) k->head.base.workspace += (size_t)k->n;
+    if (sets) k->head.base.impl = "rows set";
     *kernel = &k->head;
     return 0;
 }

@@ -15,39 +15,41 @@ static const char *index_type(wb_dtype t)
     return t == WB_I8 ? "i8" : t == WB_I32 ? "i32" : t == WB_I64 ? "i64" : "u8";
 }
 
-static int take(const wb__step *s, const wb__rows_args *args, bool wide, int64_t total,
-                wb__gpu_work *work)
+/* A launch of one item for each element of `total`, whose buffers are the step's views. */
+static int copy_rows(const wb__step *s, const wb__rows_args *args, const char *kind, bool wide,
+                     int64_t total, wb__gpu_work *work)
 {
+    const bool takes = s->kind == WB__STEP_GATHER;
+    const wb__view *x = &s->views[!takes], *index = &s->views[takes], *y = &s->views[2];
     char defines[96];
-    snprintf(defines, sizeof defines, "#define GATHER\n#define INDEX %s\n#define ELEMENT u%d\n",
-             index_type(s->views[1].dtype), 8 * (int)wb__dtype_size(s->views[0].dtype));
-    work->impl = "rows taken";
+    snprintf(defines, sizeof defines, "#define %s\n#define INDEX %s\n#define ELEMENT u%d\n", kind,
+             index_type(index->dtype), 8 * (int)wb__dtype_size(x->dtype));
     return wb__gpu_launch_of(
         work, wb__gpu_text(-1, wide, defines, wb__gpu_text_rows, ""),
-        &(wb__gpu_plan){.entry = "rows_take", .n_buffers = 3,
-                        .buffers = {s->views[0].buffer, s->views[1].buffer, s->views[2].buffer},
-                        .args = args, .args_bytes = sizeof *args, .workspace_at = -1,
-                        .origins = {{&s->views[0], offsetof(wb__rows_args, x_at)},
-                                    {&s->views[1], offsetof(wb__rows_args, index_at)},
-                                    {&s->views[2], offsetof(wb__rows_args, y_at)}},
+        &(wb__gpu_plan){.entry = takes ? "rows_take" : "rows_set", .n_buffers = 3,
+                        .buffers = {x->buffer, index->buffer, y->buffer}, .args = args,
+                        .args_bytes = sizeof *args, .workspace_at = -1,
+                        .origins = {{x, offsetof(wb__rows_args, x_at)},
+                                    {index, offsetof(wb__rows_args, index_at)},
+                                    {y, offsetof(wb__rows_args, y_at)}},
                         .total = total, .items = 256});
 }
 
-/* Up to this many indices, the algorithm `ranked` is used (kernels/rows.k), which compares each
- * index with all others. */
-enum { WB__GPU_RANKED = 1 << 16 };
+/* Up to RANKED indices, the algorithm `ranked` is used (kernels/rows.k), which compares each index
+ * with all others.  Up to FEW comparisons, rows are set by one launch that makes them. */
+enum { RANKED = 1 << 16, FEW = 1 << 24 };
 
 static int scatter_add(const wb__gpu_target *t, const wb__step *s, const wb__rows_args *args,
                        bool wide, int64_t n, int64_t count, int64_t total, wb__gpu_work *work)
 {
     const wb__view *index = &s->views[0], *x = &s->views[1], *y = &s->views[2];
     const int64_t group = t->is_cpu ? 1 : 256;
-    const bool ranked = !t->is_cpu && count <= WB__GPU_RANKED;
+    const bool ranked = !t->is_cpu && count <= RANKED;
     static const char *const combine[] = {
         [WB__ROWS_ADD] = "", [WB__ROWS_MUL] = "#define COMBINE TAKE_PRODUCT\n",
         [WB__ROWS_MAX] = "#define COMBINE TAKE_MAX\n",
         [WB__ROWS_MIN] = "#define COMBINE TAKE_MIN\n",
-        [WB__ROWS_SET] = "#define COMBINE TAKE_LAST\n"};
+        [WB__ROWS_SET] = "#define SET\n#define COMBINE TAKE_LAST\n"};
     char defines[128];
     snprintf(defines, sizeof defines, "#define INDEX %s\n#define GROUP %d\n%s%s",
              index_type(index->dtype), (int)group, ranked ? "#define RANKED\n" : "",
@@ -97,9 +99,13 @@ int wb__gpu_step_rows(const wb__gpu_target *t, const wb__step *s, wb__gpu_work *
         .inner = wb__wide_of(inner), .x_row = wb__wide_of(x_row), .x_at = wb__wide_of(x->offset),
         .index_at = wb__wide_of(index->offset), .y_at = wb__wide_of(y->offset),
     };
-    if (adds && y->dtype == WB_F64 && !t->f64)
+    const bool few = adds && s->variant == WB__ROWS_SET && count < FEW && count * inner < FEW &&
+                     count * count * inner < FEW;
+    if (adds && !few && y->dtype == WB_F64 && !t->f64)
         return wb__gpu_no_f64("the gradient of take");
+    work->impl = few ? "rows set" : "rows taken";
     if (!total) return 0;
+    if (few) return count ? copy_rows(s, &args, "FEW", wide, count * inner, work) : 0;
     return adds ? scatter_add(t, s, &args, wide, n, count, total, work)
-                : take(s, &args, wide, total, work);
+                : copy_rows(s, &args, "GATHER", wide, total, work);
 }

@@ -33,11 +33,22 @@ GRADIENT(scatter_add)
     if (wanted[1]) out[1] = wb_take(g, node->in[0]);
 }
 
-static void fill(wb__emitter *m, const wb__product *p, const wb__value *v)
+FILL(GATHER)
 {
-    for (int i = 0; i < v->n_in; i++) wb__add_dense(m, wb__operand_of(m, v, i), false);
+    for (int i = 0; i < 2; i++) wb__add_dense(m, wb__operand_of(m, v, i), false);
     wb__add_any(m, p->result);
 }
 
-FILL(GATHER) { fill(m, p, v); }
-FILL(SCATTER_ADD) { fill(m, p, v); }
+/* The result of scatter_set is in the memory of its third operand (placement.c), or begins as a copy
+ * of that operand. */
+FILL(SCATTER_ADD)
+{
+    wb__step_operand from, to;
+    for (int i = 0; i < 2; i++) wb__add_dense(m, wb__operand_of(m, v, i), false);
+    if (v->n_in > 2 && wb__step_operand_of(m, wb__operand_of(m, v, 2), &from) &&
+        wb__step_operand_of(m, p->result, &to) &&
+        (from.allocation != to.allocation || from.view.buffer != to.view.buffer ||
+         from.view.offset != to.view.offset))
+        wb__emit_copy(m, &from, &to, "rows to be set");
+    wb__add_any(m, p->result);
+}

@@ -113,6 +113,14 @@ wb_tensor *wb_take_along(wb_tensor *x, wb_tensor *index, int axis)
 static const char *const names[] = {"WB_SCATTER_ADD", "WB_SCATTER_MUL", "WB_SCATTER_MAX",
                                     "WB_SCATTER_MIN", "WB_SCATTER_MEAN", "WB_SCATTER_SET"};
 
+/* Returns x [n, ...] with rows in place of those that index names; the last of equal indices. */
+static wb_tensor *set_rows(wb_tensor *x, wb_tensor *index, wb_tensor *rows)
+{
+    if (!x || !index || !rows) return NULL;
+    return wb__node(WB__OP_scatter_set, (wb_dtype)x->dtype, x->ndim, x->dims, 3,
+                    (wb_tensor *[]){index, rows, x}, 0, NULL);
+}
+
 /* Returns the rows combined by index, [n, ...]. */
 static wb_tensor *rows_of(wb__op op, wb_tensor *index, wb_tensor *rows, int64_t n)
 {
@@ -144,14 +152,13 @@ static wb_tensor *scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
                           const wb_scatter_options *o)
 {
     static const wb__op ops[] = {WB__OP_scatter_add, WB__OP_scatter_mul, WB__OP_scatter_max,
-                                 WB__OP_scatter_min, WB__OP_scatter_add, WB__OP_scatter_set};
+                                 WB__OP_scatter_min, WB__OP_scatter_add};
     if (!x || !index || !rows) return NULL;
+    if (o->reduce == WB_SCATTER_SET) return set_rows(x, index, rows);
     const wb_dtype dtype = (wb_dtype)x->dtype;
-    const bool mean = o->reduce == WB_SCATTER_MEAN, set = o->reduce == WB_SCATTER_SET;
-    if (!set) {
-        x = wb__wide(x);
-        rows = wb__wide(rows);
-    }
+    const bool mean = o->reduce == WB_SCATTER_MEAN;
+    x = wb__wide(x);
+    rows = wb__wide(rows);
     if (!x || !rows) return NULL;
     const int64_t n = x->dims[0];
     wb_tensor *all = rows_of(ops[o->reduce], index, rows, n);
@@ -168,7 +175,7 @@ static wb_tensor *scatter(wb_tensor *x, wb_tensor *index, wb_tensor *rows,
         return wb__as(wb_div(wb_add(x, all),
                              wb_add(number, wb__literal(1, (wb_dtype)x->dtype))), dtype);
     if (mean) all = wb_div(all, wb_maximum(number, wb__literal(1, (wb_dtype)x->dtype)));
-    else if (o->exclude_self || set) {}
+    else if (o->exclude_self) {}
     else if (o->reduce == WB_SCATTER_MUL) all = wb_mul(x, all);
     else if (o->reduce == WB_SCATTER_MAX) all = wb_maximum(x, all);
     else all = wb_minimum(x, all);
@@ -281,16 +288,20 @@ GRADIENT(scatter_extreme)
         out[1] = wb_where(here, wb_div(wb_take(g, index), wb_take(count, index)), zero(g));
 }
 
-/* The last row with an index has the gradient. */
+/* The last row with an index has the gradient of its row, and x that of the other rows. */
 GRADIENT(scatter_set)
 {
-    if (!wanted[1]) return;
     wb_tensor *index = node->in[0], *rows = node->in[1];
-    wb_tensor *place = wb_arange(index->size, counted_in(index->size));
-    wb_tensor *last = rows_of(WB__OP_scatter_set, index, place, node->dims[0]);
-    if (!last) return;
-    int64_t dims[WB_MAX_DIMS] = {index->size};
-    for (int i = 1; i < rows->ndim; i++) dims[i] = 1;
-    wb_tensor *kept = wb_reshape_array(wb_eq(wb_take(last, index), place), rows->ndim, dims);
-    out[1] = wb_where(kept, wb_take(g, index), zero(g));
+    if (wanted[1]) {
+        const wb_dtype t = counted_in(index->size);
+        wb_tensor *place = wb_arange(index->size, t);
+        wb_tensor *last = set_rows(wb_full_array(0, t, 1, node->dims), index, place);
+        if (!last) return;
+        int64_t dims[WB_MAX_DIMS] = {index->size};
+        for (int i = 1; i < rows->ndim; i++) dims[i] = 1;
+        wb_tensor *kept = wb_reshape_array(wb_eq(wb_take(last, index), place), rows->ndim, dims);
+        out[1] = wb_where(kept, wb_take(g, index), zero(g));
+    }
+    if (wanted[2])
+        out[2] = set_rows(g, index, wb_full_array(0, (wb_dtype)g->dtype, rows->ndim, rows->dims));
 }

@@ -46,15 +46,38 @@ static void choose_results(placer *p)
 
 /* ---- writes ---------------------------------------------------------------------------------- */
 
-/* Finds the final groups: fused groups that compute values for writes, and whose values are neither
+/* Returns the value that write i computes: reshapes of it have the same memory. */
+static int written(const placer *p, int i)
+{
+    return wb__same_memory(p->values, wb__root(p->values, p->request->writes[i]));
+}
+
+/* Returns the operand whose memory can become that of the result of v: the one that an allreduce
+ * reduces, the one of which scatter_set sets rows.  -1: none can. */
+static int replaced(const placer *p, const wb__value *v)
+{
+    const bool reduces = v->op == WB__OP_collective &&
+                         p->values->ir.attrs[v->attr] == WB__COLLECT_ALLREDUCE;
+    return reduces || v->op == WB__OP_scatter_set ? wb__input(p->values, v, v->n_in - 1) : -1;
+}
+
+/* Whether group g can write a variable in place. */
+static bool can_write(const placer *p, int g)
+{
+    const wb__group *group = &p->groups->group[g];
+    return group->kind == WB__GROUP_FUSED ||
+           (group->kind == WB__GROUP_LIBRARY &&
+            value(p, p->patterns->product[group->product].value)->op == WB__OP_scatter_set);
+}
+
+/* Finds the final groups: groups that compute values for writes, and whose values are neither
  * results nor read by other groups.  They run last and can write variables in place. */
 static void find_final(placer *p)
 {
     bool *is_final = p->out->is_final;
     for (int i = 0; i < p->request->n_writes; i++) {
-        const int g = group_of(p, wb__root(p->values, p->request->writes[i]));
-        if (p->request->targets[i] >= 0 && g >= 0 && p->groups->group[g].kind == WB__GROUP_FUSED)
-            is_final[g] = true;
+        const int g = group_of(p, written(p, i));
+        if (p->request->targets[i] >= 0 && g >= 0 && can_write(p, g)) is_final[g] = true;
     }
     for (int x = 0; x < p->values->ir.n; x++) {
         const wb__value *v = value(p, x);
@@ -70,7 +93,7 @@ static void find_final(placer *p)
 }
 
 /* Whether each value of group g that reads the leaf reads it element by element, not through a view
- * and not broadcast. */
+ * and not broadcast; or sets rows of it. */
 static bool reads_in_step(const placer *p, int g, int leaf)
 {
     for (int x = p->groups->group[g].first; x >= 0; x = p->groups->of[x].next) {
@@ -79,7 +102,11 @@ static bool reads_in_step(const placer *p, int g, int leaf)
             const int in = wb__input(p->values, v, j);
             const wb__value *base = value(p, p->values->base[in]);
             if (base->op != WB__OP_constant || base->leaf != leaf) continue;
-            if (base != value(p, in) || base->size != v->size) return false;
+            const bool alike = p->groups->group[g].kind == WB__GROUP_LIBRARY
+                                   ? in == replaced(p, v) && j == v->n_in - 1 &&
+                                     base == value(p, wb__same_memory(p->values, in))
+                                   : base == value(p, in);
+            if (!alike || base->size != v->size) return false;
         }
     }
     return true;
@@ -111,7 +138,7 @@ static bool choose_writes(placer *p)
     if (!reader) return false;
     find_readers(p, reader);
     for (int i = 0; i < r->n_writes; i++) {
-        const int x = wb__root(p->values, r->writes[i]), g = group_of(p, x), to = r->targets[i];
+        const int x = written(p, i), g = group_of(p, x), to = r->targets[i];
         wb__role *role = &p->out->role[x];
         if (to < 0 || g < 0 || !p->out->is_final[g] || role->write >= 0 || role->result >= 0 ||
             p->groups->of[x].ends || value(p, x)->layout != WB__ROW_MAJOR)
@@ -231,7 +258,7 @@ static bool choose_parts(placer *p)
     return true;
 }
 
-/* ---- allreduces ------------------------------------------------------------------------------ */
+/* ---- operands in the memory of the result ---------------------------------------------------- */
 
 /* Whether nothing but value `reader` reads the memory of x: x has one use, and so have the values
  * that are parts of x, if it is a concat. */
@@ -250,22 +277,20 @@ static bool is_read_once(const placer *p, int x)
     return once;
 }
 
-/* Chooses the allreduces that are in place: the operand is computed in the memory of the result,
- * and nothing else reads it. */
-static void choose_reduced(placer *p)
+/* Chooses the operands that are computed in the memory of the result (replaced), because nothing else
+ * reads them.  A variable is written last, so its memory is not free before. */
+static void choose_replaced(placer *p)
 {
     for (int i = 0; i < p->values->ir.n; i++) {
-        const wb__value *v = value(p, i);
-        if (v->op != WB__OP_collective || p->values->ir.attrs[v->attr] != WB__COLLECT_ALLREDUCE)
-            continue;
-        int x = wb__input(p->values, v, v->n_in - 1);
+        int x = replaced(p, value(p, i));
+        if (x < 0 || p->out->role[i].write >= 0) continue;
         while (wb__is_view(p->values, x) && value(p, x)->op == WB__OP_reshape &&
                value(p, x)->uses == 1)
             x = wb__input(p->values, value(p, x), 0);
         wb__role *r = &p->out->role[x];
         if (group_of(p, x) >= 0 && r->result < 0 && r->write < 0 && r->concat < 0 &&
             value(p, x)->layout == WB__ROW_MAJOR && is_read_once(p, x))
-            r->reduced = i;
+            r->replaced = i;
     }
 }
 
@@ -302,8 +327,8 @@ static void choose_operand(placer *p, int x, wb__step_operand *at)
     }
     wb__contiguous(v, &at->view);
     at->allocation = -1;
-    if (r->reduced >= 0) {
-        const wb__step_operand *to = &p->out->operand[p->out->role[r->reduced].operand];
+    if (r->replaced >= 0) {
+        const wb__step_operand *to = &p->out->operand[p->out->role[r->replaced].operand];
         at->allocation = to->allocation;
         at->view.buffer = to->view.buffer;
         at->view.offset = to->view.offset;
@@ -355,7 +380,7 @@ bool wb__placement_make(const wb__attempt *a, const wb__values *s, const wb__pat
     find_final(&by);
     choose_results(&by);
     if (!choose_writes(&by) || !choose_parts(&by)) return false;
-    choose_reduced(&by);
+    choose_replaced(&by);
     return choose_operands(&by);
 }
 

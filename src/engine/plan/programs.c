@@ -144,7 +144,8 @@ static void copy_writes(wb__emitter *m, wb__step_operand *aside, bool first)
     for (int i = 0; i < r->n_writes; i++) {
         const int x = wb__root(m->values, r->writes[i]), target = r->targets[i];
         wb__step_operand from;
-        if (target < 0 || m->placement->role[x].write == i || !wb__step_operand_of(m, x, &from))
+        if (target < 0 || m->placement->role[wb__same_memory(m->values, x)].write == i ||
+            !wb__step_operand_of(m, x, &from))
             continue;
         const bool from_variable = is_from_variable(m, x, &from);
         if (!first) {

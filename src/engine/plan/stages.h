@@ -242,7 +242,8 @@ typedef struct {
                            wb__request.writes */
     int concat, part;   /* the value is computed inside the memory of the value `concat`, as its
                            input number `part` */
-    int reduced;        /* the value is computed in the memory of this allreduce, its only reader */
+    int replaced;       /* the value is computed in the memory of this allreduce or scatter_set, its
+                           only reader */
 } wb__role;
 
 typedef struct {

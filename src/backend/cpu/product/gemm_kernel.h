@@ -305,6 +305,13 @@ static inline T NAME(total)(V v)
     return _mm512_reduce_add_pd((__m512d)v);
 #elif WB__ISA == 5
     return _mm512_reduce_add_ps((__m512)v);
+#elif WB__ISA == 2 && WB__DOUBLE
+    const __m128d half = _mm256_castpd256_pd128(v) + _mm256_extractf128_pd(v, 1);
+    return half[0] + half[1];
+#elif WB__ISA == 2
+    __m128 half = _mm256_castps256_ps128(v) + _mm256_extractf128_ps(v, 1);
+    half += _mm_movehl_ps(half, half);
+    return half[0] + half[1];
 #else
     T lane[LANES], sum = 0;
     store(lane, v);
@@ -315,47 +322,54 @@ static inline T NAME(total)(V v)
 #endif
 }
 
+/* Sets sum[c] to the product of a and column j + c of B, c < n <= 4, both contiguous along k. */
+static inline void NAME(four_dots)(const wb__gemm *g, const T *a, int64_t j, int n, T *sum)
+{
+    enum { COLUMNS = 4 };
+    const T *b[COLUMNS];
+    V acc[COLUMNS], more[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+        b[c] = (const T *)g->b + (j + (c < n ? c : 0)) * g->bs1;
+        acc[c] = more[c] = spread(0);
+    }
+    int64_t p = 0;
+    for (; p + 2 * LANES <= g->k; p += 2 * LANES) {
+        V x = load(a + p), y = load(a + p + LANES);
+#pragma GCC unroll 4
+        for (int c = 0; c < COLUMNS; c++) {
+            acc[c] = multiply_add(x, load(b[c] + p), acc[c]);
+            more[c] = multiply_add(y, load(b[c] + p + LANES), more[c]);
+        }
+    }
+    for (; p < g->k; p += LANES) {
+        const int some = (int)WB__MIN(g->k - p, LANES);
+        V x = load_some(a + p, some);
+        for (int c = 0; c < COLUMNS; c++)
+            acc[c] = multiply_add(x, load_some(b[c] + p, some), acc[c]);
+    }
+    for (int c = 0; c < n; c++) sum[c] = NAME(total)(acc[c] + more[c]);
+}
+
 /* Computes products of rows of A and columns of B, both contiguous along k.  B is read in place,
  * once for each row of A, at the speed of memory, so this suits one or two rows. */
 static void NAME(dots)(const wb__gemm *g, int64_t i0, int64_t i1)
 {
-    enum { COLUMNS = 4 };
-    for (int64_t i = i0; i < i1; i++) {
-        const T *a = (const T *)g->a + i * g->as0;
-        for (int64_t j = 0; j < g->n; j += COLUMNS) {
-            const int nj = (int)WB__MIN(g->n - j, COLUMNS);
-            const T *b[COLUMNS];
-            V acc[COLUMNS], more[COLUMNS];
-            for (int c = 0; c < COLUMNS; c++) {
-                b[c] = (const T *)g->b + (j + (c < nj ? c : 0)) * g->bs1;
-                acc[c] = more[c] = spread(0);
-            }
-            int64_t p = 0;
-            for (; p + 2 * LANES <= g->k; p += 2 * LANES) {
-                V x = load(a + p), y = load(a + p + LANES);
-#pragma GCC unroll 4
-                for (int c = 0; c < COLUMNS; c++) {
-                    acc[c] = multiply_add(x, load(b[c] + p), acc[c]);
-                    more[c] = multiply_add(y, load(b[c] + p + LANES), more[c]);
-                }
-            }
-            for (; p < g->k; p += LANES) {
-                const int some = (int)WB__MIN(g->k - p, LANES);
-                V x = load_some(a + p, some);
-                for (int c = 0; c < COLUMNS; c++)
-                    acc[c] = multiply_add(x, load_some(b[c] + p, some), acc[c]);
-            }
-            T *to = (T *)g->c + i * g->cs0 + j * g->cs1, sum[COLUMNS];
-            for (int c = 0; c < nj; c++) {
-                sum[c] = NAME(total)(acc[c] + more[c]);
+    enum { AT_ONCE = 64 };                  /* columns; an activation costs less for many */
+    T sum[AT_ONCE];
+    for (int64_t i = i0; i < i1; i++)
+        for (int64_t j = 0; j < g->n; j += AT_ONCE) {
+            const int n = (int)WB__MIN(g->n - j, AT_ONCE);
+            T *to = (T *)g->c + i * g->cs0 + j * g->cs1;
+            for (int c = 0; c < n; c += 4)
+                NAME(four_dots)(g, (const T *)g->a + i * g->as0, j + c, WB__MIN(n - c, 4), sum + c);
+            for (int c = 0; c < n; c++) {
                 if (g->add_to_c) sum[c] += to[c * g->cs1];
                 if (g->bias) sum[c] += ((const T *)g->bias)[g->bias_rows ? i : j + c];
                 if (g->act.relu) sum[c] = sum[c] < 0 ? 0 : sum[c];
             }
-            if (g->act.row) g->act.row(sum, sum, NULL, NULL, nj);
-            for (int c = 0; c < nj; c++) to[c * g->cs1] = sum[c];
+            if (g->act.row) g->act.row(sum, sum, NULL, NULL, n);
+            for (int c = 0; c < n; c++) to[c * g->cs1] = sum[c];
         }
-    }
 }
 
 static const wb__gemm_kernel NAME(kernel) = {
