@@ -81,8 +81,8 @@ io_safetensors nn_layers train_loop"
 musl() {
     have musl-gcc || { not_checked musl musl-gcc; return 0; }
     build musl "weber weber_cli weber_fakes $(echo $musl_tests)" -DCMAKE_C_COMPILER=musl-gcc \
-        -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DWEBER_X86_ISA=OFF -DWEBER_EXAMPLES=OFF \
-        -DWEBER_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON || return 0
+        -DCMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG" -DWEBER_CPU_LEVEL=-O1 -DWEBER_X86_ISA=OFF \
+        -DWEBER_EXAMPLES=OFF -DWEBER_TESTS=ON -DCMAKE_DISABLE_FIND_PACKAGE_Python3=ON || return 0
     run_tests musl "$musl_tests"
 }
 
@@ -159,10 +159,10 @@ macos() {
         esac
     done
     toolchain="-DCMAKE_TOOLCHAIN_FILE=$PWD/$here/macos.cmake -DWEBER_MACOS=$system"
-    # -O0: the code is not run.  The files of src/backend/cpu have options of their own.
+    # -O0: the code is not run.
     # shellcheck disable=SC2086
     build macos-arm64 "$targets" $toolchain -DWEBER_ARCH=arm64 -DWEBER_TESTS=OFF \
-        -DCMAKE_C_FLAGS_RELEASE=-O0 || true
+        -DCMAKE_C_FLAGS_RELEASE=-O0 -DWEBER_CPU_LEVEL=-O0 || true
     # shellcheck disable=SC2086
     build macos-x86_64 weber_objects $toolchain -DWEBER_ARCH=x86_64 -DWEBER_TESTS=OFF \
         -DCMAKE_C_FLAGS_RELEASE=-fsyntax-only || true

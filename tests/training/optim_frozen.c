@@ -168,7 +168,8 @@ TEST(reading)
         wb_tree *g;
         wb_scope *s = wb_scope_open();
         subject t = new_subject(adam(), 0, false, FROZEN);
-        wb_tensor *l = gradients(&t, &g), *read = wb_get(g, "layers.body.layers.0.weight"), *made;
+        wb_tensor *l = gradients(&t, &g), *read = wb_get(g, "layers.body.layers.0.weight");
+        wb_tensor *made = NULL;
         if (i == BEFORE) value[i] = norm(read);
         assert_int_equal(wb_update(t.s, t.m, g), 0);
         if (i == BETWEEN) value[i] = norm(read);
