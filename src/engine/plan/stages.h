@@ -354,6 +354,10 @@ void wb__trace(const wb__attempt *a, const wb__values *s, const wb__patterns *p,
  * if the backend declined a step. */
 wb__plan *wb__plan_finish(const wb__attempt *a, const wb__values *values,
                           const wb__placement *placement, const wb__programs *programs);
+/* cost.c: the bytes of a step's operands and results, each element counted once, and the
+ * floating-point operations of a product, a convolution or attention (of others: 0). */
+typedef struct { int64_t read, written; double flops; } wb__cost;
+wb__cost wb__step_cost(const wb__step *s);
 char *wb__describe(const wb__plan_step *d, const wb__kernel *k);     /* describe.c: describes the
                                                                         step in a line, which the
                                                                         caller frees; NULL: out of
