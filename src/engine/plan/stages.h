@@ -180,7 +180,7 @@ typedef struct {
     bool ends;          /* the value is complete only when its kernel ends, so its own group cannot
                            read it */
     bool rematerialised; /* each kernel that reads the value computes it again, for each element of
-                            the kernel's space */
+                            the kernel's space; `group` also computes it, unless it is -1 */
     bool stored;        /* a kernel writes it to memory */
 } wb__member;
 
@@ -198,6 +198,12 @@ void wb__groups_free(wb__groups *g);
 /* merge.c: merges elementwise groups with later groups that read them, and rematerialises values.
  * False: out of memory. */
 bool wb__groups_merge(const wb__attempt *a, const wb__values *s, wb__groups *g);
+/* The values that read x, directly or through a view: user[first[x]] .. user[first[x + 1] - 1]. */
+typedef struct { int *first, *user; } wb__readers;
+/* remake.c: rematerialises values that cost less to compute again than to load.  written: of each
+ * value, whether it is written to a variable. */
+void wb__groups_remake(const wb__attempt *a, const wb__values *s, const wb__readers *readers,
+                       const bool *written, wb__groups *g);
 
 /* spaces.c: the dimensions of a group's space that a reduction reduces. */
 typedef enum {
